@@ -31,6 +31,7 @@ from fleximq.broker.publishing.transactions import Transactions
 from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.replay.client_subscriptions import ClientSubscriptions
 from fleximq.broker.replay.replay import Replays
+from fleximq.broker.replay.searches import Searches
 from fleximq.broker.rules import BrokerRules, TimesToLive
 from fleximq.broker.slices import Slices
 from fleximq.broker.topics.names import isBrokerTopic
@@ -52,8 +53,7 @@ class IPathTable(Protocol):
     def readArguments(self, client: ConnectedClient, path: str, packed: bytes) -> Any:
         """Return a path's arguments from their MessagePack; None for no bytes.
 
-        :raises NotFound: the broker does not answer this path.
-        :raises NotPermitted: the client may not request it.
+        :raises NotFound: the path does not exist; NotPermitted: the client may not request it.
         :raises BadRequest: they are not MessagePack, or too large.
         """
 
@@ -161,7 +161,7 @@ class Broker:
             self.timesToLive,
             self.transactions.waits,
             lambda: time.time_ns() // 1000,
-            self.slices,
+            Searches(self.slices),
             lambda client, name: self.clientSubscriptions.unsubscribe(client, name),
         )
         self.clientSubscriptions = ClientSubscriptions(topics, self.replays, rules.limits.subscriptions)
@@ -247,10 +247,9 @@ class Broker:
         self.replays.readAgain()
 
     def changeRules(self, rules: BrokerRules) -> None:
-        """Apply other rules, as far as they can change at run time.
-
-        These are the timeout and the number of requests, the numbers of clients, subscriptions and queues, the echo of
-        broadcasts and the history. Clients and queues over a reduced limit remain.
+        """Apply other rules, as far as they can change at run time: the timeout and the number of requests, the numbers
+        of clients, subscriptions and queues, the echo of broadcasts and the history. Clients and queues over a reduced
+        limit remain.
         """
         self.rules = rules
         limits = rules.limits
@@ -291,10 +290,10 @@ class Broker:
         return client
 
     def changeRights(self, client: ConnectedClient, rights: IRights) -> None:
-        """Change a client's rights.
+        """Change a client's rights, and tell its conversation.
 
         Subscriptions that they do not permit end; polled ones wait for their grace time, in case the client gets the
-        right again. Its conversation receives the names of the ended ones, and forgets cached permissions.
+        right again.
         """
         lost = self.clientSubscriptions.changeRights(client, rights.forClient(client.id))
         self.polling.narrow(client)
@@ -349,10 +348,10 @@ class Broker:
     def publishOnce(
         self, envelope: Envelope, body: Any, ids: Sequence[str], onDecided: OnDecided | None = None
     ) -> None:
-        """Publish the messages of a run, on durable topics only those whose ids were not published recently.
+        """As :meth:`publish`, but leave out messages for durable topics whose ids (one for each) were published
+        recently.
 
-        A repeat is committed or refused with the original. Otherwise as :meth:`publish`; ``ids`` has one for each
-        message.
+        A repeat is committed or refused with the original.
         """
         self.deduplication.publish(envelope, body, ids, onDecided, self.publish)
 
@@ -371,9 +370,8 @@ class Broker:
         self.journal.whenCommitted(call, None if client is None or consumed else client.lastRun)
 
     def announce(self, topic: str | None, call: Callable[[], None]) -> None:
-        """Call when all nodes of a mesh know the names of all clients, and that one will subscribe to a topic.
-
-        At once without a mesh.
+        """Call when all nodes of a mesh, if there are others, know the clients' names, and that one will subscribe to a
+        topic.
         """
         call()
 
@@ -422,9 +420,7 @@ class Broker:
         peer.forward(message)
 
     def reply(self, sender: ConnectedClient, target: int, id: str, message: Any, path: str = "") -> None:
-        """Forward an answer to the requester.
-
-        Answers need no right; one without an open request is treated as a notification.
+        """Forward an answer to the requester; one without an open request is treated as a notification.
 
         :raises NotPermitted: the request is not open, and the sender may not notify this path.
         :raises ClientNotFound: no client with that id accepts answers.
@@ -460,12 +456,12 @@ class Broker:
                 peer.receiveBroadcast(message)
 
     def ask(self, client: ConnectedClient, path: str, arguments: Any, answer: Callable[[Any], None]) -> None:
-        """Answer a request to one of the broker's paths (:mod:`fleximq.broker.paths.path_table`).
+        """Answer a client's request to one of the broker's paths (:mod:`fleximq.broker.paths.path_table`).
 
-        :param client: the requester: it needs the right to ``read`` the path, for some paths ``admin``.
         :param answer: called with a value for MessagePack, or with a :class:`~fleximq.errors.BrokerError`, perhaps
             before this returns.
-        :raises BrokerError: the path does not exist, or its arguments are wrong; ``answer`` is not called then.
+        :raises BrokerError: the path does not exist or is not permitted, or an argument is wrong; ``answer`` is not
+            called.
         """
         self._paths.answer(self, client, path, arguments, answer)
 
@@ -480,11 +476,10 @@ class Broker:
         return journalFault(self.journal)
 
     def produce(self, envelope: Envelope, body: Any, count: int, onDecided: OnDecided | None = None) -> None:
-        """Publish a run of ``count`` messages to a topic, which gets a work queue if it has none.
+        """Publish a run of ``count`` messages to a topic, which gets a work queue if it has none; otherwise as
+        :meth:`publish`.
 
-        :param onDecided: as for :meth:`publish`.
-        :raises NotKept: the queue has no space for all of them, then none is published; or a subscription that must not
-            lose messages is full, see :meth:`publish`.
+        :raises NotKept: also if the queue has no space for all of them; then none is published.
         :raises NoCapacity: the broker has the maximum number of queues.
         """
         queue = self.consuming.ensure(envelope.topic.name)

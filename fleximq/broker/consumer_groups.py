@@ -45,9 +45,8 @@ class ConsumerGroups:
     def reached(self, words: list[GroupProgress]) -> None:
         """Accept reports of groups, all or none; unchanged progress is not written to the journal.
 
-        To stay below the maximum number, the groups silent longest are forgotten, if that is a day at least.
-
-        :raises NoCapacity: too many groups are active.
+        Over the maximum number, the groups silent longest, for a day at least, are forgotten; raises NoCapacity if too
+        few are.
         """
         self._makeRoom({word.group for word in words})
         for word in words:

@@ -1,11 +1,8 @@
 """Observers, record watchers and taps of the broker, mostly of extensions, and the counts of events.
 
-Exceptions of any of them are passed to ``onError`` and affect neither the broker nor the others.
-
-A record watcher measures how long publications take in the journal.
-A tap receives publications without being a client. It costs one more rendering for each matching run, creates no topic
-and no channel, and does not receive publications narrowed to certain clients. After too many errors in a row it is
-removed.
+Their exceptions are passed to ``onError`` and affect neither the broker nor the others. A tap receives publications
+without being a client. It costs one more rendering for each matching run, creates no topic and no channel, does not
+receive publications narrowed to certain clients, and is removed after too many errors in a row.
 """
 
 from collections import Counter
@@ -29,10 +26,7 @@ _FAILED = object()
 
 @implementer(ISubscriber, IForm)
 class Tap:
-    """An extension's subscriber in the topic table; catches its exceptions.
-
-    ``patterns`` counts its subscriptions by pattern. ``failed`` is called with each exception.
-    """
+    """An extension's subscriber in the topic table; passes each of its exceptions to ``failed``."""
 
     def __init__(self, subscriber: ISubscriber, failed: Callable[["Tap", Exception], None]) -> None:
         self.form = self
@@ -112,10 +106,7 @@ class _Registry(Generic[T]):
         self.present = True
 
     def remove(self, entry: T) -> None:
-        """Stop notifying this one.
-
-        :raises ValueError: it was not added.
-        """
+        """Stop notifying this one; raises ValueError if it was not added."""
         self._entries.remove(entry)
         self.present = bool(self._entries)
 

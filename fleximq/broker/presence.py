@@ -32,6 +32,9 @@ class OwnMessages(MessageSource):
         return body
 
 
+OWN_MESSAGES = OwnMessages()
+
+
 @implementer(IBrokerObserver)
 class Presence:
     """Publishes events as the broker, through ``publish``."""
@@ -42,7 +45,6 @@ class Presence:
         self._topics = topics
         self._broker = broker
         self._publish = publish
-        self._source = OwnMessages()
 
     def clientJoined(self, client: ConnectedClient) -> None:
         """Publish a join."""
@@ -62,7 +64,7 @@ class Presence:
     def _announce(self, name: str, value: dict[str, object]) -> None:
         if self._topics.hasSubscribers(name):
             self._publish(
-                Envelope(self._topics.get(name), self._broker, self._source),
+                Envelope(self._topics.get(name), self._broker, OWN_MESSAGES),
                 Message(msgpack.packb(value), Content.MESSAGEPACK),
                 1,
             )

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 #: The bounds of the histograms: seconds, messages and bytes.
 SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -33,21 +34,18 @@ class Histogram:
         return sum(self.counts)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Commits:
     """The commits of a journal since it was opened: ``seconds`` of each, ``messages`` and ``bytes`` in each.
 
     The seconds are those of encoding, writing and syncing on the writer's thread.
     """
 
-    __slots__ = ("bytes", "messages", "seconds")
-
-    def __init__(self) -> None:
-        self.seconds = Histogram(SECONDS)
-        self.messages = Histogram(MESSAGES)
-        self.bytes = Histogram(BYTES)
+    seconds: Histogram = field(default_factory=lambda: Histogram(SECONDS))
+    messages: Histogram = field(default_factory=lambda: Histogram(MESSAGES))
+    bytes: Histogram = field(default_factory=lambda: Histogram(BYTES))
 
     def add(self, seconds: float, messages: int, size: int) -> None:
         """Count a completed commit."""
         for histogram, value in (self.seconds, seconds), (self.messages, messages), (self.bytes, size):
-            histogram.counts[bisect_left(histogram.bounds, value)] += 1
-            histogram.sum += value
+            histogram.add(value)

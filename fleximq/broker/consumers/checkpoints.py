@@ -6,15 +6,16 @@ remembers recent records for it.
 """
 
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any, NamedTuple, Protocol
 
 from fleximq.broker.consumer_groups import ConsumerGroups
-from fleximq.broker.consumers.polled_subscriptions import PolledSubscription, PolledSubscriptions, keyOf
+from fleximq.broker.consumers.polled_subscriptions import PolledSubscriptions
+from fleximq.broker.consumers.queue_owner import QueueOwner
 from fleximq.broker.consumers.state_log import IDS, OpeningLog, StateLog
-from fleximq.broker.consumers.work_queues import WorkQueue, WorkQueues
-from fleximq.broker.consumers.work_queues import keyOf as keyOfQueue
+from fleximq.broker.consumers.work_queues import WorkQueues
 from fleximq.broker.publishing.deduplication import RecentIds
 from fleximq.broker.queues.durable_queue import DurableQueue
 from fleximq.broker.queues.queue_state import QueueState
@@ -92,31 +93,21 @@ class RestoredQueues(Protocol):
         """Pass all records and state records after the snapshot, in order."""
 
 
+@dataclass(eq=False, repr=False)
 class Checkpointer:
     """Makes snapshots of all durable queues, and restores the queues from them."""
 
-    def __init__(
-        self,
-        stateLog: StateLog,
-        openingLog: OpeningLog,
-        topics: TopicTable,
-        subscriptions: PolledSubscriptions,
-        queues: WorkQueues,
-        recentIds: RecentIds,
-        timesToLive: TimesToLive,
-        groups: ConsumerGroups,
-    ) -> None:
-        self._stateLog = stateLog
-        self._openingLog = openingLog
-        self._topics = topics
-        self._subscriptions = subscriptions
-        self._queues = queues
-        self._recentIds = recentIds
-        self._timesToLive = timesToLive
-        self._groups = groups
-        self._states: dict[str, QueueState] = {}
-        self._byTopic: dict[str, list[QueueState]] = {}
-        self._recent: list[Arrival] = []
+    _stateLog: StateLog
+    _openingLog: OpeningLog
+    _topics: TopicTable
+    _subscriptions: PolledSubscriptions
+    _queues: WorkQueues
+    _recentIds: RecentIds
+    _timesToLive: TimesToLive
+    _groups: ConsumerGroups
+    _states: dict[str, QueueState] = field(default_factory=dict)
+    _byTopic: dict[str, list[QueueState]] = field(default_factory=dict)
+    _recent: list[Arrival] = field(default_factory=list)
 
     # -- while the broker runs ---------------------------------------------------------------------
 
@@ -128,11 +119,14 @@ class Checkpointer:
         """Return the lowest offset that the queues of each topic need; ``end`` if they need none."""
         end = self._stateLog.journal.end
         needed: dict[str, int] = {}
-        for owner in (*self._subscriptions, *self._queues):
-            queue = owner.queue
-            if isinstance(queue, DurableQueue):
-                needed[queue.name] = min(needed.get(queue.name, end), queue.lowest() or end)
+        for _, queue in self._durable():
+            needed[queue.name] = min(needed.get(queue.name, end), queue.lowest() or end)
         return needed
+
+    def _durable(self) -> Iterator[tuple[QueueOwner, DurableQueue]]:
+        for owner in (*self._subscriptions, *self._queues):
+            if isinstance(owner.queue, DurableQueue):
+                yield owner, owner.queue
 
     def reading(self) -> dict[str, int]:
         """Return the offset that each consumer group reads next; records are not retained for groups."""
@@ -143,25 +137,19 @@ class Checkpointer:
     def snapshot(self) -> dict[str, Any]:
         """Return the state that a restart cannot derive from the later log, as MessagePack values."""
         self.flush()
-        queues = [each for each in (*self._subscriptions, *self._queues) if each.durable]
         return {
             "lastId": max(self._subscriptions.lastId, self._openingLog.lastId),
-            "queues": [self._stateOf(each).dump() for each in queues],
+            "queues": [self._stateOf(owner, queue).dump() for owner, queue in self._durable()],
             "idempotence": self._recentIds.snapshot(),
             "groups": self._groups.snapshot(),
         }
 
-    def _stateOf(self, each: PolledSubscription | WorkQueue) -> QueueState:
-        seen = self._stateLog.journal.end
-        if isinstance(each, PolledSubscription):
-            state = QueueState(keyOf(each.id), each.topic, each.qos, each.id, each.owner, seen)
-            used = each.idleSince or 0.0
-        else:
-            state = QueueState(keyOfQueue(each.name), each.name, 1, 0, None, seen, consumed=each.everConsumed)
-            used = each.lastUsed
-        state.used = round(used * 1_000_000)
-        if isinstance(each.queue, DurableQueue):
-            each.queue.writeInto(state)
+    def _stateOf(self, each: QueueOwner, queue: DurableQueue) -> QueueState:
+        seen, used = self._stateLog.journal.end, round(each.lastUsed * 1_000_000)
+        state = QueueState(
+            queue.key, queue.name, each.qos, each.id, each.owner, seen, used=used, consumed=each.everConsumed
+        )
+        queue.writeInto(state)
         return state
 
     # -- a start -----------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ single message costs one dict entry, and only duplicates have an order.
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, islice
 
 from fleximq.broker.envelope import QueueDelivery
@@ -19,14 +20,12 @@ _LOOK = 1000
 DeliveryIndex = tuple[Queue, int]
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Namesakes:
     """Delivered messages with the same id, each kind in order of its latest delivery."""
 
-    __slots__ = ("inFlight", "returned")
-
-    def __init__(self) -> None:
-        self.inFlight: OrderedDict[DeliveryIndex, None] = OrderedDict()
-        self.returned: OrderedDict[DeliveryIndex, None] = OrderedDict()
+    inFlight: OrderedDict[DeliveryIndex, None] = field(default_factory=OrderedDict)
+    returned: OrderedDict[DeliveryIndex, None] = field(default_factory=OrderedDict)
 
 
 class DeliveredIds:

@@ -11,6 +11,7 @@ a grace time runs, then the subscription expires.
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 
 from zope.interface import implementer
 
@@ -24,6 +25,7 @@ from fleximq.values.message_cost import ANY, cost, costOf
 
 
 @implementer(ISubscriber, IGuard)
+@dataclass(eq=False, repr=False)
 class PolledSubscription(QueueOwner):
     """A queue of tracked messages, and the untracked messages among them.
 
@@ -38,38 +40,28 @@ class PolledSubscription(QueueOwner):
 
     form = QUEUED
 
-    def __init__(
-        self,
-        id: int,
-        owner: str | None,
-        topic: str,
-        qos: int,
-        queue: Queue,
-        *,
-        deadlines: Deadlines,
-        grace: float,
-        counted: Callable[[str, int], None],
-        onAttached: Callable[[object, "PolledSubscription"], None],
-        onGraceOver: Callable[["PolledSubscription"], None],
-    ) -> None:
-        super().__init__(queue)
-        self.id = id
-        self.owner = owner
-        self.topic = topic
-        self.qos = qos
-        self._deadlines = deadlines
-        self._grace = grace
-        self._counted = counted
-        self._onAttached = onAttached
-        self._onGraceOver = onGraceOver
-        self._holders: set[object] = set()
-        self._graceTime: Deadline | None = None
-        self._idleSince = deadlines.seconds()
-        self._closed = False
-        self._untracked = WaitingMessages()
-        # For each run of QoS0 messages: the tag of the QoS1 message that arrived just before it, which may not be given
-        # yet, and the number of messages.
-        self._after: deque[tuple[int, int]] = NEVER_USED
+    id: int
+    owner: str | None
+    topic: str
+    qos: int
+    queue: Queue
+    _: KW_ONLY
+    deadlines: Deadlines
+    grace: float
+    counted: Callable[[str, int], None]
+    onAttached: Callable[[object, "PolledSubscription"], None]
+    onGraceOver: Callable[["PolledSubscription"], None]
+    _holders: set[object] = field(default_factory=set)
+    _graceTime: Deadline | None = None
+    _idleSince: float = field(init=False)
+    _closed: bool = False
+    _untracked: WaitingMessages = field(default_factory=WaitingMessages)
+    # For each run of QoS0 messages: the tag of the QoS1 message that arrived just before it, which may not be given
+    # yet, and the number of messages.
+    _after: deque[tuple[int, int]] = field(default_factory=lambda: NEVER_USED)
+
+    def __post_init__(self) -> None:
+        self._idleSince = self.deadlines.seconds()
 
     @property
     def depth(self) -> int:
@@ -85,6 +77,11 @@ class PolledSubscription(QueueOwner):
     def idleSince(self) -> float | None:
         """The clock's seconds when its last connection left; None while it has one."""
         return None if self._holders else self._idleSince
+
+    @property
+    def lastUsed(self) -> float:  # type: ignore[override]
+        """As ``idleSince``, and 0.0 while it has a connection."""
+        return self.idleSince or 0.0
 
     @property
     def loading(self) -> bool:
@@ -144,7 +141,7 @@ class PolledSubscription(QueueOwner):
         if tag:
             self.queue.deadLetter(tag)
         else:
-            self._counted(DROPPED, 1)
+            self.counted(DROPPED, 1)
 
     def discard(self, number: int) -> int:
         """See :meth:`QueueOwner.discard`."""
@@ -164,7 +161,7 @@ class PolledSubscription(QueueOwner):
         if self._graceTime is not None:
             self._graceTime.cancel()
             self._graceTime = None
-        self._onAttached(holder, self)
+        self.onAttached(holder, self)
 
     def detach(self, holder: object) -> None:
         """Unregister a connection, if attached: its messages in flight return at once, in order.
@@ -180,8 +177,8 @@ class PolledSubscription(QueueOwner):
 
     def rest(self, seconds: float) -> None:
         """Begin the grace time, of which so many seconds have passed."""
-        self._idleSince = self._deadlines.seconds() - seconds
-        self._graceTime = self._deadlines.call(max(0.0, self._grace - seconds), self._endGrace)
+        self._idleSince = self.deadlines.seconds() - seconds
+        self._graceTime = self.deadlines.call(max(0.0, self.grace - seconds), self._endGrace)
 
     def close(self) -> int:
         """Drop all messages and refuse new ones; return how many were dropped, including those in flight."""
@@ -200,7 +197,7 @@ class PolledSubscription(QueueOwner):
 
     def _endGrace(self) -> None:
         self._graceTime = None
-        self._onGraceOver(self)
+        self.onGraceOver(self)
 
     def _deliverUntracked(self, messages: Sequence[Message]) -> None:
         room = self.queue.maxBytes - self.queue.weight
@@ -208,7 +205,7 @@ class PolledSubscription(QueueOwner):
         if size > room:
             fitting = [message for message in messages if costOf(message) <= room]
             size = cost(fitting)
-            self._counted(DROPPED, len(messages) - len(fitting))
+            self.counted(DROPPED, len(messages) - len(fitting))
         self._untracked.append(fitting, size)
         if self._after is NEVER_USED:
             self._after = deque()
@@ -242,4 +239,4 @@ class PolledSubscription(QueueOwner):
             self._removed(1)
             dropped += 1
         if dropped:
-            self._counted(DROPPED, dropped)
+            self.counted(DROPPED, dropped)

@@ -4,6 +4,7 @@ They get their ids here, only their owners can find them, and they end after the
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import KW_ONLY, dataclass, field
 
 from fleximq.broker.consumers.polled_subscription import PolledSubscription
 from fleximq.broker.queues.durable_queue import DurableQueue
@@ -12,7 +13,7 @@ from fleximq.broker.queues.queue_state import QueueState
 from fleximq.errors import NotFound
 from fleximq.values.counted_event import CountedEvent, EventFamily
 
-__all__ = ["DROPPED_EXPIRED", "UNKNOWN", "PolledSubscription", "PolledSubscriptions", "keyOf"]
+__all__ = ["DROPPED_EXPIRED", "UNKNOWN", "PolledSubscription", "PolledSubscriptions"]
 
 #: BlipMQ document, "Error Codes", 404.
 UNKNOWN = "unknown subscription or delivery tag"
@@ -20,11 +21,7 @@ UNKNOWN = "unknown subscription or delivery tag"
 DROPPED_EXPIRED = CountedEvent(EventFamily.DROPPED, "subscription expired")
 
 
-def keyOf(id: int) -> str:
-    """Return the key by which the journal knows a subscription's queue."""
-    return f"s:{id}"
-
-
+@dataclass(eq=False, repr=False)
 class PolledSubscriptions:
     """All polled subscriptions of a broker. ``lastId`` is the last id given.
 
@@ -32,23 +29,14 @@ class PolledSubscriptions:
     :param onExpired: called with a subscription after its grace time, when it is closed and removed.
     """
 
-    def __init__(
-        self,
-        makeQueue: QueueFactory,
-        *,
-        grace: float,
-        onExpired: Callable[[PolledSubscription], None],
-        durableGrace: float = 86400.0,
-    ) -> None:
-        self.lastId = 0
-        self._makeQueue = makeQueue
-        self._deadlines = makeQueue.deadlines
-        self._counted = makeQueue.counted
-        self._grace = grace
-        self._durableGrace = durableGrace
-        self._onExpired = onExpired
-        self._byId: dict[int, PolledSubscription] = {}
-        self._byHolder: dict[object, dict[int, PolledSubscription]] = {}
+    _makeQueue: QueueFactory
+    _: KW_ONLY
+    grace: float
+    onExpired: Callable[[PolledSubscription], None]
+    durableGrace: float = 86400.0
+    lastId: int = 0
+    _byId: dict[int, PolledSubscription] = field(default_factory=dict)
+    _byHolder: dict[object, dict[int, PolledSubscription]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self._byId)
@@ -79,16 +67,16 @@ class PolledSubscriptions:
         return subscription
 
     def _add(self, id: int, owner: str | None, topic: str, qos: int, durable: bool) -> PolledSubscription:
-        queue = self._makeQueue(topic, keyOf(id) if durable else "", dropsOldest=False)
+        queue = self._makeQueue(topic, f"s:{id}" if durable else "", dropsOldest=False)
         subscription = self._byId[id] = PolledSubscription(
             id,
             owner,
             topic,
             qos,
             queue,
-            deadlines=self._deadlines,
-            grace=self._durableGrace if isinstance(queue, DurableQueue) else self._grace,
-            counted=self._counted,
+            deadlines=self._makeQueue.deadlines,
+            grace=self.durableGrace if isinstance(queue, DurableQueue) else self.grace,
+            counted=self._makeQueue.counted,
             onAttached=self._attached,
             onGraceOver=self._graceOver,
         )
@@ -134,5 +122,5 @@ class PolledSubscriptions:
         del self._byId[subscription.id]
         dropped = subscription.close()
         if dropped:
-            self._counted(DROPPED_EXPIRED, dropped)
-        self._onExpired(subscription)
+            self._makeQueue.counted(DROPPED_EXPIRED, dropped)
+        self.onExpired(subscription)

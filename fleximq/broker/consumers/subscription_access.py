@@ -63,7 +63,7 @@ class SubscriptionAccess:
         subscription = subscriptions.open(client, owner, name, qos, self._mustBeDurable(qos, name))
         if limits.queueBytes is not None:
             subscription.queue.maxBytes = min(subscription.queue.maxBytes, limits.queueBytes)
-        self._openingLog.subscribed(subscription)
+        self._openingLog.opened(subscription)
         self._topics.subscribe(subscription, name, guard=subscription if qos else None, durable=subscription.durable)
         return subscription
 
@@ -118,5 +118,5 @@ class SubscriptionAccess:
         self.subscriptions.detach(client, lambda topic: not permits(client, Action.SUBSCRIBE, topic))
 
     def _expired(self, subscription: PolledSubscription) -> None:
-        self._openingLog.subscriptionExpired(subscription)
+        self._openingLog.ended(subscription)
         self._topics.unsubscribe(subscription, subscription.topic)

@@ -64,7 +64,7 @@ class WorkQueueAccess:
         if queue is None:
             self._topics.get(name)
             queue = self.queues.ensure(name)
-            self._openingLog.queueOpened(queue)
+            self._openingLog.opened(queue)
             self._topics.subscribe(queue, name, queue=True, durable=queue.durable)
         return queue
 
@@ -140,7 +140,7 @@ class WorkQueueAccess:
         self.queues.acknowledge(ids, partial(client.rights.may, Action.CONSUME) if client and restricted else None)
 
     def _expired(self, queue: WorkQueue, dropped: int) -> None:
-        self._openingLog.queueExpired(queue)
+        self._openingLog.ended(queue)
         self._topics.unsubscribe(queue, queue.name, queue=True)
         if dropped:
             self.onDropped(queue.name, dropped)

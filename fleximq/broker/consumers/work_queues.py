@@ -7,6 +7,7 @@ never consumed must not fill disk or memory: when full it drops its oldest messa
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from operator import attrgetter
 
@@ -36,20 +37,17 @@ _LEARNT_BYTES = 4 << 20
 _isLine = attrgetter("line")
 
 
-def keyOf(topic: str) -> str:
-    """Return the key by which the journal knows a topic's queue; "" for topics that are never in it."""
-    return "" if topic.startswith(SYSTEM) else f"q:{topic}"
-
-
 @implementer(ISubscriber)
 class WorkQueue(QueueOwner):
     """The queue of one topic. Every message delivered from it has a ``message_id`` that is valid in MiniMQ.
 
-    ``name`` is its topic. ``everConsumed`` tells whether a consumer has ever asked for a message, ``lastUsed`` the
-    clock's seconds of the last time, or of its creation.
+    ``name`` is its topic; it counts as used when it is made and when a consumer asks for a message.
     """
 
     form = QUEUED
+    id = 0
+    qos = 1
+    owner = None
 
     def __init__(
         self,
@@ -61,12 +59,12 @@ class WorkQueue(QueueOwner):
         idOf: Callable[[Message], str],
     ) -> None:
         self.name = name
-        self.everConsumed = False
         self.lastUsed = seconds()
         self._seconds = seconds
         self._ids = ids
         self._idOf = idOf
-        super().__init__(makeQueue(name, keyOf(name), moved=self._moved, withIds=self._withIds))
+        key = "" if name.startswith(SYSTEM) else f"q:{name}"  # the broker's own topics are never in the journal
+        super().__init__(makeQueue(name, key, moved=self._moved, withIds=self._withIds))
 
     @property
     def waiting(self) -> int:
@@ -144,6 +142,7 @@ class WorkQueue(QueueOwner):
         note(delivery.message.message_id or "", (self.queue, delivery.tag))
 
 
+@dataclass(eq=False, repr=False)
 class WorkQueues:
     """All work queues of a broker.
 
@@ -154,32 +153,21 @@ class WorkQueues:
     :param onExpired: called with an expired queue, when it is closed and removed, and how many messages it dropped.
     """
 
-    def __init__(
-        self,
-        makeQueue: QueueFactory,
-        *,
-        maxQueues: int,
-        expiry: float,
-        idOf: Callable[[Message], str],
-        onExpired: Callable[[WorkQueue, int], None],
-        lasts: Callable[[str], bool] = lambda topic: False,
-    ) -> None:
-        self._makeQueue = makeQueue
-        self._deadlines = makeQueue.deadlines
-        self._counted = makeQueue.counted
-        self._lasts = lasts
-        self.maxQueues = maxQueues
-        self._expiry = expiry
-        self._idOf = idOf
-        self._onExpired = onExpired
-        self._ids = DeliveredIds()
-        self._byTopic: dict[str, WorkQueue] = {}
-        self._expiries: dict[str, Deadline] = {}
-        self._dead = 0
-        self._unknown: deque[tuple[WorkQueue, QueueDelivery]] = deque()
-        self._early: list[tuple[str, Callable[[str], bool] | None]] = []
-        self._afterwards: list[Callable[[], None]] = []
-        self._learning = False
+    _makeQueue: QueueFactory
+    _: KW_ONLY
+    maxQueues: int
+    expiry: float
+    idOf: Callable[[Message], str]
+    onExpired: Callable[[WorkQueue, int], None]
+    lasts: Callable[[str], bool] = lambda topic: False
+    _ids: DeliveredIds = field(default_factory=DeliveredIds)
+    _byTopic: dict[str, WorkQueue] = field(default_factory=dict)
+    _expiries: dict[str, Deadline] = field(default_factory=dict)
+    _dead: int = 0
+    _unknown: deque[tuple[WorkQueue, QueueDelivery]] = field(default_factory=deque)
+    _early: list[tuple[str, Callable[[str], bool] | None]] = field(default_factory=list)
+    _afterwards: list[Callable[[], None]] = field(default_factory=list)
+    _learning: bool = False
 
     def __len__(self) -> int:
         return len(self._byTopic)
@@ -249,12 +237,12 @@ class WorkQueues:
 
     def _add(self, topic: str, idle: float = 0.0) -> WorkQueue:
         queue = self._byTopic[topic] = WorkQueue(
-            topic, makeQueue=self._makeQueue, seconds=self._deadlines.seconds, ids=self._ids, idOf=self._idOf
+            topic, makeQueue=self._makeQueue, seconds=self._makeQueue.deadlines.seconds, ids=self._ids, idOf=self.idOf
         )
         if topic.startswith(DEAD):
             self._dead += 1
-        elif not self._lasts(topic):
-            self._watch(queue, max(0.0, self._expiry - idle))
+        elif not self.lasts(topic):
+            self._watch(queue, max(0.0, self.expiry - idle))
         return queue
 
     def acknowledge(self, ids: Iterable[str], may: Callable[[str], bool] | None = None) -> int:
@@ -283,14 +271,14 @@ class WorkQueues:
         self._dead = 0
 
     def _watch(self, queue: WorkQueue, delay: float) -> None:
-        self._expiries[queue.name] = self._deadlines.call(delay, partial(self._comeUp, queue))
+        self._expiries[queue.name] = self._makeQueue.deadlines.call(delay, partial(self._comeUp, queue))
 
     def _comeUp(self, queue: WorkQueue) -> None:
         """Expire the queue, or set a new deadline: consuming moves no deadline, so this one may be early."""
-        now = self._deadlines.seconds()
+        now = self._makeQueue.deadlines.seconds()
         if queue.waiting:
             queue.lastUsed = now
-        left = queue.lastUsed + self._expiry - now
+        left = queue.lastUsed + self.expiry - now
         if left > TOLERANCE:
             self._watch(queue, left)
             return
@@ -298,5 +286,5 @@ class WorkQueues:
         del self._byTopic[queue.name]
         dropped = queue.close()
         if dropped:
-            self._counted(DROPPED_EXPIRED, dropped)
-        self._onExpired(queue, dropped)
+            self._makeQueue.counted(DROPPED_EXPIRED, dropped)
+        self.onExpired(queue, dropped)

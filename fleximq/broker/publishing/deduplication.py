@@ -9,7 +9,8 @@ Beyond :data:`MAX_IDS` or :data:`MAX_BYTES` the oldest ids are forgotten early, 
 
 from array import array
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -33,21 +34,19 @@ REPEATED = CountedEvent(EventFamily.REPEATED)
 Key = tuple[str, str]
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PublicationKeys:
     """One run's new ids, until the run is committed or refused.
 
     ``places`` are the indexes of the new messages in the run, ``number`` is the run's number in the journal.
     """
 
-    __slots__ = ("_waiting", "ids", "number", "places", "time", "topic")
-
-    def __init__(self, topic: str, ids: Sequence[str], time: int) -> None:
-        self.topic = topic
-        self.ids = ids
-        self.time = time
-        self.number = 0
-        self.places: list[int] = []
-        self._waiting: dict[str, list[tuple[OnDecided, int]]] = {}
+    topic: str
+    ids: Sequence[str]
+    time: int
+    number: int = 0
+    places: list[int] = field(default_factory=list)
+    _waiting: dict[str, list[tuple[OnDecided, int]]] = field(default_factory=dict)
 
     def wait(self, id: str, onDecided: OnDecided | None, place: int) -> None:
         """Report this message's decision to the publisher of a repeat, too, for this index of its run."""
@@ -60,6 +59,7 @@ class PublicationKeys:
             onDecided(reason, (place,))
 
 
+@dataclass(eq=False, repr=False)
 class RecentIds:
     """The ids published within the window.
 
@@ -67,24 +67,15 @@ class RecentIds:
     :param dialects: codes of the dialects whose records in the journal have ids, see :mod:`fleximq.values.records`.
     """
 
-    def __init__(
-        self,
-        window: int,
-        now: Callable[[], int],
-        dialects: Collection[int],
-        counted: Callable[[str, int], None],
-        mostIds: int = MAX_IDS,
-        mostBytes: int = MAX_BYTES,
-    ) -> None:
-        self._window = window
-        self._now = now
-        self._dialects = frozenset(dialects)
-        self._counted = counted
-        self._mostIds = mostIds
-        self._mostBytes = mostBytes
-        self._entries: dict[Key, int | PublicationKeys] = {}
-        self._order: deque[Key] = deque()
-        self._size = 0
+    _window: int
+    _now: Callable[[], int]
+    _dialects: frozenset[int]
+    _counted: Callable[[str, int], None]
+    mostIds: int = MAX_IDS
+    mostBytes: int = MAX_BYTES
+    _entries: dict[Key, "int | PublicationKeys"] = field(default_factory=dict)
+    _order: deque[Key] = field(default_factory=deque)
+    _size: int = 0
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -178,7 +169,7 @@ class RecentIds:
         self._entries[key] = entry
         self._order.append(key)
         self._size += ENTRY_BYTES + len(key[1])
-        while len(self._entries) > self._mostIds or self._size > self._mostBytes:
+        while len(self._entries) > self.mostIds or self._size > self.mostBytes:
             self._remove(self._order.popleft(), FORGOTTEN)
 
     def _remove(self, key: Key, event: str = "") -> None:
@@ -206,7 +197,7 @@ def recentIdsOf(rules: BrokerRules, seconds: Callable[[], float], counted: Calla
     return RecentIds(
         round(rules.idempotenceWindow * 1_000_000),
         lambda: round(seconds() * 1_000_000),
-        [DIALECTS[name] for name in rules.deduplicatedDialects],
+        frozenset(DIALECTS[name] for name in rules.deduplicatedDialects),
         counted,
     )
 

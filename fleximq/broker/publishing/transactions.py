@@ -43,6 +43,9 @@ class RecordSource(MessageSource):
         return body.pick(places)
 
 
+_RECORDS = RecordSource()
+
+
 class _Waiting(NamedTuple):
     """A run or transaction committed at this offset, or with offset 0 a callback that waits for earlier ones.
 
@@ -70,7 +73,6 @@ class Transactions:
         self._topics = topics
         self._deliver = deliver
         self._unread = unread
-        self._source = RecordSource()
         self.reading = False
         self._lastBatches: dict[str, int] = {}
         self._waiting: deque[_Waiting] = deque()
@@ -186,7 +188,7 @@ class Transactions:
         id, name = run.publishers[run.publisherOf[0]]
         topic = self._topics.get(run.topics[run.topicOf[0]])
         publisher = ConnectedClient(id, "fleximq", name)
-        return Envelope(topic, publisher, self._source, durable=True, offset=run.offsets[0])
+        return Envelope(topic, publisher, _RECORDS, durable=True, offset=run.offsets[0])
 
 
 def _sizeOf(envelope: Envelope, body: Any) -> int:

@@ -1,10 +1,8 @@
 """Deliveries of a queue: those in flight, and those that returned.
 
 Deliveries in flight that were made together form a *span*. All are hidden for the same time, so that the first span is
-the next one due.
-
-Returned deliveries are delivered again before all other messages, lowest tag (oldest message) first. A heap finds it.
-An acknowledged delivery leaves the dict at once; its tag stays in the heap until it is on top, or the heap is rebuilt.
+the next one due. Returned deliveries are delivered again before all other messages, lowest tag (oldest message) first.
+A heap finds it: a tag stays there until it is on top, or the heap is rebuilt.
 """
 
 from collections import deque

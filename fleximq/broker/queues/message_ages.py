@@ -10,10 +10,7 @@ _TOLERANCE = 1e-6
 
 
 class MessageAges:
-    """Arrival numbers with the time of each.
-
-    :param timeToLive: seconds after which a message has expired.
-    """
+    """Arrival numbers with the time of each; ``timeToLive`` is the seconds after which a message has expired."""
 
     __slots__ = ("_expired", "_timeToLive", "_marks")
 

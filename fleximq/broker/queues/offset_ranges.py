@@ -1,4 +1,4 @@
-"""Offsets in the journal, first in first out, in little memory: neighbours as ranges, others as plain numbers.
+"""Offsets in the journal, first in first out: neighbours as ranges, others as plain numbers.
 
 A million neighbouring offsets take as much as one, a million scattered ones 8 MB.
 """

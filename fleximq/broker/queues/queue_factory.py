@@ -30,10 +30,7 @@ class QueueFactory:
     memory: int = 16 << 20
 
     def __call__(self, name: str, key: str = "", **others: Any) -> Queue:
-        """Return a new queue.
-
-        :param key: its key in the journal; without one, or without a journal, the queue is volatile.
-        """
+        """Return a new queue: a durable one if it has a key in the journal, and there is a journal."""
         settings = {
             "name": name,
             "deadlines": self.deadlines,

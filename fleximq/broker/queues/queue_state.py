@@ -1,7 +1,7 @@
 """The state of one durable queue as a checkpoint stores it: its offsets, its deliveries, and its owner.
 
-Records and state records after the checkpoint are applied to it. All of them may be applied again to a state that
-includes them already, and an acknowledgement may precede the record of its delivery.
+Records and state records after the checkpoint are applied to it, perhaps again to a state that includes them already,
+and an acknowledgement may precede the record of its delivery.
 """
 
 from array import array

@@ -5,10 +5,7 @@ from collections.abc import Callable
 
 
 class WaitingConsumers:
-    """Callbacks, each called once, in the order in which they were added.
-
-    :param onError: called with exceptions of callbacks; the queue and the other callbacks continue.
-    """
+    """Callbacks, each called once, in the order in which they were added; ``onError`` receives their exceptions."""
 
     __slots__ = ("_calls", "_onError", "_toWake", "_waking")
 
@@ -34,8 +31,8 @@ class WaitingConsumers:
     def wake(self, available: Callable[[], int]) -> None:
         """Call one callback for each message; if a callback calls this method, the outer call continues the work.
 
-        :param available: returns the number of messages that can be taken now; checked before each call, since a
-            callback may take several.
+        :param available: returns how many messages can be taken now; asked before each call, since one may take
+            several.
         """
         self._toWake = available()
         if self._waking:

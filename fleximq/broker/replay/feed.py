@@ -12,6 +12,7 @@ It reads once for all of them, in the order of offsets, so it delivers each mess
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import partial
 from heapq import heappop, heappush
@@ -167,23 +168,22 @@ class Outlet(Protocol):
         """End the output."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class FeedRange:
     """The topics of one subscription, from an offset on; ``start`` is None while the offset is looked up.
 
     ``since`` is the number of removals (:meth:`fleximq.interfaces.IJournalRead.removedSince`) before it was made.
     """
 
-    __slots__ = ("literal", "matches", "name", "since", "start")
-
-    def __init__(self, name: str, literal: bool, matches: Callable[[str], bool], since: int) -> None:
-        self.name = name
-        self.literal = literal
-        self.matches = matches
-        self.since = since
-        self.start: int | None = None
+    name: str
+    literal: bool
+    matches: Callable[[str], bool]
+    since: int
+    start: int | None = None
 
 
 @implementer(ISubscriberProxy)
+@dataclass(eq=False, repr=False)
 class Feed:
     """Follows the journal for one connection.
 
@@ -195,35 +195,26 @@ class Feed:
     :param lost: called with a range's name and the error that ended it.
     """
 
-    def __init__(
-        self,
-        journal: IJournalRead,
-        outlet: Outlet,
-        permanent: bool,
-        alive: Callable[[Sequence[StoredBatch]], Sequence[StoredBatch]],
-        coveredElsewhere: Callable[[str], bool],
-        waits: Callable[[Callable[[], None]], bool],
-        done: Callable[[], None],
-        lost: Callable[[str, BrokerError], None],
-    ) -> None:
-        self.form = outlet.form
-        self.permanent = permanent
-        self.outlet = outlet
-        self.ranges: dict[str, FeedRange] = {}
-        self._patterns = Wildcards()
-        self._journal = journal
-        self._alive = alive
-        self._coveredElsewhere = coveredElsewhere
-        self._waits = waits
-        self._done = done
-        self._lost = lost
-        self._singles: list[tuple[int, str]] = []  # a heap
-        self._singleTopics: Counter[str] = Counter()
-        self._compared = 0  # so many removals were compared with the ranges
-        self._state = FeedState.IDLE
-        self._willProceed = False
-        self._round = 0  # results of reads started in an earlier round are ignored
-        self._position = 0  # while it is live: all before this was delivered
+    _journal: IJournalRead
+    outlet: Outlet
+    permanent: bool
+    _alive: Callable[[Sequence[StoredBatch]], Sequence[StoredBatch]]
+    _coveredElsewhere: Callable[[str], bool]
+    _waits: Callable[[Callable[[], None]], bool]
+    _done: Callable[[], None]
+    _lost: Callable[[str, BrokerError], None]
+    ranges: dict[str, FeedRange] = field(default_factory=dict)
+    _patterns: Wildcards = field(default_factory=Wildcards)
+    _singles: list[tuple[int, str]] = field(default_factory=list)  # a heap
+    _singleTopics: Counter[str] = field(default_factory=Counter)
+    _compared: int = 0  # so many removals were compared with the ranges
+    _state: FeedState = FeedState.IDLE
+    _willProceed: bool = False
+    _round: int = 0  # results of reads started in an earlier round are ignored
+    _position: int = 0  # while it is live: all before this was delivered
+
+    def __post_init__(self) -> None:
+        self.form = self.outlet.form
 
     # -- ranges --------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ and get offsets, and a temporary one for past messages of new subscriptions, whi
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
 from typing import NamedTuple
@@ -14,7 +15,6 @@ from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.replay.feed import Feed, FeedRange, Outlet
 from fleximq.broker.replay.searches import BackSearch, Searches
 from fleximq.broker.rules import TimesToLive
-from fleximq.broker.slices import Slices
 from fleximq.broker.topics.names import checkName, checkPattern, rangesOf
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.errors import BrokerError, NoLongerKept, SubscriptionFailed
@@ -40,39 +40,28 @@ class Start(NamedTuple):
     number: int = 0
 
 
+@dataclass(eq=False, repr=False)
 class Replays:
     """The feeds of all clients.
 
     :param retained: tells whether new subscribers of a topic get its latest message; None: of no topic.
     :param waits: returns whether committed publications wait for delivery, and if so calls after it.
     :param now: microseconds since 1970.
-    :param slices: looks through the topics of a pattern.
     :param unsubscribe: ends a client's subscription of this name.
     """
 
-    def __init__(
-        self,
-        journal: IJournal,
-        topics: TopicTable,
-        retained: Callable[[str], bool] | None,
-        timesToLive: TimesToLive,
-        waits: Callable[[Callable[[], None]], bool],
-        now: Callable[[], int],
-        slices: Slices,
-        unsubscribe: Callable[[ConnectedClient, str], None],
-    ) -> None:
-        self._journal = journal
-        self._topics = topics
-        self._retained = retained
-        self._timesToLive = timesToLive
-        self._waits = waits
-        self._now = now
-        self._searches = Searches(slices)
-        self._unsubscribe = unsubscribe
-        #: Whether offsets after the end are those of messages that this node has yet to receive.
-        self.mayLag = False
-        self._permanent: dict[ConnectedClient, Feed] = {}
-        self._temporary: dict[ConnectedClient, Feed] = {}
+    _journal: IJournal
+    _topics: TopicTable
+    _retained: Callable[[str], bool] | None
+    _timesToLive: TimesToLive
+    _waits: Callable[[Callable[[], None]], bool]
+    _now: Callable[[], int]
+    _searches: Searches
+    _unsubscribe: Callable[[ConnectedClient, str], None]
+    #: Whether offsets after the end are those of messages that this node has yet to receive.
+    mayLag: bool = False
+    _permanent: dict[ConnectedClient, Feed] = field(default_factory=dict)
+    _temporary: dict[ConnectedClient, Feed] = field(default_factory=dict)
 
     def check(self, client: ConnectedClient, name: str, start: Start) -> "StartSearch":
         """Return the range of a client's subscription that starts in the journal, and the search for its start.

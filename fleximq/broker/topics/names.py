@@ -52,7 +52,7 @@ def checkPattern(pattern: str) -> None:
 
 
 def rangesOf(pattern: str) -> Iterator[tuple[str, str]]:
-    """Yield ranges that contain all names that a pattern matches, by its first levels: from a name up to another.
+    """Yield ranges of names, from one up to another, that contain all matches of a pattern, by its first levels.
 
     An empty end is no limit. More than four levels would make too many ranges, as each separator may be either.
     """

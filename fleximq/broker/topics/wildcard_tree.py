@@ -5,6 +5,7 @@ begin with ``$`` match no wildcard at their first level (docs/reference/dialects
 """
 
 from collections.abc import Collection
+from dataclasses import dataclass, field
 from typing import Any
 
 from fleximq.broker.topics.names import checkPattern, levelsOf
@@ -13,20 +14,16 @@ from fleximq.broker.topics.names import checkPattern, levelsOf
 _FEW = 32
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Node:
-    """One level of patterns.
-
-    The dicts count subscriptions, since patterns that differ only in ``.`` and ``/`` share a node; ``below`` counts all
-    those of this level and of deeper ones.
+    """One level of patterns. The dicts count subscriptions, since patterns that differ only in ``.`` and ``/`` share a
+    node; ``below`` counts all those of this level and of deeper ones.
     """
 
-    __slots__ = ("below", "children", "ending", "rest")
-
-    def __init__(self) -> None:
-        self.children: dict[str, _Node] = {}
-        self.ending: dict[Any, int] = {}
-        self.rest: dict[Any, int] = {}
-        self.below: dict[Any, int] = {}
+    children: dict[str, "_Node"] = field(default_factory=dict)
+    ending: dict[Any, int] = field(default_factory=dict)
+    rest: dict[Any, int] = field(default_factory=dict)
+    below: dict[Any, int] = field(default_factory=dict)
 
 
 class Wildcards:
