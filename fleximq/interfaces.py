@@ -13,9 +13,8 @@ if TYPE_CHECKING:  # a plug-in file loads this module, and should load no more t
 
 
 class ISource(Interface):
-    """Extracts the messages from a run's body; one per envelope, made by the publisher's dialect.
-
-    :class:`fleximq.broker.envelope.MessageSource` is the one for bodies that are lists of messages.
+    """Extracts the messages from a run's body; one per envelope, made by the publisher's dialect, such as
+    :class:`fleximq.broker.envelope.MessageSource`.
     """
 
     def messages(body: Any) -> Sequence[Message]:
@@ -160,10 +159,7 @@ class IAdmission(Interface):
         """
 
     def renewed(admitted: Any) -> Any:
-        """Return an earlier admission with today's roles and rights.
-
-        :raises Unauthorized: it would be refused now.
-        """
+        """Return an earlier admission with today's roles and rights; raises Unauthorized if it would be refused now."""
 
 
 class IJournalAppend(Interface):
@@ -187,9 +183,8 @@ class IJournalAppend(Interface):
         """
 
     def whenCommitted(call: Callable[[], None], number: int | None = None) -> None:
-        """Call when this run, or all so far, with all earlier state records, is committed or refused.
-
-        At once if none is pending. Calls are in order with those of ``committed``.
+        """Call when this run, or all so far, with all earlier state records, is committed or refused, at once if none
+        is pending. Calls are in order with those of ``committed``.
         """
 
     def whenRelieved(call: Callable[[], None]) -> None:
@@ -251,9 +246,8 @@ class IJournalRead(Interface):
         """
 
     def readBytes(position: int, most: int, found: Callable[[int, bytes | memoryview, int], None]) -> None:
-        """Read complete frames: ``found`` receives the position of the first, their bytes, and the journal's end.
-
-        The bytes may be a view of a larger buffer, without a copy.
+        """Read complete frames: ``found`` gets the position of the first, their bytes, perhaps a view, and the
+        journal's end.
         """
 
 
@@ -264,7 +258,7 @@ class IJournalStage(Interface):
         """Stage runs; ``found`` receives a token, or None and the reason. Tokens joined by commas are one token."""
 
     def commitStaged(query: str, batch: int, tokens: Sequence[str], committed: "OnCommitted") -> None:
-        """Publish the staged records of these tokens once per query and batch; returns the first offset.
+        """Publish the staged records of these tokens once per query and batch, and report the first offset.
 
         :raises NotKept: the journal accepts nothing at present.
         """

@@ -101,10 +101,9 @@ def isTooLong(name: str) -> bool:
 
 
 def within(name: str, value: int, low: int, high: int, otherwise: str = "") -> None:
-    """Check that a value is in its range.
+    """Check that a value is in its range; raises SettingError, in a sentence that names the option.
 
     :param otherwise: a further permitted value, as words before the range.
-    :raises SettingError: it is not; the sentence names the option.
     """
     if not low <= value <= high:
         raise SettingError(f"{name} is {value}, but must be {otherwise}between {low} and {high}")

@@ -46,11 +46,9 @@ class Dialect:
         self._webSocket = webSocket
 
     def stream(self, context: Any) -> Any:
-        """See :meth:`fleximq.interfaces.IDialect.stream`."""
         return namedAny(self._stream)(context) if self._stream else None
 
     def webSocket(self, context: Any) -> Any:
-        """Return a new factory of WebSockets, or None."""
         return namedAny(self._webSocket)(context) if self._webSocket else None
 
 
@@ -70,12 +68,10 @@ class Extension:
         self._service = service
 
     def configure(self, options: Mapping[str, object]) -> Any:
-        """Return the options, checked."""
         check: Callable[[Mapping[str, object]], Any] = namedAny(self._configure)
         return check(options)
 
     def makeService(self, context: IExtensionContext, configuration: Any) -> Any:
-        """Return the service."""
         return namedAny(self._service)(context, configuration)
 
 
@@ -92,7 +88,6 @@ class ServerEndpoint:
         self._parse = parse
 
     def parseStreamServer(self, reactor: Any, *arguments: Any, **named: Any) -> Any:
-        """Return the endpoint."""
         return namedAny(self._parse)(reactor, *arguments, **named)
 
 
@@ -119,9 +114,7 @@ class Checker:
 
     @property
     def credentialInterfaces(self) -> tuple[Any, ...]:
-        """The interfaces, imported now."""
         return tuple(namedAny(each) for each in self._credentials)
 
     def generateChecker(self, argstring: str = "") -> Any:
-        """Return the checker."""
         return namedAny(self._make)(argstring)

@@ -1,7 +1,4 @@
-"""The actions a principal may be granted, and the unrestricted rights.
-
-Other rooms store the permissions; this module only defines the values.
-"""
+"""The actions a principal may be granted, and the unrestricted rights."""
 
 from enum import StrEnum
 
@@ -41,19 +38,15 @@ class Everything:
         self._admin = admin
 
     def may(self, action: str, name: str) -> bool:
-        """Return True, but for ``admin``."""
         return self._admin or action != Action.ADMIN
 
     def mayMatch(self, action: str, pattern: str) -> bool:
-        """Return True."""
         return True
 
     def mayAll(self, action: str) -> bool:
-        """Return True."""
         return True
 
     def forClient(self, id: int) -> "Everything":
-        """Return this object."""
         return self
 
 

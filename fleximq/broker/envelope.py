@@ -68,20 +68,16 @@ class MessageSource:
     __slots__ = ()
 
     def messages(self, body: Any) -> Sequence[Message]:
-        """Return the messages, in order."""
         messages: Sequence[Message] = body
         return messages
 
     def size(self, body: Any) -> int:
-        """Return the bytes of the messages."""
         return weigh(self.messages(body))
 
     def run(self, body: Any) -> Run:
-        """Return the messages in the journal's form."""
         return runOf(self.messages(body))
 
     def pick(self, body: Any, places: Sequence[int]) -> Any:
-        """Return a list of the items at these indexes."""
         return [body[place] for place in places]
 
 

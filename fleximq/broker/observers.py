@@ -36,7 +36,6 @@ class Tap:
         self._failed = failed
 
     def render(self, envelope: Any, body: Any, count: int) -> Any:
-        """Return the run in the subscriber's own form."""
         try:
             return self.subscriber.form.render(envelope, body, count)
         except Exception as error:
@@ -44,7 +43,6 @@ class Tap:
             return _FAILED
 
     def deliver(self, rendered: Any, count: int) -> None:
-        """Pass the run to the subscriber."""
         if rendered is _FAILED:
             return
         try:
@@ -122,11 +120,9 @@ class RecordWatchers(_Registry[IRecordWatcher]):
     """All record watchers of a broker; ``present`` is False while there are none."""
 
     def appended(self, envelope: Any, body: Any, count: int) -> None:
-        """Notify all of a run before it is appended to the journal."""
         self._notify("appended", envelope, body, count)
 
     def decided(self, envelope: Any, body: Any, count: int, reason: str | None) -> None:
-        """Notify all of the journal's decision."""
         self._notify("decided", envelope, body, count, reason)
 
 
@@ -135,19 +131,15 @@ class Observers(_Registry[IBrokerObserver]):
     """A list of observers that is itself one."""
 
     def clientJoined(self, client: Any) -> None:
-        """Notify all of a new client."""
         self._notify("clientJoined", client)
 
     def clientLeft(self, client: Any, reason: str) -> None:
-        """Notify all of a client that left."""
         self._notify("clientLeft", client, reason)
 
     def topicCreated(self, name: str) -> None:
-        """Notify all of a new topic."""
         self._notify("topicCreated", name)
 
     def counted(self, event: str, number: int) -> None:
-        """Notify all of a counted event."""
         self._notify("counted", event, number)
 
 
@@ -159,17 +151,13 @@ class Counts:
         self.events: Counter[str] = Counter()
 
     def clientJoined(self, client: Any) -> None:
-        """Count joins by dialect."""
         self.events[CountedEvent(EventFamily.JOINED, client.dialect)] += 1
 
     def clientLeft(self, client: Any, reason: str) -> None:
-        """Count leaves by reason."""
         self.events[CountedEvent(EventFamily.LEFT, reason)] += 1
 
     def topicCreated(self, name: str) -> None:
-        """Count new topics."""
         self.events["topics created"] += 1
 
     def counted(self, event: str, number: int) -> None:
-        """Add to an event's count."""
         self.events[event] += number

@@ -24,11 +24,9 @@ class OwnMessages(MessageSource):
     """The source of the broker's own publications: a body is one message."""
 
     def messages(self, body: Message) -> Sequence[Message]:
-        """Return the one message."""
         return (body,)
 
     def pick(self, body: Message, places: Sequence[int]) -> Message:
-        """Return the one message."""
         return body
 
 
@@ -47,15 +45,12 @@ class Presence:
         self._publish = publish
 
     def clientJoined(self, client: ConnectedClient) -> None:
-        """Publish a join."""
         self._announce(JOINED, {"client_id": client.id, "dialect": client.dialect, "name": client.name})
 
     def clientLeft(self, client: ConnectedClient, reason: str) -> None:
-        """Publish a leave."""
         self._announce(LEFT, {"client_id": client.id, "dialect": client.dialect, "name": client.name, "reason": reason})
 
     def topicCreated(self, name: str) -> None:
-        """Publish a new topic."""
         self._announce(CREATED, {"topic": name})
 
     def counted(self, event: str, number: int) -> None:

@@ -1,7 +1,6 @@
 """Checkpoints of durable queues: snapshots for the journal, and recovery from a snapshot and the later log.
 
-On start the journal passes the last checkpoint's snapshot, then all later records and state records in log order. The
-state record of a queue's opening may have been written after the records from which on it counts, so recovery
+The state record of a queue's opening may be later in the log than the records from which on it counts, so recovery
 remembers recent records for it.
 """
 

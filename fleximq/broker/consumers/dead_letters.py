@@ -45,9 +45,7 @@ class DeadLetters:
         self.deadLetter(name, message, decided)
 
     def deadLetter(self, name: str, message: Message, onDecided: Callable[[str | None], None]) -> None:
-        """Publish a dead letter once; ``onDecided`` receives None if it is stored or dropped, else the reason of the
-        failure.
-        """
+        """Publish a dead letter once; ``onDecided`` receives None if it is stored or dropped, else the reason."""
         topic = DEAD + name
         try:
             self._ensure(topic)

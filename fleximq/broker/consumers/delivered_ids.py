@@ -81,8 +81,7 @@ class DeliveredIds:
     ) -> dict[Queue, list[int]]:
         """Forget the messages that acknowledgements of ``ids`` mean, and return their tags by queue.
 
-        :param may: as for :meth:`meant`.
-        :param unknown: called with each id without such a message.
+        ``may`` is as for :meth:`meant`; ``unknown`` is called with each id without such a message.
         """
         taken: dict[Queue, list[int]] = {}
         places = self._places

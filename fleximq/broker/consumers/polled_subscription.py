@@ -3,10 +3,8 @@
 The rules are those of the BlipMQ document and of docs/reference/dialects.rst: the delivered QoS is the lower of the
 publisher's and the subscription's. QoS1 messages are tracked until they are acknowledged and never dropped: publishing
 asks :meth:`PolledSubscription.admits` first. QoS0 messages are delivered once; if the queue is full, the oldest of them
-are dropped. Both are delivered in their common order.
-
-A subscription belongs to an owner, not to a connection. Connections of the owner attach and detach; after the last one
-a grace time runs, then the subscription expires.
+are dropped. Both are delivered in their common order. After an owner's last connection detached a grace time runs, then
+the subscription expires.
 """
 
 from collections import deque
@@ -65,12 +63,10 @@ class PolledSubscription(QueueOwner):
 
     @property
     def depth(self) -> int:
-        """The number of messages that can be polled now."""
         return self.queue.depth + len(self._untracked)
 
     @property
     def size(self) -> int:
-        """The cost in bytes of everything waiting and in flight."""
         return self.queue.size + self._untracked.size
 
     @property
@@ -85,21 +81,14 @@ class PolledSubscription(QueueOwner):
 
     @property
     def loading(self) -> bool:
-        """Whether the next message must first be read from the journal."""
         return self.queue.loading and not self._isUntrackedNext()
 
     def admits(self, count: int, size: int) -> str | None:
-        """Return None if ``count`` QoS1 messages with ``size`` bytes fit, else the reason of the refusal.
-
-        A QoS0 subscription admits all. Untracked messages do not count, since they are dropped for tracked ones.
-        """
+        """Admit all messages if it is of QoS0; untracked ones do not count, since they are dropped for tracked ones."""
         return self.queue.admits(count, size) if self.qos else None
 
     def deliver(self, rendered: Sequence[Message], count: int) -> None:
-        """Add one run, whose messages all have the QoS of its envelope.
-
-        Over the bounds, the oldest QoS0 messages are dropped and counted; tracked ones are never dropped.
-        """
+        """Add one run of one QoS; over the bounds, drop and count the oldest QoS0 messages, never tracked ones."""
         if self._closed or not rendered:
             return
         if self.qos and rendered[0].qos:
@@ -110,9 +99,10 @@ class PolledSubscription(QueueOwner):
             self._deliverUntracked(rendered)
 
     def pollMany(self, holder: object, number: int, most: int = ANY) -> tuple[Sequence[int], Sequence[Message]]:
-        """Deliver up to ``number`` messages until they cost ``most`` bytes, and attach the holder.
+        """Attach the holder and deliver up to ``number`` messages until they cost ``most`` bytes; return tags and
+        messages.
 
-        Returns their tags and the messages. A tag of 0 means that no acknowledgement is expected.
+        A tag of 0 means that no acknowledgement is expected.
         """
         self.attach(holder)
         if not self._untracked:
@@ -144,7 +134,6 @@ class PolledSubscription(QueueOwner):
             self.counted(DROPPED, 1)
 
     def discard(self, number: int) -> int:
-        """See :meth:`QueueOwner.discard`."""
         gone = 0
         while self._untracked and gone < number:
             gone += len(self._pollUntracked(number - gone))

@@ -1,7 +1,4 @@
-"""All polled subscriptions, by id and by the connections that use them.
-
-They get their ids here, only their owners can find them, and they end after their grace time.
-"""
+"""All polled subscriptions, by id and by the connections that use them; they end after their grace time."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, field

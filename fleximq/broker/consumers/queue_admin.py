@@ -29,10 +29,7 @@ Done = Callable[[int, str | None], None]
 
 @dataclass(eq=False, repr=False)
 class QueueAdmin:
-    """Acts for an operator.
-
-    :param broker: the publisher of returned dead letters.
-    """
+    """Acts for an operator; ``broker`` is the publisher of returned dead letters."""
 
     _broker: ConnectedClient
     _topics: TopicTable
@@ -105,7 +102,6 @@ class _DeadLetterReturn:
     _reason: str | None = None
 
     def goOn(self) -> None:
-        """Publish the next few."""
         deliveries = self._queue.queue.takeMany(self, min(self._left, LETTERS)) if self._left else []
         if not deliveries and self._left and self._queue.loading and self._patience:
             self._patience -= 1

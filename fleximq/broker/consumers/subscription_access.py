@@ -1,8 +1,4 @@
-"""Polled subscriptions as clients use them: rights, limits, topics and the journal.
-
-The rules of each subscription are in :mod:`fleximq.broker.consumers.polled_subscription`, their register is in
-:mod:`fleximq.broker.consumers.polled_subscriptions`.
-"""
+"""Polled subscriptions as clients use them: rights, limits, topics and the journal."""
 
 from collections.abc import Sequence
 
@@ -92,9 +88,8 @@ class SubscriptionAccess:
         return polled
 
     def loading(self, owner: str | None, id: int) -> PolledSubscription | None:
-        """Return the subscription if its next message must first be read from the journal.
-
-        :raises NotFound: the subscription does not exist, or has another owner.
+        """Return the subscription if its next message must first be read from the journal; raises NotFound as
+        :meth:`poll`.
         """
         subscription = self.subscriptions.find(id, owner)
         return subscription if subscription.loading else None
@@ -102,8 +97,7 @@ class SubscriptionAccess:
     def acknowledge(
         self, owner: str | None, id: int, tags: list[int], client: ConnectedClient | None = None
     ) -> list[int]:
-        """Acknowledge messages of a subscription; return the tags that are unknown. The errors are those of
-        :meth:`poll`.
+        """Acknowledge messages of a subscription; return the tags that are unknown. Errors as :meth:`poll`.
 
         :param client: its ``whenCommitted`` waits until the acknowledgement is on disk.
         """

@@ -1,6 +1,4 @@
-"""Work queues as clients use them: rights, topics and the journal. The rules are in
-:mod:`fleximq.broker.consumers.work_queues`.
-"""
+"""Work queues as clients use them: rights, topics and the journal."""
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -74,9 +72,7 @@ class WorkQueueAccess:
         return self.ensure(name)
 
     def refusal(self, queue: WorkQueue, envelope: Envelope, body: Any, count: int) -> str | None:
-        """Return the reason why a queue refuses a MiniMQ PRODUCE; None if it accepts it. The topic must be in the
-        table.
-        """
+        """Return why a queue refuses a MiniMQ PRODUCE, whose topic is in the table; None if it accepts it."""
         size = envelope.source.size(body)
         most = envelope.publisher.rights.limits.queueBytes
         if most is not None and not queue.durable and queue.queue.weight + size > most:
@@ -102,8 +98,6 @@ class WorkQueueAccess:
 
     def consumeMany(self, client: ConnectedClient, name: str, number: int, most: int = ANY) -> Sequence[QueueDelivery]:
         """Deliver up to ``number`` messages of a topic's work queue, made if need be, until they cost ``most`` bytes.
-
-        Each message carries the id it has in the queue.
 
         :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
         :raises NotPermitted: the client may not consume from it.

@@ -2,7 +2,7 @@
 
 The rules are those of the MiniMQ document and of docs/reference/dialects.rst: a delivered message is hidden until any
 connection acknowledges it by its id, or until the time is over, even if the consumer leaves earlier. A queue that was
-never consumed must not fill disk or memory: when full it drops its oldest messages, and after a while it expires.
+never consumed drops its oldest messages when it is full, and after a while it expires.
 """
 
 from collections import deque
@@ -39,9 +39,9 @@ _isLine = attrgetter("line")
 
 @implementer(ISubscriber)
 class WorkQueue(QueueOwner):
-    """The queue of one topic. Every message delivered from it has a ``message_id`` that is valid in MiniMQ.
+    """The queue of one topic, ``name``. Every message delivered from it has a ``message_id`` that is valid in MiniMQ.
 
-    ``name`` is its topic; it counts as used when it is made and when a consumer asks for a message.
+    It counts as used when it is made and when a consumer asks for a message.
     """
 
     form = QUEUED
@@ -104,7 +104,6 @@ class WorkQueue(QueueOwner):
         self.queue.acknowledge(delivery.tag)
 
     def discard(self, number: int) -> int:
-        """See :meth:`QueueOwner.discard`."""
         deliveries = self.queue.takeMany(None, number)
         for delivery in deliveries:
             self.forgetDelivery(delivery)
@@ -181,10 +180,7 @@ class WorkQueues:
         return self._byTopic.get(topic)
 
     def ensure(self, topic: str) -> WorkQueue:
-        """Return the queue of this topic; the caller subscribes a new one.
-
-        :raises NoCapacity: the broker has the maximum number of queues.
-        """
+        """Return the queue of this topic; the caller subscribes a new one. Raises NoCapacity if there are too many."""
         queue = self._byTopic.get(topic)
         if queue is not None:
             return queue

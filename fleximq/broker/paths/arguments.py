@@ -28,10 +28,7 @@ _MAX_NUMBER = (1 << 63) - 1
 
 
 def page(arguments: Arguments, kind: type, first: Any) -> tuple[Any, int]:
-    """Return the key after which a listing continues, and its number of rows.
-
-    :raises BadRequest: one of the two has a wrong type or value.
-    """
+    """Return the key after which a listing continues, and its number of rows; raises BadRequest if one is wrong."""
     after = arguments.get("after", first)
     if isinstance(after, bool) or not isinstance(after, kind):
         raise BadRequest(f"'after' must be of type {kind.__name__}")
@@ -90,10 +87,8 @@ def seenNames(
 ) -> None:
     """Call ``answer`` with a page of names and the name after which to continue, or None; perhaps in a later turn.
 
-    The page is shorter than ``limit`` if many names are not shown: :data:`_LOOKED_AT_IN_ALL` are looked at.
-
-    :param sees: selects the names to show.
-    :param names: returns the first so many names from one on, in order.
+    The page is shorter than ``limit`` if many names are not shown: :data:`_LOOKED_AT_IN_ALL` are looked at. ``sees``
+    selects the names to show, ``names`` returns the first so many names from one on, in order.
     """
     found: list[str] = []
 
@@ -121,9 +116,8 @@ def begin(broker: Broker, steps: Iterator[None]) -> None:
 def number(
     arguments: Arguments, name: str, otherwise: int | None = None, most: int = _MAX_NUMBER, least: int = 0
 ) -> int:
-    """Return an argument that is a whole number.
+    """Return an argument that is a whole number; ``otherwise`` is the default, None: the argument is required.
 
-    :param otherwise: the default; None: the argument is required.
     :raises BadRequest: it is missing, or has a wrong type or value.
     """
     value = arguments.get(name, otherwise)
@@ -133,10 +127,7 @@ def number(
 
 
 def text(arguments: Arguments, name: str, most: int) -> str:
-    """Return an argument that is a string, not empty, of at most so many bytes.
-
-    :raises BadRequest: it is missing, or has a wrong type or value.
-    """
+    """Return an argument that is a string, not empty, of at most so many bytes; raises BadRequest."""
     value = arguments.get(name)
     if not isinstance(value, str) or not 0 < _bytesOf(value) <= most:
         raise BadRequest(f"{name!r} must be a string of 1 to {most} bytes")
@@ -163,10 +154,7 @@ def array(arguments: Arguments, name: str) -> list[Any]:
 
 
 def journalOf(broker: Broker) -> Any:
-    """Return the journal.
-
-    :raises NoCapacity: the broker has none on disk.
-    """
+    """Return the journal; raises NoCapacity if the broker has none on disk."""
     if not broker.journal.onDisk:
         raise NoCapacity("there is no journal: the broker was started without --journal")
     return broker.journal

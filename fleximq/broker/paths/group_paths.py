@@ -1,7 +1,4 @@
-"""``/pipeline`` paths: consumer groups report their progress, and clients list it.
-
-Progress belongs to one journal, so without one on disk all requests are answered with 503.
-"""
+"""``/pipeline`` paths: consumer groups report their progress, and clients list it; 503 without a journal on disk."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

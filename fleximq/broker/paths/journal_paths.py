@@ -82,8 +82,7 @@ class _Tokens(TypedDict, total=False):
 
 
 def bounds(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
-    """Answer ``/journal/bounds``: first and last offset of each topic, their times in milliseconds, and the topic's
-    size.
+    """Answer ``/journal/bounds``: first and last offset of each topic, their times in milliseconds, and its size.
 
     Also the ``journal``'s id, and its ``end``: offset and ``position`` after the last commit. With ``topics`` false the
     answer has only these. Topics without any right for the client are left out.
@@ -151,7 +150,6 @@ def read(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: 
 
 
 def _permitAll(broker: Broker, client: ConnectedClient) -> None:
-    """Check that a client may read the whole journal."""
     if client.rights in UNRESTRICTED:
         return
     own = broker.journal.topics(sys.maxsize, "$", "%")
@@ -299,10 +297,7 @@ def _runs(
 ) -> Iterator[None]:
     """Add records to ``runs``, neighbours of one topic together, as published by the broker; in slices of work.
 
-    :raises BadRequest: one of them is malformed.
-    :raises Forbidden: only the broker publishes to its topic.
-    :raises NotPermitted: the client may not.
-    :raises NoCapacity: the client's principal may make no more topics.
+    :raises BadRequest: one of them is malformed; otherwise as :meth:`Broker.topicFor`.
     """
     publisher = broker.itself
     last: str | None = None

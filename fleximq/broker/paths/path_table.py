@@ -72,9 +72,8 @@ LISTINGS = {"clients": NodeListing("client_id", _ownClients), "topics": NodeList
 
 
 def reload(broker: Broker, client: ConnectedClient, arguments: Arguments) -> Any:
-    """Answer ``/broker/reload``: read the settings again.
-
-    The answer names the ``changed`` settings, and those that need a ``restart`` to change.
+    """Answer ``/broker/reload``: read the settings again, and name those ``changed``, and those that need a
+    ``restart``.
 
     :raises Conflict: they are invalid, and unchanged; one sentence per line.
     """
@@ -123,10 +122,8 @@ CHANGING = frozenset(
 
 
 def find(client: ConnectedClient, path: str) -> Path:
-    """Return the function of a path.
-
-    :raises NotFound: the path does not exist.
-    :raises NotPermitted: the client may not request it.
+    """Return the function of a path; raises NotFound if it does not exist, NotPermitted if the client may not request
+    it.
     """
     tell = PATHS.get(path)
     if tell is None:

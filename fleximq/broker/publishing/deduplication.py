@@ -1,10 +1,9 @@
-"""Deduplication: messages with ids are stored once, even if a publisher repeats them.
+"""Deduplication: messages with ids are stored once, even if a publisher repeats them after it lost its connection.
 
-A publisher that lost its connection sends its last messages again. A message with an id for a durable topic is stored
-again only if the first one was refused or is older than the window. A repeat that arrives while the first is being
-committed waits for the same commit, and is refused with it. Repeats are confirmed like other messages.
-
-Beyond :data:`MAX_IDS` or :data:`MAX_BYTES` the oldest ids are forgotten early, and counted. An id costs 3 us.
+A message with an id for a durable topic is stored again only if the first one was refused or is older than the window.
+A repeat that arrives while the first is being committed waits for the same commit, and is refused with it. Repeats are
+confirmed like other messages. Beyond :data:`MAX_IDS` or :data:`MAX_BYTES` the oldest ids are forgotten early, and
+counted. An id costs 3 us.
 """
 
 from array import array

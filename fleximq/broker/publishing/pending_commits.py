@@ -1,8 +1,7 @@
 """Publications that await a commit, and later ones of the same topics.
 
-A durable run is delivered after its commit. Volatile runs published to the same topic meanwhile wait in the topic's
-``pendingRuns``, which preserves the order; other topics are not affected. A run costs 2 us here, plus the journal's
-time.
+A durable run is delivered after its commit. Volatile runs published to its topic meanwhile wait in ``pendingRuns``, in
+order; other topics are not affected. A run costs 2 us here, plus the journal's time.
 """
 
 from collections.abc import Callable

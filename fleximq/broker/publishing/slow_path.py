@@ -1,7 +1,5 @@
 """The slow path of publications: past guards that may refuse them, through the journal, or after pending ones.
 
-Other publications go straight to :mod:`fleximq.broker.publishing.fan_out`.
-
 Guards are subscribers that must not lose messages. All are asked before any receives a message, about the run together
 with the messages of earlier pending runs.
 """

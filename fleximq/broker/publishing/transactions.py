@@ -1,7 +1,7 @@
 """Transactions: staged records are published together, and delivered in order with other publications.
 
-After a commit the broker reads the staged records back, a few milliseconds for a thousand; later commits wait. The
-waiting bytes are bounded: above the bound publishers are not read.
+After a commit the broker reads the staged records back, a few milliseconds for a thousand; later commits wait. Above a
+bound of waiting bytes publishers are not read.
 """
 
 from bisect import bisect_left
@@ -31,15 +31,12 @@ class RecordSource(MessageSource):
     """The source of records read back from the journal: a body is a batch of them."""
 
     def messages(self, body: StoredBatch) -> Sequence[Message]:
-        """Return the records as messages."""
         return body.messages()
 
     def run(self, body: StoredBatch) -> Run:
-        """Return the records as stored."""
         return Run(body.headers, body.payloads, body.contents)
 
     def pick(self, body: StoredBatch, places: Sequence[int]) -> StoredBatch:
-        """Return the records at these places."""
         return body.pick(places)
 
 
@@ -47,9 +44,8 @@ _RECORDS = RecordSource()
 
 
 class _Waiting(NamedTuple):
-    """A run or transaction committed at this offset, or with offset 0 a callback that waits for earlier ones.
-
-    ``size`` is its approximate size in memory.
+    """A run or transaction committed at this offset, of about this size in memory, or with offset 0 a callback that
+    waits.
     """
 
     offset: int
@@ -60,9 +56,8 @@ class _Waiting(NamedTuple):
 class Transactions:
     """Commits staged records and preserves the order of publications after them.
 
-    ``reading`` is True while a transaction is read back. ``overloaded`` is True while so many bytes wait for it that
-    publishers should not be read; ``waitingBytes`` exceeds :data:`OVERLOAD_BYTES` by little more than the journal's own
-    bound.
+    ``reading`` is True while a transaction is read back, ``overloaded`` while so many bytes wait for it that publishers
+    should not be read; ``waitingBytes`` exceeds :data:`OVERLOAD_BYTES` by little more than the journal's own bound.
 
     :param deliver: delivers a committed run to its subscribers.
     :param unread: called when a transaction cannot be read back.

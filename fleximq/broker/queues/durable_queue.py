@@ -104,7 +104,6 @@ class DurableQueue(Queue):
 
     @property
     def loading(self) -> bool:
-        """Whether the next message must first be read."""
         again = self._returned.first()
         if again is not None:
             return again.message.payload is _ONLY_IN_JOURNAL
@@ -115,16 +114,13 @@ class DurableQueue(Queue):
         return list(takewhile(lambda each: each[0].payload is not _ONLY_IN_JOURNAL, super().first(number)))
 
     def whenLoaded(self, call: Callable[[], object]) -> None:
-        """Call once after the current read; only while ``loading``."""
         self._whenLoaded.append(call)
         self._load()
 
     def admits(self, count: int, size: int) -> str | None:
-        """Return None if ``count`` more messages fit, else the reason of the refusal."""
         return super().admits(count, 0)
 
     def admitsAlone(self, count: int, size: int) -> str | None:
-        """Return None if so many messages would fit into an empty queue, else the reason of the refusal."""
         return FULL if count > self.maxMessages else None
 
     def _exceeds(self, count: int, size: int) -> bool:
@@ -137,7 +133,6 @@ class DurableQueue(Queue):
     # -- in and out --------------------------------------------------------------------------------
 
     def deliver(self, rendered: Sequence[Message], count: int) -> None:
-        """Add messages in order; overflow drops the oldest ones and counts them."""
         if self._closed or not rendered:
             return
         if not (rendered[0].offset and self._backlog.onDisk):
@@ -154,7 +149,7 @@ class DurableQueue(Queue):
             self._waiters.wake(self._available)
 
     def takeMany(self, holder: object, number: int, most: int = ANY) -> list[QueueDelivery]:
-        """Deliver up to ``number`` of the oldest messages that are read, until they cost ``most`` bytes."""
+        """As :meth:`Queue.takeMany`, of the messages that are read."""
         if self._ages is not None:
             self._expire(self._ages)
         while self._ofGoneHolders and len(self._returned) < number:
@@ -184,7 +179,6 @@ class DurableQueue(Queue):
     def take(
         self, holder: object, number: int, most: int = ANY
     ) -> tuple[Sequence[int], Sequence[Message], Iterable[int]]:
-        """Deliver as :meth:`takeMany`."""
         deliveries = self.takeMany(holder, number, most)
         tags, messages, attempts = zip(*deliveries, strict=True) if deliveries else ((), (), ())
         return tags, messages, attempts
@@ -252,7 +246,6 @@ class DurableQueue(Queue):
         self._recordSoon()
 
     def close(self) -> int:
-        """Drop all messages and waiting consumers, and refuse new ones."""
         dropped = super().close() + len(self._dead)
         self._dead.clear()
         self._whenLoaded.clear()

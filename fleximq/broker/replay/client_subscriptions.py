@@ -18,9 +18,9 @@ from fleximq.values.patterns import isPattern
 
 
 class ClientSubscriptions:
-    """Adds clients' subscriptions to the topic table, and removes them.
+    """Adds clients' subscriptions to the topic table, and removes them; ``most`` is the maximum per client.
 
-    ``most`` is the maximum per client; existing subscriptions over a reduced maximum remain.
+    Existing subscriptions over a reduced maximum remain.
     """
 
     def __init__(self, topics: TopicTable, replays: Replays, most: int) -> None:

@@ -1,12 +1,9 @@
-"""A feed: delivers the journal to one connection, first stored records in order, then live runs, without gap or
-duplicate.
+"""A feed: delivers the journal to one connection, first stored records, then live runs, without gap or duplicate.
 
-A feed reads in chunks, the next one after its connection has taken the last. At the end of the journal it is live: it
+A feed reads in chunks, the next one after its connection has taken the last. At the end of the journal it is live and
 passes on runs as they are committed. When its connection is overloaded it reads again, so it uses little memory however
-slow the connection is.
-
-One feed serves all subscriptions of a connection that need the journal; each has a range of topics from an offset on.
-It reads once for all of them, in the order of offsets, so it delivers each message once.
+slow the connection is. One feed serves all subscriptions of a connection that need the journal; each has a range of
+topics from an offset on. It reads once for all of them, in the order of offsets, so it delivers each message once.
 """
 
 from bisect import bisect_left
@@ -128,7 +125,6 @@ class DeferredForm:
         self._form = form
 
     def render(self, envelope: Envelope, body: Any, count: int) -> DeferredRun:
-        """Return the run without rendering it."""
         return DeferredRun(self._form, envelope, body, count)
 
 
@@ -488,7 +484,6 @@ class Feed:
 
 
 def _before(batches: Sequence[StoredBatch], offset: int) -> list[StoredBatch]:
-    """Return the records before an offset."""
     return [batch.pick(range(bisect_left(batch.offsets, offset))) for batch in batches]
 
 
@@ -519,5 +514,4 @@ def _slicesOf(batches: Sequence[StoredBatch], next: int) -> Iterator[tuple[list[
 
 
 def _those(batch: StoredBatch, offsets: set[int]) -> StoredBatch:
-    """Return the records that have one of these offsets."""
     return batch.pick([place for place, offset in enumerate(batch.offsets) if offset in offsets])

@@ -30,10 +30,8 @@ _NEVER = 1 << 62
 
 
 class Start(NamedTuple):
-    """Where a subscription begins.
-
-    ``kind`` is ``"first"``, ``"last"``, ``"offset"`` or ``"time"``; ``number`` is the offset, or milliseconds since
-    1970.
+    """Where a subscription begins: ``kind`` is ``"first"``, ``"last"``, ``"offset"`` or ``"time"``; ``number`` is the
+    offset, or milliseconds since 1970.
     """
 
     kind: str
@@ -234,7 +232,6 @@ class Replays:
         return feed is not None and feed.covers(name)
 
     def _alive(self, batches: Sequence[StoredBatch]) -> Sequence[StoredBatch]:
-        """Remove expired messages."""
         if not self._timesToLive:
             return batches
         now = self._now()
@@ -290,10 +287,7 @@ class StartSearch:
         self._pages = topicsOf(journal, feedRange)
 
     def look(self) -> bool:
-        """Look at some topics; True when the start is known.
-
-        :raises NoLongerKept: records that old were deleted.
-        """
+        """Look at some topics; True when the start is known. Raises NoLongerKept if records that old were deleted."""
         page = next(self._pages, None)
         if page is None:
             self.feedRange.start = self._offset()
