@@ -14,7 +14,7 @@ Arguments = Mapping[str, Any]
 
 #: A path's function: takes the broker, the requester, its arguments, and the callback for the answer, a value for
 #: MessagePack or a :class:`~fleximq.errors.BrokerError`; it may be called before the function returns or later.
-Path = Callable[[Broker, ConnectedClient, Arguments, Callable[[Any], None]], None]
+Path = Callable[[Broker, ConnectedClient, Arguments, "Answer"], None]
 Answer = Callable[[Any], None]
 
 #: Rows of a page without ``limit``.
@@ -142,14 +142,13 @@ def _bytesOf(value: str) -> int:
         return 0
 
 
-def array(arguments: Arguments, name: str) -> list[Any]:
-    """Return an argument that is an array.
-
-    :raises BadRequest: it is missing, or has a wrong type.
-    """
+def array(arguments: Arguments, name: str, most: int = _MAX_NUMBER) -> list[Any]:
+    """Return an argument that is an array of at most so many items; raises BadRequest."""
     value = arguments.get(name)
     if not isinstance(value, list):
         raise BadRequest(f"{name!r} must be an array")
+    if len(value) > most:
+        raise BadRequest(f"{name!r} may be at most {most}")
     return value
 
 

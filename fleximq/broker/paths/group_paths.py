@@ -8,14 +8,13 @@ from typing import Any
 from fleximq.broker.authorization import permit
 from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import ConnectedClient
-from fleximq.broker.paths.arguments import Arguments, Listing, Path, array, journalOf, number, page, text
+from fleximq.broker.paths.arguments import Answer, Arguments, Listing, Path, array, journalOf, number, page, text
 from fleximq.broker.paths.rows import groupRow
 from fleximq.errors import BadRequest
 from fleximq.rights import Action
 from fleximq.values.records import StoredBatch
 from fleximq.values.state_records import MAX_GROUP_NAME_BYTES, MAX_GROUPS, GroupProgress
 
-Answer = Callable[[Any], None]
 #: The maximum time in milliseconds that fits in microseconds, too.
 _MAX_MILLISECONDS = ((1 << 63) - 1) // 1000
 
@@ -30,9 +29,7 @@ def lag(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: A
     :raises NotPermitted: the client may not report the progress of one of the groups; then none was taken.
     """
     journal = journalOf(broker)
-    words = array(arguments, "groups")
-    if len(words) > MAX_GROUPS:
-        raise BadRequest(f"'groups' may be at most {MAX_GROUPS}")
+    words = array(arguments, "groups", MAX_GROUPS)
     checked = [_word(broker, word) for word in words]
     for _, word in checked:
         permit(client, Action.PROGRESS, word.group)
@@ -99,8 +96,4 @@ def _ages(broker: Broker, rows: Sequence[dict[str, Any]], done: Callable[[], Non
         done()
     # In order, so that the journal decodes each range once for all.
     for offset in sorted(byOffset):
-        broker.journal.read(offset, _all, 1, partial(found, offset))
-
-
-def _all(topic: str) -> bool:
-    return True
+        broker.journal.read(offset, lambda topic: True, 1, partial(found, offset))

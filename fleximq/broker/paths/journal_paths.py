@@ -195,22 +195,18 @@ def stage(broker: Broker, client: ConnectedClient, arguments: Arguments, answer:
     """
     query, batch = _batch(client, arguments)
     part = text(arguments, "part", NAME_BYTES)
-    records = array(arguments, "records")
-    if len(records) > MAX_RECORDS:
-        raise BadRequest(f"'records' may be at most {MAX_RECORDS}")
+    records = array(arguments, "records", MAX_RECORDS)
     journal = journalOf(broker)
     tokens: list[str] = []
     reasons: list[str] = []
 
-    def done(token: str | None, reason: str | None) -> None:
+    def done(token: str | None, reason: str | None, last: bool = False) -> None:
         if token is None:
             reasons.append(reason or "")
         else:
             tokens.append(token)
-
-    def told(token: str | None, reason: str | None) -> None:
-        done(token, reason)
-        answer(_refusal(broker, reasons[0]) if reasons else {"token": ",".join(filter(None, tokens))})
+        if last:
+            answer(_refusal(broker, reasons[0]) if reasons else {"token": ",".join(filter(None, tokens))})
 
     def steps() -> Iterator[None]:
         runs: list[PublishedRun] = []
@@ -224,7 +220,7 @@ def stage(broker: Broker, client: ConnectedClient, arguments: Arguments, answer:
             journal.stage(query, batch, part, runs[:_AT_ONCE], done)
             del runs[:_AT_ONCE]
             yield
-        journal.stage(query, batch, part, runs, told)
+        journal.stage(query, batch, part, runs, partial(done, last=True))
 
     begin(broker, steps())
 

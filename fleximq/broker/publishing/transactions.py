@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource
@@ -142,10 +143,11 @@ class Transactions:
 
     def _found(self, offset: int, end: int, batches: Sequence[StoredBatch], next: int) -> None:
         """Deliver the records read; the transaction ends before the offset of the next waiting commit."""
-        until = self._until(end)
+        offsets = (waiting.offset for waiting in self._waiting if waiting.offset)  # ascending
+        until = min([end, *islice(offsets, 1)])
         for batch in batches:
             for run in _runs(batch.pick(range(bisect_left(batch.offsets, until)))):
-                self._deliverRun(run)
+                self._deliver(self._envelopeOf(run), run, len(run))
         if offset < next < until:
             self._read(next, end)
             return
@@ -157,9 +159,6 @@ class Transactions:
             self.waitingBytes -= waiting.size
             self.overloaded = self.waitingBytes > OVERLOAD_BYTES
             waiting.deliver()
-        self._relieve()
-
-    def _relieve(self) -> None:
         if not self._waiting:
             self._publishers.clear()
         if not self.overloaded:
@@ -167,17 +166,10 @@ class Transactions:
             for call in calls:
                 call()
 
-    def _until(self, end: int) -> int:
-        """Return the offset of the first that waits, at most ``end``; they wait in their order."""
-        return next((min(waiting.offset, end) for waiting in self._waiting if waiting.offset), end)
-
     def deliverRecords(self, batch: StoredBatch) -> None:
         """Deliver committed records after the transactions committed before them."""
         for run in _runs(batch):
             self.deliver(self._envelopeOf(run), run, len(run))
-
-    def _deliverRun(self, run: StoredBatch) -> None:
-        self._deliver(self._envelopeOf(run), run, len(run))
 
     def _envelopeOf(self, run: StoredBatch) -> Envelope:
         id, name = run.publishers[run.publisherOf[0]]

@@ -376,7 +376,7 @@ class Feed:
         if not self._comparesRemovals(position, partial(self._found, position, ahead, batches, next)):
             return
         if ahead and next > ahead:
-            batches = _before(batches, ahead)
+            batches = [batch.pick(range(bisect_left(batch.offsets, ahead))) for batch in batches]
             next = ahead
         if any((feedRange.start or 0) > position for feedRange in self.ranges.values()):
             batches = [self._begun(batch) for batch in batches if len(batch)]
@@ -403,7 +403,8 @@ class Feed:
     def _foundSingles(self, batches: Sequence[StoredBatch], next: int) -> None:
         until = max(next, self._singles[0][0] + 1)
         wanted = {offset for offset, name in self._singles if offset < until and self.covers(name)}
-        self._sendAll([_those(batch, wanted) for batch in batches], until, self._advanceSingles)
+        found = [batch.pick([at for at, offset in enumerate(batch.offsets) if offset in wanted]) for batch in batches]
+        self._sendAll(found, until, self._advanceSingles)
 
     def _advanceSingles(self, next: int) -> None:
         singles, topics = self._singles, self._singleTopics
@@ -483,10 +484,6 @@ class Feed:
         self._state = FEED_TRANSITIONS[self._state, event]
 
 
-def _before(batches: Sequence[StoredBatch], offset: int) -> list[StoredBatch]:
-    return [batch.pick(range(bisect_left(batch.offsets, offset))) for batch in batches]
-
-
 def _topicsOf(ranges: Iterable[FeedRange]) -> Callable[[str], bool]:
     """Return whether a topic is in one of these ranges, for the reading thread."""
     literals = {each.name: each.matches for each in ranges if each.literal}
@@ -511,7 +508,3 @@ def _slicesOf(batches: Sequence[StoredBatch], next: int) -> Iterator[tuple[list[
             size += len(payload) + _RECORD_BYTES
         part.append(batch.pick(range(start, len(batch))))
     yield part, next
-
-
-def _those(batch: StoredBatch, offsets: set[int]) -> StoredBatch:
-    return batch.pick([place for place, offset in enumerate(batch.offsets) if offset in offsets])

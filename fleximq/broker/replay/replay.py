@@ -128,8 +128,8 @@ class Replays:
 
     def _recallRetained(self, client: ConnectedClient, outlet: Outlet, feedRange: FeedRange) -> None:
         """Deliver the latest message of each topic, and then what follows the present end."""
-        journal, retained = self._journal, self._retained or _none
-        end = journal.end
+        journal, end = self._journal, self._journal.end
+        retained = self._retained or (lambda name: False)
         pages = (
             [
                 (kept.last, name)
@@ -183,17 +183,14 @@ class Replays:
 
     def narrow(self, client: ConnectedClient) -> None:
         """Apply a client's changed rights; records already read for it are read again."""
-        for feeds in (self._permanent, self._temporary):
-            feed = feeds.get(client)
-            if feed is not None:
-                feed.readAgain()
+        for feed in self._feedsOf(client):
+            feed.readAgain()
 
     def leave(self, client: ConnectedClient) -> None:
         """End all feeds of this client."""
         self._searches.leave(client)
-        for feeds in (self._permanent, self._temporary):
-            if client in feeds:
-                self._end(client, feeds)
+        self._end(client, self._permanent)
+        self._end(client, self._temporary)
 
     def _feed(self, client: ConnectedClient, outlet: Outlet, permanent: bool) -> Feed:
         return Feed(
@@ -214,10 +211,12 @@ class Replays:
             self._setProxies(client, feed.outlet)
             self._topics.reroute()
 
+    def _feedsOf(self, client: ConnectedClient) -> tuple[Feed, ...]:
+        return tuple(feeds[client] for feeds in (self._permanent, self._temporary) if client in feeds)
+
     def _setProxies(self, client: ConnectedClient, outlet: Outlet) -> None:
         """Let the client's feeds replace the connection for topics in their ranges, the permanent one first."""
-        feeds = tuple(feeds[client] for feeds in (self._permanent, self._temporary) if client in feeds)
-        if feeds:
+        if feeds := self._feedsOf(client):
             self._topics.proxies[outlet.subscriber] = feeds
         else:
             self._topics.proxies.pop(outlet.subscriber, None)
@@ -318,7 +317,3 @@ class StartSearch:
         if start.number < self._first < end:
             raise NoLongerKept(self._first)
         return start.number if self._mayLag else min(start.number, end)
-
-
-def _none(name: str) -> bool:
-    return False

@@ -1,20 +1,17 @@
 """Which names topics and patterns can have, in levels separated by ``.`` or ``/`` (docs/reference/dialects.rst)."""
 
-import re
 from collections.abc import Iterator
 from itertools import product, takewhile
 
 from fleximq.errors import InvalidTopic
 from fleximq.limits import TOPIC_BYTES, isTooLong
+from fleximq.values.patterns import levelsOf
 
 #: Most levels of a pattern: each takes half a kilobyte, and a name has room for 512.
 PATTERN_LEVELS = 32
 #: Most levels ``*`` of a pattern with more levels than this: a name is looked up in all subsets of the ``*`` levels, so
 #: these limits bound one search to 1,623 nodes, about 1 ms.
 _MOST_WILD = {16: 1, 8: 2}
-
-#: Returns the levels of a name.
-levelsOf = re.compile(r"[./]").split
 
 #: The first levels of topics to which only the broker publishes.
 _OWN = frozenset({"$sys", "$dead"})

@@ -8,7 +8,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from fleximq.broker.topics.names import checkPattern, levelsOf
+from fleximq.broker.topics.names import checkPattern
+from fleximq.values.patterns import levelsOf, partsOf
 
 #: A branch with more subscribers is walked in any case: looking them up could take longer than walking it.
 _FEW = 32
@@ -42,7 +43,7 @@ class Wildcards:
         :raises InvalidTopic: the pattern is too long, or has too many levels.
         """
         checkPattern(pattern)
-        levels, rest = _split(pattern)
+        levels, rest = partsOf(pattern)
         node = self._root
         for level in levels:
             node = node.children.setdefault(level, _Node())
@@ -53,7 +54,7 @@ class Wildcards:
 
     def remove(self, subscriber: Any, pattern: str) -> bool:
         """Take a subscriber off a pattern once; False if it was not there."""
-        levels, rest = _split(pattern)
+        levels, rest = partsOf(pattern)
         path = [self._root]
         for level in levels:
             child = path[-1].children.get(level)
@@ -94,10 +95,3 @@ class Wildcards:
                 if child is not None:
                     branches.append((child, depth + 1))
         return found
-
-
-def _split(pattern: str) -> tuple[list[str], bool]:
-    """Return the levels of a pattern, and whether any number of levels may follow."""
-    levels = levelsOf(pattern)
-    rest = levels[-1] == "#"
-    return levels[: len(levels) - rest], rest
