@@ -14,10 +14,12 @@ from fleximq.broker.clients import Clients
 from fleximq.broker.consumer_groups import ConsumerGroups
 from fleximq.broker.consumers.checkpoints import Checkpointer
 from fleximq.broker.consumers.dead_letters import DeadLetters
+from fleximq.broker.consumers.polled_subscriptions import PolledSubscriptions
 from fleximq.broker.consumers.queue_admin import QueueAdmin
-from fleximq.broker.consumers.state_log import OpeningLog, StateLog
+from fleximq.broker.consumers.state_log import StateLog
 from fleximq.broker.consumers.subscription_access import SubscriptionAccess, journalFault
 from fleximq.broker.consumers.work_queue_access import WorkQueueAccess
+from fleximq.broker.consumers.work_queues import WorkQueues
 from fleximq.broker.deadlines import Clock, Deadlines
 from fleximq.broker.envelope import BROKER_ID, ConnectedClient, Envelope, OnDecided
 from fleximq.broker.observers import Counts, Observers, RecordWatchers, Taps
@@ -43,8 +45,6 @@ from fleximq.rights import EVERYTHING, Action
 from fleximq.values.message import Message
 from fleximq.values.patterns import anyOf
 from fleximq.values.printable import shortened
-
-_NO_PEER: tuple[None, None] = (None, None)
 
 
 class IPathTable(Protocol):
@@ -190,22 +190,15 @@ class Broker:
             queueLog=stateLog if journal.onDisk else None,
             memory=rules.limits.queueMemory,
         )
-        openingLog = OpeningLog(journal)
-        self.polling = SubscriptionAccess(rules, journal, topics, openingLog, makeQueue)
-        self.consuming = WorkQueueAccess(rules, journal, topics, openingLog, makeQueue, idOf, self._durable)
-        self.polledSubscriptions = self.polling.subscriptions
-        self.queues = self.consuming.queues
+        self.polledSubscriptions = PolledSubscriptions(makeQueue, grace=rules.grace, durableGrace=rules.durableGrace)
+        self.polling = SubscriptionAccess(rules.limits, journal, topics, stateLog, self.polledSubscriptions)
+        limit, expiry = rules.limits.queues, rules.queueExpiry
+        self.queues = WorkQueues(makeQueue, maxQueues=limit, expiry=expiry, idOf=idOf, lasts=self._durable)
+        self.consuming = WorkQueueAccess(journal, topics, stateLog, self.queues)
         self.admin = QueueAdmin(self.itself, topics, self.consuming, self.slowPath, self.deadlines)
         self.groups = ConsumerGroups(journal, stateLog.wall)
         self.checkpointer = Checkpointer(
-            stateLog,
-            openingLog,
-            topics,
-            self.polledSubscriptions,
-            self.queues,
-            self.recentIds,
-            self.timesToLive,
-            self.groups,
+            stateLog, topics, self.polledSubscriptions, self.queues, self.recentIds, self.timesToLive, self.groups
         )
 
     def _nameOperations(self) -> None:
@@ -441,9 +434,9 @@ class Broker:
         for path in paths:
             permit(sender, Action.NOTIFY, path)
         for id in dict.fromkeys(ids):
-            _, peer = self.clients.peers.get(id, _NO_PEER)
-            if peer is not None:
-                peer.forward(message)
+            found = self.clients.peers.get(id)
+            if found is not None:
+                found[1].forward(message)
 
     def broadcast(self, sender: ConnectedClient, message: Any) -> None:
         """Send a copy to every client that accepts direct messages, to the sender only if the rules say so.

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from fleximq.broker.consumer_groups import ConsumerGroups
 from fleximq.broker.consumers.polled_subscriptions import PolledSubscriptions
 from fleximq.broker.consumers.queue_owner import QueueOwner
-from fleximq.broker.consumers.state_log import IDS, OpeningLog, StateLog
+from fleximq.broker.consumers.state_log import IDS, StateLog
 from fleximq.broker.consumers.work_queues import WorkQueues
 from fleximq.broker.publishing.deduplication import RecentIds
 from fleximq.broker.queues.durable_queue import DurableQueue
@@ -97,7 +97,6 @@ class Checkpointer:
     """Makes snapshots of all durable queues, and restores the queues from them."""
 
     _stateLog: StateLog
-    _openingLog: OpeningLog
     _topics: TopicTable
     _subscriptions: PolledSubscriptions
     _queues: WorkQueues
@@ -107,8 +106,6 @@ class Checkpointer:
     _states: dict[str, QueueState] = field(default_factory=dict)
     _byTopic: dict[str, list[QueueState]] = field(default_factory=dict)
     _recent: list[Arrival] = field(default_factory=list)
-
-    # -- while the broker runs ---------------------------------------------------------------------
 
     def flush(self) -> None:
         """See :meth:`StateLog.flush`."""
@@ -131,13 +128,11 @@ class Checkpointer:
         """Return the offset that each consumer group reads next; records are not retained for groups."""
         return self._groups.reading()
 
-    # -- snapshots ---------------------------------------------------------------------------------
-
     def snapshot(self) -> dict[str, Any]:
         """Return the state that a restart cannot derive from the later log, as MessagePack values."""
         self.flush()
         return {
-            "lastId": max(self._subscriptions.lastId, self._openingLog.lastId),
+            "lastId": max(self._subscriptions.lastId, self._stateLog.lastId),
             "queues": [self._stateOf(owner, queue).dump() for owner, queue in self._durable()],
             "idempotence": self._recentIds.snapshot(),
             "groups": self._groups.snapshot(),
@@ -150,8 +145,6 @@ class Checkpointer:
         )
         queue.writeInto(state)
         return state
-
-    # -- a start -----------------------------------------------------------------------------------
 
     def restore(self, found: RestoredQueues) -> None:
         """Restore all queues; call this before clients can use them."""
@@ -213,7 +206,7 @@ class Checkpointer:
         self._stateLog.soon(lambda: self._queues.learn(self._stateLog.journal))
 
     def _idsGiven(self, last: int) -> None:
-        self._subscriptions.lastId = self._openingLog.lastId = max(self._subscriptions.lastId, last)
+        self._subscriptions.lastId = self._stateLog.lastId = max(self._subscriptions.lastId, last)
 
     def _know(self, state: QueueState) -> None:
         self._states[state.key] = state

@@ -16,7 +16,7 @@ from zope.interface import implementer
 from fleximq.broker.consumers.queue_owner import QueueOwner
 from fleximq.broker.deadlines import Deadline, Deadlines
 from fleximq.broker.queues.queue import DROPPED, QUEUED, Queue
-from fleximq.broker.queues.waiting_messages import NEVER_USED, WaitingMessages
+from fleximq.broker.queues.waiting import NEVER_USED, WaitingMessages
 from fleximq.interfaces import IGuard, ISubscriber
 from fleximq.values.message import Message
 from fleximq.values.message_cost import ANY, cost, costOf

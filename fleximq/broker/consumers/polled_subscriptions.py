@@ -29,7 +29,7 @@ class PolledSubscriptions:
     _makeQueue: QueueFactory
     _: KW_ONLY
     grace: float
-    onExpired: Callable[[PolledSubscription], None]
+    onExpired: Callable[[PolledSubscription], None] = lambda subscription: None
     durableGrace: float = 86400.0
     lastId: int = 0
     _byId: dict[int, PolledSubscription] = field(default_factory=dict)

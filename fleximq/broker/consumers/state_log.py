@@ -17,35 +17,13 @@ IDS = "i:"
 _BLOCK = 1000
 
 
-class OpeningLog:
-    """Records the queues to restore after a restart; ``lastId``: the last subscription id that the journal knows of."""
-
-    def __init__(self, journal: IJournal) -> None:
-        self.lastId = 0
-        self._journal = journal
-
-    def opened(self, owner: QueueOwner) -> None:
-        """Record an opened subscription or work queue; of a volatile subscription at least the id."""
-        if isinstance(owner.queue, DurableQueue):
-            self._append(owner.queue.key, owner.queue.name, owner.qos, owner.id, owner.owner)
-        elif owner.id > self.lastId:
-            self.lastId = owner.id + _BLOCK
-            self._append(IDS, "", 0, self.lastId, None)
-
-    def ended(self, owner: QueueOwner) -> None:
-        """Record that a subscription or work queue has expired."""
-        if isinstance(owner.queue, DurableQueue):
-            self._journal.appendState(QueueClosed(owner.queue.key))
-
-    def _append(self, key: str, topic: str, qos: int, id: int, owner: str | None) -> None:
-        self._journal.appendState(QueueOpened(key, topic, qos, id, owner, self._journal.end))
-
-
 DeadLetter = Callable[[str, Message, Callable[[str | None], None]], None]
 
 
 class StateLog:
     """Collects the queues with new state records; provides :class:`fleximq.broker.queues.durable_queue.QueueLog`.
+
+    ``lastId``: the last subscription id that the journal knows of.
 
     :param deadLetter: publishes a dead letter and reports None if it is stored, else the reason of the failure.
     """
@@ -53,6 +31,7 @@ class StateLog:
     def __init__(self, journal: IJournal, deadlines: Deadlines, deadLetter: DeadLetter) -> None:
         self.journal = journal
         self.deadLetter = deadLetter
+        self.lastId = 0
         self._deadlines = deadlines
         self._changed: dict[DurableQueue, None] = {}
 
@@ -77,3 +56,19 @@ class StateLog:
             for queue in changed:
                 for note in queue.stateRecords():
                     self.journal.appendState(note)
+
+    def opened(self, owner: QueueOwner) -> None:
+        """Record an opened subscription or work queue; of a volatile subscription at least the id."""
+        if isinstance(owner.queue, DurableQueue):
+            self._append(owner.queue.key, owner.queue.name, owner.qos, owner.id, owner.owner)
+        elif owner.id > self.lastId:
+            self.lastId = owner.id + _BLOCK
+            self._append(IDS, "", 0, self.lastId, None)
+
+    def ended(self, owner: QueueOwner) -> None:
+        """Record that a subscription or work queue has expired."""
+        if isinstance(owner.queue, DurableQueue):
+            self.journal.appendState(QueueClosed(owner.queue.key))
+
+    def _append(self, key: str, topic: str, qos: int, id: int, owner: str | None) -> None:
+        self.journal.appendState(QueueOpened(key, topic, qos, id, owner, self.journal.end))

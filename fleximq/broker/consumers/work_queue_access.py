@@ -2,55 +2,37 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from fleximq.broker.authorization import permit, permits
-from fleximq.broker.consumers.state_log import OpeningLog
+from fleximq.broker.consumers.state_log import StateLog
 from fleximq.broker.consumers.work_queues import WorkQueue, WorkQueues
 from fleximq.broker.envelope import ConnectedClient, Envelope, QueueDelivery
-from fleximq.broker.queues.queue_factory import QueueFactory
-from fleximq.broker.rules import BrokerRules
 from fleximq.broker.topics.names import isBrokerTopic
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.errors import InvalidTopic, NoCapacity
 from fleximq.interfaces import IJournal
 from fleximq.rights import UNRESTRICTED, Action
-from fleximq.values.message import Message
 from fleximq.values.message_cost import ANY
 
 
+@dataclass(eq=False, repr=False)
 class WorkQueueAccess:
     """Makes, consumes and ends work queues; ``queues`` are all of them.
 
     ``onDropped`` is called with the topic of an expired queue and the number of its messages, if it had any.
-
-    :param idOf: returns a message's id in a queue: its own, or a new one.
-    :param lasts: tells whether the queue of this topic never expires.
     """
 
-    def __init__(
-        self,
-        rules: BrokerRules,
-        journal: IJournal,
-        topics: TopicTable,
-        openingLog: OpeningLog,
-        makeQueue: QueueFactory,
-        idOf: Callable[[Message], str],
-        lasts: Callable[[str], bool],
-    ) -> None:
-        self.onDropped: Callable[[str, int], None] = lambda topic, number: None
-        self._journal = journal
-        self._topics = topics
-        self._openingLog = openingLog
-        self.queues = WorkQueues(
-            makeQueue,
-            expiry=rules.queueExpiry,
-            maxQueues=rules.limits.queues,
-            onExpired=self._expired,
-            idOf=idOf,
-            lasts=lasts,
-        )
+    _journal: IJournal
+    _topics: TopicTable
+    _stateLog: StateLog
+    queues: WorkQueues
+    onDropped: Callable[[str, int], None] = lambda topic, number: None
+
+    def __post_init__(self) -> None:
+        self.queues.onExpired = self._expired
 
     def ensure(self, name: str) -> WorkQueue:
         """Return the queue of a topic, made if need be.
@@ -62,7 +44,7 @@ class WorkQueueAccess:
         if queue is None:
             self._topics.get(name)
             queue = self.queues.ensure(name)
-            self._openingLog.opened(queue)
+            self._stateLog.opened(queue)
             self._topics.subscribe(queue, name, queue=True, durable=queue.durable)
         return queue
 
@@ -134,7 +116,7 @@ class WorkQueueAccess:
         self.queues.acknowledge(ids, partial(client.rights.may, Action.CONSUME) if client and restricted else None)
 
     def _expired(self, queue: WorkQueue, dropped: int) -> None:
-        self._openingLog.ended(queue)
+        self._stateLog.ended(queue)
         self._topics.unsubscribe(queue, queue.name, queue=True)
         if dropped:
             self.onDropped(queue.name, dropped)

@@ -157,7 +157,7 @@ class WorkQueues:
     maxQueues: int
     expiry: float
     idOf: Callable[[Message], str]
-    onExpired: Callable[[WorkQueue, int], None]
+    onExpired: Callable[[WorkQueue, int], None] = lambda queue, dropped: None
     lasts: Callable[[str], bool] = lambda topic: False
     _ids: DeliveredIds = field(default_factory=DeliveredIds)
     _byTopic: dict[str, WorkQueue] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice, takewhile
 
 from fleximq.broker.queues.offset_ranges import FIRST_VOLATILE, GAP, OffsetRanges
-from fleximq.broker.queues.waiting_messages import NEVER_USED
+from fleximq.broker.queues.waiting import NEVER_USED
 from fleximq.values.message import Message
 from fleximq.values.message_cost import ANY, cost, costOf, measure
 

@@ -12,7 +12,7 @@ from itertools import islice
 from operator import itemgetter
 
 from fleximq.broker.envelope import QueueDelivery
-from fleximq.broker.queues.waiting_messages import NEVER_USED
+from fleximq.broker.queues.waiting import NEVER_USED
 from fleximq.values.message import Message
 from fleximq.values.message_cost import costOf
 

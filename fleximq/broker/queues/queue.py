@@ -20,9 +20,7 @@ from zope.interface import implementer
 from fleximq.broker.deadlines import TOLERANCE, Deadline, Deadlines
 from fleximq.broker.envelope import Envelope, QueueDelivery
 from fleximq.broker.queues.in_flight import InFlight, Returned
-from fleximq.broker.queues.message_ages import MessageAges
-from fleximq.broker.queues.waiting_consumers import WaitingConsumers
-from fleximq.broker.queues.waiting_messages import IN_FLIGHT_OVERHEAD, WaitingMessages
+from fleximq.broker.queues.waiting import IN_FLIGHT_OVERHEAD, MessageAges, WaitingConsumers, WaitingMessages
 from fleximq.interfaces import IForm, ISubscriber
 from fleximq.limits import DEAD
 from fleximq.values.counted_event import CountedEvent, EventFamily

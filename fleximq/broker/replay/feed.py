@@ -212,8 +212,6 @@ class Feed:
     def __post_init__(self) -> None:
         self.form = self.outlet.form
 
-    # -- ranges --------------------------------------------------------------------------------------
-
     def addRange(self, feedRange: FeedRange) -> None:
         """Deliver a range from its start on; one of the same name restarts."""
         if not self.ranges:
@@ -288,8 +286,6 @@ class Feed:
         self._round += 1
         self.outlet.close()
 
-    # -- live --------------------------------------------------------------------------------------
-
     def deliver(self, run: DeferredRun, count: int) -> None:
         """Send a volatile run, or a committed one unless it is still to be read, or was read already."""
         if not run.offset:
@@ -310,8 +306,6 @@ class Feed:
             for feedRange in self.ranges.values():
                 if feedRange.start is not None:
                     feedRange.start = max(feedRange.start, self._position)
-
-    # -- reading -----------------------------------------------------------------------------------
 
     def _proceedSoon(self) -> None:
         """Start the next step after a change of ranges; if they are many, once for all changes of this turn."""

@@ -11,7 +11,7 @@ from fleximq.broker.consumers.polled_subscriptions import (
 )
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, FULL, QUEUED, REDELIVERED
-from fleximq.broker.queues.waiting_messages import IN_FLIGHT_OVERHEAD
+from fleximq.broker.queues.waiting import IN_FLIGHT_OVERHEAD
 from fleximq.errors import NotFound
 from fleximq.interfaces import ISubscriber
 from fleximq.values.message_cost import OVERHEAD
