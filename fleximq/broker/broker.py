@@ -63,16 +63,11 @@ class IPathTable(Protocol):
         """See :meth:`Broker.ask`."""
 
 
-def _noSettings() -> None:
-    raise NotImplementedByBroker("this broker has no settings to read again")
+def _missing(words: str) -> Callable[..., Any]:
+    def refuse(*arguments: object) -> None:
+        raise NotImplementedByBroker(words)
 
-
-def _noAudit(event: str, arguments: object = None, **fields: object) -> None:
-    """Write no audit log."""
-
-
-def _noOperator(act: str, arguments: Mapping[str, Any], by: str) -> None:
-    raise NotImplementedByBroker("this broker has no connections")
+    return refuse
 
 
 class Broker:
@@ -122,9 +117,9 @@ class Broker:
         self.recordWatchers = RecordWatchers(onError)
         self.traffic = TrafficTotals()
         self.channelsChanged: list[Callable[[], None]] = []
-        self.reload: Callable[[], Any] = _noSettings
-        self.audit: Callable[..., None] = _noAudit
-        self.operate: Callable[[str, Mapping[str, Any], str], Any] = _noOperator
+        self.reload: Callable[[], Any] = _missing("this broker has no settings to read again")
+        self.audit: Callable[..., None] = lambda *arguments, **fields: None
+        self.operate: Callable[[str, Mapping[str, Any], str], Any] = _missing("this broker has no connections")
         #: Takes the title of a listing or an act, the client, its arguments and the callback for the answer; returns
         #: what takes this broker's page of a listing, or its answer to an act, and adds those of other nodes.
         self.gathered: Callable[..., Callable[[Any], None]] = lambda title, client, arguments, answer: answer

@@ -13,7 +13,6 @@ from fleximq.values.state_records import (
     GroupForgotten,
     GroupProgress,
     StateRecord,
-    dumped,
     follow,
     groupsIn,
 )
@@ -78,10 +77,6 @@ class ConsumerGroups:
     def reading(self) -> dict[str, int]:
         """Return the offset that each group reads next."""
         return {name: word.next for name, word in self._groups.items()}
-
-    def snapshot(self) -> list[list[Any]]:
-        """Return all groups as MessagePack values."""
-        return dumped(self)
 
     def restore(self, snapshot: Any) -> None:
         """Load the groups of a broker's snapshot."""

@@ -21,7 +21,14 @@ from fleximq.broker.queues.queue_state import QueueState
 from fleximq.broker.rules import TimesToLive
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.values.records import QOS1, StoredBatch
-from fleximq.values.state_records import QueueAcknowledged, QueueClosed, QueueDelivered, QueueOpened, StateRecord
+from fleximq.values.state_records import (
+    QueueAcknowledged,
+    QueueClosed,
+    QueueDelivered,
+    QueueOpened,
+    StateRecord,
+    dumped,
+)
 
 
 class Arrival(NamedTuple):
@@ -135,7 +142,7 @@ class Checkpointer:
             "lastId": max(self._subscriptions.lastId, self._stateLog.lastId),
             "queues": [self._stateOf(owner, queue).dump() for owner, queue in self._durable()],
             "idempotence": self._recentIds.snapshot(),
-            "groups": self._groups.snapshot(),
+            "groups": dumped(self._groups),
         }
 
     def _stateOf(self, each: QueueOwner, queue: DurableQueue) -> QueueState:

@@ -18,10 +18,10 @@ from fleximq.broker.authorization import permitPath, sees
 from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.paths import queue_paths
-from fleximq.broker.paths.arguments import Answer, Arguments, Listing, Path, page
+from fleximq.broker.paths.arguments import Answer, Arguments, Listing, Path, page, seenNames
 from fleximq.broker.paths.group_paths import GROUP_PATHS, lag
 from fleximq.broker.paths.journal_paths import JOURNAL_PATHS, READERS
-from fleximq.broker.paths.rows import clientRow, overview, topicPage, whoIs
+from fleximq.broker.paths.rows import clientRow, overview, topicRow, whoIs
 from fleximq.errors import BadRequest, BrokerError, NotFound
 from fleximq.limits import KIBIBYTE
 from fleximq.rights import Action
@@ -38,26 +38,19 @@ def about(broker: Broker, client: ConnectedClient, arguments: Arguments) -> dict
     return {**overview(broker), "dialects": list(broker.dialects), "time": int(time.time() * 1000)}
 
 
-def clients(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
-    """Answer ``/broker/clients``: the connected clients, by id; those of all nodes of a mesh."""
-    _ownClients(broker, client, arguments, broker.gathered("clients", client, arguments, answer))
-
-
 def _ownClients(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     rows = Listing("clients", broker.clients, attrgetter("id"), partial(clientRow, broker), *page(arguments, int, 0))
     rows.answer(broker, answer)
 
 
-def topics(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
-    """Answer ``/broker/topics``: every topic by name, with its subscribers, messages and queue, at all nodes of a mesh.
-
-    Topics without any right for the client are left out.
-    """
-    _ownTopics(broker, client, arguments, broker.gathered("topics", client, arguments, answer))
-
-
 def _ownTopics(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
-    topicPage(broker, partial(sees, client), arguments, answer)
+    after, limit = page(arguments, str, "")
+
+    def listed(names: list[str], next: str | None) -> None:
+        rows = [topicRow(broker, topic) for topic in map(broker.topics.find, names) if topic is not None]
+        answer({"topics": rows, "next": next})
+
+    seenNames(broker, partial(sees, client), broker.topics.names.page, after, limit, listed)
 
 
 class NodeListing(NamedTuple):
@@ -69,6 +62,20 @@ class NodeListing(NamedTuple):
 
 #: The listings that all nodes of a mesh answer together.
 LISTINGS = {"clients": NodeListing("client_id", _ownClients), "topics": NodeListing("topic", _ownTopics)}
+
+
+def _ofAllNodes(title: str) -> Path:
+    def path(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+        answer = broker.gathered(title, client, arguments, answer)
+        LISTINGS[title].own(broker, client, arguments, answer)
+
+    return path
+
+
+#: Answers ``/broker/clients``: the connected clients, by id.
+clients = _ofAllNodes("clients")
+#: Answers ``/broker/topics``: every topic by name that the client has a right to, its subscribers, messages and queue.
+topics = _ofAllNodes("topics")
 
 
 def reload(broker: Broker, client: ConnectedClient, arguments: Arguments) -> Any:

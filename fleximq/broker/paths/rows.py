@@ -1,12 +1,10 @@
 """Rows about the broker, its clients and topics; ``/broker`` paths and ``/api`` pages show the same."""
 
-from collections.abc import Callable
 from typing import Any
 
 from fleximq import __version__
 from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import ConnectedClient
-from fleximq.broker.paths.arguments import Arguments, page, seenNames
 from fleximq.broker.topics.topic_table import Topic
 from fleximq.values.state_records import GroupProgress
 
@@ -74,16 +72,3 @@ def groupRow(broker: Broker, group: GroupProgress) -> dict[str, Any]:
         "lost": group.lost,
         "time": group.time // 1000,
     }
-
-
-def topicPage(
-    broker: Broker, sees: Callable[[str], bool], arguments: Arguments, answer: Callable[[dict[str, Any]], None]
-) -> None:
-    """Call ``answer`` with one page of topics, those that ``sees`` selects, perhaps in a later turn."""
-    after, limit = page(arguments, str, "")
-
-    def listed(names: list[str], next: str | None) -> None:
-        rows = [topicRow(broker, topic) for topic in map(broker.topics.find, names) if topic is not None]
-        answer({"topics": rows, "next": next})
-
-    seenNames(broker, sees, broker.topics.names.page, after, limit, listed)

@@ -6,7 +6,7 @@ with the messages of earlier pending runs.
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from fleximq.broker.envelope import Envelope, OnDecided
 from fleximq.broker.publishing.fan_out import FanOut
@@ -18,20 +18,11 @@ from fleximq.interfaces import IJournal
 from fleximq.values.message_cost import OVERHEAD, costOf
 
 
-class GuardResult(NamedTuple):
-    """The indexes of a run's messages that guards accept, and of those they refuse.
+def _admitted(envelope: Envelope, body: Any) -> tuple[list[int], list[int], int, str]:
+    """Ask the guards about each message of a run.
 
-    ``size`` are the bytes of the accepted messages, ``words`` is the reason for refusing others.
+    Returns the indexes of those accepted and of those refused, the bytes of the former and a reason of the latter.
     """
-
-    taken: list[int]
-    refused: list[int]
-    size: int
-    words: str
-
-
-def admitted(envelope: Envelope, body: Any) -> GuardResult:
-    """Ask the guards about each message of a run."""
     topic = envelope.topic
     taken: list[int] = []
     refused: list[int] = []
@@ -46,7 +37,7 @@ def admitted(envelope: Envelope, body: Any) -> GuardResult:
         else:
             refused.append(place)
             words = reason
-    return GuardResult(taken, refused, size, words)
+    return taken, refused, size, words
 
 
 def _refusal(topic: Topic, count: int, size: int) -> str | None:
@@ -83,7 +74,7 @@ class SlowPath:
         if (topic.guards or (topic.queues and self._onDisk)) and envelope.qos:
             size = envelope.source.size(body)
             if _refusal(topic, count, size) is not None:
-                taken, refused, size, words = admitted(envelope, body)
+                taken, refused, size, words = _admitted(envelope, body)
                 if taken and refused:
                     body = envelope.source.pick(body, taken)
         if taken:

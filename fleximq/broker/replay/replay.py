@@ -61,8 +61,8 @@ class Replays:
     _permanent: dict[ConnectedClient, Feed] = field(default_factory=dict)
     _temporary: dict[ConnectedClient, Feed] = field(default_factory=dict)
 
-    def check(self, client: ConnectedClient, name: str, start: Start) -> "StartSearch":
-        """Return the range of a client's subscription that starts in the journal, and the search for its start.
+    def check(self, client: ConnectedClient, name: str, start: Start) -> tuple[FeedRange, Iterator[None]]:
+        """Return the range of a client's subscription that starts in the journal, and the steps that find its start.
 
         :raises InvalidTopic: the name is empty or too long, or has too many levels for a pattern.
         :raises SubscriptionFailed: the broker has no journal, or the topic is not durable.
@@ -74,31 +74,25 @@ class Replays:
             raise SubscriptionFailed("this broker stores no messages: it has no --journal")
         if literal and not self._topics.get(name).durable:
             raise SubscriptionFailed("this topic is not durable")
-        search = StartSearch(self._journal, self._feedRange(client, name, literal), start, self.mayLag)
+        feedRange = self._feedRange(client, name, literal)
+        search = _findStart(self._journal, self._journal.end, feedRange, start, self.mayLag)
         if start.kind != "time" and (literal or self._searches.mayLook(client)):
             # Few topics need no later turn, so that errors are known at once.
-            search.look()
-            search.look()
-        return search
+            next(search)
+            next(search, None)
+        return feedRange, search
 
-    def permanent(self, client: ConnectedClient, outlet: Outlet) -> Feed:
-        """Return the client's permanent feed, to be subscribed under the names of its ranges."""
-        feed = self._permanent.get(client)
-        if feed is None:
-            feed = self._permanent[client] = self._feed(client, outlet, permanent=True)
-            self._setProxies(client, outlet)
-        return feed
-
-    def follow(self, client: ConnectedClient, feed: Feed, search: "StartSearch", start: Start) -> None:
+    def follow(
+        self, client: ConnectedClient, feed: Feed, feedRange: FeedRange, start: Start, search: Iterator[None]
+    ) -> None:
         """Start a range in the journal, and continue with live publications; a range of the same name restarts."""
-        feedRange = search.feedRange
         self._searches.restart(client, feedRange.name)
         feed.addRange(feedRange)
         self._topics.reroute()
         if start.kind == "time":
             self._journal.offsetAt(min(start.number * 1000, _NEVER), partial(feed.place, feedRange))
         elif feedRange.start is None:
-            self._searches.run(client, feedRange.name, search.steps(feed))
+            self._searches.run(client, feedRange.name, _placeFound(feed, feedRange, search))
 
     def recall(
         self, client: ConnectedClient, outlet: Outlet, name: str, literal: bool = False, history: int = 0
@@ -158,13 +152,27 @@ class Replays:
             self._searches.run(client, feedRange.name, steps(), retained=True)
 
     def _pass(self, client: ConnectedClient, outlet: Outlet, feedRange: FeedRange) -> Feed:
-        feed = self._temporary.get(client)
-        if feed is None:
-            feed = self._temporary[client] = self._feed(client, outlet, permanent=False)
-            self._setProxies(client, outlet)
+        feed = self.feed(client, outlet, permanent=False)
         self._topics.reroute()
         feed.addRange(feedRange)
         return feed
+
+    def feed(self, client: ConnectedClient, outlet: Outlet, permanent: bool) -> Feed:
+        """Return a feed of the client; it is to be subscribed to the names of its ranges if it is the permanent one."""
+        feeds = self._permanent if permanent else self._temporary
+        if client not in feeds:
+            feeds[client] = Feed(
+                self._journal,
+                outlet,
+                permanent,
+                self._alive,
+                partial(self._covers, client),
+                self._waits,
+                partial(self._end, client, feeds),
+                partial(self._lost, client, outlet) if permanent else lambda name, error: self.drop(client, name),
+            )
+            self._setProxies(client, outlet)
+        return feeds[client]
 
     def drop(self, client: ConnectedClient, name: str) -> None:
         """Remove the ranges of the subscription of this name."""
@@ -191,18 +199,6 @@ class Replays:
         self._searches.leave(client)
         self._end(client, self._permanent)
         self._end(client, self._temporary)
-
-    def _feed(self, client: ConnectedClient, outlet: Outlet, permanent: bool) -> Feed:
-        return Feed(
-            self._journal,
-            outlet,
-            permanent,
-            self._alive,
-            partial(self._covers, client),
-            self._waits,
-            partial(self._end, client, self._temporary),
-            partial(self._lost, client, outlet) if permanent else lambda name, error: self.drop(client, name),
-        )
 
     def _end(self, client: ConnectedClient, feeds: dict[ConnectedClient, Feed]) -> None:
         feed = feeds.pop(client, None)
@@ -270,50 +266,37 @@ def topicsOf(journal: IJournal, feedRange: FeedRange) -> Iterator[list[tuple[str
     yield found
 
 
-class StartSearch:
-    """Looks through the topics of a range for the offset at which it starts.
+def _findStart(journal: IJournal, end: int, feedRange: FeedRange, start: Start, mayLag: bool) -> Iterator[None]:
+    """Look through the topics of a range in slices, and set the offset at which it starts.
 
+    :param end: the end of the journal when the search began: later records follow in any case.
     :param mayLag: whether an offset after the journal's end is waited for; otherwise the range starts at the end.
+    :raises NoLongerKept: records that old were deleted.
     """
-
-    def __init__(self, journal: IJournal, feedRange: FeedRange, start: Start, mayLag: bool = False) -> None:
-        self.feedRange = feedRange
-        self._start = start
-        self._mayLag = mayLag
-        self._end: int = journal.end
-        self._first: int = self._end
-        self._last: int = self._end
-        self._pages = topicsOf(journal, feedRange)
-
-    def look(self) -> bool:
-        """Look at some topics; True when the start is known. Raises NoLongerKept if records that old were deleted."""
-        page = next(self._pages, None)
-        if page is None:
-            self.feedRange.start = self._offset()
-            return True
-        # Records since the search began follow in any case.
-        old = [bounds.last for _, bounds in page if bounds.last < self._end]
-        self._first = min([self._first, *(bounds.first for _, bounds in page)])
+    first = last = end
+    for page in topicsOf(journal, feedRange):
+        old = [bounds.last for _, bounds in page if bounds.last < end]
+        first = min([first, *(bounds.first for _, bounds in page)])
         if old:
-            self._last = max(old) if self._last == self._end else max(self._last, *old)
-        return False
+            last = max(old) if last == end else max(last, *old)
+        yield
+    if start.kind != "offset":
+        feedRange.start = first if start.kind == "first" else last
+    elif start.number < first < end:
+        raise NoLongerKept(first)
+    else:
+        feedRange.start = start.number if mayLag else min(start.number, end)
 
-    def steps(self, feed: Feed) -> Iterator[None]:
-        """Look through the remaining topics in slices, and start the range or end it with an error."""
-        feedRange = self.feedRange
-        try:
-            while feed.ranges.get(feedRange.name) is feedRange and not self.look():
-                yield
-        except NoLongerKept as error:
-            feed.failRange(feedRange, error)
-        else:
-            if feedRange.start is not None:
-                feed.place(feedRange, feedRange.start)
 
-    def _offset(self) -> int:
-        start, end = self._start, self._end
-        if start.kind != "offset":
-            return self._first if start.kind == "first" else self._last
-        if start.number < self._first < end:
-            raise NoLongerKept(self._first)
-        return start.number if self._mayLag else min(start.number, end)
+def _placeFound(feed: Feed, feedRange: FeedRange, search: Iterator[None]) -> Iterator[None]:
+    """Take the remaining steps of a search while the feed has the range; start the range, or end it with an error."""
+    try:
+        for _ in search:
+            if feed.ranges.get(feedRange.name) is not feedRange:
+                return
+            yield
+    except NoLongerKept as error:
+        feed.failRange(feedRange, error)
+    else:
+        if feedRange.start is not None:
+            feed.place(feedRange, feedRange.start)
