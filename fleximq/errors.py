@@ -1,7 +1,6 @@
-"""The exceptions a client can cause, as one tree.
+"""The exceptions a client can cause, as one tree: raised where found, answered in one place per dialect in its words.
 
-An error is raised where it is found and answered in one place per dialect, in that dialect's words. Each class carries
-the status to answer with and says whether the connection ends; its text is one sentence for the client.
+Each class carries the status to answer with and says whether the connection ends; its text is a sentence for clients.
 """
 
 from collections.abc import Sequence

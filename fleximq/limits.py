@@ -38,9 +38,7 @@ class Limits:
 
     For a durable queue ``queueMemory`` bounds its part in memory, and ``queueBytes`` does not apply. Dead letters, and
     topics found at the start, may add to ``durableTopics``. ``queues`` is applied three times: to MiniMQ queues,
-    dead-letter queues and BlipMQ subscriptions.
-
-    :raises SettingError: for a value outside its range.
+    dead-letter queues and BlipMQ subscriptions. Raises SettingError for a value outside its range.
     """
 
     message: int = _limit("max-message", 16 * MEBIBYTE, KIBIBYTE, GIBIBYTE)
@@ -90,9 +88,6 @@ def isTooLong(name: str) -> bool:
 
 
 def within(name: str, value: int, low: int, high: int, otherwise: str = "") -> None:
-    """Check that a value is in its range; raises SettingError, in a sentence that names the option.
-
-    :param otherwise: a further permitted value, as words before the range.
-    """
+    """Check a value's range, beside which ``otherwise`` may permit another; raises SettingError."""
     if not low <= value <= high:
         raise SettingError(f"{name} is {value}, but must be {otherwise}between {low} and {high}")

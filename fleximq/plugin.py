@@ -1,8 +1,7 @@
 """The classes that plug-in files are made of: a name, and dotted names of the implementation.
 
-Twisted reads every drop-in file in ``twisted/plugins/`` whenever any of its programs looks for plug-ins. Each file
-therefore holds names only and imports only this module; each name is imported at its first use. See
-docs/guides/extending.rst.
+Twisted reads every drop-in file in ``twisted/plugins/`` whenever any of its programs looks for plug-ins. So each holds
+names only, imported at their first use, and imports only this module (docs/guides/extending.rst).
 """
 
 from collections.abc import Callable, Mapping, Sequence

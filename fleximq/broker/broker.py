@@ -83,9 +83,9 @@ class Broker:
     :param idOf: returns a message's id in a work queue: its own, or a new one.
     :param onError: receives exceptions of observers and of timed actions.
     :param afterwards: called after each batch of timed actions, to flush their output.
-    :param publishing: called with the publisher before its publications are delivered after a commit, and with None
-        after that.
-    :param dialects: the names of all installed dialects, and ``implementation`` that of the hottest loops, for
+    :param publishing: called with a publisher before its publications are delivered after a commit, and with None
+        after.
+    :param dialects: the names of the installed ones, and ``implementation`` that of the hottest loops, for
         ``/broker/about``.
     """
 
@@ -278,10 +278,8 @@ class Broker:
         return client
 
     def changeRights(self, client: ConnectedClient, rights: IRights) -> None:
-        """Change a client's rights, and tell its conversation.
-
-        Subscriptions that they do not permit end; polled ones wait for their grace time, in case the client gets the
-        right again.
+        """Change a client's rights, and notify its conversation of the subscriptions that end; polled ones wait for
+        their grace time, in case the client gets the right again.
         """
         lost = self.clientSubscriptions.changeRights(client, rights.forClient(client.id))
         self.polling.narrow(client)
@@ -289,10 +287,7 @@ class Broker:
             client.conversation.rightsChanged(lost)
 
     def leave(self, client: ConnectedClient, reason: str) -> None:
-        """Remove a client: its subscriptions end or begin their grace time, its requests fail.
-
-        :param reason: a short constant phrase for the count of leaves.
-        """
+        """Remove a client: its subscriptions end or wait, its requests fail. ``reason`` is a short constant phrase."""
         if not self.clients.remove(client):
             return
         self.clientSubscriptions.leave(client)
@@ -322,10 +317,8 @@ class Broker:
         Durable messages are delivered after their commit; later publications to the same topic wait for them.
 
         :param onDecided: called with None and the indexes of durable messages after their commit, or with the reason
-            why they are not stored; perhaps several times, and perhaps before this returns. Not called for volatile
-            messages.
-        :raises NotKept: a subscription that must not lose messages is full; ``refused`` are the messages that were not
-            delivered, all others were.
+            why they are not stored; perhaps several times, and perhaps before this returns.
+        :raises NotKept: a subscription that must not lose messages is full; the others than ``refused`` were delivered.
         :raises NotRecorded: the journal stores nothing at present; no message was delivered.
         """
         if envelope.topic.needsSlowPath or envelope.durable:
@@ -336,10 +329,8 @@ class Broker:
     def publishOnce(
         self, envelope: Envelope, body: Any, ids: Sequence[str], onDecided: OnDecided | None = None
     ) -> None:
-        """As :meth:`publish`, but leave out messages for durable topics whose ids (one for each) were published
-        recently.
-
-        A repeat is committed or refused with the original.
+        """As :meth:`publish`, without messages for durable topics whose ids (one for each) were published recently;
+        these are committed or refused with the original.
         """
         self.deduplication.publish(envelope, body, ids, onDecided, self.publish)
 
@@ -422,9 +413,8 @@ class Broker:
             peer.requestDone()
 
     def notify(self, sender: ConnectedClient, ids: Iterable[int], paths: Iterable[str], message: Any) -> None:
-        """Send one copy to each client with one of these ids that accepts direct messages.
-
-        :raises NotPermitted: the sender may not notify one of the paths; then no copy was sent.
+        """Send a copy to each client with one of these ids that accepts direct messages; to none if NotPermitted is
+        raised because the sender may not notify one of the paths.
         """
         for path in paths:
             permit(sender, Action.NOTIFY, path)
@@ -434,10 +424,7 @@ class Broker:
                 found[1].forward(message)
 
     def broadcast(self, sender: ConnectedClient, message: Any) -> None:
-        """Send a copy to every client that accepts direct messages, to the sender only if the rules say so.
-
-        :raises NotPermitted: the sender may not broadcast.
-        """
+        """Send a copy to every client that accepts direct messages, perhaps to the sender; raises NotPermitted."""
         permit(sender, Action.BROADCAST, "")
         for client, peer in tuple(self.clients.peers.values()):
             if client is not sender or self.rules.echoBroadcast:
@@ -446,10 +433,8 @@ class Broker:
     def ask(self, client: ConnectedClient, path: str, arguments: Any, answer: Callable[[Any], None]) -> None:
         """Answer a client's request to one of the broker's paths (:mod:`fleximq.broker.paths.path_table`).
 
-        :param answer: called with a value for MessagePack, or with a :class:`~fleximq.errors.BrokerError`, perhaps
-            before this returns.
-        :raises BrokerError: the path does not exist or is not permitted, or an argument is wrong; ``answer`` is not
-            called.
+        :param answer: called with a value for MessagePack, or with a BrokerError, perhaps before this returns.
+        :raises BrokerError: the path is unknown or not permitted, or an argument wrong; ``answer`` is not called.
         """
         self._paths.answer(self, client, path, arguments, answer)
 
@@ -464,8 +449,7 @@ class Broker:
         return journalFault(self.journal)
 
     def produce(self, envelope: Envelope, body: Any, count: int, onDecided: OnDecided | None = None) -> None:
-        """Publish a run of ``count`` messages to a topic, which gets a work queue if it has none; otherwise as
-        :meth:`publish`.
+        """As :meth:`publish`, to a topic that gets a work queue if it has none.
 
         :raises NotKept: also if the queue has no space for all of them; then none is published.
         :raises NoCapacity: the broker has the maximum number of queues.

@@ -138,10 +138,8 @@ class Clients:
         return (target,) if target in self.peers else ()
 
     def leastBusy(self, service: str, busy: Callable[[int], int]) -> int | None:
-        """Return the id of the client with this name for which ``busy`` is least, in turn where equal; None without
-        any.
-
-        Of many clients those are compared whose turn is next.
+        """Return the id of the client with this name for which ``busy`` is least, in turn where equal; of many clients
+        those are compared whose turn is next. None without any.
         """
         ids = self._services.get(service)
         if ids is None:

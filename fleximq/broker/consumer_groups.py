@@ -42,10 +42,8 @@ class ConsumerGroups:
         return self._groups.get(name)
 
     def reached(self, words: list[GroupProgress]) -> None:
-        """Accept reports of groups, all or none; unchanged progress is not written to the journal.
-
-        Over the maximum number, the groups silent longest, for a day at least, are forgotten; raises NoCapacity if too
-        few are.
+        """Accept reports of groups, all or none; unchanged progress is not written. If there are too many groups, those
+        silent longest, for a day at least, are forgotten; raises NoCapacity if these are too few.
         """
         self._makeRoom({word.group for word in words})
         for word in words:

@@ -91,8 +91,8 @@ def _raise(error: Exception) -> None:
 
 
 class Deadlines:
-    """All deadlines of one broker; ``seconds`` (the clock's function) and ``onError`` are public for users' own
-    callbacks.
+    """All deadlines of one broker; ``seconds`` (the clock's function) and ``onError`` are for users' own callbacks,
+    too.
 
     :param onError: called with exceptions of actions. Without it an exception propagates to the clock, and other due
         actions run in the clock's next turn.

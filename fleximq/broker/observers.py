@@ -62,10 +62,7 @@ class Taps:
         self._taps: dict[ISubscriber, Tap] = {}
 
     def add(self, subscriber: ISubscriber, pattern: str) -> None:
-        """Pass a copy of matching publications to a subscriber that is not a client, once if several patterns match.
-
-        :raises InvalidTopic: the pattern is empty or too long.
-        """
+        """Pass a copy of matching publications to a subscriber, once if several patterns match; raises InvalidTopic."""
         tap = self._taps.get(subscriber) or Tap(subscriber, self._failed)
         self._topics.subscribePattern(tap, pattern)
         tap.patterns[pattern] += 1

@@ -11,9 +11,8 @@ BYTES = (1 << 8, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 
 
 
 class Histogram:
-    """Counts values by their bucket; ``sum`` is the sum of all.
-
-    :param bounds: inclusive upper bounds, ascending; one more count is for values above the last.
+    """Counts values, whose sum is ``sum``, by their bucket; ``bounds`` are inclusive upper bounds, ascending, and one
+    more count is for values above the last.
     """
 
     __slots__ = ("bounds", "counts", "sum")
@@ -36,10 +35,7 @@ class Histogram:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Commits:
-    """The commits of a journal since it was opened: ``seconds`` of each, ``messages`` and ``bytes`` in each.
-
-    The seconds are those of encoding, writing and syncing on the writer's thread.
-    """
+    """The commits of a journal: ``seconds`` of encoding, writing and syncing, ``messages`` and ``bytes`` in each."""
 
     seconds: Histogram = field(default_factory=lambda: Histogram(SECONDS))
     messages: Histogram = field(default_factory=lambda: Histogram(MESSAGES))

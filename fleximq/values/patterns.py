@@ -1,8 +1,8 @@
 """Topic patterns compiled to one test, for durable topics, time to live and permissions.
 
-They mean the same as in a subscription (docs/reference/dialects.rst): the levels of a name are separated by ``.`` or
-``/``, a level ``*`` matches one level, a last level ``#`` any number of levels, including none, and names that begin
-with ``$`` match no wildcard at their first level. All patterns together cost one match, about 1 us.
+They mean the same as in a subscription (docs/reference/dialects.rst): ``.`` or ``/`` separates levels, a level ``*``
+matches one, a last level ``#`` any number, none included, and names that begin with ``$`` match no wildcard at their
+first level. All patterns together cost one match, about 1 us.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""Limits the bytes that all connections together make the broker buffer before they are admitted.
+"""Limits the bytes that all connections together make the broker buffer before they are admitted or closed.
 
-Each connection charges its buffered bytes to a budget until it is admitted or closed. The first :data:`FREE_BYTES` of
-each are not charged, so that ordinary clients can still join when attackers have used up the budget.
+The first :data:`FREE_BYTES` of each are not charged, so that ordinary clients can still join when attackers have used
+up the budget.
 """
 
 from dataclasses import dataclass

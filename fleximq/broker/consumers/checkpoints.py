@@ -248,9 +248,8 @@ class Checkpointer:
 def assumeDelivered(
     states: Iterable[QueueState], now: int, ofOne: int = _MAX_ASSUMED, inAll: int = _MAX_ASSUMED_IN_ALL
 ) -> None:
-    """Mark messages as delivered that a consumer may have received just before a crash, and may acknowledge.
-
-    Queues used last are handled first, as the total is limited.
+    """Mark messages, of the queues used last first, that a consumer may have received before a crash and may
+    acknowledge.
     """
     left = inAll
     for state in sorted(states, key=lambda state: state.used or now, reverse=True):

@@ -1,7 +1,7 @@
 """Finds the delivered message that an acknowledgement by id means; ids are chosen by clients and need not differ.
 
-Of several messages with one id the one longest in flight is meant, else one that returned. Most ids are used once, so a
-single message costs one dict entry, and only duplicates have an order.
+Of several messages with one id the one longest in flight is meant, else one that returned. Most ids are used once and
+cost one dict entry; only duplicates have an order.
 """
 
 from collections import OrderedDict

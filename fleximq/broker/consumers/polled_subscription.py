@@ -2,9 +2,8 @@
 
 The rules are those of the BlipMQ document and of docs/reference/dialects.rst: the delivered QoS is the lower of the
 publisher's and the subscription's. QoS1 messages are tracked until they are acknowledged and never dropped: publishing
-asks :meth:`PolledSubscription.admits` first. QoS0 messages are delivered once; if the queue is full, the oldest of them
-are dropped. Both are delivered in their common order. After an owner's last connection detached a grace time runs, then
-the subscription expires.
+asks :meth:`PolledSubscription.admits` first. QoS0 messages are delivered once, in their common order, and the oldest
+dropped if the queue is full. After an owner's last connection a grace time runs, then the subscription expires.
 """
 
 from collections import deque
@@ -27,13 +26,11 @@ from fleximq.values.message_cost import ANY, cost, costOf
 class PolledSubscription(QueueOwner):
     """A queue of tracked messages, and the untracked messages among them.
 
-    :param id: its number, from 1.
     :param owner: who may poll it, e.g. an API key; None for all anonymous clients.
     :param qos: 0 or 1, the maximum of its deliveries.
     :param queue: for the tracked messages; must leave the bounds to :meth:`admits` (``dropsOldest=False``).
-    :param grace: seconds that it outlives its last connection.
+    :param grace: seconds that it outlives its last connection; then ``onGraceOver`` is called.
     :param onAttached: called with each attached holder.
-    :param onGraceOver: called when the grace time is over.
     """
 
     form = QUEUED
@@ -81,7 +78,8 @@ class PolledSubscription(QueueOwner):
 
     @property
     def loading(self) -> bool:
-        return self.queue.loading and not self._isUntrackedNext()
+        isUntrackedNext = self._untracked and not self.queue.returned and self._after[0][0] <= self.queue.lastTag
+        return self.queue.loading and not isUntrackedNext
 
     def admits(self, count: int, size: int) -> str | None:
         """Admit all messages if it is of QoS0; untracked ones do not count, since they are dropped for tracked ones."""
@@ -100,9 +98,7 @@ class PolledSubscription(QueueOwner):
 
     def pollMany(self, holder: object, number: int, most: int = ANY) -> tuple[Sequence[int], Sequence[Message]]:
         """Attach the holder and deliver up to ``number`` messages until they cost ``most`` bytes; return tags and
-        messages.
-
-        A tag of 0 means that no acknowledgement is expected.
+        messages. A tag of 0 means that no acknowledgement is expected.
         """
         self.attach(holder)
         if not self._untracked:
@@ -153,10 +149,7 @@ class PolledSubscription(QueueOwner):
         self.onAttached(holder, self)
 
     def detach(self, holder: object) -> None:
-        """Unregister a connection, if attached: its messages in flight return at once, in order.
-
-        After the last one the grace time begins.
-        """
+        """Detach a connection: its messages in flight return, in order; after the last one the grace time begins."""
         if holder not in self._holders:
             return
         self._holders.discard(holder)
@@ -180,9 +173,6 @@ class PolledSubscription(QueueOwner):
         self._untracked.clear()
         self._after = NEVER_USED
         return dropped + self.queue.close()
-
-    def _isUntrackedNext(self) -> bool:
-        return bool(self._untracked) and not self.queue.returned and self._after[0][0] <= self.queue.lastTag
 
     def _endGrace(self) -> None:
         self._graceTime = None

@@ -45,10 +45,7 @@ class PolledSubscriptions:
     def open(
         self, holder: object, owner: str | None, topic: str, qos: int, durable: bool = False
     ) -> PolledSubscription:
-        """Make a subscription, durable if so asked and the broker has a journal; the caller subscribes it to the topic.
-
-        :param holder: any hashable object that identifies a connection, attached to it.
-        """
+        """Make a subscription for a connection, durable if asked and possible; the caller adds it to the topic."""
         self.lastId += 1
         subscription = self._add(self.lastId, owner, topic, qos, durable)
         subscription.attach(holder)
@@ -80,9 +77,8 @@ class PolledSubscriptions:
         return subscription
 
     def find(self, id: int, owner: str | None) -> PolledSubscription:
-        """Return the subscription with this id.
-
-        :raises NotFound: it does not exist, or has another owner; the error does not reveal which.
+        """Return the subscription with this id; raises NotFound if it does not exist or, not revealed, has another
+        owner.
         """
         subscription = self._byId.get(id)
         if subscription is None or subscription.owner != owner:
@@ -104,13 +100,6 @@ class PolledSubscriptions:
         for subscription in [each for each in held.values() if wanted(each.topic)]:
             del held[subscription.id]
             subscription.detach(holder)
-
-    def close(self) -> None:
-        """Close all subscriptions without calling ``onExpired``."""
-        for subscription in self._byId.values():
-            subscription.close()
-        self._byId.clear()
-        self._byHolder.clear()
 
     def _attached(self, holder: object, subscription: PolledSubscription) -> None:
         self._byHolder.setdefault(holder, {})[subscription.id] = subscription

@@ -54,10 +54,8 @@ class QueueAdmin:
     def returnDeadLetters(self, topic: str, number: int, done: Done) -> None:
         """Publish up to ``number`` dead letters to their original topic, oldest first; remove those that were stored.
 
-        A topic without subscribers gets a work queue. After a crash in between, a letter may be in both queues.
-
-        :param topic: without the prefix of dead-letter topics.
-        :raises NotFound: the topic has no dead letters.
+        A topic, named without its prefix, gets a work queue if it has no subscribers. After a crash in between, a
+        letter may be in both queues. Raises NotFound without dead letters.
         """
         queue = self._workQueues.queues.get(DEAD + topic)
         if queue is None:
@@ -67,10 +65,7 @@ class QueueAdmin:
     def publishAgain(
         self, topic: str, delivery: QueueDelivery, durable: bool, onDecided: Callable[[str | None], None]
     ) -> None:
-        """Publish one dead letter; ``onDecided`` receives None if it is published, else the reason of the failure.
-
-        :raises BrokerError: it is refused.
-        """
+        """Publish one dead letter; ``onDecided`` gets None if it is published, else the reason. Raises BrokerError."""
         found = self._topics.get(topic)
         if not self._topics.subscribers(found):
             self._workQueues.ensure(topic)

@@ -23,9 +23,8 @@ DeadLetter = Callable[[str, Message, Callable[[str | None], None]], None]
 class StateLog:
     """Collects the queues with new state records; provides :class:`fleximq.broker.queues.durable_queue.QueueLog`.
 
-    ``lastId``: the last subscription id that the journal knows of.
-
-    :param deadLetter: publishes a dead letter and reports None if it is stored, else the reason of the failure.
+    ``lastId`` is the last subscription id that the journal knows of, ``deadLetter`` publishes a dead letter and reports
+    None if it is stored, else the reason of the failure.
     """
 
     def __init__(self, journal: IJournal, deadlines: Deadlines, deadLetter: DeadLetter) -> None:

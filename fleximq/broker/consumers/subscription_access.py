@@ -24,10 +24,7 @@ def journalFault(journal: IJournal) -> str | None:
 
 @dataclass(eq=False, repr=False)
 class SubscriptionAccess:
-    """Opens, polls and ends polled subscriptions; ``subscriptions`` are all of them.
-
-    ``limits`` may be changed; existing subscriptions over a reduced limit remain.
-    """
+    """Opens, polls and ends all polled subscriptions; those over a limit that was reduced remain."""
 
     limits: Limits
     _journal: IJournal
@@ -96,10 +93,7 @@ class SubscriptionAccess:
     def acknowledge(
         self, owner: str | None, id: int, tags: list[int], client: ConnectedClient | None = None
     ) -> list[int]:
-        """Acknowledge messages of a subscription; return the tags that are unknown. Errors as :meth:`poll`.
-
-        :param client: its ``whenCommitted`` waits until the acknowledgement is on disk.
-        """
+        """Acknowledge messages, which ``client`` can wait for, and return the unknown tags; errors as :meth:`poll`."""
         subscription = self.subscriptions.find(id, owner)
         if client is not None:
             permit(client, Action.SUBSCRIBE, subscription.topic)

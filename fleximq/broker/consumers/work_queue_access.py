@@ -20,10 +20,7 @@ from fleximq.values.message_cost import ANY
 
 @dataclass(eq=False, repr=False)
 class WorkQueueAccess:
-    """Makes, consumes and ends work queues; ``queues`` are all of them.
-
-    ``onDropped`` is called with the topic of an expired queue and the number of its messages, if it had any.
-    """
+    """Makes, consumes and ends work queues; tells ``onDropped`` the topic and the messages of an expired one."""
 
     _journal: IJournal
     _topics: TopicTable
@@ -35,11 +32,7 @@ class WorkQueueAccess:
         self.queues.onExpired = self._expired
 
     def ensure(self, name: str) -> WorkQueue:
-        """Return the queue of a topic, made if need be.
-
-        :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
-        :raises NoCapacity: the broker has the maximum number of queues.
-        """
+        """Return the queue of a topic, made if need be; raises InvalidTopic, or NoCapacity if there are too many."""
         queue = self.queues.get(name)
         if queue is None:
             self._topics.get(name)
@@ -93,12 +86,9 @@ class WorkQueueAccess:
         return deliveries
 
     def whenAvailable(self, client: ConnectedClient, name: str, call: Callable[[], None]) -> Callable[[], None]:
-        """Call once when a topic's work queue has a message; return a function that cancels this.
-
-        The errors are those of :meth:`consumeMany`.
-        """
+        """Call once when a queue has a message; return what cancels this. Errors as :meth:`consumeMany`."""
         permit(client, Action.CONSUME, name)
-        return self._ensureFor(client, name).whenReady(call)
+        return self._ensureFor(client, name).queue.whenReady(call)
 
     def loading(self, name: str) -> WorkQueue | None:
         """Return a topic's work queue if its next message must first be read from the journal."""

@@ -39,9 +39,9 @@ _isLine = attrgetter("line")
 
 @implementer(ISubscriber)
 class WorkQueue(QueueOwner):
-    """The queue of one topic, ``name``. Every message delivered from it has a ``message_id`` that is valid in MiniMQ.
+    """The queue of one topic, ``name``, used when it is made and when a consumer asks for a message.
 
-    It counts as used when it is made and when a consumer asks for a message.
+    Every message delivered from it has a ``message_id`` that is valid in MiniMQ.
     """
 
     form = QUEUED
@@ -65,24 +65,15 @@ class WorkQueue(QueueOwner):
         self._idOf = idOf
         key = "" if name.startswith(SYSTEM) else f"q:{name}"  # the broker's own topics are never in the journal
         super().__init__(makeQueue(name, key, moved=self._moved, withIds=self._withIds))
-
-    @property
-    def waiting(self) -> int:
-        """The number of consumers that wait for a message."""
-        return self.queue.waiting
+        self.deliver = self.queue.deliver
 
     def admits(self, count: int, size: int) -> str | None:
-        """Return the reason why ``count`` messages of MiniMQ with ``size`` bytes are refused; None: accepted.
-
-        A queue that was never consumed drops its oldest messages, so it refuses only what exceeds the bounds alone.
+        """Return the reason why messages of MiniMQ are refused; None: accepted. A queue that was never consumed drops
+        its oldest messages, so it refuses only what exceeds the bounds alone.
         """
         if self.everConsumed:
             return self.queue.admits(count, size)
         return self.queue.admitsAlone(count, size)
-
-    def deliver(self, rendered: Sequence[Message], count: int) -> None:
-        """Add messages; those without an id get one when they are delivered. Overflow drops the oldest."""
-        self.queue.deliver(rendered, count)
 
     def consumeMany(self, number: int, most: int = ANY) -> list[QueueDelivery]:
         """Deliver up to ``number`` of the oldest messages until they cost ``most`` bytes; the queue counts as used."""
@@ -93,10 +84,6 @@ class WorkQueue(QueueOwner):
         deliveries = self.queue.takeMany(None, number, most)
         self._ids.deliveredMany(self.queue, deliveries)
         return deliveries
-
-    def whenReady(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """See :meth:`fleximq.broker.queues.queue.Queue.whenReady`; the queue does not expire while a consumer waits."""
-        return self.queue.whenReady(callback)
 
     def forgetDelivery(self, delivery: QueueDelivery) -> None:
         """Remove a message delivered to an operator."""
@@ -255,24 +242,13 @@ class WorkQueues:
         if self._learning:
             self._early.append((id, may))
 
-    def close(self) -> None:
-        """Close all queues without calling ``onExpired``."""
-        for expiry in self._expiries.values():
-            expiry.cancel()
-        for queue in self._byTopic.values():
-            queue.close()
-        self._expiries.clear()
-        self._byTopic.clear()
-        self._unknown.clear()
-        self._dead = 0
-
     def _watch(self, queue: WorkQueue, delay: float) -> None:
         self._expiries[queue.name] = self._makeQueue.deadlines.call(delay, partial(self._comeUp, queue))
 
     def _comeUp(self, queue: WorkQueue) -> None:
         """Expire the queue, or set a new deadline: consuming moves no deadline, so this one may be early."""
         now = self._makeQueue.deadlines.seconds()
-        if queue.waiting:
+        if queue.queue.waiting:
             queue.lastUsed = now
         left = queue.lastUsed + self.expiry - now
         if left > TOLERANCE:

@@ -50,9 +50,8 @@ class Listing(NamedTuple):
     sees: Callable[[Any], bool] = lambda row: True
 
     def answer(self, broker: Broker, answer: Callable[[dict[str, Any]], None]) -> None:
-        """Call ``answer`` with one page of rows, and as ``next`` the key after which to continue, or nil.
-
-        It is called in a later turn if there are many rows: each turn looks at :data:`_LOOKED_AT` of them.
+        """Answer with one page of rows and ``next``, the key after which to continue, or nil; each turn looks at
+        :data:`_LOOKED_AT` rows.
         """
         begin(broker, self._steps(answer))
 
@@ -116,10 +115,7 @@ def begin(broker: Broker, steps: Iterator[None]) -> None:
 def number(
     arguments: Arguments, name: str, otherwise: int | None = None, most: int = _MAX_NUMBER, least: int = 0
 ) -> int:
-    """Return an argument that is a whole number; ``otherwise`` is the default, None: the argument is required.
-
-    :raises BadRequest: it is missing, or has a wrong type or value.
-    """
+    """Return an argument that is a whole number, required unless ``otherwise`` is its default; raises BadRequest."""
     value = arguments.get(name, otherwise)
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise BadRequest(f"{name!r} must be a whole number from {least} to {most}")

@@ -79,10 +79,8 @@ topics = _ofAllNodes("topics")
 
 
 def reload(broker: Broker, client: ConnectedClient, arguments: Arguments) -> Any:
-    """Answer ``/broker/reload``: read the settings again, and name those ``changed``, and those that need a
-    ``restart``.
-
-    :raises Conflict: they are invalid, and unchanged; one sentence per line.
+    """Answer ``/broker/reload``: read the settings again; name those ``changed``, and those that need a ``restart``.
+    Raises Conflict if they are invalid, and unchanged, with one sentence per line.
     """
     return broker.reload()
 

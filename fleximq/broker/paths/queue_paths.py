@@ -35,7 +35,7 @@ def _queueRow(queue: WorkQueue) -> dict[str, Any]:
     return {
         "topic": queue.name,
         "dead_letters": queue.name.startswith(DEAD),
-        "consumers_waiting": queue.waiting,
+        "consumers_waiting": queue.queue.waiting,
         **_load(queue),
     }
 

@@ -19,9 +19,8 @@ from fleximq.values.message_cost import OVERHEAD, costOf
 
 
 def _admitted(envelope: Envelope, body: Any) -> tuple[list[int], list[int], int, str]:
-    """Ask the guards about each message of a run.
-
-    Returns the indexes of those accepted and of those refused, the bytes of the former and a reason of the latter.
+    """Ask the guards about each message; return the indexes of those accepted and refused, and the bytes of the former
+    and a reason of the latter.
     """
     topic = envelope.topic
     taken: list[int] = []
@@ -86,9 +85,8 @@ class SlowPath:
             raise NotKept(words, refused)
 
     def narrowed(self, envelope: Envelope, body: Any, count: int, audience: Iterable[int]) -> None:
-        """Deliver a run only to those of its subscribers that accept direct messages and have one of these ids.
-
-        It is volatile, but does not overtake earlier publications to the topic.
+        """Deliver a volatile run in its turn, only to those of its subscribers that accept direct messages and have one
+        of these ids.
         """
         envelope = self._fanOut.present(envelope)
         deliver = partial(self._fanOut.deliverTo, tuple(audience))

@@ -99,7 +99,7 @@ class Transactions:
         if not self.reading:
             self._deliver(envelope, body, count)
             return
-        size = _sizeOf(envelope, body)
+        size = OVERHEAD + (len(body) if isinstance(body, bytes | memoryview) else cost(envelope.source.messages(body)))
         self._waiting.append(_Waiting(envelope.offset, partial(self._deliver, envelope, body, count), size))
         self.waitingBytes += size
         self.overloaded = self.waitingBytes > OVERLOAD_BYTES
@@ -130,15 +130,12 @@ class Transactions:
     def deliverTransaction(self, offset: int, end: int) -> None:
         """Deliver the records of a committed transaction with offsets from one to another (exclusive) in their turn."""
         if self.reading:
-            self._waiting.append(_Waiting(offset, partial(self._begin, offset, end)))
+            self._waiting.append(_Waiting(offset, partial(self._read, offset, end)))
         else:
-            self._begin(offset, end)
-
-    def _begin(self, offset: int, end: int) -> None:
-        self.reading = True
-        self._read(offset, end)
+            self._read(offset, end)
 
     def _read(self, offset: int, end: int) -> None:
+        self.reading = True
         self._journal.read(offset, lambda name: True, CHUNK_BYTES, partial(self._found, offset, end))
 
     def _found(self, offset: int, end: int, batches: Sequence[StoredBatch], next: int) -> None:
@@ -176,11 +173,6 @@ class Transactions:
         topic = self._topics.get(run.topics[run.topicOf[0]])
         publisher = ConnectedClient(id, "fleximq", name)
         return Envelope(topic, publisher, _RECORDS, durable=True, offset=run.offsets[0])
-
-
-def _sizeOf(envelope: Envelope, body: Any) -> int:
-    """Return about how many bytes a run takes while it waits."""
-    return OVERHEAD + (len(body) if isinstance(body, bytes | memoryview) else cost(envelope.source.messages(body)))
 
 
 def _runs(batch: StoredBatch) -> Iterator[StoredBatch]:

@@ -96,9 +96,8 @@ class DurableBacklog:
         self._onDiskGaps = onDisk.gaps()
 
     def popMany(self, number: int, most: int = ANY) -> list[Message | None]:
-        """Remove and return the oldest messages in memory: at most ``number``, until they cost ``most``.
-
-        Gaps between them are removed and returned too, and do not count.
+        """Remove and return the oldest messages in memory, at most ``number``, until they cost ``most``; gaps between
+        them are returned too, and do not count.
         """
         if not self._gaps:
             count, size = measure(islice(self._inMemory, number), most)  # type: ignore[arg-type]  # there are no gaps

@@ -50,10 +50,6 @@ class QueueLog(Protocol):
         """Publish a dead letter; report None if it is stored, else the reason of the failure."""
 
 
-def _asTheyAre(messages: Sequence[Message]) -> Sequence[Message]:
-    return messages
-
-
 class DurableQueue(Queue):
     """As :class:`fleximq.broker.queues.queue.Queue`, in the journal.
 
@@ -76,7 +72,7 @@ class DurableQueue(Queue):
         key: str,
         queueLog: QueueLog,
         memory: int,
-        withIds: Callable[[Sequence[Message]], Sequence[Message]] = _asTheyAre,
+        withIds: Callable[[Sequence[Message]], Sequence[Message]] = lambda messages: messages,
         **settings: Any,
     ) -> None:
         super().__init__(**settings)
@@ -94,8 +90,6 @@ class DurableQueue(Queue):
         self._willRecord = False
         self._again = array("Q")
         self._gone = array("Q")
-
-    # -- in memory and on disk -----------------------------------------------------------------------
 
     @property
     def depth(self) -> int:
@@ -129,8 +123,6 @@ class DurableQueue(Queue):
 
     def _available(self) -> int:
         return 0 if self.loading else len(self._returned) + self._backlog.inMemory
-
-    # -- in and out --------------------------------------------------------------------------------
 
     def deliver(self, rendered: Sequence[Message], count: int) -> None:
         if self._closed or not rendered:
@@ -251,8 +243,6 @@ class DurableQueue(Queue):
         self._whenLoaded.clear()
         return dropped
 
-    # -- dropped and expired messages, dead letters --------------------------------------------------
-
     def _drop(self, delivery: QueueDelivery) -> None:
         super()._drop(delivery)
         self._forget(delivery.message.offset)
@@ -345,8 +335,6 @@ class DurableQueue(Queue):
         if self._waiters:
             self._waiters.wake(self._available)
 
-    # -- reading back ------------------------------------------------------------------------------
-
     def _load(self) -> None:
         """Start the next read, unless one is running."""
         if self._reading or self._closed:
@@ -414,8 +402,6 @@ class DurableQueue(Queue):
                 self.deadlines.onError(error)
         if self._waiters:
             self._waiters.wake(self._available)
-
-    # -- state records -------------------------------------------------------------------------------
 
     def stateRecords(self) -> list[StateRecord]:
         """Return the state records since the last call."""

@@ -121,9 +121,8 @@ class QueueState:
             self.gone = set()
 
     def assumeDelivered(self, most: int) -> int:
-        """Assume that up to ``most`` next messages were delivered and returned, and return how many.
-
-        A crash loses the last records, but clients may acknowledge these. Their number of deliveries is 0.
+        """Assume that up to ``most`` next messages were delivered (0 times) and returned, and return how many: a crash
+        loses the last records, but clients may acknowledge these.
         """
         offsets = self.onDisk.take(most)
         first = self.lastTag + 1

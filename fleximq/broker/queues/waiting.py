@@ -66,10 +66,7 @@ class WaitingMessages:
 
 
 class MessageAges:
-    """Arrival numbers with one time for all messages that arrive within a hundredth of their time to live.
-
-    :param timeToLive: seconds after which a message has expired.
-    """
+    """Arrival numbers with one time for all messages that arrive within a hundredth of the seconds that they live."""
 
     __slots__ = ("_expired", "_timeToLive", "_marks")
 

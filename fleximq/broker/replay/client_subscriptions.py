@@ -18,10 +18,7 @@ from fleximq.values.patterns import isPattern
 
 
 class ClientSubscriptions:
-    """Adds clients' subscriptions to the topic table, and removes them; ``most`` is the maximum per client.
-
-    Existing subscriptions over a reduced maximum remain.
-    """
+    """Adds clients' subscriptions, at most ``most`` each, to the topic table; those over a reduced maximum remain."""
 
     def __init__(self, topics: TopicTable, replays: Replays, most: int) -> None:
         self._topics = topics

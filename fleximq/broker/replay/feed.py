@@ -446,9 +446,8 @@ class Feed:
             self._done()
 
     def _comparesRemovals(self, position: int, again: Callable[[], None]) -> bool:
-        """End the ranges that lost records from this position on to retention; return whether there are none.
-
-        If very many were removed, also return False, and continue in the next turn of the reactor.
+        """End the ranges that lost records from this position on to retention; return whether there are none, or False
+        if very many are compared in later turns.
         """
         if not self.permanent:
             return True

@@ -97,9 +97,8 @@ class Replays:
     def recall(
         self, client: ConnectedClient, outlet: Outlet, name: str, literal: bool = False, history: int = 0
     ) -> None:
-        """Deliver past messages to a subscription that was just made, before later ones.
-
-        :param history: number of messages of a durable topic; without it, the latest one of topics with that setting.
+        """Deliver past messages to a new subscription before later ones: ``history`` messages of a durable topic, or
+        the latest message of topics with that setting.
         """
         if not self._journal.onDisk or (self._retained is None and not history):
             return  # a pattern need not be compiled, which takes 0.2 ms

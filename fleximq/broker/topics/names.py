@@ -23,10 +23,7 @@ def isBrokerTopic(name: str) -> bool:
 
 
 def checkName(name: str) -> None:
-    """Check the name of a topic; the prefix of a dead-letter topic does not count.
-
-    :raises InvalidTopic: it is empty, or longer than 1,024 bytes of UTF-8.
-    """
+    """Check that a topic has a name, of at most 1,024 bytes without the prefix of dead letters; raises InvalidTopic."""
     if not name:
         raise InvalidTopic("the topic is empty")
     if isTooLong(name):
@@ -34,10 +31,7 @@ def checkName(name: str) -> None:
 
 
 def checkPattern(pattern: str) -> None:
-    """Check the pattern of a subscription.
-
-    :raises InvalidTopic: it is empty or too long, or has too many levels, or too many of them are ``*``.
-    """
+    """Check that a pattern is neither empty nor too long, has not too many levels nor ``*``; raises InvalidTopic."""
     checkName(pattern)
     levels = levelsOf(pattern)
     if len(levels) > PATTERN_LEVELS:

@@ -28,10 +28,6 @@ _OLDEST = 100
 SYSTEM = "$sys/"
 
 
-def _ignore(subscriber: ISubscriber, name: str, durable: bool) -> None:
-    """Do nothing."""
-
-
 @dataclass(slots=True, eq=False, repr=False)
 class Topic:
     """One name and its subscribers.
@@ -134,8 +130,8 @@ class TopicTable:
     _bounds: dict[ISubscriber, _Bound] = field(default_factory=dict)
     #: Called with each subscription that is added or removed: the subscriber, the name or pattern, and whether it
     #: makes the topic durable.
-    onSubscribed: Callable[[ISubscriber, str, bool], None] = _ignore
-    onUnsubscribed: Callable[[ISubscriber, str, bool], None] = _ignore
+    onSubscribed: Callable[[ISubscriber, str, bool], None] = lambda subscriber, name, durable: None
+    onUnsubscribed: Callable[[ISubscriber, str, bool], None] = lambda subscriber, name, durable: None
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -153,10 +149,8 @@ class TopicTable:
         return topic if topic is not None else self._create(name)
 
     def make(self, name: str, maker: str | None, most: int | None) -> Topic:
-        """As :meth:`get`, for a principal that may have made at most so many of the topics in the table.
-
-        The first without subscribers among its :data:`_OLDEST` oldest ones gives way; raises NoCapacity if there is
-        none.
+        """As :meth:`get`, for a principal that may have made at most so many topics in the table. The first without
+        subscribers of its :data:`_OLDEST` oldest ones gives way; raises NoCapacity if there is none.
         """
         topic = self._topics.get(name)
         if topic is not None or most is None:
@@ -299,9 +293,8 @@ class TopicTable:
         return members
 
     def restrict(self, subscriber: ISubscriber, may: Callable[[str], bool]) -> None:
-        """Limit a subscriber to the topics for which ``may`` returns True, until as many calls of :meth:`free`.
-
-        Call :meth:`reroute` when the answers of ``may`` change.
+        """Limit a subscriber, until as many calls of :meth:`free`, to the topics for which ``may`` returns True. Call
+        :meth:`reroute` when its answers change.
         """
         self._bounds.setdefault(subscriber, _Bound(may)).times += 1
 
@@ -314,10 +307,7 @@ class TopicTable:
                 del self._bounds[subscriber]
 
     def subscribePattern(self, subscriber: ISubscriber, pattern: str) -> None:
-        """Add a subscriber to all matching topics, existing and future ones; each call needs one call that undoes it.
-
-        :raises InvalidTopic: the pattern is too long, or has too many levels.
-        """
+        """Add a subscriber to all topics that match, now or later, until it is undone; raises InvalidTopic."""
         self._wildcards.add(subscriber, pattern)
         self.reroute()
         self.onSubscribed(subscriber, pattern, False)

@@ -1,8 +1,4 @@
-"""All wildcard subscriptions, as a tree of the levels of their patterns.
-
-In a pattern a level ``*`` matches one level, and a last level ``#`` any number of levels, none included. Names that
-begin with ``$`` match no wildcard at their first level (docs/reference/dialects.rst).
-"""
+"""All wildcard subscriptions, as a tree of the levels of their patterns (:mod:`fleximq.values.patterns`)."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -38,10 +34,7 @@ class Wildcards:
         return self._count
 
     def add(self, subscriber: Any, pattern: str) -> None:
-        """Add a subscriber, any hashable object, to a pattern; each call needs one of :meth:`remove`.
-
-        :raises InvalidTopic: the pattern is too long, or has too many levels.
-        """
+        """Add a subscriber, any hashable object, to a pattern, until one :meth:`remove`; raises InvalidTopic."""
         checkPattern(pattern)
         levels, rest = partsOf(pattern)
         node = self._root

@@ -304,13 +304,6 @@ class FindingTests(SubscriptionCase):
         self.one.pollMany("y", 1)
         self.assertEqual([self.subscriptions.subscriptionCount(holder) for holder in "xyz"], [2, 1, 0])
 
-    def test_close(self) -> None:
-        self.put("a")
-        self.poll(1)
-        self.subscriptions.close()
-        self.assertEqual((len(self.subscriptions), len(self.world.deadlines), self.expired), (0, 0, []))
-        self.assertRaises(NotFound, self.subscriptions.find, 1, "key")
-
 
 class ConnectionTests(SubscriptionCase):
     """What a connection leaves behind."""
