@@ -1,5 +1,6 @@
 """The actions a principal may be granted, and the unrestricted rights."""
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 from zope.interface import implementer
@@ -29,16 +30,15 @@ class Action(StrEnum):
 
 
 @implementer(IRights)
+@dataclass(frozen=True, eq=False)
 class Everything:
     """The right to every action, to ``admin`` only if ``admin`` is set."""
 
+    admin: bool
     limits = NO_LIMITS
 
-    def __init__(self, admin: bool) -> None:
-        self._admin = admin
-
     def may(self, action: str, name: str) -> bool:
-        return self._admin or action != Action.ADMIN
+        return self.admin or action != Action.ADMIN
 
     def mayMatch(self, action: str, pattern: str) -> bool:
         return True

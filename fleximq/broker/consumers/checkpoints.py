@@ -155,21 +155,16 @@ class Checkpointer:
 
     def restore(self, found: RestoredQueues) -> None:
         """Restore all queues; call this before clients can use them."""
-        self.begin(found.snapshot)
-        found.replay(self.restored, self.noted)
-        self.finish(found.clean)
+        if found.snapshot:
+            self._idsGiven(found.snapshot["lastId"])
+            for state in found.snapshot["queues"]:
+                self._know(QueueState.load(state))
+            self._recentIds.restore(found.snapshot["idempotence"])
+            self._groups.restore(found.snapshot)
+        found.replay(self._restored, self._noted)
+        self._finish(found.clean)
 
-    def begin(self, snapshot: Mapping[str, Any] | None) -> None:
-        """Load a snapshot; None if it does not exist."""
-        if snapshot:
-            self._idsGiven(snapshot["lastId"])
-            for dumped in snapshot["queues"]:
-                self._know(QueueState.load(dumped))
-            self._recentIds.restore(snapshot["idempotence"])
-            self._groups.restore(snapshot)
-
-    def restored(self, batch: StoredBatch) -> None:
-        """Take in the next records of the log."""
+    def _restored(self, batch: StoredBatch) -> None:
         if not len(batch):
             return
         arrival = Arrival.of(batch)
@@ -177,8 +172,7 @@ class Checkpointer:
         self._recentIds.learn(batch)
         self._arrive(arrival, self._byTopic)
 
-    def noted(self, note: StateRecord) -> None:
-        """Take in the next note of the log."""
+    def _noted(self, note: StateRecord) -> None:
         if isinstance(note, QueueOpened):
             self._open(note)
         elif isinstance(note, QueueClosed):
@@ -194,7 +188,7 @@ class Checkpointer:
         else:
             self._groups.noted(note)
 
-    def finish(self, clean: bool = True) -> None:
+    def _finish(self, clean: bool) -> None:
         """Make the queues from the loaded state; ``clean``: state records of all deliveries were written."""
         states, self._states, self._byTopic, self._recent = self._states, {}, {}, []
         wall = self._stateLog.wall()

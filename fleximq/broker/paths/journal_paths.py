@@ -134,7 +134,6 @@ def read(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: 
     position = number(arguments, "position")
     most = number(arguments, "most", MAX_READ_BYTES, MAX_READ_BYTES)
     journal = journalOf(broker)
-
     _permitAll(broker, client)
 
     def done(first: int, content: bytes | memoryview, end: int) -> None:

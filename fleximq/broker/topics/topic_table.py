@@ -104,7 +104,7 @@ class TopicTable:
     place; the first that accepts a topic counts. Call :meth:`reroute` after a change. ``publishedBefore`` counts
     messages of topics forgotten since.
 
-    :param idle: maximum number of topics without subscribers; the oldest ones over it are forgotten.
+    :param mostIdle: maximum number of topics without subscribers; the oldest ones over it are forgotten.
     :param created: called with each new topic.
     :param channelsChanged: called when the result of :meth:`channels` changes.
     :param durable: tells whether all messages of a topic of this name are durable.
