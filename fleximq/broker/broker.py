@@ -145,7 +145,7 @@ class Broker:
         self.pendingCommits = PendingCommits(
             journal, topics, deliver, self.transactions, counted, publishing, self.recordWatchers
         )
-        self.slowPath = SlowPath(journal, self.fanOut, self.transactions, self.pendingCommits)
+        self.slowPath = SlowPath(journal.onDisk, self.fanOut, self.transactions, self.pendingCommits)
         self.recentIds = recentIdsOf(rules, self.clock.seconds, counted)
         self.deduplication = Deduplication(rules.idempotenceWindow > 0, self.recentIds, self.fanOut, self.slowPath)
         self.observers.add(Presence(topics, self.itself, deliver))

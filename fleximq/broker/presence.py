@@ -5,6 +5,7 @@
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgpack
@@ -34,15 +35,13 @@ OWN_MESSAGES = OwnMessages()
 
 
 @implementer(IBrokerObserver)
+@dataclass(eq=False, repr=False)
 class Presence:
     """Publishes events as the broker, through ``publish``."""
 
-    def __init__(
-        self, topics: TopicTable, broker: ConnectedClient, publish: Callable[[Envelope, Any, int], None]
-    ) -> None:
-        self._topics = topics
-        self._broker = broker
-        self._publish = publish
+    _topics: TopicTable
+    _broker: ConnectedClient
+    _publish: Callable[[Envelope, Any, int], None]
 
     def clientJoined(self, client: ConnectedClient) -> None:
         self._announce(JOINED, {"client_id": client.id, "dialect": client.dialect, "name": client.name})

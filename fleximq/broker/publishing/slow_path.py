@@ -5,6 +5,7 @@ with the messages of earlier pending runs.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,6 @@ from fleximq.broker.publishing.pending_commits import PendingCommits
 from fleximq.broker.publishing.transactions import Transactions
 from fleximq.broker.topics.topic_table import Topic
 from fleximq.errors import NotKept, NotRecorded
-from fleximq.interfaces import IJournal
 from fleximq.values.message_cost import OVERHEAD, costOf
 
 
@@ -46,16 +46,14 @@ def _refusal(topic: Topic, count: int, size: int) -> str | None:
     return next((no for guard in topic.guards.values() if (no := guard.admits(count, size)) is not None), None)
 
 
+@dataclass(eq=False, repr=False)
 class SlowPath:
     """Publishes runs that guards may refuse, that are durable, or that must wait for pending ones."""
 
-    def __init__(
-        self, journal: IJournal, fanOut: FanOut, transactions: Transactions, pendingCommits: PendingCommits
-    ) -> None:
-        self._onDisk: bool = journal.onDisk
-        self._fanOut = fanOut
-        self._transactions = transactions
-        self._pendingCommits = pendingCommits
+    _onDisk: bool
+    _fanOut: FanOut
+    _transactions: Transactions
+    _pendingCommits: PendingCommits
 
     def publish(self, envelope: Envelope, body: Any, count: int, onDecided: OnDecided | None) -> None:
         """See :meth:`fleximq.broker.broker.Broker.publish`."""
