@@ -2,8 +2,8 @@
 
 The rules are those of the BlipMQ document and of docs/reference/dialects.rst: the delivered QoS is the lower of the
 publisher's and the subscription's. QoS1 messages are tracked until they are acknowledged and never dropped: publishing
-asks :meth:`PolledSubscription.admits` first. QoS0 messages are delivered once, in their common order, and the oldest
-dropped if the queue is full. After an owner's last connection a grace time runs, then the subscription expires.
+asks :meth:`PolledSubscription.admits` first. QoS0 messages are delivered once, and the oldest dropped if the queue is
+full. Both keep their common order. After an owner's last connection a grace time runs, then the subscription expires.
 """
 
 from collections import deque
