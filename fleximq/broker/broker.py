@@ -121,7 +121,7 @@ class Broker:
         self.audit: Callable[..., None] = lambda *arguments, **fields: None
         self.operate: Callable[[str, Mapping[str, Any], str], Any] = _missing("this broker has no connections")
         #: Takes the title of a listing or an act, the client, its arguments and the callback for the answer; returns
-        #: what takes this broker's page of a listing, or its answer to an act, and adds those of other nodes.
+        #: a callback for this broker's page of a listing, or its answer to an act, that adds those of other nodes.
         self.gathered: Callable[..., Callable[[Any], None]] = lambda title, client, arguments, answer: answer
         self.clients = Clients(rules.limits.clients, clock.seconds, randomHex)
         self._durable = anyOf(rules.durable + rules.retain if journal.onDisk else ())
@@ -329,8 +329,8 @@ class Broker:
     def publishOnce(
         self, envelope: Envelope, body: Any, ids: Sequence[str], onDecided: OnDecided | None = None
     ) -> None:
-        """As :meth:`publish`, without messages for durable topics whose ids (one for each) were published recently;
-        these are committed or refused with the original.
+        """As :meth:`publish`, without the messages for durable topics that were published with the same id recently
+        (``ids`` has one for each message); these are committed or refused with the original.
         """
         self.deduplication.publish(envelope, body, ids, onDecided, self.publish)
 

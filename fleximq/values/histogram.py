@@ -11,7 +11,7 @@ BYTES = (1 << 8, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 
 
 
 class Histogram:
-    """Counts values, whose sum is ``sum``, by their bucket; ``bounds`` are inclusive upper bounds, ascending, and one
+    """Counts values by their bucket; ``sum`` is the sum of all. ``bounds`` are inclusive upper bounds, ascending; one
     more count is for values above the last.
     """
 

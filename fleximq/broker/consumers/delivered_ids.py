@@ -81,7 +81,7 @@ class DeliveredIds:
     ) -> dict[Queue, list[int]]:
         """Forget the messages that acknowledgements of ``ids`` mean, and return their tags by queue.
 
-        ``may`` is as for :meth:`meant`; ``unknown`` is called with each id without such a message.
+        ``may`` is as for :meth:`meant`; ``unknown`` is called with each unknown id.
         """
         taken: dict[Queue, list[int]] = {}
         places = self._places

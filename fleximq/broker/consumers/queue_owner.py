@@ -10,8 +10,8 @@ from fleximq.broker.queues.queue import Queue
 class QueueOwner(ABC):
     """A subscriber that stores its messages in ``queue``.
 
-    ``id``, ``qos`` and ``owner`` are those of a subscription. ``everConsumed`` tells whether a consumer has ever asked
-    its queue for a message, ``lastUsed`` is the clock's seconds of the last use, 0.0 while it is in use.
+    ``id``, ``qos`` and ``owner`` are those of a subscription. ``everConsumed`` is True once a consumer has asked its
+    queue for a message, ``lastUsed`` is the clock's seconds of the last use, 0.0 while it is in use.
     """
 
     id: int

@@ -20,7 +20,7 @@ from fleximq.values.message_cost import ANY
 
 @dataclass(eq=False, repr=False)
 class WorkQueueAccess:
-    """Makes, consumes and ends work queues; tells ``onDropped`` the topic and the messages of an expired one."""
+    """Makes, consumes and ends work queues; calls ``onDropped`` with the topic and messages of an expired one."""
 
     _journal: IJournal
     _topics: TopicTable
@@ -47,7 +47,7 @@ class WorkQueueAccess:
         return self.ensure(name)
 
     def refusal(self, queue: WorkQueue, envelope: Envelope, body: Any, count: int) -> str | None:
-        """Return why a queue refuses a MiniMQ PRODUCE, whose topic is in the table; None if it accepts it."""
+        """Return why a queue refuses a MiniMQ PRODUCE to a topic in the table; None if it accepts it."""
         size = envelope.source.size(body)
         most = envelope.publisher.rights.limits.queueBytes
         if most is not None and not queue.durable and queue.queue.weight + size > most:
@@ -86,7 +86,7 @@ class WorkQueueAccess:
         return deliveries
 
     def whenAvailable(self, client: ConnectedClient, name: str, call: Callable[[], None]) -> Callable[[], None]:
-        """Call once when a queue has a message; return what cancels this. Errors as :meth:`consumeMany`."""
+        """Call once when a queue has a message; return a function that cancels this. Errors as :meth:`consumeMany`."""
         permit(client, Action.CONSUME, name)
         return self._ensureFor(client, name).queue.whenReady(call)
 

@@ -80,8 +80,8 @@ class RecentIds:
         return len(self._entries)
 
     def register(self, topic: str, ids: Sequence[str], onDecided: OnDecided | None) -> tuple[PublicationKeys, int]:
-        """Register the new ids of a run; return them, and the number of the last pending run with one of the others, on
-        whose messages ``onDecided`` receives the decisions.
+        """Register the new ids of a run; return them, and the number of the last pending run with one of the others.
+        ``onDecided`` receives the decisions on those.
         """
         now = self._now()
         self._expire(now - self._window)

@@ -309,8 +309,8 @@ class Queue:
             self.deadlines.call(0, self._takeBackSlice)
 
     def whenReady(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call once when a message arrives, in the order of requests, one call for each message; return what cancels
-        this.
+        """Call once when a message arrives, in the order of requests, one call for each message; return a function that
+        cancels this.
         """
         return self._waiters.add(callback)
 

@@ -1,7 +1,6 @@
-"""What waits in a queue: messages that were never delivered, with their cost and ages, and consumers.
+"""Messages of a queue that were never delivered, with their cost and ages, and its waiting consumers.
 
-:mod:`fleximq.broker.queues.durable_backlog` has methods similar to :class:`WaitingMessages` and leaves most messages on
-disk.
+:mod:`fleximq.broker.queues.durable_backlog` has methods similar to :class:`WaitingMessages` and leaves most on disk.
 """
 
 from collections import OrderedDict, deque
