@@ -206,7 +206,9 @@ class StoredBatch:
 
     def message(self, place: int) -> Message:
         """Return one record as a message with its offset."""
-        return _message(self.contents[place], self._headers[place], self._payloads[place], self.offsets[place])
+        content, qos, legacy, line = CONTENTS[self.contents[place]]
+        ids = idsOf(self._headers[place])
+        return _new(Message, (self._payloads[place], content, qos, *ids, legacy, line, self.offsets[place]))
 
     def messages(self) -> list[Message]:
         """Return all records as messages with their offsets."""
