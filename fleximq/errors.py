@@ -1,7 +1,6 @@
-"""The exceptions a client can cause, as one tree.
+"""The exceptions a client can cause, as one tree: raised where found, answered in one place per dialect in its words.
 
-An error is raised where it is found and answered in one place per dialect, in that dialect's words. Each class carries
-the status to answer with and says whether the connection ends; its text is one sentence for the client.
+Each class carries the status to answer with and says whether the connection ends; its text is a sentence for clients.
 """
 
 from collections.abc import Sequence
@@ -21,47 +20,37 @@ class BrokerError(Exception):
     closes: ClassVar[bool] = False
     principal: str | None = None
 
+    def __init_subclass__(cls, status: Status | None = None, closes: bool | None = None) -> None:
+        cls.status = cls.status if status is None else status
+        cls.closes = cls.closes if closes is None else closes
 
-class BadRequest(BrokerError):
+
+class BadRequest(BrokerError, status=Status.BAD_REQUEST):
     """A complete message breaks a rule of its dialect; the connection stays open."""
 
-    status = Status.BAD_REQUEST
 
-
-class BadFraming(BrokerError):
+class BadFraming(BrokerError, status=Status.BAD_REQUEST, closes=True):
     """The bytes are no frame of the dialect, so the rest of the stream cannot be read."""
 
-    status = Status.BAD_REQUEST
-    closes = True
 
-
-class TooLarge(BrokerError):
+class TooLarge(BrokerError, status=Status.PAYLOAD_TOO_LARGE, closes=True):
     """An announced size is over the limit; refused on the length, before the bytes arrive."""
 
-    status = Status.PAYLOAD_TOO_LARGE
-    closes = True
 
-
-class Unauthorized(BrokerError):
+class Unauthorized(BrokerError, status=Status.UNAUTHORIZED):
     """The client must authenticate first (401)."""
 
-    status = Status.UNAUTHORIZED
 
-
-class Forbidden(BrokerError):
+class Forbidden(BrokerError, status=Status.FORBIDDEN):
     """The client may not do this (403)."""
-
-    status = Status.FORBIDDEN
 
 
 class NotPermitted(Forbidden):
     """The client's permissions do not cover this (403; each dialect has its own words for it)."""
 
 
-class NotFound(BrokerError):
+class NotFound(BrokerError, status=Status.NOT_FOUND):
     """The path, subscription or delivery named does not exist (404)."""
-
-    status = Status.NOT_FOUND
 
 
 class NoLongerKept(NotFound):
@@ -72,38 +61,28 @@ class NoLongerKept(NotFound):
         self.first = first
 
 
-class Conflict(BrokerError):
+class Conflict(BrokerError, status=Status.CONFLICT):
     """The request contradicts the present state (409)."""
 
-    status = Status.CONFLICT
 
-
-class TooManyRequests(BrokerError):
+class TooManyRequests(BrokerError, status=Status.TOO_MANY_REQUESTS):
     """The client has reached a limit of open requests or subscriptions (429)."""
 
-    status = Status.TOO_MANY_REQUESTS
 
-
-class NotImplementedByBroker(BrokerError):
+class NotImplementedByBroker(BrokerError, status=Status.NOT_IMPLEMENTED):
     """The broker does not know this message type or feature (501)."""
 
-    status = Status.NOT_IMPLEMENTED
 
-
-class NoCapacity(BrokerError):
+class NoCapacity(BrokerError, status=Status.SERVICE_UNAVAILABLE):
     """The broker is full (503)."""
 
-    status = Status.SERVICE_UNAVAILABLE
 
-
-class NotKept(BrokerError):
+class NotKept(BrokerError, status=Status.INTERNAL_SERVER_ERROR):
     """A durable publish failed: a queue is full or the journal failed (500).
 
     ``refused`` are the indexes, in their run, of the failed messages; the others were accepted. ``reason`` is the part
     of the sentence after the colon.
     """
-
-    status = Status.INTERNAL_SERVER_ERROR
 
     def __init__(self, reason: str, refused: Sequence[int] = (0,)) -> None:
         super().__init__(f"durable publish failed: {reason}")
@@ -111,40 +90,28 @@ class NotKept(BrokerError):
         self.refused = refused
 
 
-class NotRecorded(NotKept):
+class NotRecorded(NotKept, status=Status.SERVICE_UNAVAILABLE):
     """The journal refused a record that must be durable (503)."""
 
-    status = Status.SERVICE_UNAVAILABLE
 
-
-class ClientNotFound(BrokerError):
+class ClientNotFound(BrokerError, status=Status.CLIENT_NOT_FOUND):
     """No client with that id can receive this message (600)."""
 
-    status = Status.CLIENT_NOT_FOUND
 
-
-class InvalidRouting(BrokerError):
+class InvalidRouting(BrokerError, status=Status.INVALID_ROUTING):
     """The routing entries are malformed or too many (602)."""
 
-    status = Status.INVALID_ROUTING
 
-
-class SubscriptionFailed(BrokerError):
+class SubscriptionFailed(BrokerError, status=Status.SUBSCRIPTION_FAILED):
     """The subscription could not be created (603)."""
 
-    status = Status.SUBSCRIPTION_FAILED
 
-
-class AuthenticationFailed(BrokerError):
+class AuthenticationFailed(BrokerError, status=Status.AUTHENTICATION_FAILED):
     """The credentials are malformed or of an unknown kind (604)."""
 
-    status = Status.AUTHENTICATION_FAILED
 
-
-class JoinRejected(BrokerError):
+class JoinRejected(BrokerError, status=Status.JOIN_REJECTED):
     """A policy refuses this client (605)."""
-
-    status = Status.JOIN_REJECTED
 
 
 class InvalidTopic(BadRequest):

@@ -13,9 +13,8 @@ if TYPE_CHECKING:  # a plug-in file loads this module, and should load no more t
 
 
 class ISource(Interface):
-    """Extracts the messages from a run's body; one per envelope, made by the publisher's dialect.
-
-    :class:`fleximq.broker.envelope.MessageSource` is the one for bodies that are lists of messages.
+    """Extracts the messages from a run's body; one per envelope, made by the publisher's dialect, such as
+    :class:`fleximq.broker.envelope.MessageSource`.
     """
 
     def messages(body: Any) -> Sequence[Message]:
@@ -150,20 +149,16 @@ class IAdmission(Interface):
         """Return the sentence that refuses a peer at this address, whatever its credentials; None if it may try."""
 
     def admit(credentials: Any, address: Any) -> Any:
-        """Return a Deferred of :class:`fleximq.security.principal.Admitted`.
+        """Return a Deferred of :class:`fleximq.security.principal.Admitted`; count wrong attempts of the peer's
+        address.
 
-        ``credentials`` are one of :mod:`fleximq.security.credentials`, or None if the peer sent none. Wrong attempts of
-        the peer's address are counted.
-
-        It fails with Unauthorized (none, or wrong ones), AuthenticationFailed (a kind that no method checks),
-        JoinRejected (refused by a policy) or NoCapacity (they cannot be checked now).
+        ``credentials`` are one of :mod:`fleximq.security.credentials`, or None if the peer sent none. It fails with
+        Unauthorized (none, or wrong ones), AuthenticationFailed (a kind that no method checks), JoinRejected (refused
+        by a policy) or NoCapacity (they cannot be checked now).
         """
 
     def renewed(admitted: Any) -> Any:
-        """Return an earlier admission with today's roles and rights.
-
-        :raises Unauthorized: it would be refused now.
-        """
+        """Return an earlier admission with today's roles and rights; raises Unauthorized if it would be refused now."""
 
 
 class IJournalAppend(Interface):
@@ -187,9 +182,8 @@ class IJournalAppend(Interface):
         """
 
     def whenCommitted(call: Callable[[], None], number: int | None = None) -> None:
-        """Call when this run, or all so far, with all earlier state records, is committed or refused.
-
-        At once if none is pending. Calls are in order with those of ``committed``.
+        """Call when this run, or all so far, with all earlier state records, is committed or refused, at once if none
+        is pending. Calls are in order with those of ``committed``.
         """
 
     def whenRelieved(call: Callable[[], None]) -> None:
@@ -205,16 +199,12 @@ class IJournalRead(Interface):
     end = Attribute("""The offset after the last committed message.""")
 
     def fetch(offsets: Sequence[int], most: int, found: Callable[[list[Message]], None]) -> None:
-        """Read messages with these offsets, in order, up to about ``most`` bytes, at least one.
-
-        Lost messages are omitted: an empty list means that all of them are lost.
+        """Read messages with these offsets, in order, up to about ``most`` bytes, at least one, without lost messages:
+        an empty list means that all of them are lost.
         """
 
     def read(
-        offset: int,
-        wanted: Callable[[str], bool],
-        most: int,
-        found: Callable[["Sequence[StoredBatch]", int], None],
+        offset: int, wanted: Callable[[str], bool], most: int, found: Callable[["Sequence[StoredBatch]", int], None]
     ) -> None:
         """Read committed records from an offset on, about ``most`` bytes, of the topics that ``wanted`` selects.
 
@@ -248,15 +238,13 @@ class IJournalRead(Interface):
     ) -> None:
         """Find the offset after at most so many records and bytes from ``start``, at least one record; None: unlimited.
 
-        ``found`` receives the offset, the number of records and the number of bytes; the same offset again if the
-        journal could not be read. The result may be smaller than requested, but has a record if there is one before
-        ``end``.
+        ``found`` receives the offset and the numbers of records and bytes; the same offset again if the journal could
+        not be read. The result may be smaller than requested.
         """
 
     def readBytes(position: int, most: int, found: Callable[[int, bytes | memoryview, int], None]) -> None:
-        """Read complete frames: ``found`` receives the position of the first, their bytes, and the journal's end.
-
-        The bytes may be a view of a larger buffer, without a copy.
+        """Read complete frames: ``found`` gets the position of the first, their bytes, perhaps a view, and the
+        journal's end.
         """
 
 
@@ -267,10 +255,7 @@ class IJournalStage(Interface):
         """Stage runs; ``found`` receives a token, or None and the reason. Tokens joined by commas are one token."""
 
     def commitStaged(query: str, batch: int, tokens: Sequence[str], committed: "OnCommitted") -> None:
-        """Publish the staged records of these tokens once per query and batch; returns the first offset.
-
-        :raises NotKept: the journal accepts nothing at present.
-        """
+        """Publish staged records once per query and batch, and report the first offset; raises NotKept."""
 
     def abortStaged(query: str, batch: int) -> None:
         """Discard the staged records of a batch."""
@@ -293,7 +278,7 @@ class IJournal(IJournalAppend, IJournalRead, IJournalStage):
 
 
 class IDialect(Interface):
-    """A dialect for listeners; found as a plug-in of Twisted. :class:`fleximq.plugin.Dialect` implements it.
+    """A dialect for listeners, a plug-in of Twisted, such as :class:`fleximq.plugin.Dialect`.
 
     A connection on a port that several dialects share belongs to a plug-in if it begins with one of ``beginnings``.
     These must differ from the first bytes of the broker's own dialects, HTTP included.
@@ -306,10 +291,7 @@ class IDialect(Interface):
     reach = Attribute("""How to reach it, for the same page; ``{stream}`` and ``{web}`` stand for addresses.""")
 
     def stream(context: Any) -> Any:
-        """Return the factory of its connections on byte streams, None if it does not use streams.
-
-        :param context: a :class:`fleximq.dialects.context.Context`, one for each listener.
-        """
+        """Return the factory of byte streams for a listener's :class:`fleximq.dialects.context.Context`, or None."""
 
     def webSocket(context: Any) -> Any:
         """Return the factory of its WebSockets, None if it has none; clients select it by its name as subprotocol."""
@@ -333,10 +315,7 @@ class IExtensionContext(Interface):
 
 
 class IBrokerExtension(Interface):
-    """A service that runs with the broker; found as a plug-in of Twisted, enabled by ``--extension NAME``.
-
-    :class:`fleximq.plugin.Extension` implements it.
-    """
+    """A service that runs with the broker, such as :class:`fleximq.plugin.Extension`; a plug-in for ``--extension``."""
 
     name = Attribute("""The name that enables it: lower-case letters, digits and underscores.""")
     words = Attribute("""Its purpose, in one sentence.""")

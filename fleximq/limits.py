@@ -4,7 +4,7 @@ Limits that a document fixes are constants; those that an operator may change ar
 are in bytes unless the name says otherwise.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from fleximq.errors import SettingError
@@ -27,53 +27,40 @@ DEAD = "$dead/"
 BLIP_FRAME_BYTES = 16 * MEBIBYTE
 
 
+def _limit(name: str, default: int, low: int = 1, high: int = 1 << 48) -> Any:
+    """Return the field of an option with its default and range."""
+    return field(default=default, metadata={"name": name, "low": low, "high": high})
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """The limits that an operator may change; :data:`fleximq.config.option_table.OPTIONS` says what they mean.
 
     For a durable queue ``queueMemory`` bounds its part in memory, and ``queueBytes`` does not apply. Dead letters, and
     topics found at the start, may add to ``durableTopics``. ``queues`` is applied three times: to MiniMQ queues,
-    dead-letter queues and BlipMQ subscriptions.
-
-    :raises SettingError: for a value outside its range.
+    dead-letter queues and BlipMQ subscriptions. Raises SettingError for a value outside its range.
     """
 
-    message: int = 16 * MEBIBYTE
-    line: int = 16 * MEBIBYTE
-    text: int = MEBIBYTE
-    queueMessages: int = 1_000_000
-    queueBytes: int = 256 * MEBIBYTE
-    queueMemory: int = 16 * MEBIBYTE
-    outboxBytes: int = 64 * MEBIBYTE
-    clients: int = 100_000
-    waiting: int = 10_000
-    unadmittedBytes: int = 32 * MEBIBYTE
-    clientsPerAddress: int = 1_000
-    subscriptions: int = 10_000
-    topics: int = 100_000
-    durableTopics: int = 100_000
-    queues: int = 100_000
-    requests: int = 10_000
+    message: int = _limit("max-message", 16 * MEBIBYTE, KIBIBYTE, GIBIBYTE)
+    line: int = _limit("max-line", 16 * MEBIBYTE, KIBIBYTE, GIBIBYTE)
+    text: int = _limit("max-text", MEBIBYTE, KIBIBYTE, GIBIBYTE)
+    queueMessages: int = _limit("queue-messages", 1_000_000)
+    queueBytes: int = _limit("queue-bytes", 256 * MEBIBYTE)
+    queueMemory: int = _limit("queue-memory", 16 * MEBIBYTE)
+    outboxBytes: int = _limit("outbox-bytes", 64 * MEBIBYTE)
+    clients: int = _limit("max-clients", 100_000)
+    waiting: int = _limit("max-waiting", 10_000)
+    unadmittedBytes: int = _limit("unadmitted-bytes", 32 * MEBIBYTE)
+    clientsPerAddress: int = _limit("max-clients-per-address", 1_000)
+    subscriptions: int = _limit("max-subscriptions", 10_000)
+    topics: int = _limit("max-topics", 100_000)
+    durableTopics: int = _limit("max-durable-topics", 100_000)
+    queues: int = _limit("max-queues", 100_000)
+    requests: int = _limit("max-requests", 10_000)
 
     def __post_init__(self) -> None:
-        for name in ("message", "line", "text"):
-            within(f"max-{name}", getattr(self, name), KIBIBYTE, GIBIBYTE)
-        for name, value in (
-            ("queue-messages", self.queueMessages),
-            ("queue-bytes", self.queueBytes),
-            ("queue-memory", self.queueMemory),
-            ("outbox-bytes", self.outboxBytes),
-            ("max-clients", self.clients),
-            ("max-waiting", self.waiting),
-            ("unadmitted-bytes", self.unadmittedBytes),
-            ("max-clients-per-address", self.clientsPerAddress),
-            ("max-subscriptions", self.subscriptions),
-            ("max-topics", self.topics),
-            ("max-durable-topics", self.durableTopics),
-            ("max-queues", self.queues),
-            ("max-requests", self.requests),
-        ):
-            within(name, value, 1, 1 << 48)
+        for each in fields(self):
+            within(value=getattr(self, each.name), **each.metadata)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +88,6 @@ def isTooLong(name: str) -> bool:
 
 
 def within(name: str, value: int, low: int, high: int, otherwise: str = "") -> None:
-    """Check that a value is in its range.
-
-    :param otherwise: a further permitted value, as words before the range.
-    :raises SettingError: it is not; the sentence names the option.
-    """
+    """Check a value's range, beside which ``otherwise`` may permit another; raises SettingError."""
     if not low <= value <= high:
         raise SettingError(f"{name} is {value}, but must be {otherwise}between {low} and {high}")

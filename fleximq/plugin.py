@@ -1,8 +1,7 @@
 """The classes that plug-in files are made of: a name, and dotted names of the implementation.
 
-Twisted reads every drop-in file in ``twisted/plugins/`` whenever any of its programs looks for plug-ins. Each file
-therefore holds names only and imports only this module; each name is imported at its first use. See
-docs/guides/extending.rst.
+Twisted reads every drop-in file in ``twisted/plugins/`` whenever any of its programs looks for plug-ins. So each holds
+names only, imported at their first use, and imports only this module (docs/guides/extending.rst).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -46,11 +45,9 @@ class Dialect:
         self._webSocket = webSocket
 
     def stream(self, context: Any) -> Any:
-        """See :meth:`fleximq.interfaces.IDialect.stream`."""
         return namedAny(self._stream)(context) if self._stream else None
 
     def webSocket(self, context: Any) -> Any:
-        """Return a new factory of WebSockets, or None."""
         return namedAny(self._webSocket)(context) if self._webSocket else None
 
 
@@ -70,12 +67,10 @@ class Extension:
         self._service = service
 
     def configure(self, options: Mapping[str, object]) -> Any:
-        """Return the options, checked."""
         check: Callable[[Mapping[str, object]], Any] = namedAny(self._configure)
         return check(options)
 
     def makeService(self, context: IExtensionContext, configuration: Any) -> Any:
-        """Return the service."""
         return namedAny(self._service)(context, configuration)
 
 
@@ -92,7 +87,6 @@ class ServerEndpoint:
         self._parse = parse
 
     def parseStreamServer(self, reactor: Any, *arguments: Any, **named: Any) -> Any:
-        """Return the endpoint."""
         return namedAny(self._parse)(reactor, *arguments, **named)
 
 
@@ -119,9 +113,7 @@ class Checker:
 
     @property
     def credentialInterfaces(self) -> tuple[Any, ...]:
-        """The interfaces, imported now."""
         return tuple(namedAny(each) for each in self._credentials)
 
     def generateChecker(self, argstring: str = "") -> Any:
-        """Return the checker."""
         return namedAny(self._make)(argstring)

@@ -1,8 +1,6 @@
-"""The actions a principal may be granted, and the unrestricted rights.
+"""The actions a principal may be granted, and the unrestricted rights."""
 
-Other rooms store the permissions; this module only defines the values.
-"""
-
+from dataclasses import dataclass
 from enum import StrEnum
 
 from zope.interface import implementer
@@ -32,28 +30,23 @@ class Action(StrEnum):
 
 
 @implementer(IRights)
+@dataclass(frozen=True, eq=False)
 class Everything:
     """The right to every action, to ``admin`` only if ``admin`` is set."""
 
+    admin: bool
     limits = NO_LIMITS
 
-    def __init__(self, admin: bool) -> None:
-        self._admin = admin
-
     def may(self, action: str, name: str) -> bool:
-        """Return True, but for ``admin``."""
-        return self._admin or action != Action.ADMIN
+        return self.admin or action != Action.ADMIN
 
     def mayMatch(self, action: str, pattern: str) -> bool:
-        """Return True."""
         return True
 
     def mayAll(self, action: str) -> bool:
-        """Return True."""
         return True
 
     def forClient(self, id: int) -> "Everything":
-        """Return this object."""
         return self
 
 

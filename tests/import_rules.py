@@ -65,7 +65,6 @@ STEPS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("broker.consumers",),
         ("broker.broker",),
         ("broker.paths",),
-        ("broker.assembly",),
     ),
     "journal": (
         ("journal.format",),

@@ -29,11 +29,7 @@ def permits(client: ConnectedClient, action: Action, name: str) -> bool:
 
 
 def permit(client: ConnectedClient, action: Action, name: str) -> None:
-    """Check :func:`permits`.
-
-    :raises NotPermitted: it may not.
-    :raises InvalidTopic: it may not, and the name is not a valid topic.
-    """
+    """Check :func:`permits`; raises NotPermitted, or InvalidTopic if the name is not a valid topic either."""
     rights = client.rights
     if rights not in UNRESTRICTED and not rights.may(action, name):
         raise _refusal(action, name)

@@ -1,12 +1,11 @@
 """The broker's facade: the operations that dialects, the web pages and extensions call.
 
 Each method returns at once or raises a :class:`fleximq.errors.BrokerError`; results that arrive later are passed to
-callbacks. The broker never learns which dialect a client speaks. :mod:`fleximq.broker.assembly` makes its parts and
-connects them.
+callbacks. The broker never learns which dialect a client speaks.
 """
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
@@ -15,41 +14,46 @@ from fleximq.broker.clients import Clients
 from fleximq.broker.consumer_groups import ConsumerGroups
 from fleximq.broker.consumers.checkpoints import Checkpointer
 from fleximq.broker.consumers.dead_letters import DeadLetters
+from fleximq.broker.consumers.polled_subscriptions import PolledSubscriptions
 from fleximq.broker.consumers.queue_admin import QueueAdmin
+from fleximq.broker.consumers.state_log import StateLog
 from fleximq.broker.consumers.subscription_access import SubscriptionAccess, journalFault
 from fleximq.broker.consumers.work_queue_access import WorkQueueAccess
+from fleximq.broker.consumers.work_queues import WorkQueues
 from fleximq.broker.deadlines import Clock, Deadlines
-from fleximq.broker.envelope import ConnectedClient, Envelope, OnDecided
+from fleximq.broker.envelope import BROKER_ID, ConnectedClient, Envelope, OnDecided
 from fleximq.broker.observers import Counts, Observers, RecordWatchers, Taps
 from fleximq.broker.pending_requests import PendingRequests
-from fleximq.broker.publishing.deduplication import Deduplication, RecentIds
+from fleximq.broker.presence import Presence
+from fleximq.broker.publishing.deduplication import Deduplication, recentIdsOf
 from fleximq.broker.publishing.fan_out import FanOut
 from fleximq.broker.publishing.pending_commits import PendingCommits
 from fleximq.broker.publishing.slow_path import SlowPath
 from fleximq.broker.publishing.transactions import Transactions
+from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.replay.client_subscriptions import ClientSubscriptions
 from fleximq.broker.replay.replay import Replays
+from fleximq.broker.replay.searches import Searches
 from fleximq.broker.rules import BrokerRules, TimesToLive
 from fleximq.broker.slices import Slices
 from fleximq.broker.topics.names import isBrokerTopic
-from fleximq.broker.topics.topic_table import Topic, TopicTable
+from fleximq.broker.topics.topic_table import SYSTEM, Topic, TopicTable
 from fleximq.broker.traffic import TrafficTotals
 from fleximq.errors import ClientNotFound, Forbidden, NotImplementedByBroker, NotKept
 from fleximq.interfaces import IConversation, IJournal, IPeer, IRights
 from fleximq.rights import EVERYTHING, Action
+from fleximq.values.message import Message
+from fleximq.values.patterns import anyOf
 from fleximq.values.printable import shortened
-
-_NO_PEER: tuple[None, None] = (None, None)
 
 
 class IPathTable(Protocol):
-    """Answers requests to the broker's own paths, for example ``/broker/about``."""
+    """The functions of :mod:`fleximq.broker.paths.path_table` that answer requests to the broker's own paths."""
 
     def readArguments(self, client: ConnectedClient, path: str, packed: bytes) -> Any:
         """Return a path's arguments from their MessagePack; None for no bytes.
 
-        :raises NotFound: the broker does not answer this path.
-        :raises NotPermitted: the client may not request it.
+        :raises NotFound: the path does not exist; NotPermitted: the client may not request it.
         :raises BadRequest: they are not MessagePack, or too large.
         """
 
@@ -59,77 +63,141 @@ class IPathTable(Protocol):
         """See :meth:`Broker.ask`."""
 
 
-def _noSettings() -> None:
-    raise NotImplementedByBroker("this broker has no settings to read again")
+def _missing(words: str) -> Callable[..., Any]:
+    def refuse(*arguments: object) -> None:
+        raise NotImplementedByBroker(words)
+
+    return refuse
 
 
-def _noAudit(event: str, arguments: object = None, **fields: object) -> None:
-    """Write no audit log."""
-
-
-def _noOperator(act: str, arguments: Mapping[str, Any], by: str) -> None:
-    raise NotImplementedByBroker("this broker has no connections")
-
-
-@dataclass(eq=False, repr=False)
 class Broker:
-    """Clients, topics, queues and requests; :func:`fleximq.broker.assembly.assemble` makes one from its parts.
+    """Clients, topics, queues and requests; makes its parts and connects them.
 
-    ``itself`` is the client that publishes the broker's own messages, ``dialects`` are the names of all installed
-    dialects and ``implementation`` names that of the hottest loops, for ``/broker/about``. ``channelsChanged`` are the
-    callbacks for changes of the list of topics with subscribers. ``admin`` purges queues and returns dead letters for
-    an operator; ``groups`` is the progress of the pipeline's consumer groups; ``checkpointer`` saves and restores
-    queues and groups for the journal. ``reload`` reads the settings again and returns the answer to
-    ``/broker/reload``, ``operate`` performs an operator's act against clients, by its name, and ``audit`` writes an
-    event with its fields to the audit log.
+    ``itself`` is the client that publishes the broker's own messages, ``channelsChanged`` are the callbacks for changes
+    of the list of topics with subscribers. ``admin`` purges queues and returns dead letters for an operator; ``groups``
+    is the progress of the pipeline's consumer groups; ``checkpointer`` saves and restores queues and groups for the
+    journal. ``reload`` reads the settings again and returns the answer to ``/broker/reload``, ``operate`` performs an
+    operator's act against clients, by its name, and ``audit`` writes an event with its fields to the audit log.
+
+    :param randomHex: returns a string of so many random hexadecimal digits.
+    :param idOf: returns a message's id in a work queue: its own, or a new one.
+    :param onError: receives exceptions of observers and of timed actions.
+    :param afterwards: called after each batch of timed actions, to flush their output.
+    :param publishing: called with a publisher before its publications are delivered after a commit, and with None
+        after.
+    :param dialects: the names of the installed ones, and ``implementation`` that of the hottest loops, for
+        ``/broker/about``.
     """
 
-    clock: Clock
-    journal: IJournal
-    rules: BrokerRules
-    itself: ConnectedClient
-    paths: IPathTable
-    dialects: Sequence[str]
-    implementation: str
-    counts: Counts
-    observers: Observers
-    recordWatchers: RecordWatchers
-    traffic: TrafficTotals
-    channelsChanged: list[Callable[[], None]]
-    clients: Clients
-    topics: TopicTable
-    timesToLive: TimesToLive
-    taps: Taps
-    deadlines: Deadlines
-    requests: PendingRequests
-    fanOut: FanOut
-    transactions: Transactions
-    pendingCommits: PendingCommits
-    slowPath: SlowPath
-    recentIds: RecentIds
-    deduplication: Deduplication
-    replays: Replays
-    clientSubscriptions: ClientSubscriptions
-    polling: SubscriptionAccess
-    consuming: WorkQueueAccess
-    deadLetters: DeadLetters
-    admin: QueueAdmin
-    groups: ConsumerGroups
-    checkpointer: Checkpointer
-    slices: Slices
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        journal: IJournal,
+        paths: IPathTable,
+        randomHex: Callable[[int], str],
+        idOf: Callable[[Message], str],
+        onError: Callable[[Exception], None],
+        rules: BrokerRules | None = None,
+        afterwards: Callable[[], None] = lambda: None,
+        publishing: Callable[[ConnectedClient | None], None] = lambda client: None,
+        dialects: Sequence[str] = (),
+        implementation: str = "",
+    ) -> None:
+        self.clock = clock
+        self.journal = journal
+        self.rules = rules = rules or BrokerRules()
+        self.dialects = tuple(dialects)
+        self.implementation = implementation
         #: Seconds of the clock at which the broker was made.
-        self.started = self.clock.seconds()
-        self.polledSubscriptions = self.polling.subscriptions
-        self.queues = self.consuming.queues
-        self.reload: Callable[[], Any] = _noSettings
-        self.audit: Callable[..., None] = _noAudit
-        self.operate: Callable[[str, Mapping[str, Any], str], Any] = _noOperator
-        #: Adds the rows or answers of other nodes, see :class:`fleximq.broker.paths.arguments.IBrokerView`.
+        self.started = clock.seconds()
+        self.itself = ConnectedClient(BROKER_ID, "fleximq", f"fleximq-{BROKER_ID}")
+        self.counts = Counts()
+        self.observers = Observers(onError)
+        self.observers.add(self.counts)
+        self.recordWatchers = RecordWatchers(onError)
+        self.traffic = TrafficTotals()
+        self.channelsChanged: list[Callable[[], None]] = []
+        self.reload: Callable[[], Any] = _missing("this broker has no settings to read again")
+        self.audit: Callable[..., None] = lambda *arguments, **fields: None
+        self.operate: Callable[[str, Mapping[str, Any], str], Any] = _missing("this broker has no connections")
+        #: Takes the title of a listing or an act, the client, its arguments and the callback for the answer; returns
+        #: a callback for this broker's page of a listing, or its answer to an act, that adds those of other nodes.
         self.gathered: Callable[..., Callable[[Any], None]] = lambda title, client, arguments, answer: answer
-        self._deliver = self.fanOut.deliver
-        # The operations below are those of one part; its method describes them.
+        self.clients = Clients(rules.limits.clients, clock.seconds, randomHex)
+        self._durable = anyOf(rules.durable + rules.retain if journal.onDisk else ())
+        self.topics = TopicTable(rules.limits.topics, self._announceTopic, self._announceChannels, self._durable)
+        self.timesToLive = TimesToLive(rules.timesToLive)
+        self.taps = Taps(self.topics, onError)
+        self.deadlines = Deadlines(clock, onError=onError, afterwards=afterwards)
+        self.slices = Slices(clock, onError)
+        self.requests = PendingRequests(self.deadlines, rules.requestTimeout, rules.limits.requests)
+        self._makePublishing(publishing)
+        self._makeQueues(idOf)
+        self._paths = paths
+        self._nameOperations()
+
+    def _makePublishing(self, publishing: Callable[[ConnectedClient | None], None]) -> None:
+        """Make the parts between :meth:`publish` and the subscribers, and subscriptions that start in the past."""
+        rules, journal, topics, counted = self.rules, self.journal, self.topics, self.observers.counted
+        self.fanOut = FanOut(topics, self.clients)
+        self._deliver = deliver = self.fanOut.deliver
+        self.transactions = Transactions(journal, topics, deliver, self._readAgain)
+        self.pendingCommits = PendingCommits(
+            journal, topics, deliver, self.transactions, counted, publishing, self.recordWatchers
+        )
+        self.slowPath = SlowPath(journal.onDisk, self.fanOut, self.transactions, self.pendingCommits)
+        self.recentIds = recentIdsOf(rules, self.clock.seconds, counted)
+        self.deduplication = Deduplication(rules.idempotenceWindow > 0, self.recentIds, self.fanOut, self.slowPath)
+        self.observers.add(Presence(topics, self.itself, deliver))
+        self.replays = Replays(
+            journal,
+            topics,
+            anyOf(rules.retain) if rules.retain else None,
+            self.timesToLive,
+            self.transactions.waits,
+            lambda: time.time_ns() // 1000,
+            Searches(self.slices),
+            lambda client, name: self.clientSubscriptions.unsubscribe(client, name),
+        )
+        self.clientSubscriptions = ClientSubscriptions(topics, self.replays, rules.limits.subscriptions)
+
+    def _makeQueues(self, idOf: Callable[[Message], str]) -> None:
+        rules, journal, topics, counted = self.rules, self.journal, self.topics, self.observers.counted
+        self.deadLetters = DeadLetters(
+            self.itself,
+            topics,
+            self.slowPath,
+            lambda name: self.consuming.ensure(name),
+            self.deadlines,
+            rules.redelivery,
+            counted,
+        )
+        stateLog = StateLog(journal, self.deadlines, self.deadLetters.deadLetter)
+        makeQueue = QueueFactory(
+            deadlines=self.deadlines,
+            redelivery=rules.redelivery,
+            maxDeliveries=rules.maxDeliveries,
+            maxMessages=rules.limits.queueMessages,
+            maxBytes=rules.limits.queueBytes,
+            onDead=self.deadLetters.add,
+            counted=counted,
+            timeToLiveOf=self.timesToLive.seconds,
+            queueLog=stateLog if journal.onDisk else None,
+            memory=rules.limits.queueMemory,
+        )
+        self.polledSubscriptions = PolledSubscriptions(makeQueue, grace=rules.grace, durableGrace=rules.durableGrace)
+        self.polling = SubscriptionAccess(rules.limits, journal, topics, stateLog, self.polledSubscriptions)
+        limit, expiry = rules.limits.queues, rules.queueExpiry
+        self.queues = WorkQueues(makeQueue, maxQueues=limit, expiry=expiry, idOf=idOf, lasts=self._durable)
+        self.consuming = WorkQueueAccess(journal, topics, stateLog, self.queues)
+        self.admin = QueueAdmin(self.itself, topics, self.consuming, self.slowPath, self.deadlines)
+        self.groups = ConsumerGroups(journal, stateLog.wall)
+        self.checkpointer = Checkpointer(
+            stateLog, topics, self.polledSubscriptions, self.queues, self.recentIds, self.timesToLive, self.groups
+        )
+
+    def _nameOperations(self) -> None:
+        """Name the operations that are those of one part; its method describes them."""
         self.reserve = self.clients.reserve
         self.release = self.clients.release
         self.publishNarrowed = self.slowPath.narrowed
@@ -141,7 +209,7 @@ class Broker:
         self.tap = self.taps.add
         self.untap = self.taps.remove
         self.waiting = self.requests.waiting
-        self.readArguments = self.paths.readArguments
+        self.readArguments = self._paths.readArguments
         self.openSubscription = self.polling.open
         self.poll = self.polling.poll
         self.loading = self.polling.loading
@@ -153,11 +221,23 @@ class Broker:
         self.whenAvailable = self.consuming.whenAvailable
         self.acknowledgeMessages = self.consuming.acknowledge
 
-    def changeRules(self, rules: BrokerRules) -> None:
-        """Apply other rules, as far as they can change at run time.
+    def _announceTopic(self, topic: Topic) -> None:
+        if not topic.name.startswith(SYSTEM):
+            self.observers.topicCreated(topic.name)
 
-        These are the timeout and the number of requests, the numbers of clients, subscriptions and queues, the echo of
-        broadcasts and the history. Clients and queues over a reduced limit remain.
+    def _announceChannels(self) -> None:
+        for call in self.channelsChanged:
+            call()
+
+    def _readAgain(self) -> None:
+        # Subscriptions that replay the journal read the transaction themselves.
+        self.observers.counted("not brought: the journal could not be read", 1)
+        self.replays.readAgain()
+
+    def changeRules(self, rules: BrokerRules) -> None:
+        """Apply other rules, as far as they can change at run time: the timeout and the number of requests, the numbers
+        of clients, subscriptions and queues, the echo of broadcasts and the history. Clients and queues over a reduced
+        limit remain.
         """
         self.rules = rules
         limits = rules.limits
@@ -198,10 +278,8 @@ class Broker:
         return client
 
     def changeRights(self, client: ConnectedClient, rights: IRights) -> None:
-        """Change a client's rights.
-
-        Subscriptions that they do not permit end; polled ones wait for their grace time, in case the client gets the
-        right again. Its conversation receives the names of the ended ones, and forgets cached permissions.
+        """Change a client's rights, and notify its conversation of the subscriptions that end; polled ones wait for
+        their grace time, in case the client gets the right again.
         """
         lost = self.clientSubscriptions.changeRights(client, rights.forClient(client.id))
         self.polling.narrow(client)
@@ -209,10 +287,7 @@ class Broker:
             client.conversation.rightsChanged(lost)
 
     def leave(self, client: ConnectedClient, reason: str) -> None:
-        """Remove a client: its subscriptions end or begin their grace time, its requests fail.
-
-        :param reason: a short constant phrase for the count of leaves.
-        """
+        """Remove a client: its subscriptions end or wait, its requests fail. ``reason`` is a short constant phrase."""
         if not self.clients.remove(client):
             return
         self.clientSubscriptions.leave(client)
@@ -242,10 +317,8 @@ class Broker:
         Durable messages are delivered after their commit; later publications to the same topic wait for them.
 
         :param onDecided: called with None and the indexes of durable messages after their commit, or with the reason
-            why they are not stored; perhaps several times, and perhaps before this returns. Not called for volatile
-            messages.
-        :raises NotKept: a subscription that must not lose messages is full; ``refused`` are the messages that were not
-            delivered, all others were.
+            why they are not stored; perhaps several times, and perhaps before this returns.
+        :raises NotKept: a subscription that must not lose messages is full; the others than ``refused`` were delivered.
         :raises NotRecorded: the journal stores nothing at present; no message was delivered.
         """
         if envelope.topic.needsSlowPath or envelope.durable:
@@ -256,10 +329,8 @@ class Broker:
     def publishOnce(
         self, envelope: Envelope, body: Any, ids: Sequence[str], onDecided: OnDecided | None = None
     ) -> None:
-        """Publish the messages of a run, on durable topics only those whose ids were not published recently.
-
-        A repeat is committed or refused with the original. Otherwise as :meth:`publish`; ``ids`` has one for each
-        message.
+        """As :meth:`publish`, without the messages for durable topics that were published with the same id recently
+        (``ids`` has one for each message); these are committed or refused with the original.
         """
         self.deduplication.publish(envelope, body, ids, onDecided, self.publish)
 
@@ -278,9 +349,8 @@ class Broker:
         self.journal.whenCommitted(call, None if client is None or consumed else client.lastRun)
 
     def announce(self, topic: str | None, call: Callable[[], None]) -> None:
-        """Call when all nodes of a mesh know the names of all clients, and that one will subscribe to a topic.
-
-        At once without a mesh.
+        """Call when all nodes of a mesh, if there are others, know the clients' names, and that one will subscribe to a
+        topic.
         """
         call()
 
@@ -329,9 +399,7 @@ class Broker:
         peer.forward(message)
 
     def reply(self, sender: ConnectedClient, target: int, id: str, message: Any, path: str = "") -> None:
-        """Forward an answer to the requester.
-
-        Answers need no right; one without an open request is treated as a notification.
+        """Forward an answer to the requester; one without an open request is treated as a notification.
 
         :raises NotPermitted: the request is not open, and the sender may not notify this path.
         :raises ClientNotFound: no client with that id accepts answers.
@@ -345,36 +413,30 @@ class Broker:
             peer.requestDone()
 
     def notify(self, sender: ConnectedClient, ids: Iterable[int], paths: Iterable[str], message: Any) -> None:
-        """Send one copy to each client with one of these ids that accepts direct messages.
-
-        :raises NotPermitted: the sender may not notify one of the paths; then no copy was sent.
+        """Send a copy to each client with one of these ids that accepts direct messages; to none if NotPermitted is
+        raised because the sender may not notify one of the paths.
         """
         for path in paths:
             permit(sender, Action.NOTIFY, path)
         for id in dict.fromkeys(ids):
-            _, peer = self.clients.peers.get(id, _NO_PEER)
-            if peer is not None:
-                peer.forward(message)
+            found = self.clients.peers.get(id)
+            if found is not None:
+                found[1].forward(message)
 
     def broadcast(self, sender: ConnectedClient, message: Any) -> None:
-        """Send a copy to every client that accepts direct messages, to the sender only if the rules say so.
-
-        :raises NotPermitted: the sender may not broadcast.
-        """
+        """Send a copy to every client that accepts direct messages, perhaps to the sender; raises NotPermitted."""
         permit(sender, Action.BROADCAST, "")
         for client, peer in tuple(self.clients.peers.values()):
             if client is not sender or self.rules.echoBroadcast:
                 peer.receiveBroadcast(message)
 
     def ask(self, client: ConnectedClient, path: str, arguments: Any, answer: Callable[[Any], None]) -> None:
-        """Answer a request to one of the broker's paths (:mod:`fleximq.broker.paths.path_table`).
+        """Answer a client's request to one of the broker's paths (:mod:`fleximq.broker.paths.path_table`).
 
-        :param client: the requester: it needs the right to ``read`` the path, for some paths ``admin``.
-        :param answer: called with a value for MessagePack, or with a :class:`~fleximq.errors.BrokerError`, perhaps
-            before this returns.
-        :raises BrokerError: the path does not exist, or its arguments are wrong; ``answer`` is not called then.
+        :param answer: called with a value for MessagePack, or with a BrokerError, perhaps before this returns.
+        :raises BrokerError: the path is unknown or not permitted, or an argument wrong; ``answer`` is not called.
         """
-        self.paths.answer(self, client, path, arguments, answer)
+        self._paths.answer(self, client, path, arguments, answer)
 
     def journalHealth(self) -> dict[str, Any] | None:
         """Return the journal's health, see :meth:`fleximq.interfaces.IJournal.health`; None without one on disk."""
@@ -387,11 +449,9 @@ class Broker:
         return journalFault(self.journal)
 
     def produce(self, envelope: Envelope, body: Any, count: int, onDecided: OnDecided | None = None) -> None:
-        """Publish a run of ``count`` messages to a topic, which gets a work queue if it has none.
+        """As :meth:`publish`, to a topic that gets a work queue if it has none.
 
-        :param onDecided: as for :meth:`publish`.
-        :raises NotKept: the queue has no space for all of them, then none is published; or a subscription that must not
-            lose messages is full, see :meth:`publish`.
+        :raises NotKept: also if the queue has no space for all of them; then none is published.
         :raises NoCapacity: the broker has the maximum number of queues.
         """
         queue = self.consuming.ensure(envelope.topic.name)

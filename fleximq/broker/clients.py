@@ -19,9 +19,7 @@ COMPARED = 32
 
 
 class Clients:
-    """The connected clients.
-
-    ``maximum`` is their maximum number; clients over a reduced maximum remain.
+    """The connected clients; ``maximum`` is their maximum number, and clients over a reduced maximum remain.
 
     :param seconds: the clock of ``ConnectedClient.joined``.
     :param randomHex: returns that many random hexadecimal digits, for the names of Identity users.
@@ -53,7 +51,7 @@ class Clients:
         """Start after the ids that an earlier run may have given, and record those that this run may give.
 
         :param first: the end of the recorded ids, 0 without any.
-        :param note: called with an id: lower ones may be given from now on. It need not be on disk at once, as
+        :param note: called with an id: lower ones may be given from now on. It need not be on disk at once:
             :data:`BLOCK` ids are skipped at the start, as many as a lost record can be about.
         """
         behind = first + BLOCK
@@ -140,11 +138,8 @@ class Clients:
         return (target,) if target in self.peers else ()
 
     def leastBusy(self, service: str, busy: Callable[[int], int]) -> int | None:
-        """Return the id of the least busy client with this name, in turn where equal; None if there is no client.
-
-        Of many clients those are compared whose turn is next.
-
-        :param busy: returns how much the client with an id has to do.
+        """Return the id of the client with this name for which ``busy`` is least, in turn where equal; of many clients
+        those are compared whose turn is next. None without any.
         """
         ids = self._services.get(service)
         if ids is None:

@@ -13,7 +13,6 @@ from fleximq.values.state_records import (
     GroupForgotten,
     GroupProgress,
     StateRecord,
-    dumped,
     follow,
     groupsIn,
 )
@@ -43,11 +42,8 @@ class ConsumerGroups:
         return self._groups.get(name)
 
     def reached(self, words: list[GroupProgress]) -> None:
-        """Accept reports of groups, all or none; unchanged progress is not written to the journal.
-
-        To stay below the maximum number, the groups silent longest are forgotten, if that is a day at least.
-
-        :raises NoCapacity: too many groups are active.
+        """Accept reports of groups, all or none; unchanged progress is not written. If there are too many groups, those
+        silent longest, for a day at least, are forgotten; raises NoCapacity if these are too few.
         """
         self._makeRoom({word.group for word in words})
         for word in words:
@@ -79,10 +75,6 @@ class ConsumerGroups:
     def reading(self) -> dict[str, int]:
         """Return the offset that each group reads next."""
         return {name: word.next for name, word in self._groups.items()}
-
-    def snapshot(self) -> list[list[Any]]:
-        """Return all groups as MessagePack values."""
-        return dumped(self)
 
     def restore(self, snapshot: Any) -> None:
         """Load the groups of a broker's snapshot."""

@@ -1,7 +1,7 @@
 """Runs actions at their times, with one heap and one timer of the clock for all of them.
 
-A cancelled deadline stays in the heap until it is due, or until more than half of the heap is cancelled; then all
-cancelled ones are removed together. Making and cancelling cost O(log n) amortised.
+A cancelled deadline stays in the heap until it is due, or until more than half of the heap is cancelled, so making and
+cancelling cost O(log n) amortised.
 """
 
 from collections.abc import Callable
@@ -91,9 +91,8 @@ def _raise(error: Exception) -> None:
 
 
 class Deadlines:
-    """All deadlines of one broker, on one clock.
-
-    ``seconds`` (the clock's function) and ``onError`` are public for users' own callbacks.
+    """All deadlines of one broker; ``seconds`` (the clock's function) and ``onError`` are for users' own callbacks,
+    too.
 
     :param onError: called with exceptions of actions. Without it an exception propagates to the clock, and other due
         actions run in the clock's next turn.
@@ -101,10 +100,7 @@ class Deadlines:
     """
 
     def __init__(
-        self,
-        clock: Clock,
-        onError: Callable[[Exception], None] = _raise,
-        afterwards: Callable[[], None] | None = None,
+        self, clock: Clock, onError: Callable[[Exception], None] = _raise, afterwards: Callable[[], None] | None = None
     ) -> None:
         self.seconds: Callable[[], float] = clock.seconds
         self.onError = onError

@@ -36,9 +36,9 @@ class ClientSubscription(NamedTuple):
 class ConnectedClient:
     """A connection registered as a client, of any dialect.
 
-    ``name`` is its sender name in text dialects; ``service`` the name by which direct messages reach it and all others
-    of that name, "" without one; ``principal`` the authenticated name (None: anonymous), and ``identity`` the result of
-    authentication; ``peer`` accepts direct messages; ``joined`` is the clock's seconds. ``lastRun`` is the number of
+    ``name`` is its sender name in text dialects; ``service`` the name that it shares with others as a receiver of
+    direct messages, "" without one; ``principal`` the authenticated name (None: anonymous), and ``identity`` the result
+    of authentication; ``peer`` accepts direct messages; ``joined`` is the clock's seconds. ``lastRun`` is the number of
     its last run in the journal, which may not be committed yet; ``consumed`` tells whether it received or acknowledged
     durable messages since it last waited for commits; ``reader`` is the dialect's object that pauses it as a publisher.
     ``conversation`` is notified when its ``rights`` change.
@@ -68,29 +68,24 @@ class MessageSource:
     __slots__ = ()
 
     def messages(self, body: Any) -> Sequence[Message]:
-        """Return the messages, in order."""
         messages: Sequence[Message] = body
         return messages
 
     def size(self, body: Any) -> int:
-        """Return the bytes of the messages."""
         return weigh(self.messages(body))
 
     def run(self, body: Any) -> Run:
-        """Return the messages in the journal's form."""
         return runOf(self.messages(body))
 
     def pick(self, body: Any, places: Sequence[int]) -> Any:
-        """Return a list of the items at these indexes."""
         return [body[place] for place in places]
 
 
 class Envelope(NamedTuple):
-    """The common fields of a run's messages.
+    """The common fields of a run's messages; made by a dialect, often once for thousands of runs.
 
-    Made by a dialect, often once for thousands of runs. ``durable`` publications go through the journal and are refused
-    rather than lost (BlipMQ QoS1, MiniMQ PRODUCE). ``offset`` is the offset of the first message of a committed run, 0
-    otherwise; the other messages have the following offsets.
+    ``durable`` publications go through the journal and are refused rather than lost (BlipMQ QoS1, MiniMQ PRODUCE).
+    ``offset`` is that of the first message of a committed run, 0 otherwise; the others follow it.
     """
 
     topic: "Topic"

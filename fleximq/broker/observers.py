@@ -1,11 +1,8 @@
 """Observers, record watchers and taps of the broker, mostly of extensions, and the counts of events.
 
-Exceptions of any of them are passed to ``onError`` and affect neither the broker nor the others.
-
-A record watcher measures how long publications take in the journal.
-A tap receives publications without being a client. It costs one more rendering for each matching run, creates no topic
-and no channel, and does not receive publications narrowed to certain clients. After too many errors in a row it is
-removed.
+Their exceptions are passed to ``onError`` and affect neither the broker nor the others. A tap receives publications
+without being a client. It costs one more rendering for each matching run, creates no topic and no channel, does not
+receive publications narrowed to certain clients, and is removed after too many errors in a row.
 """
 
 from collections import Counter
@@ -29,10 +26,7 @@ _FAILED = object()
 
 @implementer(ISubscriber, IForm)
 class Tap:
-    """An extension's subscriber in the topic table; catches its exceptions.
-
-    ``patterns`` counts its subscriptions by pattern. ``failed`` is called with each exception.
-    """
+    """An extension's subscriber in the topic table; passes each of its exceptions to ``failed``."""
 
     def __init__(self, subscriber: ISubscriber, failed: Callable[["Tap", Exception], None]) -> None:
         self.form = self
@@ -42,7 +36,6 @@ class Tap:
         self._failed = failed
 
     def render(self, envelope: Any, body: Any, count: int) -> Any:
-        """Return the run in the subscriber's own form."""
         try:
             return self.subscriber.form.render(envelope, body, count)
         except Exception as error:
@@ -50,7 +43,6 @@ class Tap:
             return _FAILED
 
     def deliver(self, rendered: Any, count: int) -> None:
-        """Pass the run to the subscriber."""
         if rendered is _FAILED:
             return
         try:
@@ -70,10 +62,7 @@ class Taps:
         self._taps: dict[ISubscriber, Tap] = {}
 
     def add(self, subscriber: ISubscriber, pattern: str) -> None:
-        """Pass a copy of matching publications to a subscriber that is not a client, once if several patterns match.
-
-        :raises InvalidTopic: the pattern is empty or too long.
-        """
+        """Pass a copy of matching publications to a subscriber, once if several patterns match; raises InvalidTopic."""
         tap = self._taps.get(subscriber) or Tap(subscriber, self._failed)
         self._topics.subscribePattern(tap, pattern)
         tap.patterns[pattern] += 1
@@ -112,10 +101,7 @@ class _Registry(Generic[T]):
         self.present = True
 
     def remove(self, entry: T) -> None:
-        """Stop notifying this one.
-
-        :raises ValueError: it was not added.
-        """
+        """Stop notifying this one; raises ValueError if it was not added."""
         self._entries.remove(entry)
         self.present = bool(self._entries)
 
@@ -131,11 +117,9 @@ class RecordWatchers(_Registry[IRecordWatcher]):
     """All record watchers of a broker; ``present`` is False while there are none."""
 
     def appended(self, envelope: Any, body: Any, count: int) -> None:
-        """Notify all of a run before it is appended to the journal."""
         self._notify("appended", envelope, body, count)
 
     def decided(self, envelope: Any, body: Any, count: int, reason: str | None) -> None:
-        """Notify all of the journal's decision."""
         self._notify("decided", envelope, body, count, reason)
 
 
@@ -144,19 +128,15 @@ class Observers(_Registry[IBrokerObserver]):
     """A list of observers that is itself one."""
 
     def clientJoined(self, client: Any) -> None:
-        """Notify all of a new client."""
         self._notify("clientJoined", client)
 
     def clientLeft(self, client: Any, reason: str) -> None:
-        """Notify all of a client that left."""
         self._notify("clientLeft", client, reason)
 
     def topicCreated(self, name: str) -> None:
-        """Notify all of a new topic."""
         self._notify("topicCreated", name)
 
     def counted(self, event: str, number: int) -> None:
-        """Notify all of a counted event."""
         self._notify("counted", event, number)
 
 
@@ -168,17 +148,13 @@ class Counts:
         self.events: Counter[str] = Counter()
 
     def clientJoined(self, client: Any) -> None:
-        """Count joins by dialect."""
         self.events[CountedEvent(EventFamily.JOINED, client.dialect)] += 1
 
     def clientLeft(self, client: Any, reason: str) -> None:
-        """Count leaves by reason."""
         self.events[CountedEvent(EventFamily.LEFT, reason)] += 1
 
     def topicCreated(self, name: str) -> None:
-        """Count new topics."""
         self.events["topics created"] += 1
 
     def counted(self, event: str, number: int) -> None:
-        """Add to an event's count."""
         self.events[event] += number

@@ -40,10 +40,7 @@ class PendingRequests:
         self._weights: dict[int, int] = {}
 
     def open(self, requester: ConnectedClient, responder: ConnectedClient, id: str, path: str) -> None:
-        """Add a request; the same id to the same responder replaces the earlier one.
-
-        :raises TooManyRequests: the requester has the maximum number of open requests.
-        """
+        """Add a request, in place of one with its id to the same responder; raises TooManyRequests."""
         key = (requester.id, responder.id, id)
         mine = self._asking.setdefault(requester.id, {})
         if key in mine:

@@ -5,6 +5,7 @@
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgpack
@@ -24,36 +25,31 @@ class OwnMessages(MessageSource):
     """The source of the broker's own publications: a body is one message."""
 
     def messages(self, body: Message) -> Sequence[Message]:
-        """Return the one message."""
         return (body,)
 
     def pick(self, body: Message, places: Sequence[int]) -> Message:
-        """Return the one message."""
         return body
 
 
+OWN_MESSAGES = OwnMessages()
+
+
 @implementer(IBrokerObserver)
+@dataclass(eq=False, repr=False)
 class Presence:
     """Publishes events as the broker, through ``publish``."""
 
-    def __init__(
-        self, topics: TopicTable, broker: ConnectedClient, publish: Callable[[Envelope, Any, int], None]
-    ) -> None:
-        self._topics = topics
-        self._broker = broker
-        self._publish = publish
-        self._source = OwnMessages()
+    _topics: TopicTable
+    _broker: ConnectedClient
+    _publish: Callable[[Envelope, Any, int], None]
 
     def clientJoined(self, client: ConnectedClient) -> None:
-        """Publish a join."""
         self._announce(JOINED, {"client_id": client.id, "dialect": client.dialect, "name": client.name})
 
     def clientLeft(self, client: ConnectedClient, reason: str) -> None:
-        """Publish a leave."""
         self._announce(LEFT, {"client_id": client.id, "dialect": client.dialect, "name": client.name, "reason": reason})
 
     def topicCreated(self, name: str) -> None:
-        """Publish a new topic."""
         self._announce(CREATED, {"topic": name})
 
     def counted(self, event: str, number: int) -> None:
@@ -62,7 +58,7 @@ class Presence:
     def _announce(self, name: str, value: dict[str, object]) -> None:
         if self._topics.hasSubscribers(name):
             self._publish(
-                Envelope(self._topics.get(name), self._broker, self._source),
+                Envelope(self._topics.get(name), self._broker, OWN_MESSAGES),
                 Message(msgpack.packb(value), Content.MESSAGEPACK),
                 1,
             )

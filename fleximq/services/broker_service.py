@@ -12,8 +12,8 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from fleximq import __version__
-from fleximq.broker.assembly import assemble
 from fleximq.broker.broker import Broker
+from fleximq.broker.paths import path_table
 from fleximq.broker.rules import BrokerRules
 from fleximq.compiled.choice import IMPLEMENTATION
 from fleximq.config.journal_options import timeToLiveOf
@@ -32,9 +32,10 @@ def makeBroker(
     clock: IReactorTime, settings: Settings, turn: WriteTurn, journal: IJournal, dialects: Sequence[str] = ()
 ) -> Broker:
     """Return a broker with these settings. ``dialects``: names of the installed dialects."""
-    broker = assemble(
+    broker = Broker(
         clock,
         journal,
+        path_table,
         randomHex=lambda digits: secrets.token_hex((digits + 1) // 2)[:digits],
         # The id of a message for MiniMQ clients is stable across restarts.
         idOf=lambda each: deliveryId(each, lambda: idAt(journal.id, each.offset) if each.offset else newUlid()),

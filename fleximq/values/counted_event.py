@@ -33,7 +33,6 @@ class CountedEvent(str):
     label: str
 
     def __new__(cls, family: EventFamily, label: str = "") -> "CountedEvent":
-        """Make the text."""
         event = super().__new__(cls, family.value + label)
         event.family = family
         event.label = label

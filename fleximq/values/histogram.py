@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 #: The bounds of the histograms: seconds, messages and bytes.
 SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -10,9 +11,8 @@ BYTES = (1 << 8, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 
 
 
 class Histogram:
-    """Counts values by their bucket; ``sum`` is the sum of all.
-
-    :param bounds: inclusive upper bounds, ascending; one more count is for values above the last.
+    """Counts values by their bucket; ``sum`` is the sum of all. ``bounds`` are inclusive upper bounds, ascending; one
+    more count is for values above the last.
     """
 
     __slots__ = ("bounds", "counts", "sum")
@@ -27,27 +27,17 @@ class Histogram:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
-    @property
-    def count(self) -> int:
-        """The number of values."""
-        return sum(self.counts)
 
-
+@dataclass(slots=True, eq=False, repr=False)
 class Commits:
-    """The commits of a journal since it was opened: ``seconds`` of each, ``messages`` and ``bytes`` in each.
+    """The commits of a journal: ``seconds`` of encoding, writing and syncing, ``messages`` and ``bytes`` in each."""
 
-    The seconds are those of encoding, writing and syncing on the writer's thread.
-    """
-
-    __slots__ = ("bytes", "messages", "seconds")
-
-    def __init__(self) -> None:
-        self.seconds = Histogram(SECONDS)
-        self.messages = Histogram(MESSAGES)
-        self.bytes = Histogram(BYTES)
+    seconds: Histogram = field(default_factory=lambda: Histogram(SECONDS))
+    messages: Histogram = field(default_factory=lambda: Histogram(MESSAGES))
+    bytes: Histogram = field(default_factory=lambda: Histogram(BYTES))
 
     def add(self, seconds: float, messages: int, size: int) -> None:
-        """Count a completed commit."""
+        """Count a completed commit, without three calls of :meth:`Histogram.add`."""
         for histogram, value in (self.seconds, seconds), (self.messages, messages), (self.bytes, size):
             histogram.counts[bisect_left(histogram.bounds, value)] += 1
             histogram.sum += value

@@ -1,7 +1,7 @@
 """Key pairs (Ed25519, RFC 8032) with which clients sign a challenge of the broker instead of sending a secret.
 
 Keys are texts: ``fmqs_`` (private) or ``fmqp_`` (public) and 32 bytes in base64url without padding. A signature covers
-:data:`PURPOSE` and the challenge, so that it is valid for nothing else.
+:data:`PURPOSE` and the challenge, so it is not valid for another purpose.
 """
 
 import re

@@ -38,6 +38,5 @@ class LogLimits(dict[str, LogLimit]):
     """A limit for each kind of line, made when it is first looked up, so that one kind does not hide another."""
 
     def __missing__(self, kind: str) -> LogLimit:
-        """Return a new limit for a kind."""
         self[kind] = limit = LogLimit(_LINES_OF.get(kind, LINES_PER_SECOND))
         return limit

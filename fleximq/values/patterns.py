@@ -1,14 +1,15 @@
 """Topic patterns compiled to one test, for durable topics, time to live and permissions.
 
-They mean the same as in a subscription (docs/reference/dialects.rst): the levels of a name are separated by ``.`` or
-``/``, a level ``*`` matches one level, a last level ``#`` any number of levels, including none, and names that begin
-with ``$`` match no wildcard at their first level. All patterns together cost one match, about 1 us.
+They mean the same as in a subscription (docs/reference/dialects.rst): ``.`` or ``/`` separates levels, a level ``*``
+matches one, a last level ``#`` any number, none included, and names that begin with ``$`` match no wildcard at their
+first level. All patterns together cost one match, about 1 us.
 """
 
 import re
 from collections.abc import Callable, Iterable
 
-_levels = re.compile(r"[./]").split
+#: Returns the levels of a name.
+levelsOf = re.compile(r"[./]").split
 #: The levels of a name, with the separators between them.
 _apart = re.compile(r"([./])").split
 #: Wildcards of NATS and MQTT, and those that mean the same.
@@ -21,7 +22,7 @@ def isPattern(name: str) -> bool:
     """Tell whether a subscription to ``name`` has a wildcard level."""
     if "*" not in name and "#" not in name:
         return False
-    levels = _levels(name)
+    levels = levelsOf(name)
     return "*" in levels or levels[-1] == "#"
 
 
@@ -29,7 +30,7 @@ def anyOf(patterns: Iterable[str]) -> Callable[[str], bool]:
     """Return a function that tests whether a name matches one of these patterns."""
     expression = expressionOf(patterns)
     if not expression:
-        return _none
+        return lambda name: False
     match = re.compile(expression, re.DOTALL).fullmatch
     return lambda name: match(name) is not None
 
@@ -42,10 +43,17 @@ def expressionOf(patterns: Iterable[str]) -> str:
     return "|".join(map(_expression, patterns))
 
 
+def partsOf(pattern: str) -> tuple[list[str], bool]:
+    """Return the levels of a pattern, and whether any number of them may follow."""
+    levels = levelsOf(pattern)
+    rest = levels[-1] == "#"
+    return levels[: len(levels) - rest], rest
+
+
 def overlap(first: str, second: str) -> bool:
     """Return whether some name matches both patterns."""
-    one, oneRest = _parts(first)
-    other, otherRest = _parts(second)
+    one, oneRest = partsOf(first)
+    other, otherRest = partsOf(second)
     if (len(one) > len(other) and not otherRest) or (len(other) > len(one) and not oneRest):
         return False
     if any(a != b and "*" not in (a, b) for a, b in zip(one, other, strict=False)):
@@ -58,8 +66,8 @@ def overlap(first: str, second: str) -> bool:
 
 def covers(wide: str, narrow: str) -> bool:
     """Return whether every name that matches the second pattern matches the first one; False in some doubtful cases."""
-    one, oneRest = _parts(wide)
-    other, otherRest = _parts(narrow)
+    one, oneRest = partsOf(wide)
+    other, otherRest = partsOf(narrow)
     if len(one) > len(other) or (not oneRest and (otherRest or len(one) < len(other))):
         return False
     if any(a not in ("*", b) for a, b in zip(one, other, strict=False)):
@@ -93,19 +101,8 @@ def doubtIn(name: str, publishes: bool = False) -> str | None:
     return None
 
 
-def _parts(pattern: str) -> tuple[list[str], bool]:
-    """Return the levels of a pattern, and whether any number of them may follow."""
-    levels = _levels(pattern)
-    rest = levels[-1] == "#"
-    return levels[: len(levels) - rest], rest
-
-
-def _none(name: str) -> bool:
-    return False
-
-
 def _expression(pattern: str) -> str:
-    levels, rest = _parts(pattern)
+    levels, rest = partsOf(pattern)
     wild = _ORDINARY if (levels[0] == "*" if levels else rest) else ""
     exact = "[./]".join(_LEVEL if level == "*" else re.escape(level) for level in levels)
     if not rest:

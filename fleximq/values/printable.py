@@ -9,7 +9,7 @@ _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066
 
 def printable(text: str, lines: bool = False) -> str:
     """Return a text with control characters escaped, as ``\\x1b`` or ``\\u202e``; ``lines``: except LF and TAB."""
-    return _CONTROLS.sub(_shownInLines if lines else _shown, text)
+    return _CONTROLS.sub(lambda found: found[0] if lines and found[0] in "\n\t" else _shown(found), text)
 
 
 def shortened(text: str, most: int = 200) -> str:
@@ -26,7 +26,3 @@ def jsonLine(value: object, separators: tuple[str, str] | None = None, indent: i
 def _shown(found: re.Match[str]) -> str:
     code = ord(found[0])
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
-
-
-def _shownInLines(found: re.Match[str]) -> str:
-    return found[0] if found[0] in "\n\t" else _shown(found)

@@ -242,8 +242,7 @@ class StoredBatch:
         if len(places) == len(self):
             return self
         return self._with(
-            lambda column: [column[place] for place in places],
-            lambda column: [column[place] for place in places],
+            lambda column: [column[place] for place in places], lambda column: [column[place] for place in places]
         )
 
     def _with(

@@ -30,9 +30,8 @@ class QueueClosed(NamedTuple):
 
 
 class QueueDelivered(NamedTuple):
-    """The first ``count`` messages of a queue were delivered, those of the offsets ``again`` once more.
-
-    They wait for their acknowledgement until ``time`` (microseconds since 1970; 0: without a limit).
+    """The first ``count`` messages of a queue were delivered, those of the offsets ``again`` once more; they are hidden
+    until ``time`` (microseconds since 1970; 0: without a limit).
     """
 
     key: str
@@ -55,9 +54,8 @@ class ClientIdsReserved(NamedTuple):
 
 
 class GroupProgress(NamedTuple):
-    """A consumer group has processed all records before ``next``, but could not read ``lost`` of them.
-
-    ``time`` of the report is in microseconds since 1970.
+    """At ``time`` (microseconds since 1970) a consumer group had processed all records before ``next``, except ``lost``
+    of them.
     """
 
     group: str

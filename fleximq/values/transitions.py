@@ -1,10 +1,7 @@
 """The state table of a class: one enum of states, one enum of events, and the next state for each pair.
 
-::
-
-    self._state = _TRANSITIONS[self._state, Event.DRAINED]
-
-A transition costs one look-up; code between transitions compares the state with ``is`` and pays nothing.
+A transition is ``self._state = _TRANSITIONS[self._state, Event.DRAINED]`` and costs one look-up; code between
+transitions compares the state with ``is`` and pays nothing.
 """
 
 import logging
@@ -30,10 +27,6 @@ class Transitions(dict[tuple[State, Event], State]):
     strict: ClassVar[bool] = False
 
     def __missing__(self, pair: tuple[State, Event]) -> State:
-        """Return the unchanged state.
-
-        :raises UnexpectedEvent: while ``strict``.
-        """
         state, event = pair
         if self.strict:
             raise UnexpectedEvent(f"{event} in {state}")

@@ -1,8 +1,10 @@
-"""Limits the bytes that all connections together make the broker buffer before they are admitted.
+"""Limits the bytes that all connections together make the broker buffer before they are admitted or closed.
 
-Each connection charges its buffered bytes to a budget until it is admitted or closed. The first :data:`FREE_BYTES` of
-each are not charged, so that ordinary clients can still join when attackers have used up the budget.
+The first :data:`FREE_BYTES` of each are not charged, so that ordinary clients can still join when attackers have used
+up the budget.
 """
+
+from dataclasses import dataclass
 
 from fleximq.limits import Limits
 
@@ -10,24 +12,20 @@ from fleximq.limits import Limits
 FREE_BYTES = 2048
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class UnadmittedBudget:
     """The bytes that are charged now, and their ``limit``."""
 
-    __slots__ = ("limit", "used")
-
-    def __init__(self, limit: int = Limits().unadmittedBytes) -> None:
-        self.limit = limit
-        self.used = 0
+    limit: int = Limits().unadmittedBytes
+    used: int = 0
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class BufferCharge:
     """The bytes that one connection buffers; ``size`` is their number."""
 
-    __slots__ = ("_budget", "size")
-
-    def __init__(self, budget: UnadmittedBudget) -> None:
-        self._budget = budget
-        self.size = 0
+    _budget: UnadmittedBudget
+    size: int = 0
 
     def change(self, size: int) -> bool:
         """Charge this size instead of the previous one; return False if it is larger and exceeds the budget."""

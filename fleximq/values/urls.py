@@ -52,10 +52,7 @@ class Url:
 
     @classmethod
     def parse(cls, text: str) -> "Url":
-        """Parse a URL; the scheme may be in any case.
-
-        :raises SettingError: as the class does, and for text that is not a URL.
-        """
+        """Parse a URL with the scheme in any case; raises SettingError, also for text that is not a URL."""
         scheme, separator, rest = text.partition("://")
         scheme = scheme.lower()
         if not separator:

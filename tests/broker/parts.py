@@ -7,9 +7,9 @@ import msgpack
 from twisted.internet.task import Clock
 from zope.interface import implementer
 
-from fleximq.broker.assembly import assemble
 from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import ConnectedClient, Envelope
+from fleximq.broker.paths import path_table
 from fleximq.broker.rules import BrokerRules
 from fleximq.errors import BrokerError
 from fleximq.interfaces import IBrokerObserver, IForm, IJournal, IPeer, ISubscriber
@@ -46,9 +46,10 @@ def makeBroker(
 ) -> Broker:
     """Return a broker on this clock; further keywords are fields of its rules."""
     numbers = iter(range(1 << 30))
-    return assemble(
+    return Broker(
         clock,
         journal if journal is not None else MemoryJournal(),
+        path_table,
         randomHex=lambda digits: f"{next(numbers):0{digits}x}",
         idOf=lambda message: message.message_id or f"id-{next(numbers)}",
         onError=onError,

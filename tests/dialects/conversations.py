@@ -22,7 +22,8 @@ from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.assembly import assemble
+from fleximq.broker.broker import Broker
+from fleximq.broker.paths import path_table
 from fleximq.compiled import choice
 from fleximq.config.settings import Settings
 from fleximq.dialects.connection.write_turn import WriteTurn
@@ -54,9 +55,10 @@ def makeContext(
     turn = WriteTurn(clock)
     numbers = iter(range(1 << 30))
     ids = iter(range(1, 1 << 30))
-    broker = assemble(
+    broker = Broker(
         clock,
         journal if journal is not None else MemoryJournal(),
+        path_table,
         randomHex=lambda digits: f"{next(numbers):0{digits}x}",
         idOf=lambda message: _idOf(message, ids.__next__),
         onError=_raise,

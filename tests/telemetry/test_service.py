@@ -11,8 +11,9 @@ from twisted.internet.testing import MemoryReactorClock
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from fleximq.broker.assembly import assemble
+from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import Envelope
+from fleximq.broker.paths import path_table
 from fleximq.broker.presence import OwnMessages
 from fleximq.broker.rules import BrokerRules
 from fleximq.config.settings import Settings
@@ -56,9 +57,9 @@ class TracingCase(SynchronousTestCase):
         self.exporter = InMemorySpanExporter()
         self.journal = SlowJournal()
         self.failures: list[Exception] = []
-        self.broker = assemble(
-            self.clock, self.journal, lambda digits: "0" * digits, lambda message: "x", self.failures.append,
-            BrokerRules(durable=("kept.#",)),
+        self.broker = Broker(
+            self.clock, self.journal, path_table, lambda digits: "0" * digits, lambda message: "x",
+            self.failures.append, BrokerRules(durable=("kept.#",)),
         )  # fmt: skip
         self.context = ExtensionContext(self.broker, Settings(), self.clock)
         self.service = TelemetryService(

@@ -13,7 +13,7 @@ class HistogramTests(SynchronousTestCase):
         histogram = Histogram((1, 10))
         for value in (0, 1, 1.5, 10, 11):
             histogram.add(value)
-        self.assertEqual((histogram.counts, histogram.count, histogram.sum), ([2, 2, 1], 5, 23.5))
+        self.assertEqual((histogram.counts, sum(histogram.counts), histogram.sum), ([2, 2, 1], 5, 23.5))
 
     def test_commits(self) -> None:
         """A commit counts in all three."""

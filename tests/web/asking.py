@@ -10,8 +10,8 @@ from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
-from fleximq.broker.assembly import assemble
 from fleximq.broker.broker import Broker
+from fleximq.broker.paths import path_table
 from fleximq.config.settings import Settings
 from fleximq.interfaces import IRights
 from fleximq.journal.memory_journal import MemoryJournal
@@ -88,9 +88,9 @@ class SiteCase(SynchronousTestCase):
     def makeBroker(self) -> Broker:
         """Return the broker."""
         self.errors: list[Exception] = []
-        return assemble(
-            self.clock, MemoryJournal(), lambda digits: "0" * digits, lambda message: message.message_id or "x",
-            self.errors.append,
+        return Broker(
+            self.clock, MemoryJournal(), path_table, lambda digits: "0" * digits,
+            lambda message: message.message_id or "x", self.errors.append,
         )  # fmt: skip
 
     def makePages(self) -> Mapping[str, Page]:

@@ -1,27 +1,34 @@
 """Checkpoints of durable queues: snapshots for the journal, and recovery from a snapshot and the later log.
 
-On start the journal passes the last checkpoint's snapshot, then all later records and state records in log order. The
-state record of a queue's opening may have been written after the records from which on it counts, so recovery
+The state record of a queue's opening may be later in the log than the records from which on it counts, so recovery
 remembers recent records for it.
 """
 
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any, NamedTuple, Protocol
 
 from fleximq.broker.consumer_groups import ConsumerGroups
-from fleximq.broker.consumers.polled_subscriptions import PolledSubscription, PolledSubscriptions, keyOf
-from fleximq.broker.consumers.state_log import IDS, OpeningLog, StateLog
-from fleximq.broker.consumers.work_queues import WorkQueue, WorkQueues
-from fleximq.broker.consumers.work_queues import keyOf as keyOfQueue
+from fleximq.broker.consumers.polled_subscriptions import PolledSubscriptions
+from fleximq.broker.consumers.queue_owner import QueueOwner
+from fleximq.broker.consumers.state_log import IDS, StateLog
+from fleximq.broker.consumers.work_queues import WorkQueues
 from fleximq.broker.publishing.deduplication import RecentIds
 from fleximq.broker.queues.durable_queue import DurableQueue
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.broker.rules import TimesToLive
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.values.records import QOS1, StoredBatch
-from fleximq.values.state_records import QueueAcknowledged, QueueClosed, QueueDelivered, QueueOpened, StateRecord
+from fleximq.values.state_records import (
+    QueueAcknowledged,
+    QueueClosed,
+    QueueDelivered,
+    QueueOpened,
+    StateRecord,
+    dumped,
+)
 
 
 class Arrival(NamedTuple):
@@ -92,33 +99,20 @@ class RestoredQueues(Protocol):
         """Pass all records and state records after the snapshot, in order."""
 
 
+@dataclass(eq=False, repr=False)
 class Checkpointer:
     """Makes snapshots of all durable queues, and restores the queues from them."""
 
-    def __init__(
-        self,
-        stateLog: StateLog,
-        openingLog: OpeningLog,
-        topics: TopicTable,
-        subscriptions: PolledSubscriptions,
-        queues: WorkQueues,
-        recentIds: RecentIds,
-        timesToLive: TimesToLive,
-        groups: ConsumerGroups,
-    ) -> None:
-        self._stateLog = stateLog
-        self._openingLog = openingLog
-        self._topics = topics
-        self._subscriptions = subscriptions
-        self._queues = queues
-        self._recentIds = recentIds
-        self._timesToLive = timesToLive
-        self._groups = groups
-        self._states: dict[str, QueueState] = {}
-        self._byTopic: dict[str, list[QueueState]] = {}
-        self._recent: list[Arrival] = []
-
-    # -- while the broker runs ---------------------------------------------------------------------
+    _stateLog: StateLog
+    _topics: TopicTable
+    _subscriptions: PolledSubscriptions
+    _queues: WorkQueues
+    _recentIds: RecentIds
+    _timesToLive: TimesToLive
+    _groups: ConsumerGroups
+    _states: dict[str, QueueState] = field(default_factory=dict)
+    _byTopic: dict[str, list[QueueState]] = field(default_factory=dict)
+    _recent: list[Arrival] = field(default_factory=list)
 
     def flush(self) -> None:
         """See :meth:`StateLog.flush`."""
@@ -128,61 +122,49 @@ class Checkpointer:
         """Return the lowest offset that the queues of each topic need; ``end`` if they need none."""
         end = self._stateLog.journal.end
         needed: dict[str, int] = {}
-        for owner in (*self._subscriptions, *self._queues):
-            queue = owner.queue
-            if isinstance(queue, DurableQueue):
-                needed[queue.name] = min(needed.get(queue.name, end), queue.lowest() or end)
+        for _, queue in self._durable():
+            needed[queue.name] = min(needed.get(queue.name, end), queue.lowest() or end)
         return needed
+
+    def _durable(self) -> Iterator[tuple[QueueOwner, DurableQueue]]:
+        for owner in (*self._subscriptions, *self._queues):
+            if isinstance(owner.queue, DurableQueue):
+                yield owner, owner.queue
 
     def reading(self) -> dict[str, int]:
         """Return the offset that each consumer group reads next; records are not retained for groups."""
         return self._groups.reading()
 
-    # -- snapshots ---------------------------------------------------------------------------------
-
     def snapshot(self) -> dict[str, Any]:
         """Return the state that a restart cannot derive from the later log, as MessagePack values."""
         self.flush()
-        queues = [each for each in (*self._subscriptions, *self._queues) if each.durable]
         return {
-            "lastId": max(self._subscriptions.lastId, self._openingLog.lastId),
-            "queues": [self._stateOf(each).dump() for each in queues],
+            "lastId": max(self._subscriptions.lastId, self._stateLog.lastId),
+            "queues": [self._stateOf(owner, queue).dump() for owner, queue in self._durable()],
             "idempotence": self._recentIds.snapshot(),
-            "groups": self._groups.snapshot(),
+            "groups": dumped(self._groups),
         }
 
-    def _stateOf(self, each: PolledSubscription | WorkQueue) -> QueueState:
-        seen = self._stateLog.journal.end
-        if isinstance(each, PolledSubscription):
-            state = QueueState(keyOf(each.id), each.topic, each.qos, each.id, each.owner, seen)
-            used = each.idleSince or 0.0
-        else:
-            state = QueueState(keyOfQueue(each.name), each.name, 1, 0, None, seen, consumed=each.everConsumed)
-            used = each.lastUsed
-        state.used = round(used * 1_000_000)
-        if isinstance(each.queue, DurableQueue):
-            each.queue.writeInto(state)
+    def _stateOf(self, each: QueueOwner, queue: DurableQueue) -> QueueState:
+        seen, used = self._stateLog.journal.end, round(each.lastUsed * 1_000_000)
+        state = QueueState(
+            queue.key, queue.name, each.qos, each.id, each.owner, seen, used=used, consumed=each.everConsumed
+        )
+        queue.writeInto(state)
         return state
-
-    # -- a start -----------------------------------------------------------------------------------
 
     def restore(self, found: RestoredQueues) -> None:
         """Restore all queues; call this before clients can use them."""
-        self.begin(found.snapshot)
-        found.replay(self.restored, self.noted)
-        self.finish(found.clean)
+        if found.snapshot:
+            self._idsGiven(found.snapshot["lastId"])
+            for state in found.snapshot["queues"]:
+                self._know(QueueState.load(state))
+            self._recentIds.restore(found.snapshot["idempotence"])
+            self._groups.restore(found.snapshot)
+        found.replay(self._restored, self._noted)
+        self._finish(found.clean)
 
-    def begin(self, snapshot: Mapping[str, Any] | None) -> None:
-        """Load a snapshot; None if it does not exist."""
-        if snapshot:
-            self._idsGiven(snapshot["lastId"])
-            for dumped in snapshot["queues"]:
-                self._know(QueueState.load(dumped))
-            self._recentIds.restore(snapshot["idempotence"])
-            self._groups.restore(snapshot)
-
-    def restored(self, batch: StoredBatch) -> None:
-        """Take in the next records of the log."""
+    def _restored(self, batch: StoredBatch) -> None:
         if not len(batch):
             return
         arrival = Arrival.of(batch)
@@ -190,8 +172,7 @@ class Checkpointer:
         self._recentIds.learn(batch)
         self._arrive(arrival, self._byTopic)
 
-    def noted(self, note: StateRecord) -> None:
-        """Take in the next note of the log."""
+    def _noted(self, note: StateRecord) -> None:
         if isinstance(note, QueueOpened):
             self._open(note)
         elif isinstance(note, QueueClosed):
@@ -207,7 +188,7 @@ class Checkpointer:
         else:
             self._groups.noted(note)
 
-    def finish(self, clean: bool = True) -> None:
+    def _finish(self, clean: bool) -> None:
         """Make the queues from the loaded state; ``clean``: state records of all deliveries were written."""
         states, self._states, self._byTopic, self._recent = self._states, {}, {}, []
         wall = self._stateLog.wall()
@@ -226,7 +207,7 @@ class Checkpointer:
         self._stateLog.soon(lambda: self._queues.learn(self._stateLog.journal))
 
     def _idsGiven(self, last: int) -> None:
-        self._subscriptions.lastId = self._openingLog.lastId = max(self._subscriptions.lastId, last)
+        self._subscriptions.lastId = self._stateLog.lastId = max(self._subscriptions.lastId, last)
 
     def _know(self, state: QueueState) -> None:
         self._states[state.key] = state
@@ -261,9 +242,8 @@ class Checkpointer:
 def assumeDelivered(
     states: Iterable[QueueState], now: int, ofOne: int = _MAX_ASSUMED, inAll: int = _MAX_ASSUMED_IN_ALL
 ) -> None:
-    """Mark messages as delivered that a consumer may have received just before a crash, and may acknowledge.
-
-    Queues used last are handled first, as the total is limited.
+    """Mark messages, of the queues used last first, that a consumer may have received before a crash and may
+    acknowledge.
     """
     left = inAll
     for state in sorted(states, key=lambda state: state.used or now, reverse=True):

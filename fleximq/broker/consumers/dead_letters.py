@@ -1,11 +1,12 @@
 """Dead letters: messages that were not acknowledged move to ``$dead/<their topic>`` and to the work queue there."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 from fleximq.broker.deadlines import Deadlines
 from fleximq.broker.envelope import ConnectedClient, Envelope
-from fleximq.broker.presence import OwnMessages
+from fleximq.broker.presence import OWN_MESSAGES
 from fleximq.broker.publishing.slow_path import SlowPath
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.errors import NoCapacity, NotRecorded
@@ -18,6 +19,7 @@ from fleximq.values.message_cost import OVERHEAD, costOf
 DROPPED_UNDELIVERABLE = CountedEvent(EventFamily.DROPPED, "no queue for a dead letter")
 
 
+@dataclass(eq=False, repr=False)
 class DeadLetters:
     """Publishes dead letters as the broker.
 
@@ -25,24 +27,13 @@ class DeadLetters:
     :param redelivery: seconds until a dead letter that could not be stored is tried again.
     """
 
-    def __init__(
-        self,
-        broker: ConnectedClient,
-        topics: TopicTable,
-        slowPath: SlowPath,
-        ensure: Callable[[str], object],
-        deadlines: Deadlines,
-        redelivery: float,
-        counted: Callable[[str, int], None],
-    ) -> None:
-        self._broker = broker
-        self._topics = topics
-        self._slowPath = slowPath
-        self._ensure = ensure
-        self._deadlines = deadlines
-        self._redelivery = redelivery
-        self._counted = counted
-        self._source = OwnMessages()
+    _broker: ConnectedClient
+    _topics: TopicTable
+    _slowPath: SlowPath
+    _ensure: Callable[[str], object]
+    _deadlines: Deadlines
+    _redelivery: float
+    _counted: Callable[[str, int], None]
 
     def add(self, name: str, message: Message) -> None:
         """Publish a message of this topic as a dead letter, and retry until it is stored."""
@@ -54,9 +45,7 @@ class DeadLetters:
         self.deadLetter(name, message, decided)
 
     def deadLetter(self, name: str, message: Message, onDecided: Callable[[str | None], None]) -> None:
-        """Publish a dead letter once; ``onDecided`` receives None if it is stored or dropped, else the reason of the
-        failure.
-        """
+        """Publish a dead letter once; ``onDecided`` receives None if it is stored or dropped, else the reason."""
         topic = DEAD + name
         try:
             self._ensure(topic)
@@ -64,7 +53,7 @@ class DeadLetters:
             self._counted(DROPPED_UNDELIVERABLE, 1)
             onDecided(None)
             return
-        envelope = Envelope(self._topics.get(topic), self._broker, self._source)
+        envelope = Envelope(self._topics.get(topic), self._broker, OWN_MESSAGES)
         try:
             self._slowPath.deliver(envelope, message, 1, costOf(message) - OVERHEAD, onDecided)
         except NotRecorded as error:

@@ -1,11 +1,12 @@
 """Finds the delivered message that an acknowledgement by id means; ids are chosen by clients and need not differ.
 
-Of several messages with one id the one longest in flight is meant, else one that returned. Most ids are used once, so a
-single message costs one dict entry, and only duplicates have an order.
+Of several messages with one id the one longest in flight is meant, else one that returned. Most ids are used once and
+cost one dict entry; only duplicates have an order.
 """
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, islice
 
 from fleximq.broker.envelope import QueueDelivery
@@ -19,14 +20,12 @@ _LOOK = 1000
 DeliveryIndex = tuple[Queue, int]
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Namesakes:
     """Delivered messages with the same id, each kind in order of its latest delivery."""
 
-    __slots__ = ("inFlight", "returned")
-
-    def __init__(self) -> None:
-        self.inFlight: OrderedDict[DeliveryIndex, None] = OrderedDict()
-        self.returned: OrderedDict[DeliveryIndex, None] = OrderedDict()
+    inFlight: OrderedDict[DeliveryIndex, None] = field(default_factory=OrderedDict)
+    returned: OrderedDict[DeliveryIndex, None] = field(default_factory=OrderedDict)
 
 
 class DeliveredIds:
@@ -82,8 +81,7 @@ class DeliveredIds:
     ) -> dict[Queue, list[int]]:
         """Forget the messages that acknowledgements of ``ids`` mean, and return their tags by queue.
 
-        :param may: as for :meth:`meant`.
-        :param unknown: called with each id without such a message.
+        ``may`` is as for :meth:`meant`; ``unknown`` is called with each unknown id.
         """
         taken: dict[Queue, list[int]] = {}
         places = self._places

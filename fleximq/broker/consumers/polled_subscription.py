@@ -2,83 +2,68 @@
 
 The rules are those of the BlipMQ document and of docs/reference/dialects.rst: the delivered QoS is the lower of the
 publisher's and the subscription's. QoS1 messages are tracked until they are acknowledged and never dropped: publishing
-asks :meth:`PolledSubscription.admits` first. QoS0 messages are delivered once; if the queue is full, the oldest of them
-are dropped. Both are delivered in their common order.
-
-A subscription belongs to an owner, not to a connection. Connections of the owner attach and detach; after the last one
-a grace time runs, then the subscription expires.
+asks :meth:`PolledSubscription.admits` first. QoS0 messages are delivered once, and the oldest dropped if the queue is
+full. Both keep their common order. After an owner's last connection a grace time runs, then the subscription expires.
 """
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 
 from zope.interface import implementer
 
 from fleximq.broker.consumers.queue_owner import QueueOwner
 from fleximq.broker.deadlines import Deadline, Deadlines
 from fleximq.broker.queues.queue import DROPPED, QUEUED, Queue
-from fleximq.broker.queues.waiting_messages import NEVER_USED, WaitingMessages
+from fleximq.broker.queues.waiting import NEVER_USED, WaitingMessages
 from fleximq.interfaces import IGuard, ISubscriber
 from fleximq.values.message import Message
 from fleximq.values.message_cost import ANY, cost, costOf
 
 
 @implementer(ISubscriber, IGuard)
+@dataclass(eq=False, repr=False)
 class PolledSubscription(QueueOwner):
     """A queue of tracked messages, and the untracked messages among them.
 
-    :param id: its number, from 1.
     :param owner: who may poll it, e.g. an API key; None for all anonymous clients.
     :param qos: 0 or 1, the maximum of its deliveries.
     :param queue: for the tracked messages; must leave the bounds to :meth:`admits` (``dropsOldest=False``).
-    :param grace: seconds that it outlives its last connection.
+    :param grace: seconds that it outlives its last connection; then ``onGraceOver`` is called.
     :param onAttached: called with each attached holder.
-    :param onGraceOver: called when the grace time is over.
     """
 
     form = QUEUED
 
-    def __init__(
-        self,
-        id: int,
-        owner: str | None,
-        topic: str,
-        qos: int,
-        queue: Queue,
-        *,
-        deadlines: Deadlines,
-        grace: float,
-        counted: Callable[[str, int], None],
-        onAttached: Callable[[object, "PolledSubscription"], None],
-        onGraceOver: Callable[["PolledSubscription"], None],
-    ) -> None:
-        super().__init__(queue)
-        self.id = id
-        self.owner = owner
-        self.topic = topic
-        self.qos = qos
-        self._deadlines = deadlines
-        self._grace = grace
-        self._counted = counted
-        self._onAttached = onAttached
-        self._onGraceOver = onGraceOver
-        self._holders: set[object] = set()
-        self._graceTime: Deadline | None = None
-        self._idleSince = deadlines.seconds()
-        self._closed = False
-        self._untracked = WaitingMessages()
-        # For each run of QoS0 messages: the tag of the QoS1 message that arrived just before it, which may not be given
-        # yet, and the number of messages.
-        self._after: deque[tuple[int, int]] = NEVER_USED
+    id: int
+    owner: str | None
+    topic: str
+    qos: int
+    queue: Queue
+    _: KW_ONLY
+    deadlines: Deadlines
+    grace: float
+    counted: Callable[[str, int], None]
+    onAttached: Callable[[object, "PolledSubscription"], None]
+    onGraceOver: Callable[["PolledSubscription"], None]
+    _holders: set[object] = field(default_factory=set)
+    _graceTime: Deadline | None = None
+    _idleSince: float = field(init=False)
+    _closed: bool = False
+    _untracked: WaitingMessages = field(default_factory=WaitingMessages)
+    # For each run of QoS0 messages: the tag of the QoS1 message that arrived just before it, which may not be given
+    # yet, and the number of messages.
+    _after: deque[tuple[int, int]] = field(default_factory=lambda: NEVER_USED)
+
+    def __post_init__(self) -> None:
+        self._idleSince = self.deadlines.seconds()
 
     @property
     def depth(self) -> int:
-        """The number of messages that can be polled now."""
         return self.queue.depth + len(self._untracked)
 
     @property
     def size(self) -> int:
-        """The cost in bytes of everything waiting and in flight."""
         return self.queue.size + self._untracked.size
 
     @property
@@ -87,22 +72,21 @@ class PolledSubscription(QueueOwner):
         return None if self._holders else self._idleSince
 
     @property
+    def lastUsed(self) -> float:  # type: ignore[override]
+        """As ``idleSince``, and 0.0 while it has a connection."""
+        return self.idleSince or 0.0
+
+    @property
     def loading(self) -> bool:
-        """Whether the next message must first be read from the journal."""
-        return self.queue.loading and not self._isUntrackedNext()
+        isUntrackedNext = self._untracked and not self.queue.returned and self._after[0][0] <= self.queue.lastTag
+        return self.queue.loading and not isUntrackedNext
 
     def admits(self, count: int, size: int) -> str | None:
-        """Return None if ``count`` QoS1 messages with ``size`` bytes fit, else the reason of the refusal.
-
-        A QoS0 subscription admits all. Untracked messages do not count, since they are dropped for tracked ones.
-        """
+        """Admit all messages if it is of QoS0; untracked ones do not count, since they are dropped for tracked ones."""
         return self.queue.admits(count, size) if self.qos else None
 
     def deliver(self, rendered: Sequence[Message], count: int) -> None:
-        """Add one run, whose messages all have the QoS of its envelope.
-
-        Over the bounds, the oldest QoS0 messages are dropped and counted; tracked ones are never dropped.
-        """
+        """Add one run of one QoS; over the bounds, drop and count the oldest QoS0 messages, never tracked ones."""
         if self._closed or not rendered:
             return
         if self.qos and rendered[0].qos:
@@ -113,9 +97,8 @@ class PolledSubscription(QueueOwner):
             self._deliverUntracked(rendered)
 
     def pollMany(self, holder: object, number: int, most: int = ANY) -> tuple[Sequence[int], Sequence[Message]]:
-        """Deliver up to ``number`` messages until they cost ``most`` bytes, and attach the holder.
-
-        Returns their tags and the messages. A tag of 0 means that no acknowledgement is expected.
+        """Attach the holder and deliver up to ``number`` messages until they cost ``most`` bytes; return tags and
+        messages. A tag of 0 means that no acknowledgement is expected.
         """
         self.attach(holder)
         if not self._untracked:
@@ -144,10 +127,9 @@ class PolledSubscription(QueueOwner):
         if tag:
             self.queue.deadLetter(tag)
         else:
-            self._counted(DROPPED, 1)
+            self.counted(DROPPED, 1)
 
     def discard(self, number: int) -> int:
-        """See :meth:`QueueOwner.discard`."""
         gone = 0
         while self._untracked and gone < number:
             gone += len(self._pollUntracked(number - gone))
@@ -164,13 +146,10 @@ class PolledSubscription(QueueOwner):
         if self._graceTime is not None:
             self._graceTime.cancel()
             self._graceTime = None
-        self._onAttached(holder, self)
+        self.onAttached(holder, self)
 
     def detach(self, holder: object) -> None:
-        """Unregister a connection, if attached: its messages in flight return at once, in order.
-
-        After the last one the grace time begins.
-        """
+        """Detach a connection: its messages in flight return, in order; after the last one the grace time begins."""
         if holder not in self._holders:
             return
         self._holders.discard(holder)
@@ -180,8 +159,8 @@ class PolledSubscription(QueueOwner):
 
     def rest(self, seconds: float) -> None:
         """Begin the grace time, of which so many seconds have passed."""
-        self._idleSince = self._deadlines.seconds() - seconds
-        self._graceTime = self._deadlines.call(max(0.0, self._grace - seconds), self._endGrace)
+        self._idleSince = self.deadlines.seconds() - seconds
+        self._graceTime = self.deadlines.call(max(0.0, self.grace - seconds), self._endGrace)
 
     def close(self) -> int:
         """Drop all messages and refuse new ones; return how many were dropped, including those in flight."""
@@ -195,12 +174,9 @@ class PolledSubscription(QueueOwner):
         self._after = NEVER_USED
         return dropped + self.queue.close()
 
-    def _isUntrackedNext(self) -> bool:
-        return bool(self._untracked) and not self.queue.returned and self._after[0][0] <= self.queue.lastTag
-
     def _endGrace(self) -> None:
         self._graceTime = None
-        self._onGraceOver(self)
+        self.onGraceOver(self)
 
     def _deliverUntracked(self, messages: Sequence[Message]) -> None:
         room = self.queue.maxBytes - self.queue.weight
@@ -208,7 +184,7 @@ class PolledSubscription(QueueOwner):
         if size > room:
             fitting = [message for message in messages if costOf(message) <= room]
             size = cost(fitting)
-            self._counted(DROPPED, len(messages) - len(fitting))
+            self.counted(DROPPED, len(messages) - len(fitting))
         self._untracked.append(fitting, size)
         if self._after is NEVER_USED:
             self._after = deque()
@@ -242,4 +218,4 @@ class PolledSubscription(QueueOwner):
             self._removed(1)
             dropped += 1
         if dropped:
-            self._counted(DROPPED, dropped)
+            self.counted(DROPPED, dropped)

@@ -1,9 +1,7 @@
-"""All polled subscriptions, by id and by the connections that use them.
-
-They get their ids here, only their owners can find them, and they end after their grace time.
-"""
+"""All polled subscriptions, by id and by the connections that use them; they end after their grace time."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import KW_ONLY, dataclass, field
 
 from fleximq.broker.consumers.polled_subscription import PolledSubscription
 from fleximq.broker.queues.durable_queue import DurableQueue
@@ -12,7 +10,7 @@ from fleximq.broker.queues.queue_state import QueueState
 from fleximq.errors import NotFound
 from fleximq.values.counted_event import CountedEvent, EventFamily
 
-__all__ = ["DROPPED_EXPIRED", "UNKNOWN", "PolledSubscription", "PolledSubscriptions", "keyOf"]
+__all__ = ["DROPPED_EXPIRED", "UNKNOWN", "PolledSubscription", "PolledSubscriptions"]
 
 #: BlipMQ document, "Error Codes", 404.
 UNKNOWN = "unknown subscription or delivery tag"
@@ -20,11 +18,7 @@ UNKNOWN = "unknown subscription or delivery tag"
 DROPPED_EXPIRED = CountedEvent(EventFamily.DROPPED, "subscription expired")
 
 
-def keyOf(id: int) -> str:
-    """Return the key by which the journal knows a subscription's queue."""
-    return f"s:{id}"
-
-
+@dataclass(eq=False, repr=False)
 class PolledSubscriptions:
     """All polled subscriptions of a broker. ``lastId`` is the last id given.
 
@@ -32,23 +26,14 @@ class PolledSubscriptions:
     :param onExpired: called with a subscription after its grace time, when it is closed and removed.
     """
 
-    def __init__(
-        self,
-        makeQueue: QueueFactory,
-        *,
-        grace: float,
-        onExpired: Callable[[PolledSubscription], None],
-        durableGrace: float = 86400.0,
-    ) -> None:
-        self.lastId = 0
-        self._makeQueue = makeQueue
-        self._deadlines = makeQueue.deadlines
-        self._counted = makeQueue.counted
-        self._grace = grace
-        self._durableGrace = durableGrace
-        self._onExpired = onExpired
-        self._byId: dict[int, PolledSubscription] = {}
-        self._byHolder: dict[object, dict[int, PolledSubscription]] = {}
+    _makeQueue: QueueFactory
+    _: KW_ONLY
+    grace: float
+    onExpired: Callable[[PolledSubscription], None] = lambda subscription: None
+    durableGrace: float = 86400.0
+    lastId: int = 0
+    _byId: dict[int, PolledSubscription] = field(default_factory=dict)
+    _byHolder: dict[object, dict[int, PolledSubscription]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self._byId)
@@ -60,10 +45,7 @@ class PolledSubscriptions:
     def open(
         self, holder: object, owner: str | None, topic: str, qos: int, durable: bool = False
     ) -> PolledSubscription:
-        """Make a subscription, durable if so asked and the broker has a journal; the caller subscribes it to the topic.
-
-        :param holder: any hashable object that identifies a connection, attached to it.
-        """
+        """Make a subscription for a connection, durable if asked and possible; the caller adds it to the topic."""
         self.lastId += 1
         subscription = self._add(self.lastId, owner, topic, qos, durable)
         subscription.attach(holder)
@@ -79,25 +61,24 @@ class PolledSubscriptions:
         return subscription
 
     def _add(self, id: int, owner: str | None, topic: str, qos: int, durable: bool) -> PolledSubscription:
-        queue = self._makeQueue(topic, keyOf(id) if durable else "", dropsOldest=False)
+        queue = self._makeQueue(topic, f"s:{id}" if durable else "", dropsOldest=False)
         subscription = self._byId[id] = PolledSubscription(
             id,
             owner,
             topic,
             qos,
             queue,
-            deadlines=self._deadlines,
-            grace=self._durableGrace if isinstance(queue, DurableQueue) else self._grace,
-            counted=self._counted,
+            deadlines=self._makeQueue.deadlines,
+            grace=self.durableGrace if isinstance(queue, DurableQueue) else self.grace,
+            counted=self._makeQueue.counted,
             onAttached=self._attached,
             onGraceOver=self._graceOver,
         )
         return subscription
 
     def find(self, id: int, owner: str | None) -> PolledSubscription:
-        """Return the subscription with this id.
-
-        :raises NotFound: it does not exist, or has another owner; the error does not reveal which.
+        """Return the subscription with this id; raises NotFound if it does not exist or, not revealed, has another
+        owner.
         """
         subscription = self._byId.get(id)
         if subscription is None or subscription.owner != owner:
@@ -120,13 +101,6 @@ class PolledSubscriptions:
             del held[subscription.id]
             subscription.detach(holder)
 
-    def close(self) -> None:
-        """Close all subscriptions without calling ``onExpired``."""
-        for subscription in self._byId.values():
-            subscription.close()
-        self._byId.clear()
-        self._byHolder.clear()
-
     def _attached(self, holder: object, subscription: PolledSubscription) -> None:
         self._byHolder.setdefault(holder, {})[subscription.id] = subscription
 
@@ -134,5 +108,5 @@ class PolledSubscriptions:
         del self._byId[subscription.id]
         dropped = subscription.close()
         if dropped:
-            self._counted(DROPPED_EXPIRED, dropped)
-        self._onExpired(subscription)
+            self._makeQueue.counted(DROPPED_EXPIRED, dropped)
+        self.onExpired(subscription)

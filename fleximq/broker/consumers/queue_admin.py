@@ -4,6 +4,7 @@ Both work in slices, one per reactor turn, since a queue may hold a million mess
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 from fleximq.broker.consumers.queue_owner import QueueOwner
@@ -11,7 +12,7 @@ from fleximq.broker.consumers.work_queue_access import WorkQueueAccess
 from fleximq.broker.consumers.work_queues import WorkQueue
 from fleximq.broker.deadlines import Deadlines
 from fleximq.broker.envelope import ConnectedClient, Envelope, QueueDelivery
-from fleximq.broker.presence import OwnMessages
+from fleximq.broker.presence import OWN_MESSAGES
 from fleximq.broker.publishing.slow_path import SlowPath
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.errors import BrokerError, NotFound, NotKept
@@ -26,26 +27,15 @@ MAX_READS = 3
 Done = Callable[[int, str | None], None]
 
 
+@dataclass(eq=False, repr=False)
 class QueueAdmin:
-    """Acts for an operator.
+    """Acts for an operator; ``broker`` is the publisher of returned dead letters."""
 
-    :param broker: the publisher of returned dead letters.
-    """
-
-    def __init__(
-        self,
-        broker: ConnectedClient,
-        topics: TopicTable,
-        workQueues: WorkQueueAccess,
-        slowPath: SlowPath,
-        deadlines: Deadlines,
-    ) -> None:
-        self._broker = broker
-        self._topics = topics
-        self._workQueues = workQueues
-        self._slowPath = slowPath
-        self._deadlines = deadlines
-        self._source = OwnMessages()
+    _broker: ConnectedClient
+    _topics: TopicTable
+    _workQueues: WorkQueueAccess
+    _slowPath: SlowPath
+    _deadlines: Deadlines
 
     def purge(self, queue: QueueOwner, done: Done) -> None:
         """Drop the messages waiting now; those in flight and those that arrive meanwhile remain."""
@@ -64,10 +54,8 @@ class QueueAdmin:
     def returnDeadLetters(self, topic: str, number: int, done: Done) -> None:
         """Publish up to ``number`` dead letters to their original topic, oldest first; remove those that were stored.
 
-        A topic without subscribers gets a work queue. After a crash in between, a letter may be in both queues.
-
-        :param topic: without the prefix of dead-letter topics.
-        :raises NotFound: the topic has no dead letters.
+        A topic, named without its prefix, gets a work queue if it has no subscribers. After a crash in between, a
+        letter may be in both queues. Raises NotFound without dead letters.
         """
         queue = self._workQueues.queues.get(DEAD + topic)
         if queue is None:
@@ -77,14 +65,11 @@ class QueueAdmin:
     def publishAgain(
         self, topic: str, delivery: QueueDelivery, durable: bool, onDecided: Callable[[str | None], None]
     ) -> None:
-        """Publish one dead letter; ``onDecided`` receives None if it is published, else the reason of the failure.
-
-        :raises BrokerError: it is refused.
-        """
+        """Publish one dead letter; ``onDecided`` gets None if it is published, else the reason. Raises BrokerError."""
         found = self._topics.get(topic)
         if not self._topics.subscribers(found):
             self._workQueues.ensure(topic)
-        envelope = Envelope(found, self._broker, self._source, 1, durable)
+        envelope = Envelope(found, self._broker, OWN_MESSAGES, 1, durable)
         message = delivery.message._replace(offset=0)
         queue = self._workQueues.queues.get(topic)
         refusal = None if queue is None else self._workQueues.refusal(queue, envelope, message, 1)
@@ -96,24 +81,22 @@ class QueueAdmin:
             onDecided(None)
 
 
+@dataclass(eq=False, repr=False)
 class _DeadLetterReturn:
     """One operation, from its first letter to its last."""
 
-    def __init__(
-        self, admin: QueueAdmin, queue: WorkQueue, topic: str, number: int, deadlines: Deadlines, done: Done
-    ) -> None:
-        self._admin = admin
-        self._queue = queue
-        self._topic = topic
-        self._left = number
-        self._deadlines = deadlines
-        self._done = done
-        self._given = self._undecided = 0
-        self._patience = MAX_READS
-        self._reason: str | None = None
+    _admin: QueueAdmin
+    _queue: WorkQueue
+    _topic: str
+    _left: int
+    _deadlines: Deadlines
+    _done: Done
+    _given: int = 0
+    _undecided: int = 0
+    _patience: int = MAX_READS
+    _reason: str | None = None
 
     def goOn(self) -> None:
-        """Publish the next few."""
         deliveries = self._queue.queue.takeMany(self, min(self._left, LETTERS)) if self._left else []
         if not deliveries and self._left and self._queue.loading and self._patience:
             self._patience -= 1

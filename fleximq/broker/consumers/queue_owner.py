@@ -8,7 +8,17 @@ from fleximq.broker.queues.queue import Queue
 
 
 class QueueOwner(ABC):
-    """A subscriber that stores its messages in ``queue``."""
+    """A subscriber that stores its messages in ``queue``.
+
+    ``id``, ``qos`` and ``owner`` are those of a subscription. ``everConsumed`` is True once a consumer has asked its
+    queue for a message, ``lastUsed`` is the clock's seconds of the last use, 0.0 while it is in use.
+    """
+
+    id: int
+    qos: int
+    owner: str | None
+    everConsumed: bool = False
+    lastUsed: float
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue

@@ -4,10 +4,7 @@ openings and ends of subscriptions and work queues.
 
 from collections.abc import Callable
 
-from fleximq.broker.consumers.polled_subscriptions import PolledSubscription
-from fleximq.broker.consumers.polled_subscriptions import keyOf as keyOfSubscription
-from fleximq.broker.consumers.work_queues import WorkQueue
-from fleximq.broker.consumers.work_queues import keyOf as keyOfQueue
+from fleximq.broker.consumers.queue_owner import QueueOwner
 from fleximq.broker.deadlines import Deadlines
 from fleximq.broker.queues.durable_queue import DurableQueue
 from fleximq.interfaces import IJournal
@@ -20,56 +17,20 @@ IDS = "i:"
 _BLOCK = 1000
 
 
-class OpeningLog:
-    """Records the queues to restore after a restart.
-
-    ``lastId`` is the last subscription id that may have been given, as far as the journal knows.
-    """
-
-    def __init__(self, journal: IJournal) -> None:
-        self.lastId = 0
-        self._journal = journal
-
-    def subscribed(self, subscription: PolledSubscription) -> None:
-        """Record an opened subscription, or at least its id."""
-        if subscription.durable:
-            key, owner = keyOfSubscription(subscription.id), subscription.owner
-            self._opened(key, subscription.topic, subscription.qos, subscription.id, owner)
-        elif subscription.id > self.lastId:
-            self.lastId = subscription.id + _BLOCK
-            self._opened(IDS, "", 0, self.lastId, None)
-
-    def subscriptionExpired(self, subscription: PolledSubscription) -> None:
-        """Record that a subscription has expired."""
-        if subscription.durable:
-            self._journal.appendState(QueueClosed(keyOfSubscription(subscription.id)))
-
-    def queueOpened(self, queue: WorkQueue) -> None:
-        """Record that a topic has a queue."""
-        if queue.durable:
-            self._opened(keyOfQueue(queue.name), queue.name, 1, 0, None)
-
-    def queueExpired(self, queue: WorkQueue) -> None:
-        """Record that a topic's queue has expired."""
-        if queue.durable:
-            self._journal.appendState(QueueClosed(keyOfQueue(queue.name)))
-
-    def _opened(self, key: str, topic: str, qos: int, id: int, owner: str | None) -> None:
-        self._journal.appendState(QueueOpened(key, topic, qos, id, owner, self._journal.end))
-
-
 DeadLetter = Callable[[str, Message, Callable[[str | None], None]], None]
 
 
 class StateLog:
     """Collects the queues with new state records; provides :class:`fleximq.broker.queues.durable_queue.QueueLog`.
 
-    :param deadLetter: publishes a dead letter and reports None if it is stored, else the reason of the failure.
+    ``lastId`` is the last subscription id that the journal knows of, ``deadLetter`` publishes a dead letter and reports
+    None if it is stored, else the reason of the failure.
     """
 
     def __init__(self, journal: IJournal, deadlines: Deadlines, deadLetter: DeadLetter) -> None:
         self.journal = journal
         self.deadLetter = deadLetter
+        self.lastId = 0
         self._deadlines = deadlines
         self._changed: dict[DurableQueue, None] = {}
 
@@ -94,3 +55,19 @@ class StateLog:
             for queue in changed:
                 for note in queue.stateRecords():
                     self.journal.appendState(note)
+
+    def opened(self, owner: QueueOwner) -> None:
+        """Record an opened subscription or work queue; of a volatile subscription at least the id."""
+        if isinstance(owner.queue, DurableQueue):
+            self._append(owner.queue.key, owner.queue.name, owner.qos, owner.id, owner.owner)
+        elif owner.id > self.lastId:
+            self.lastId = owner.id + _BLOCK
+            self._append(IDS, "", 0, self.lastId, None)
+
+    def ended(self, owner: QueueOwner) -> None:
+        """Record that a subscription or work queue has expired."""
+        if isinstance(owner.queue, DurableQueue):
+            self.journal.appendState(QueueClosed(owner.queue.key))
+
+    def _append(self, key: str, topic: str, qos: int, id: int, owner: str | None) -> None:
+        self.journal.appendState(QueueOpened(key, topic, qos, id, owner, self.journal.end))

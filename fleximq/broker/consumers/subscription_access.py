@@ -1,20 +1,16 @@
-"""Polled subscriptions as clients use them: rights, limits, topics and the journal.
-
-The rules of each subscription are in :mod:`fleximq.broker.consumers.polled_subscription`, their register is in
-:mod:`fleximq.broker.consumers.polled_subscriptions`.
-"""
+"""Polled subscriptions as clients use them: rights, limits, topics and the journal."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from fleximq.broker.authorization import permit, permits
 from fleximq.broker.consumers.polled_subscriptions import PolledSubscription, PolledSubscriptions
-from fleximq.broker.consumers.state_log import OpeningLog
+from fleximq.broker.consumers.state_log import StateLog
 from fleximq.broker.envelope import ConnectedClient
-from fleximq.broker.queues.queue_factory import QueueFactory
-from fleximq.broker.rules import BrokerRules
 from fleximq.broker.topics.topic_table import SYSTEM, TopicTable
 from fleximq.errors import NoCapacity, SubscriptionFailed
 from fleximq.interfaces import IJournal
+from fleximq.limits import Limits
 from fleximq.rights import Action
 from fleximq.values.message import Message
 from fleximq.values.message_cost import ANY
@@ -26,22 +22,18 @@ def journalFault(journal: IJournal) -> str | None:
     return None if health["state"] == "ok" else str(health["reason"])
 
 
+@dataclass(eq=False, repr=False)
 class SubscriptionAccess:
-    """Opens, polls and ends polled subscriptions; ``subscriptions`` are all of them.
+    """Opens, polls and ends all polled subscriptions; those over a limit that was reduced remain."""
 
-    ``limits`` may be changed; existing subscriptions over a reduced limit remain.
-    """
+    limits: Limits
+    _journal: IJournal
+    _topics: TopicTable
+    _stateLog: StateLog
+    subscriptions: PolledSubscriptions
 
-    def __init__(
-        self, rules: BrokerRules, journal: IJournal, topics: TopicTable, openingLog: OpeningLog, makeQueue: QueueFactory
-    ) -> None:
-        self.limits = rules.limits
-        self._journal = journal
-        self._topics = topics
-        self._openingLog = openingLog
-        self.subscriptions = PolledSubscriptions(
-            makeQueue, grace=rules.grace, durableGrace=rules.durableGrace, onExpired=self._expired
-        )
+    def __post_init__(self) -> None:
+        self.subscriptions.onExpired = self._expired
 
     def open(self, client: ConnectedClient, owner: str | None, name: str, qos: int) -> PolledSubscription:
         """Make a polled subscription with a queue of its own, which its owner may poll from any connection.
@@ -63,7 +55,7 @@ class SubscriptionAccess:
         subscription = subscriptions.open(client, owner, name, qos, self._mustBeDurable(qos, name))
         if limits.queueBytes is not None:
             subscription.queue.maxBytes = min(subscription.queue.maxBytes, limits.queueBytes)
-        self._openingLog.subscribed(subscription)
+        self._stateLog.opened(subscription)
         self._topics.subscribe(subscription, name, guard=subscription if qos else None, durable=subscription.durable)
         return subscription
 
@@ -92,9 +84,8 @@ class SubscriptionAccess:
         return polled
 
     def loading(self, owner: str | None, id: int) -> PolledSubscription | None:
-        """Return the subscription if its next message must first be read from the journal.
-
-        :raises NotFound: the subscription does not exist, or has another owner.
+        """Return the subscription if its next message must first be read from the journal; raises NotFound as
+        :meth:`poll`.
         """
         subscription = self.subscriptions.find(id, owner)
         return subscription if subscription.loading else None
@@ -102,11 +93,7 @@ class SubscriptionAccess:
     def acknowledge(
         self, owner: str | None, id: int, tags: list[int], client: ConnectedClient | None = None
     ) -> list[int]:
-        """Acknowledge messages of a subscription; return the tags that are unknown. The errors are those of
-        :meth:`poll`.
-
-        :param client: its ``whenCommitted`` waits until the acknowledgement is on disk.
-        """
+        """Acknowledge messages, which ``client`` can wait for, and return the unknown tags; errors as :meth:`poll`."""
         subscription = self.subscriptions.find(id, owner)
         if client is not None:
             permit(client, Action.SUBSCRIBE, subscription.topic)
@@ -118,5 +105,5 @@ class SubscriptionAccess:
         self.subscriptions.detach(client, lambda topic: not permits(client, Action.SUBSCRIBE, topic))
 
     def _expired(self, subscription: PolledSubscription) -> None:
-        self._openingLog.subscriptionExpired(subscription)
+        self._stateLog.ended(subscription)
         self._topics.unsubscribe(subscription, subscription.topic)

@@ -1,70 +1,43 @@
-"""Work queues as clients use them: rights, topics and the journal. The rules are in
-:mod:`fleximq.broker.consumers.work_queues`.
-"""
+"""Work queues as clients use them: rights, topics and the journal."""
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from fleximq.broker.authorization import permit, permits
-from fleximq.broker.consumers.state_log import OpeningLog
+from fleximq.broker.consumers.state_log import StateLog
 from fleximq.broker.consumers.work_queues import WorkQueue, WorkQueues
 from fleximq.broker.envelope import ConnectedClient, Envelope, QueueDelivery
-from fleximq.broker.queues.queue_factory import QueueFactory
-from fleximq.broker.rules import BrokerRules
 from fleximq.broker.topics.names import isBrokerTopic
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.errors import InvalidTopic, NoCapacity
 from fleximq.interfaces import IJournal
 from fleximq.rights import UNRESTRICTED, Action
-from fleximq.values.message import Message
 from fleximq.values.message_cost import ANY
 
 
+@dataclass(eq=False, repr=False)
 class WorkQueueAccess:
-    """Makes, consumes and ends work queues; ``queues`` are all of them.
+    """Makes, consumes and ends work queues; calls ``onDropped`` with the topic and messages of an expired one."""
 
-    ``onDropped`` is called with the topic of an expired queue and the number of its messages, if it had any.
+    _journal: IJournal
+    _topics: TopicTable
+    _stateLog: StateLog
+    queues: WorkQueues
+    onDropped: Callable[[str, int], None] = lambda topic, number: None
 
-    :param idOf: returns a message's id in a queue: its own, or a new one.
-    :param lasts: tells whether the queue of this topic never expires.
-    """
-
-    def __init__(
-        self,
-        rules: BrokerRules,
-        journal: IJournal,
-        topics: TopicTable,
-        openingLog: OpeningLog,
-        makeQueue: QueueFactory,
-        idOf: Callable[[Message], str],
-        lasts: Callable[[str], bool],
-    ) -> None:
-        self.onDropped: Callable[[str, int], None] = lambda topic, number: None
-        self._journal = journal
-        self._topics = topics
-        self._openingLog = openingLog
-        self.queues = WorkQueues(
-            makeQueue,
-            expiry=rules.queueExpiry,
-            maxQueues=rules.limits.queues,
-            onExpired=self._expired,
-            idOf=idOf,
-            lasts=lasts,
-        )
+    def __post_init__(self) -> None:
+        self.queues.onExpired = self._expired
 
     def ensure(self, name: str) -> WorkQueue:
-        """Return the queue of a topic, made if need be.
-
-        :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
-        :raises NoCapacity: the broker has the maximum number of queues.
-        """
+        """Return the queue of a topic, made if need be; raises InvalidTopic, or NoCapacity if there are too many."""
         queue = self.queues.get(name)
         if queue is None:
             self._topics.get(name)
             queue = self.queues.ensure(name)
-            self._openingLog.queueOpened(queue)
+            self._stateLog.opened(queue)
             self._topics.subscribe(queue, name, queue=True, durable=queue.durable)
         return queue
 
@@ -74,9 +47,7 @@ class WorkQueueAccess:
         return self.ensure(name)
 
     def refusal(self, queue: WorkQueue, envelope: Envelope, body: Any, count: int) -> str | None:
-        """Return the reason why a queue refuses a MiniMQ PRODUCE; None if it accepts it. The topic must be in the
-        table.
-        """
+        """Return why a queue refuses a MiniMQ PRODUCE to a topic in the table; None if it accepts it."""
         size = envelope.source.size(body)
         most = envelope.publisher.rights.limits.queueBytes
         if most is not None and not queue.durable and queue.queue.weight + size > most:
@@ -103,8 +74,6 @@ class WorkQueueAccess:
     def consumeMany(self, client: ConnectedClient, name: str, number: int, most: int = ANY) -> Sequence[QueueDelivery]:
         """Deliver up to ``number`` messages of a topic's work queue, made if need be, until they cost ``most`` bytes.
 
-        Each message carries the id it has in the queue.
-
         :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
         :raises NotPermitted: the client may not consume from it.
         :raises NoCapacity: the broker has the maximum number of queues.
@@ -117,12 +86,9 @@ class WorkQueueAccess:
         return deliveries
 
     def whenAvailable(self, client: ConnectedClient, name: str, call: Callable[[], None]) -> Callable[[], None]:
-        """Call once when a topic's work queue has a message; return a function that cancels this.
-
-        The errors are those of :meth:`consumeMany`.
-        """
+        """Call once when a queue has a message; return a function that cancels this. Errors as :meth:`consumeMany`."""
         permit(client, Action.CONSUME, name)
-        return self._ensureFor(client, name).whenReady(call)
+        return self._ensureFor(client, name).queue.whenReady(call)
 
     def loading(self, name: str) -> WorkQueue | None:
         """Return a topic's work queue if its next message must first be read from the journal."""
@@ -140,7 +106,7 @@ class WorkQueueAccess:
         self.queues.acknowledge(ids, partial(client.rights.may, Action.CONSUME) if client and restricted else None)
 
     def _expired(self, queue: WorkQueue, dropped: int) -> None:
-        self._openingLog.queueExpired(queue)
+        self._stateLog.ended(queue)
         self._topics.unsubscribe(queue, queue.name, queue=True)
         if dropped:
             self.onDropped(queue.name, dropped)

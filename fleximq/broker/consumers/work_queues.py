@@ -2,11 +2,12 @@
 
 The rules are those of the MiniMQ document and of docs/reference/dialects.rst: a delivered message is hidden until any
 connection acknowledges it by its id, or until the time is over, even if the consumer leaves earlier. A queue that was
-never consumed must not fill disk or memory: when full it drops its oldest messages, and after a while it expires.
+never consumed drops its oldest messages when it is full, and after a while it expires.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from operator import attrgetter
 
@@ -36,20 +37,17 @@ _LEARNT_BYTES = 4 << 20
 _isLine = attrgetter("line")
 
 
-def keyOf(topic: str) -> str:
-    """Return the key by which the journal knows a topic's queue; "" for topics that are never in it."""
-    return "" if topic.startswith(SYSTEM) else f"q:{topic}"
-
-
 @implementer(ISubscriber)
 class WorkQueue(QueueOwner):
-    """The queue of one topic. Every message delivered from it has a ``message_id`` that is valid in MiniMQ.
+    """The queue of one topic, ``name``, used when it is made and when a consumer asks for a message.
 
-    ``name`` is its topic. ``everConsumed`` tells whether a consumer has ever asked for a message, ``lastUsed`` the
-    clock's seconds of the last time, or of its creation.
+    Every message delivered from it has a ``message_id`` that is valid in MiniMQ.
     """
 
     form = QUEUED
+    id = 0
+    qos = 1
+    owner = None
 
     def __init__(
         self,
@@ -61,30 +59,21 @@ class WorkQueue(QueueOwner):
         idOf: Callable[[Message], str],
     ) -> None:
         self.name = name
-        self.everConsumed = False
         self.lastUsed = seconds()
         self._seconds = seconds
         self._ids = ids
         self._idOf = idOf
-        super().__init__(makeQueue(name, keyOf(name), moved=self._moved, withIds=self._withIds))
-
-    @property
-    def waiting(self) -> int:
-        """The number of consumers that wait for a message."""
-        return self.queue.waiting
+        key = "" if name.startswith(SYSTEM) else f"q:{name}"  # the broker's own topics are never in the journal
+        super().__init__(makeQueue(name, key, moved=self._moved, withIds=self._withIds))
+        self.deliver = self.queue.deliver
 
     def admits(self, count: int, size: int) -> str | None:
-        """Return the reason why ``count`` messages of MiniMQ with ``size`` bytes are refused; None: accepted.
-
-        A queue that was never consumed drops its oldest messages, so it refuses only what exceeds the bounds alone.
+        """Return the reason why messages of MiniMQ are refused; None: accepted. A queue that was never consumed drops
+        its oldest messages, so it refuses only what exceeds the bounds alone.
         """
         if self.everConsumed:
             return self.queue.admits(count, size)
         return self.queue.admitsAlone(count, size)
-
-    def deliver(self, rendered: Sequence[Message], count: int) -> None:
-        """Add messages; those without an id get one when they are delivered. Overflow drops the oldest."""
-        self.queue.deliver(rendered, count)
 
     def consumeMany(self, number: int, most: int = ANY) -> list[QueueDelivery]:
         """Deliver up to ``number`` of the oldest messages until they cost ``most`` bytes; the queue counts as used."""
@@ -96,17 +85,12 @@ class WorkQueue(QueueOwner):
         self._ids.deliveredMany(self.queue, deliveries)
         return deliveries
 
-    def whenReady(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """See :meth:`fleximq.broker.queues.queue.Queue.whenReady`; the queue does not expire while a consumer waits."""
-        return self.queue.whenReady(callback)
-
     def forgetDelivery(self, delivery: QueueDelivery) -> None:
         """Remove a message delivered to an operator."""
         self._moved(delivery, True)
         self.queue.acknowledge(delivery.tag)
 
     def discard(self, number: int) -> int:
-        """See :meth:`QueueOwner.discard`."""
         deliveries = self.queue.takeMany(None, number)
         for delivery in deliveries:
             self.forgetDelivery(delivery)
@@ -144,6 +128,7 @@ class WorkQueue(QueueOwner):
         note(delivery.message.message_id or "", (self.queue, delivery.tag))
 
 
+@dataclass(eq=False, repr=False)
 class WorkQueues:
     """All work queues of a broker.
 
@@ -154,32 +139,21 @@ class WorkQueues:
     :param onExpired: called with an expired queue, when it is closed and removed, and how many messages it dropped.
     """
 
-    def __init__(
-        self,
-        makeQueue: QueueFactory,
-        *,
-        maxQueues: int,
-        expiry: float,
-        idOf: Callable[[Message], str],
-        onExpired: Callable[[WorkQueue, int], None],
-        lasts: Callable[[str], bool] = lambda topic: False,
-    ) -> None:
-        self._makeQueue = makeQueue
-        self._deadlines = makeQueue.deadlines
-        self._counted = makeQueue.counted
-        self._lasts = lasts
-        self.maxQueues = maxQueues
-        self._expiry = expiry
-        self._idOf = idOf
-        self._onExpired = onExpired
-        self._ids = DeliveredIds()
-        self._byTopic: dict[str, WorkQueue] = {}
-        self._expiries: dict[str, Deadline] = {}
-        self._dead = 0
-        self._unknown: deque[tuple[WorkQueue, QueueDelivery]] = deque()
-        self._early: list[tuple[str, Callable[[str], bool] | None]] = []
-        self._afterwards: list[Callable[[], None]] = []
-        self._learning = False
+    _makeQueue: QueueFactory
+    _: KW_ONLY
+    maxQueues: int
+    expiry: float
+    idOf: Callable[[Message], str]
+    onExpired: Callable[[WorkQueue, int], None] = lambda queue, dropped: None
+    lasts: Callable[[str], bool] = lambda topic: False
+    _ids: DeliveredIds = field(default_factory=DeliveredIds)
+    _byTopic: dict[str, WorkQueue] = field(default_factory=dict)
+    _expiries: dict[str, Deadline] = field(default_factory=dict)
+    _dead: int = 0
+    _unknown: deque[tuple[WorkQueue, QueueDelivery]] = field(default_factory=deque)
+    _early: list[tuple[str, Callable[[str], bool] | None]] = field(default_factory=list)
+    _afterwards: list[Callable[[], None]] = field(default_factory=list)
+    _learning: bool = False
 
     def __len__(self) -> int:
         return len(self._byTopic)
@@ -193,10 +167,7 @@ class WorkQueues:
         return self._byTopic.get(topic)
 
     def ensure(self, topic: str) -> WorkQueue:
-        """Return the queue of this topic; the caller subscribes a new one.
-
-        :raises NoCapacity: the broker has the maximum number of queues.
-        """
+        """Return the queue of this topic; the caller subscribes a new one. Raises NoCapacity if there are too many."""
         queue = self._byTopic.get(topic)
         if queue is not None:
             return queue
@@ -249,12 +220,12 @@ class WorkQueues:
 
     def _add(self, topic: str, idle: float = 0.0) -> WorkQueue:
         queue = self._byTopic[topic] = WorkQueue(
-            topic, makeQueue=self._makeQueue, seconds=self._deadlines.seconds, ids=self._ids, idOf=self._idOf
+            topic, makeQueue=self._makeQueue, seconds=self._makeQueue.deadlines.seconds, ids=self._ids, idOf=self.idOf
         )
         if topic.startswith(DEAD):
             self._dead += 1
-        elif not self._lasts(topic):
-            self._watch(queue, max(0.0, self._expiry - idle))
+        elif not self.lasts(topic):
+            self._watch(queue, max(0.0, self.expiry - idle))
         return queue
 
     def acknowledge(self, ids: Iterable[str], may: Callable[[str], bool] | None = None) -> int:
@@ -271,26 +242,15 @@ class WorkQueues:
         if self._learning:
             self._early.append((id, may))
 
-    def close(self) -> None:
-        """Close all queues without calling ``onExpired``."""
-        for expiry in self._expiries.values():
-            expiry.cancel()
-        for queue in self._byTopic.values():
-            queue.close()
-        self._expiries.clear()
-        self._byTopic.clear()
-        self._unknown.clear()
-        self._dead = 0
-
     def _watch(self, queue: WorkQueue, delay: float) -> None:
-        self._expiries[queue.name] = self._deadlines.call(delay, partial(self._comeUp, queue))
+        self._expiries[queue.name] = self._makeQueue.deadlines.call(delay, partial(self._comeUp, queue))
 
     def _comeUp(self, queue: WorkQueue) -> None:
         """Expire the queue, or set a new deadline: consuming moves no deadline, so this one may be early."""
-        now = self._deadlines.seconds()
-        if queue.waiting:
+        now = self._makeQueue.deadlines.seconds()
+        if queue.queue.waiting:
             queue.lastUsed = now
-        left = queue.lastUsed + self._expiry - now
+        left = queue.lastUsed + self.expiry - now
         if left > TOLERANCE:
             self._watch(queue, left)
             return
@@ -298,5 +258,5 @@ class WorkQueues:
         del self._byTopic[queue.name]
         dropped = queue.close()
         if dropped:
-            self._counted(DROPPED_EXPIRED, dropped)
-        self._onExpired(queue, dropped)
+            self._makeQueue.counted(DROPPED_EXPIRED, dropped)
+        self.onExpired(queue, dropped)

@@ -1,62 +1,20 @@
-"""Shared by all broker paths: the view of the broker, checks of arguments, and paged listings."""
+"""Shared by all broker paths: checks of arguments, and paged listings."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import nsmallest
 from itertools import islice
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from fleximq.broker.clients import Clients
-from fleximq.broker.consumer_groups import ConsumerGroups
-from fleximq.broker.consumers.polled_subscriptions import PolledSubscriptions
-from fleximq.broker.consumers.queue_admin import QueueAdmin
-from fleximq.broker.consumers.work_queues import WorkQueues
-from fleximq.broker.deadlines import Clock
+from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import ConnectedClient
-from fleximq.broker.observers import Counts
-from fleximq.broker.publishing.transactions import Transactions
-from fleximq.broker.slices import Slices
-from fleximq.broker.topics.topic_table import Topic, TopicTable
 from fleximq.errors import BadRequest, NoCapacity
-from fleximq.interfaces import IJournal
 
 Arguments = Mapping[str, Any]
 
 
-class IBrokerView(Protocol):
-    """The attributes and methods of :class:`fleximq.broker.broker.Broker` that paths use."""
-
-    clock: Clock
-    journal: IJournal
-    itself: ConnectedClient
-    started: float
-    dialects: Sequence[str]
-    implementation: str
-    reload: Callable[[], Any]
-    admin: QueueAdmin
-    audit: Callable[..., None]
-    operate: Callable[[str, "Arguments", str], Any]
-    clients: Clients
-    topics: TopicTable
-    queues: WorkQueues
-    polledSubscriptions: PolledSubscriptions
-    groups: ConsumerGroups
-    counts: Counts
-    transactions: Transactions
-    slices: Slices
-
-    def gathered(self, title: str, client: ConnectedClient, arguments: Arguments, answer: "Answer") -> "Answer":
-        """Return what takes this broker's page of a listing, or its answer to an operator's act."""
-
-    def topicFor(self, client: ConnectedClient, name: str) -> Topic:
-        """Return the topic that a client may publish to."""
-
-    def journalHealth(self) -> dict[str, Any] | None:
-        """Return the journal's health; None without one on disk."""
-
-
 #: A path's function: takes the broker, the requester, its arguments, and the callback for the answer, a value for
 #: MessagePack or a :class:`~fleximq.errors.BrokerError`; it may be called before the function returns or later.
-Path = Callable[[IBrokerView, ConnectedClient, Arguments, Callable[[Any], None]], None]
+Path = Callable[[Broker, ConnectedClient, Arguments, "Answer"], None]
 Answer = Callable[[Any], None]
 
 #: Rows of a page without ``limit``.
@@ -70,10 +28,7 @@ _MAX_NUMBER = (1 << 63) - 1
 
 
 def page(arguments: Arguments, kind: type, first: Any) -> tuple[Any, int]:
-    """Return the key after which a listing continues, and its number of rows.
-
-    :raises BadRequest: one of the two has a wrong type or value.
-    """
+    """Return the key after which a listing continues, and its number of rows; raises BadRequest if one is wrong."""
     after = arguments.get("after", first)
     if isinstance(after, bool) or not isinstance(after, kind):
         raise BadRequest(f"'after' must be of type {kind.__name__}")
@@ -94,10 +49,9 @@ class Listing(NamedTuple):
     limit: int
     sees: Callable[[Any], bool] = lambda row: True
 
-    def answer(self, broker: IBrokerView, answer: Callable[[dict[str, Any]], None]) -> None:
-        """Call ``answer`` with one page of rows, and as ``next`` the key after which to continue, or nil.
-
-        It is called in a later turn if there are many rows: each turn looks at :data:`_LOOKED_AT` of them.
+    def answer(self, broker: Broker, answer: Callable[[dict[str, Any]], None]) -> None:
+        """Answer with one page of rows and ``next``, the key after which to continue, or nil; each turn looks at
+        :data:`_LOOKED_AT` rows.
         """
         begin(broker, self._steps(answer))
 
@@ -123,7 +77,7 @@ class Listing(NamedTuple):
 
 
 def seenNames(
-    broker: IBrokerView,
+    broker: Broker,
     sees: Callable[[str], bool],
     names: Callable[[int, str], list[str]],
     after: str,
@@ -132,10 +86,8 @@ def seenNames(
 ) -> None:
     """Call ``answer`` with a page of names and the name after which to continue, or None; perhaps in a later turn.
 
-    The page is shorter than ``limit`` if many names are not shown: :data:`_LOOKED_AT_IN_ALL` are looked at.
-
-    :param sees: selects the names to show.
-    :param names: returns the first so many names from one on, in order.
+    The page is shorter than ``limit`` if many names are not shown: :data:`_LOOKED_AT_IN_ALL` are looked at. ``sees``
+    selects the names to show, ``names`` returns the first so many names from one on, in order.
     """
     found: list[str] = []
 
@@ -154,7 +106,7 @@ def seenNames(
     begin(broker, steps())
 
 
-def begin(broker: IBrokerView, steps: Iterator[None]) -> None:
+def begin(broker: Broker, steps: Iterator[None]) -> None:
     """Take the first step at once, and the others in later turns."""
     if next(steps, steps) is None:
         broker.slices.run(steps)
@@ -163,11 +115,7 @@ def begin(broker: IBrokerView, steps: Iterator[None]) -> None:
 def number(
     arguments: Arguments, name: str, otherwise: int | None = None, most: int = _MAX_NUMBER, least: int = 0
 ) -> int:
-    """Return an argument that is a whole number.
-
-    :param otherwise: the default; None: the argument is required.
-    :raises BadRequest: it is missing, or has a wrong type or value.
-    """
+    """Return an argument that is a whole number, required unless ``otherwise`` is its default; raises BadRequest."""
     value = arguments.get(name, otherwise)
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise BadRequest(f"{name!r} must be a whole number from {least} to {most}")
@@ -175,10 +123,7 @@ def number(
 
 
 def text(arguments: Arguments, name: str, most: int) -> str:
-    """Return an argument that is a string, not empty, of at most so many bytes.
-
-    :raises BadRequest: it is missing, or has a wrong type or value.
-    """
+    """Return an argument that is a string, not empty, of at most so many bytes; raises BadRequest."""
     value = arguments.get(name)
     if not isinstance(value, str) or not 0 < _bytesOf(value) <= most:
         raise BadRequest(f"{name!r} must be a string of 1 to {most} bytes")
@@ -193,22 +138,18 @@ def _bytesOf(value: str) -> int:
         return 0
 
 
-def array(arguments: Arguments, name: str) -> list[Any]:
-    """Return an argument that is an array.
-
-    :raises BadRequest: it is missing, or has a wrong type.
-    """
+def array(arguments: Arguments, name: str, most: int = _MAX_NUMBER) -> list[Any]:
+    """Return an argument that is an array of at most so many items; raises BadRequest."""
     value = arguments.get(name)
     if not isinstance(value, list):
         raise BadRequest(f"{name!r} must be an array")
+    if len(value) > most:
+        raise BadRequest(f"{name!r} may be at most {most}")
     return value
 
 
-def journalOf(broker: IBrokerView) -> Any:
-    """Return the journal.
-
-    :raises NoCapacity: the broker has none on disk.
-    """
+def journalOf(broker: Broker) -> Any:
+    """Return the journal; raises NoCapacity if the broker has none on disk."""
     if not broker.journal.onDisk:
         raise NoCapacity("there is no journal: the broker was started without --journal")
     return broker.journal

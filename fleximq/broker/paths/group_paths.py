@@ -1,7 +1,4 @@
-"""``/pipeline`` paths: consumer groups report their progress, and clients list it.
-
-Progress belongs to one journal, so without one on disk all requests are answered with 503.
-"""
+"""``/pipeline`` paths: consumer groups report their progress, and clients list it; 503 without a journal on disk."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -9,20 +6,20 @@ from operator import attrgetter
 from typing import Any
 
 from fleximq.broker.authorization import permit
+from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import ConnectedClient
-from fleximq.broker.paths.arguments import Arguments, IBrokerView, Listing, Path, array, journalOf, number, page, text
+from fleximq.broker.paths.arguments import Answer, Arguments, Listing, Path, array, journalOf, number, page, text
 from fleximq.broker.paths.rows import groupRow
 from fleximq.errors import BadRequest
 from fleximq.rights import Action
 from fleximq.values.records import StoredBatch
 from fleximq.values.state_records import MAX_GROUP_NAME_BYTES, MAX_GROUPS, GroupProgress
 
-Answer = Callable[[Any], None]
 #: The maximum time in milliseconds that fits in microseconds, too.
 _MAX_MILLISECONDS = ((1 << 63) - 1) // 1000
 
 
-def lag(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+def lag(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/pipeline/lag``: the ``journal``'s id, and how many of the reports were ``taken``, as they are about it.
 
     ``groups`` are maps with ``group``, ``journal`` and ``next``, the offset before which the group has finished;
@@ -32,9 +29,7 @@ def lag(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answ
     :raises NotPermitted: the client may not report the progress of one of the groups; then none was taken.
     """
     journal = journalOf(broker)
-    words = array(arguments, "groups")
-    if len(words) > MAX_GROUPS:
-        raise BadRequest(f"'groups' may be at most {MAX_GROUPS}")
+    words = array(arguments, "groups", MAX_GROUPS)
     checked = [_word(broker, word) for word in words]
     for _, word in checked:
         permit(client, Action.PROGRESS, word.group)
@@ -45,7 +40,7 @@ def lag(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answ
     answer({"journal": journal.id, "taken": len(mine)})
 
 
-def _word(broker: IBrokerView, word: Any) -> tuple[str, GroupProgress]:
+def _word(broker: Broker, word: Any) -> tuple[str, GroupProgress]:
     """Return the journal of a report, and the report."""
     if not isinstance(word, dict):
         raise BadRequest("'groups' must be maps")
@@ -56,7 +51,7 @@ def _word(broker: IBrokerView, word: Any) -> tuple[str, GroupProgress]:
     return text(word, "journal", MAX_GROUP_NAME_BYTES), GroupProgress(name, number(word, "next"), time, lost)
 
 
-def groups(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+def groups(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/pipeline/groups``: every group by name, and its distance to the ``end`` of the ``journal``.
 
     The distance is about so many ``records`` and ``bytes``, and ``seconds`` since the oldest of them was stored; nil if
@@ -72,20 +67,16 @@ def groups(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, a
     _ages(broker, [row for row in rows if row["records"]], lambda: answer(found))
 
 
-def forget(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+def forget(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/pipeline/forget``: whether a ``group`` of this name existed, which is ``forgotten`` now."""
     journalOf(broker)
     answer({"forgotten": broker.groups.forget(text(arguments, "group", MAX_GROUP_NAME_BYTES))})
 
 
-GROUP_PATHS: dict[str, Path] = {
-    "/pipeline/lag": lag,
-    "/pipeline/groups": groups,
-    "/pipeline/forget": forget,
-}
+GROUP_PATHS: dict[str, Path] = {"/pipeline/lag": lag, "/pipeline/groups": groups, "/pipeline/forget": forget}
 
 
-def _ages(broker: IBrokerView, rows: Sequence[dict[str, Any]], done: Callable[[], None]) -> None:
+def _ages(broker: Broker, rows: Sequence[dict[str, Any]], done: Callable[[], None]) -> None:
     """Fill in the ages of the oldest records that these groups have not read."""
     byOffset: dict[int, list[dict[str, Any]]] = {}
     for row in rows:
@@ -105,8 +96,4 @@ def _ages(broker: IBrokerView, rows: Sequence[dict[str, Any]], done: Callable[[]
         done()
     # In order, so that the journal decodes each range once for all.
     for offset in sorted(byOffset):
-        broker.journal.read(offset, _all, 1, partial(found, offset))
-
-
-def _all(topic: str) -> bool:
-    return True
+        broker.journal.read(offset, lambda topic: True, 1, partial(found, offset))

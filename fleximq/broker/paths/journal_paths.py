@@ -11,11 +11,11 @@ from typing import Annotated, Any, TypedDict
 import msgspec
 
 from fleximq.broker.authorization import permit, permits, sees
+from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.paths.arguments import (
     Answer,
     Arguments,
-    IBrokerView,
     Path,
     array,
     begin,
@@ -81,9 +81,8 @@ class _Tokens(TypedDict, total=False):
     tokens: Annotated[list[str], msgspec.Meta(max_length=MAX_TOKENS)]
 
 
-def bounds(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
-    """Answer ``/journal/bounds``: first and last offset of each topic, their times in milliseconds, and the topic's
-    size.
+def bounds(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+    """Answer ``/journal/bounds``: first and last offset of each topic, their times in milliseconds, and its size.
 
     Also the ``journal``'s id, and its ``end``: offset and ``position`` after the last commit. With ``topics`` false the
     answer has only these. Topics without any right for the client are left out.
@@ -125,7 +124,7 @@ def _bounds(topic: str, kept: TopicBounds) -> dict[str, Any]:
     }
 
 
-def read(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+def read(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/journal/read``: complete frames from ``position`` on, unchanged, at most ``most`` bytes.
 
     In the answer ``position`` is that of the first frame, ``next`` the one to ask for next, ``end`` the end of the
@@ -135,7 +134,6 @@ def read(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, ans
     position = number(arguments, "position")
     most = number(arguments, "most", MAX_READ_BYTES, MAX_READ_BYTES)
     journal = journalOf(broker)
-
     _permitAll(broker, client)
 
     def done(first: int, content: bytes | memoryview, end: int) -> None:
@@ -150,8 +148,7 @@ def read(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, ans
     journal.readBytes(position, most, done)
 
 
-def _permitAll(broker: IBrokerView, client: ConnectedClient) -> None:
-    """Check that a client may read the whole journal."""
+def _permitAll(broker: Broker, client: ConnectedClient) -> None:
     if client.rights in UNRESTRICTED:
         return
     own = broker.journal.topics(sys.maxsize, "$", "%")
@@ -159,7 +156,7 @@ def _permitAll(broker: IBrokerView, client: ConnectedClient) -> None:
         raise NotPermitted("reading the journal as it is is not permitted to those who may not subscribe to all topics")
 
 
-def advance(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+def advance(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/journal/advance``: up to which ``offset`` to read from ``start`` for so many ``records`` and ``bytes``.
 
     Also their actual numbers; records from the offset ``end`` on do not count. A missing limit is unlimited. The range
@@ -179,7 +176,7 @@ def advance(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, 
     journalOf(broker).advance(start, end, records, size, done)
 
 
-def reopen(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+def reopen(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/journal/reopen``, after the journal is writable again: its health."""
 
     def done(reason: str | None) -> None:
@@ -188,7 +185,7 @@ def reopen(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, a
     journalOf(broker).reopen(done)
 
 
-def stage(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+def stage(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/sink/stage``, after the records are on disk, still invisible: their ``token``.
 
     ``records`` are maps with ``topic``, ``value`` (any MessagePack value) and optionally ``headers``, a map of further
@@ -197,22 +194,18 @@ def stage(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, an
     """
     query, batch = _batch(client, arguments)
     part = text(arguments, "part", NAME_BYTES)
-    records = array(arguments, "records")
-    if len(records) > MAX_RECORDS:
-        raise BadRequest(f"'records' may be at most {MAX_RECORDS}")
+    records = array(arguments, "records", MAX_RECORDS)
     journal = journalOf(broker)
     tokens: list[str] = []
     reasons: list[str] = []
 
-    def done(token: str | None, reason: str | None) -> None:
+    def done(token: str | None, reason: str | None, last: bool = False) -> None:
         if token is None:
             reasons.append(reason or "")
         else:
             tokens.append(token)
-
-    def told(token: str | None, reason: str | None) -> None:
-        done(token, reason)
-        answer(_refusal(broker, reasons[0]) if reasons else {"token": ",".join(filter(None, tokens))})
+        if last:
+            answer(_refusal(broker, reasons[0]) if reasons else {"token": ",".join(filter(None, tokens))})
 
     def steps() -> Iterator[None]:
         runs: list[PublishedRun] = []
@@ -226,12 +219,12 @@ def stage(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, an
             journal.stage(query, batch, part, runs[:_AT_ONCE], done)
             del runs[:_AT_ONCE]
             yield
-        journal.stage(query, batch, part, runs, told)
+        journal.stage(query, batch, part, runs, partial(done, last=True))
 
     begin(broker, steps())
 
 
-def commit(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+def commit(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/sink/commit``, after the records of the ``tokens`` are published: ``offset`` of the first record.
 
     A repeat for the same ``query`` and ``batch`` by the same principal gets the same answer without publishing again.
@@ -257,7 +250,7 @@ def commit(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, a
         raise NoCapacity(error.reason) from error
 
 
-def abort(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+def abort(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/sink/abort``: delete uncommitted staged records of this ``query`` and ``batch``."""
     query, batch = _batch(client, arguments)
     _permitStaged(broker, client, query, batch)
@@ -281,7 +274,7 @@ JOURNAL_PATHS: dict[str, Path] = {
 }
 
 
-def _permitStaged(broker: IBrokerView, client: ConnectedClient, query: str, batch: int) -> None:
+def _permitStaged(broker: Broker, client: ConnectedClient, query: str, batch: int) -> None:
     """Check that a client may publish all staged records of a batch, since its rights may have changed."""
     journal = journalOf(broker)
     if client.rights not in UNRESTRICTED:
@@ -289,20 +282,17 @@ def _permitStaged(broker: IBrokerView, client: ConnectedClient, query: str, batc
             permit(client, Action.PUBLISH, name)
 
 
-def _refusal(broker: IBrokerView, reason: str) -> BrokerError:
+def _refusal(broker: Broker, reason: str) -> BrokerError:
     """Return the error for a refusal of the journal: 503 if it is read-only, else 409, a mistake of the client."""
     return (Conflict if broker.journal.health()["state"] == "ok" else NoCapacity)(reason)
 
 
 def _runs(
-    broker: IBrokerView, client: ConnectedClient, records: list[msgspec.Raw], runs: list[PublishedRun]
+    broker: Broker, client: ConnectedClient, records: list[msgspec.Raw], runs: list[PublishedRun]
 ) -> Iterator[None]:
     """Add records to ``runs``, neighbours of one topic together, as published by the broker; in slices of work.
 
-    :raises BadRequest: one of them is malformed.
-    :raises Forbidden: only the broker publishes to its topic.
-    :raises NotPermitted: the client may not.
-    :raises NoCapacity: the client's principal may make no more topics.
+    :raises BadRequest: one of them is malformed; otherwise as :meth:`Broker.topicFor`.
     """
     publisher = broker.itself
     last: str | None = None

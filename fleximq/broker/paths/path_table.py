@@ -15,12 +15,13 @@ import msgpack
 import msgspec
 
 from fleximq.broker.authorization import permitPath, sees
+from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.paths import queue_paths
-from fleximq.broker.paths.arguments import Answer, Arguments, IBrokerView, Listing, Path, page
+from fleximq.broker.paths.arguments import Answer, Arguments, Listing, Path, page, seenNames
 from fleximq.broker.paths.group_paths import GROUP_PATHS, lag
 from fleximq.broker.paths.journal_paths import JOURNAL_PATHS, READERS
-from fleximq.broker.paths.rows import clientRow, overview, topicPage, whoIs
+from fleximq.broker.paths.rows import clientRow, overview, topicRow, whoIs
 from fleximq.errors import BadRequest, BrokerError, NotFound
 from fleximq.limits import KIBIBYTE
 from fleximq.rights import Action
@@ -32,31 +33,24 @@ ARGUMENT_BYTES = 64 * KIBIBYTE
 _HINTED = 64
 
 
-def about(broker: IBrokerView, client: ConnectedClient, arguments: Arguments) -> dict[str, Any]:
+def about(broker: Broker, client: ConnectedClient, arguments: Arguments) -> dict[str, Any]:
     """Answer ``/broker/about``: :func:`overview`, the installed dialects, and the time in milliseconds."""
     return {**overview(broker), "dialects": list(broker.dialects), "time": int(time.time() * 1000)}
 
 
-def clients(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
-    """Answer ``/broker/clients``: the connected clients, by id; those of all nodes of a mesh."""
-    _ownClients(broker, client, arguments, broker.gathered("clients", client, arguments, answer))
-
-
-def _ownClients(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+def _ownClients(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     rows = Listing("clients", broker.clients, attrgetter("id"), partial(clientRow, broker), *page(arguments, int, 0))
     rows.answer(broker, answer)
 
 
-def topics(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
-    """Answer ``/broker/topics``: every topic by name, with its subscribers, messages and queue, at all nodes of a mesh.
+def _ownTopics(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+    after, limit = page(arguments, str, "")
 
-    Topics without any right for the client are left out.
-    """
-    _ownTopics(broker, client, arguments, broker.gathered("topics", client, arguments, answer))
+    def listed(names: list[str], next: str | None) -> None:
+        rows = [topicRow(broker, topic) for topic in map(broker.topics.find, names) if topic is not None]
+        answer({"topics": rows, "next": next})
 
-
-def _ownTopics(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
-    topicPage(broker, partial(sees, client), arguments, answer)
+    seenNames(broker, partial(sees, client), broker.topics.names.page, after, limit, listed)
 
 
 class NodeListing(NamedTuple):
@@ -70,17 +64,28 @@ class NodeListing(NamedTuple):
 LISTINGS = {"clients": NodeListing("client_id", _ownClients), "topics": NodeListing("topic", _ownTopics)}
 
 
-def reload(broker: IBrokerView, client: ConnectedClient, arguments: Arguments) -> Any:
-    """Answer ``/broker/reload``: read the settings again.
+def _ofAllNodes(title: str) -> Path:
+    def path(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+        answer = broker.gathered(title, client, arguments, answer)
+        LISTINGS[title].own(broker, client, arguments, answer)
 
-    The answer names the ``changed`` settings, and those that need a ``restart`` to change.
+    return path
 
-    :raises Conflict: they are invalid, and unchanged; one sentence per line.
+
+#: Answers ``/broker/clients``: the connected clients, by id.
+clients = _ofAllNodes("clients")
+#: Answers ``/broker/topics``: every topic by name that the client has a right to, its subscribers, messages and queue.
+topics = _ofAllNodes("topics")
+
+
+def reload(broker: Broker, client: ConnectedClient, arguments: Arguments) -> Any:
+    """Answer ``/broker/reload``: read the settings again; name those ``changed``, and those that need a ``restart``.
+    Raises Conflict if they are invalid, and unchanged, with one sentence per line.
     """
     return broker.reload()
 
 
-def operate(broker: IBrokerView, act: str, arguments: Arguments, by: str, answer: Answer) -> None:
+def operate(broker: Broker, act: str, arguments: Arguments, by: str, answer: Answer) -> None:
     """Perform an operator's act, ``kick``, ``ban`` or ``unban``, at all nodes of a mesh, or list the ``bans``."""
     own = broker.operate(act, arguments, by)
     if act != "bans":
@@ -94,7 +99,7 @@ def _operate(act: str) -> Path:
     )
 
 
-def _atOnce(tell: Callable[[IBrokerView, ConnectedClient, Arguments], Any]) -> Path:
+def _atOnce(tell: Callable[[Broker, ConnectedClient, Arguments], Any]) -> Path:
     """Return a path that answers with the function's result."""
     return lambda broker, client, arguments, answer: answer(tell(broker, client, arguments))
 
@@ -122,10 +127,8 @@ CHANGING = frozenset(
 
 
 def find(client: ConnectedClient, path: str) -> Path:
-    """Return the function of a path.
-
-    :raises NotFound: the path does not exist.
-    :raises NotPermitted: the client may not request it.
+    """Return the function of a path; raises NotFound if it does not exist, NotPermitted if the client may not request
+    it.
     """
     tell = PATHS.get(path)
     if tell is None:
@@ -145,49 +148,45 @@ def _hint(client: ConnectedClient, path: str) -> str:
     return f", did you mean {nearest[0]}?" if nearest and client.rights.may(_needed(nearest[0]), nearest[0]) else ""
 
 
-class PathTable:
-    """The path table as :class:`fleximq.broker.broker.Broker` uses it."""
+def readArguments(client: ConnectedClient, path: str, packed: bytes) -> Any:
+    """See :class:`fleximq.broker.broker.IPathTable`.
 
-    def readArguments(self, client: ConnectedClient, path: str, packed: bytes) -> Any:
-        """See :class:`fleximq.broker.broker.IPathTable`.
+    As MessagePack can take a hundred times its bytes in memory, only paths with :data:`READERS` of their own take
+    more than :data:`ARGUMENT_BYTES`. Keys of maps are strings or bytes, so that none can be chosen to collide.
+    """
+    read = READERS.get(find(client, path), msgpack.unpackb)
+    if read is msgpack.unpackb and len(packed) > ARGUMENT_BYTES:
+        raise BadRequest(f"a request to the broker has at most {ARGUMENT_BYTES} bytes of payload")
+    try:
+        return read(packed) if packed else None
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"an argument has a wrong type: {error}") from None
+    except (ValueError, TypeError, OverflowError, RecursionError, msgspec.DecodeError):
+        raise BadRequest("the payload is not MessagePack") from None
 
-        As MessagePack can take a hundred times its bytes in memory, only paths with :data:`READERS` of their own take
-        more than :data:`ARGUMENT_BYTES`. Keys of maps are strings or bytes, so that none can be chosen to collide.
-        """
-        read = READERS.get(find(client, path), msgpack.unpackb)
-        if read is msgpack.unpackb and len(packed) > ARGUMENT_BYTES:
-            raise BadRequest(f"a request to the broker has at most {ARGUMENT_BYTES} bytes of payload")
-        try:
-            return read(packed) if packed else None
-        except msgspec.ValidationError as error:
-            raise BadRequest(f"an argument has a wrong type: {error}") from None
-        except (ValueError, TypeError, OverflowError, RecursionError, msgspec.DecodeError):
-            raise BadRequest("the payload is not MessagePack") from None
 
-    def answer(
-        self, broker: IBrokerView, client: ConnectedClient, path: str, arguments: Any, answer: Callable[[Any], None]
-    ) -> None:
-        """Answer a path's request, now or later.
+def answer(broker: Broker, client: ConnectedClient, path: str, arguments: Any, answer: Callable[[Any], None]) -> None:
+    """Answer a path's request, now or later.
 
-        :param arguments: a map, or None for an empty one.
-        :raises NotFound: the path does not exist.
-        :raises NotPermitted: the client may not request it.
-        :raises BadRequest: the arguments are not a map, or one has a wrong type or value.
-        """
-        function = find(client, path)
-        if arguments is not None and not isinstance(arguments, Mapping):
-            raise BadRequest("the payload of a broker path is a map or empty")
-        if path not in CHANGING or path == "/broker/bans":
-            function(broker, client, arguments or {}, answer)
-            return
-        audit = partial(broker.audit, "admin", arguments, **whoIs(client), path=path)
+    :param arguments: a map, or None for an empty one.
+    :raises NotFound: the path does not exist.
+    :raises NotPermitted: the client may not request it.
+    :raises BadRequest: the arguments are not a map, or one has a wrong type or value.
+    """
+    function = find(client, path)
+    if arguments is not None and not isinstance(arguments, Mapping):
+        raise BadRequest("the payload of a broker path is a map or empty")
+    if path not in CHANGING or path == "/broker/bans":
+        function(broker, client, arguments or {}, answer)
+        return
+    audit = partial(broker.audit, "admin", arguments, **whoIs(client), path=path)
 
-        def answered(value: Any) -> None:
-            audit(**({"error": str(value)} if isinstance(value, BrokerError) else {}))
-            answer(value)
+    def answered(value: Any) -> None:
+        audit(**({"error": str(value)} if isinstance(value, BrokerError) else {}))
+        answer(value)
 
-        try:
-            function(broker, client, arguments or {}, answered)
-        except BrokerError as error:
-            audit(error=str(error))
-            raise
+    try:
+        function(broker, client, arguments or {}, answered)
+    except BrokerError as error:
+        audit(error=str(error))
+        raise

@@ -1,18 +1,18 @@
 """The paths of queues: list them, look into one, purge one, and return dead letters; the same by HTTP."""
 
-from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
 from fleximq.broker.authorization import permit, sees
+from fleximq.broker.broker import Broker
+from fleximq.broker.consumers.queue_owner import QueueOwner
+from fleximq.broker.consumers.work_queues import WorkQueue
 from fleximq.broker.envelope import ConnectedClient
-from fleximq.broker.paths.arguments import Arguments, IBrokerView, Listing, Path, number, page, text
-from fleximq.broker.queues.queue import Queue
+from fleximq.broker.paths.arguments import Answer, Arguments, Listing, Path, number, page, text
 from fleximq.errors import BadRequest, NotFound
 from fleximq.limits import DEAD, KIBIBYTE, TOPIC_BYTES
 from fleximq.rights import Action
 
-Answer = Callable[[Any], None]
 #: The default number of dead letters that one request returns to their topic.
 LETTERS = 1000
 #: The default and the maximum number of messages in one look, and the bytes of a payload that it shows.
@@ -20,28 +20,27 @@ _PEEK, _MAX_PEEK, _PAYLOAD = 10, 100, 64 * KIBIBYTE
 _NAME_BYTES = TOPIC_BYTES + len(DEAD)
 
 
-def queues(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+def queues(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/broker/queues``: the work queues by topic, including those of dead letters; with ``topic`` that one."""
     name = text(arguments, "topic", _NAME_BYTES) if "topic" in arguments else None
 
-    def shows(queue: Any) -> bool:
+    def shows(queue: WorkQueue) -> bool:
         return name in (None, queue.name) and sees(client, queue.name)
 
-    Listing("queues", broker.queues, attrgetter("name"), _queueRow, *page(arguments, str, ""), shows).answer(
-        broker, answer
-    )
+    some = page(arguments, str, "")
+    Listing("queues", broker.queues, attrgetter("name"), _queueRow, *some, shows).answer(broker, answer)
 
 
-def _queueRow(queue: Any) -> dict[str, Any]:
+def _queueRow(queue: WorkQueue) -> dict[str, Any]:
     return {
         "topic": queue.name,
         "dead_letters": queue.name.startswith(DEAD),
-        "consumers_waiting": queue.waiting,
-        **_load(queue, queue.queue, queue.durable),
+        "consumers_waiting": queue.queue.waiting,
+        **_load(queue),
     }
 
 
-def subscriptions(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+def subscriptions(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/broker/subscriptions``: the polled subscriptions by id; their owners are not shown."""
 
     def row(each: Any) -> dict[str, Any]:
@@ -50,23 +49,22 @@ def subscriptions(broker: IBrokerView, client: ConnectedClient, arguments: Argum
             "topic": each.topic,
             "qos": each.qos,
             "connected": each.idleSince is None,
-            **_load(each, each.queue, each.durable),
+            **_load(each),
         }
 
-    def shows(each: Any) -> bool:
-        return sees(client, each.topic)
+    some, rows = page(arguments, int, 0), broker.polledSubscriptions
+    Listing("subscriptions", rows, attrgetter("id"), row, *some, lambda each: sees(client, each.topic)).answer(
+        broker, answer
+    )
 
-    rows = broker.polledSubscriptions
-    Listing("subscriptions", rows, attrgetter("id"), row, *page(arguments, int, 0), shows).answer(broker, answer)
 
-
-def _load(queue: Any, inner: Queue, kept: bool) -> dict[str, Any]:
+def _load(owner: QueueOwner) -> dict[str, Any]:
     return {
-        "messages": queue.depth,
-        "in_flight": queue.inFlight,
-        "returned": inner.returned,
-        "bytes": queue.size,
-        "kept": kept,
+        "messages": owner.depth,
+        "in_flight": owner.inFlight,
+        "returned": owner.queue.returned,
+        "bytes": owner.size,
+        "kept": owner.durable,
     }
 
 
@@ -75,7 +73,7 @@ _LONG = ("payload", "message_id", "correlation_id", "reply_to")
 _ANSWER = 1 << 20
 
 
-def peek(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+def peek(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/broker/queues/peek``: the oldest ``messages`` that wait in the queue of a ``topic``; they stay there.
 
     At most ``limit``, fewer if the others are only on disk or an answer of :data:`_ANSWER` bytes is full. The client
@@ -122,7 +120,7 @@ def _messageRow(message: Any, deliveries: int) -> dict[str, Any]:
     }
 
 
-def purge(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+def purge(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/broker/queues/purge``: discard the messages in the queue of a ``topic``, or of a ``subscription``."""
     if ("topic" in arguments) == ("subscription" in arguments):
         raise BadRequest("name either a 'topic' or a 'subscription'")
@@ -139,7 +137,7 @@ def purge(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, an
     broker.admin.purge(queue, lambda gone, reason: answer({"purged": gone, "reason": reason}))
 
 
-def returnDeadLetters(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+def returnDeadLetters(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/broker/dead-letters/return``: publish at most ``limit`` dead letters of a ``topic`` to it again."""
     name = text(arguments, "topic", _NAME_BYTES).removeprefix(DEAD)
     most = number(arguments, "limit", LETTERS)
@@ -154,7 +152,4 @@ READING: dict[str, Path] = {
     "/broker/queues/peek": peek,
     "/broker/subscriptions": subscriptions,
 }
-ACTING: dict[str, Path] = {
-    "/broker/queues/purge": purge,
-    "/broker/dead-letters/return": returnDeadLetters,
-}
+ACTING: dict[str, Path] = {"/broker/queues/purge": purge, "/broker/dead-letters/return": returnDeadLetters}

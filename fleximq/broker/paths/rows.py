@@ -1,16 +1,15 @@
 """Rows about the broker, its clients and topics; ``/broker`` paths and ``/api`` pages show the same."""
 
-from collections.abc import Callable
 from typing import Any
 
 from fleximq import __version__
+from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import ConnectedClient
-from fleximq.broker.paths.arguments import Arguments, IBrokerView, page, seenNames
 from fleximq.broker.topics.topic_table import Topic
 from fleximq.values.state_records import GroupProgress
 
 
-def overview(broker: IBrokerView) -> dict[str, Any]:
+def overview(broker: Broker) -> dict[str, Any]:
     """Return name, version, implementation, uptime (s), numbers of clients, topics and so on, journal, and counts.
 
     ``journal`` is None without one on disk; otherwise a map with the ``state`` ("ok" or "read-only"), the ``reason``,
@@ -33,15 +32,10 @@ def overview(broker: IBrokerView) -> dict[str, Any]:
 
 def whoIs(client: ConnectedClient) -> dict[str, Any]:
     """Return the fields of the audit log that name a client."""
-    return {
-        "principal": client.principal,
-        "address": client.address,
-        "dialect": client.dialect,
-        "client_id": client.id,
-    }
+    return {"principal": client.principal, "address": client.address, "dialect": client.dialect, "client_id": client.id}
 
 
-def clientRow(broker: IBrokerView, client: ConnectedClient) -> dict[str, Any]:
+def clientRow(broker: Broker, client: ConnectedClient) -> dict[str, Any]:
     """Return a client's row; ``subscriptions`` includes the polled ones it uses."""
     return {
         "client_id": client.id,
@@ -55,7 +49,7 @@ def clientRow(broker: IBrokerView, client: ConnectedClient) -> dict[str, Any]:
     }
 
 
-def topicRow(broker: IBrokerView, topic: Topic) -> dict[str, Any]:
+def topicRow(broker: Broker, topic: Topic) -> dict[str, Any]:
     """Return a topic's row; ``queued`` is None if the topic has no work queue."""
     queue = broker.queues.get(topic.name)
     return {
@@ -67,7 +61,7 @@ def topicRow(broker: IBrokerView, topic: Topic) -> dict[str, Any]:
     }
 
 
-def groupRow(broker: IBrokerView, group: GroupProgress) -> dict[str, Any]:
+def groupRow(broker: Broker, group: GroupProgress) -> dict[str, Any]:
     """Return a consumer group's row, with its approximate distance to the end of the journal."""
     behind = broker.journal.backlogFrom(group.next)
     return {
@@ -78,16 +72,3 @@ def groupRow(broker: IBrokerView, group: GroupProgress) -> dict[str, Any]:
         "lost": group.lost,
         "time": group.time // 1000,
     }
-
-
-def topicPage(
-    broker: IBrokerView, sees: Callable[[str], bool], arguments: Arguments, answer: Callable[[dict[str, Any]], None]
-) -> None:
-    """Call ``answer`` with one page of topics, those that ``sees`` selects, perhaps in a later turn."""
-    after, limit = page(arguments, str, "")
-
-    def listed(names: list[str], next: str | None) -> None:
-        rows = [topicRow(broker, topic) for topic in map(broker.topics.find, names) if topic is not None]
-        answer({"topics": rows, "next": next})
-
-    seenNames(broker, sees, broker.topics.names.page, after, limit, listed)

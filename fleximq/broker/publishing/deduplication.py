@@ -1,15 +1,15 @@
-"""Deduplication: messages with ids are stored once, even if a publisher repeats them.
+"""Deduplication: messages with ids are stored once, even if a publisher repeats them after it lost its connection.
 
-A publisher that lost its connection sends its last messages again. A message with an id for a durable topic is stored
-again only if the first one was refused or is older than the window. A repeat that arrives while the first is being
-committed waits for the same commit, and is refused with it. Repeats are confirmed like other messages.
-
-Beyond :data:`MAX_IDS` or :data:`MAX_BYTES` the oldest ids are forgotten early, and counted. An id costs 3 us.
+A message with an id for a durable topic is stored again only if the first one was refused or is older than the window.
+A repeat that arrives while the first is being committed waits for the same commit, and is refused with it. Repeats are
+confirmed like other messages. Beyond :data:`MAX_IDS` or :data:`MAX_BYTES` the oldest ids are forgotten early, and
+counted. An id costs 3 us.
 """
 
 from array import array
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -33,21 +33,19 @@ REPEATED = CountedEvent(EventFamily.REPEATED)
 Key = tuple[str, str]
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PublicationKeys:
     """One run's new ids, until the run is committed or refused.
 
     ``places`` are the indexes of the new messages in the run, ``number`` is the run's number in the journal.
     """
 
-    __slots__ = ("_waiting", "ids", "number", "places", "time", "topic")
-
-    def __init__(self, topic: str, ids: Sequence[str], time: int) -> None:
-        self.topic = topic
-        self.ids = ids
-        self.time = time
-        self.number = 0
-        self.places: list[int] = []
-        self._waiting: dict[str, list[tuple[OnDecided, int]]] = {}
+    topic: str
+    ids: Sequence[str]
+    time: int
+    number: int = 0
+    places: list[int] = field(default_factory=list)
+    _waiting: dict[str, list[tuple[OnDecided, int]]] = field(default_factory=dict)
 
     def wait(self, id: str, onDecided: OnDecided | None, place: int) -> None:
         """Report this message's decision to the publisher of a repeat, too, for this index of its run."""
@@ -60,6 +58,7 @@ class PublicationKeys:
             onDecided(reason, (place,))
 
 
+@dataclass(eq=False, repr=False)
 class RecentIds:
     """The ids published within the window.
 
@@ -67,32 +66,22 @@ class RecentIds:
     :param dialects: codes of the dialects whose records in the journal have ids, see :mod:`fleximq.values.records`.
     """
 
-    def __init__(
-        self,
-        window: int,
-        now: Callable[[], int],
-        dialects: Collection[int],
-        counted: Callable[[str, int], None],
-        mostIds: int = MAX_IDS,
-        mostBytes: int = MAX_BYTES,
-    ) -> None:
-        self._window = window
-        self._now = now
-        self._dialects = frozenset(dialects)
-        self._counted = counted
-        self._mostIds = mostIds
-        self._mostBytes = mostBytes
-        self._entries: dict[Key, int | PublicationKeys] = {}
-        self._order: deque[Key] = deque()
-        self._size = 0
+    _window: int
+    _now: Callable[[], int]
+    _dialects: frozenset[int]
+    _counted: Callable[[str, int], None]
+    mostIds: int = MAX_IDS
+    mostBytes: int = MAX_BYTES
+    _entries: dict[Key, "int | PublicationKeys"] = field(default_factory=dict)
+    _order: deque[Key] = field(default_factory=deque)
+    _size: int = 0
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def register(self, topic: str, ids: Sequence[str], onDecided: OnDecided | None) -> tuple[PublicationKeys, int]:
         """Register the new ids of a run; return them, and the number of the last pending run with one of the others.
-
-        :param onDecided: called with the decisions on messages that repeat pending ones.
+        ``onDecided`` receives the decisions on those.
         """
         now = self._now()
         self._expire(now - self._window)
@@ -178,7 +167,7 @@ class RecentIds:
         self._entries[key] = entry
         self._order.append(key)
         self._size += ENTRY_BYTES + len(key[1])
-        while len(self._entries) > self._mostIds or self._size > self._mostBytes:
+        while len(self._entries) > self.mostIds or self._size > self.mostBytes:
             self._remove(self._order.popleft(), FORGOTTEN)
 
     def _remove(self, key: Key, event: str = "") -> None:
@@ -206,7 +195,7 @@ def recentIdsOf(rules: BrokerRules, seconds: Callable[[], float], counted: Calla
     return RecentIds(
         round(rules.idempotenceWindow * 1_000_000),
         lambda: round(seconds() * 1_000_000),
-        [DIALECTS[name] for name in rules.deduplicatedDialects],
+        frozenset(DIALECTS[name] for name in rules.deduplicatedDialects),
         counted,
     )
 

@@ -10,8 +10,6 @@ from fleximq.broker.clients import Clients
 from fleximq.broker.envelope import Envelope
 from fleximq.broker.topics.topic_table import TopicTable
 
-_NOBODY: tuple[None, None] = (None, None)
-
 
 class FanOut:
     """Delivers runs at once, without asking guards."""
@@ -43,6 +41,6 @@ class FanOut:
         """Deliver a run, whose topic is in the table, to subscribers with these ids that accept direct messages."""
         subscribers = self._topics.subscribers(envelope.topic)
         for id in audience:
-            _, peer = self._clients.peers.get(id, _NOBODY)
-            if peer is not None and self._topics.isSubscribed(peer, envelope.topic, subscribers):
-                peer.deliver(peer.form.render(envelope, body, count), count)
+            found = self._clients.peers.get(id)
+            if found is not None and self._topics.isSubscribed(found[1], envelope.topic, subscribers):
+                found[1].deliver(found[1].form.render(envelope, body, count), count)

@@ -1,11 +1,11 @@
 """Publications that await a commit, and later ones of the same topics.
 
-A durable run is delivered after its commit. Volatile runs published to the same topic meanwhile wait in the topic's
-``pendingRuns``, which preserves the order; other topics are not affected. A run costs 2 us here, plus the journal's
-time.
+A durable run is delivered after its commit. Volatile runs published to its topic meanwhile wait in ``pendingRuns``, in
+order; other topics are not affected. A run costs 2 us here, plus the journal's time.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -35,6 +35,7 @@ class _Run(NamedTuple):
     onDecided: Callable[[str | None], None] | None = None
 
 
+@dataclass(eq=False, repr=False)
 class PendingCommits:
     """Appends runs to the journal and delivers them after their commits.
 
@@ -43,26 +44,16 @@ class PendingCommits:
         after that.
     """
 
-    def __init__(
-        self,
-        journal: IJournalAppend,
-        topics: TopicTable,
-        deliver: Deliver,
-        transactions: Transactions,
-        counted: Callable[[str, int], None],
-        publishing: Callable[[ConnectedClient | None], None],
-        watchers: RecordWatchers,
-    ) -> None:
-        self._journal = journal
-        self._topics = topics
-        self._deliver = deliver
-        self._transactions = transactions
-        self._counted = counted
-        self._publishing = publishing
-        self._watchers = watchers
-        #: True while a run is appended: then its publisher is the client being read, and is not announced.
-        self._appending = False
-        self._waiting = 0
+    _journal: IJournalAppend
+    _topics: TopicTable
+    _deliver: Deliver
+    _transactions: Transactions
+    _counted: Callable[[str, int], None]
+    _publishing: Callable[[ConnectedClient | None], None]
+    _watchers: RecordWatchers
+    #: True while a run is appended: then its publisher is the client being read, and is not announced.
+    _appending: bool = False
+    _waiting: int = 0
 
     @property
     def overloaded(self) -> bool:

@@ -1,14 +1,13 @@
 """The slow path of publications: past guards that may refuse them, through the journal, or after pending ones.
 
-Other publications go straight to :mod:`fleximq.broker.publishing.fan_out`.
-
 Guards are subscribers that must not lose messages. All are asked before any receives a message, about the run together
 with the messages of earlier pending runs.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from fleximq.broker.envelope import Envelope, OnDecided
 from fleximq.broker.publishing.fan_out import FanOut
@@ -16,24 +15,13 @@ from fleximq.broker.publishing.pending_commits import PendingCommits
 from fleximq.broker.publishing.transactions import Transactions
 from fleximq.broker.topics.topic_table import Topic
 from fleximq.errors import NotKept, NotRecorded
-from fleximq.interfaces import IJournal
 from fleximq.values.message_cost import OVERHEAD, costOf
 
 
-class GuardResult(NamedTuple):
-    """The indexes of a run's messages that guards accept, and of those they refuse.
-
-    ``size`` are the bytes of the accepted messages, ``words`` is the reason for refusing others.
+def _admitted(envelope: Envelope, body: Any) -> tuple[list[int], list[int], int, str]:
+    """Ask the guards about each message; return the indexes of those accepted and refused, and the bytes of the former
+    and a reason of the latter.
     """
-
-    taken: list[int]
-    refused: list[int]
-    size: int
-    words: str
-
-
-def admitted(envelope: Envelope, body: Any) -> GuardResult:
-    """Ask the guards about each message of a run."""
     topic = envelope.topic
     taken: list[int] = []
     refused: list[int] = []
@@ -48,7 +36,7 @@ def admitted(envelope: Envelope, body: Any) -> GuardResult:
         else:
             refused.append(place)
             words = reason
-    return GuardResult(taken, refused, size, words)
+    return taken, refused, size, words
 
 
 def _refusal(topic: Topic, count: int, size: int) -> str | None:
@@ -58,16 +46,14 @@ def _refusal(topic: Topic, count: int, size: int) -> str | None:
     return next((no for guard in topic.guards.values() if (no := guard.admits(count, size)) is not None), None)
 
 
+@dataclass(eq=False, repr=False)
 class SlowPath:
     """Publishes runs that guards may refuse, that are durable, or that must wait for pending ones."""
 
-    def __init__(
-        self, journal: IJournal, fanOut: FanOut, transactions: Transactions, pendingCommits: PendingCommits
-    ) -> None:
-        self._onDisk: bool = journal.onDisk
-        self._fanOut = fanOut
-        self._transactions = transactions
-        self._pendingCommits = pendingCommits
+    _onDisk: bool
+    _fanOut: FanOut
+    _transactions: Transactions
+    _pendingCommits: PendingCommits
 
     def publish(self, envelope: Envelope, body: Any, count: int, onDecided: OnDecided | None) -> None:
         """See :meth:`fleximq.broker.broker.Broker.publish`."""
@@ -85,7 +71,7 @@ class SlowPath:
         if (topic.guards or (topic.queues and self._onDisk)) and envelope.qos:
             size = envelope.source.size(body)
             if _refusal(topic, count, size) is not None:
-                taken, refused, size, words = admitted(envelope, body)
+                taken, refused, size, words = _admitted(envelope, body)
                 if taken and refused:
                     body = envelope.source.pick(body, taken)
         if taken:
@@ -97,9 +83,8 @@ class SlowPath:
             raise NotKept(words, refused)
 
     def narrowed(self, envelope: Envelope, body: Any, count: int, audience: Iterable[int]) -> None:
-        """Deliver a run only to those of its subscribers that accept direct messages and have one of these ids.
-
-        It is volatile, but does not overtake earlier publications to the topic.
+        """Deliver a volatile run in its turn, only to those of its subscribers that accept direct messages and have one
+        of these ids.
         """
         envelope = self._fanOut.present(envelope)
         deliver = partial(self._fanOut.deliverTo, tuple(audience))

@@ -1,13 +1,14 @@
 """Transactions: staged records are published together, and delivered in order with other publications.
 
-After a commit the broker reads the staged records back, a few milliseconds for a thousand; later commits wait. The
-waiting bytes are bounded: above the bound publishers are not read.
+After a commit the broker reads the staged records back, a few milliseconds for a thousand; later commits wait. Above a
+bound of waiting bytes publishers are not read.
 """
 
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource
@@ -31,22 +32,21 @@ class RecordSource(MessageSource):
     """The source of records read back from the journal: a body is a batch of them."""
 
     def messages(self, body: StoredBatch) -> Sequence[Message]:
-        """Return the records as messages."""
         return body.messages()
 
     def run(self, body: StoredBatch) -> Run:
-        """Return the records as stored."""
         return Run(body.headers, body.payloads, body.contents)
 
     def pick(self, body: StoredBatch, places: Sequence[int]) -> StoredBatch:
-        """Return the records at these places."""
         return body.pick(places)
 
 
-class _Waiting(NamedTuple):
-    """A run or transaction committed at this offset, or with offset 0 a callback that waits for earlier ones.
+_RECORDS = RecordSource()
 
-    ``size`` is its approximate size in memory.
+
+class _Waiting(NamedTuple):
+    """A run or transaction committed at this offset, of about this size in memory, or with offset 0 a callback that
+    waits.
     """
 
     offset: int
@@ -57,9 +57,8 @@ class _Waiting(NamedTuple):
 class Transactions:
     """Commits staged records and preserves the order of publications after them.
 
-    ``reading`` is True while a transaction is read back. ``overloaded`` is True while so many bytes wait for it that
-    publishers should not be read; ``waitingBytes`` exceeds :data:`OVERLOAD_BYTES` by little more than the journal's own
-    bound.
+    ``reading`` is True while a transaction is read back, ``overloaded`` while so many bytes wait for it that publishers
+    should not be read; ``waitingBytes`` exceeds :data:`OVERLOAD_BYTES` by little more than the journal's own bound.
 
     :param deliver: delivers a committed run to its subscribers.
     :param unread: called when a transaction cannot be read back.
@@ -70,7 +69,6 @@ class Transactions:
         self._topics = topics
         self._deliver = deliver
         self._unread = unread
-        self._source = RecordSource()
         self.reading = False
         self._lastBatches: dict[str, int] = {}
         self._waiting: deque[_Waiting] = deque()
@@ -101,7 +99,7 @@ class Transactions:
         if not self.reading:
             self._deliver(envelope, body, count)
             return
-        size = _sizeOf(envelope, body)
+        size = OVERHEAD + (len(body) if isinstance(body, bytes | memoryview) else cost(envelope.source.messages(body)))
         self._waiting.append(_Waiting(envelope.offset, partial(self._deliver, envelope, body, count), size))
         self.waitingBytes += size
         self.overloaded = self.waitingBytes > OVERLOAD_BYTES
@@ -132,23 +130,21 @@ class Transactions:
     def deliverTransaction(self, offset: int, end: int) -> None:
         """Deliver the records of a committed transaction with offsets from one to another (exclusive) in their turn."""
         if self.reading:
-            self._waiting.append(_Waiting(offset, partial(self._begin, offset, end)))
+            self._waiting.append(_Waiting(offset, partial(self._read, offset, end)))
         else:
-            self._begin(offset, end)
-
-    def _begin(self, offset: int, end: int) -> None:
-        self.reading = True
-        self._read(offset, end)
+            self._read(offset, end)
 
     def _read(self, offset: int, end: int) -> None:
+        self.reading = True
         self._journal.read(offset, lambda name: True, CHUNK_BYTES, partial(self._found, offset, end))
 
     def _found(self, offset: int, end: int, batches: Sequence[StoredBatch], next: int) -> None:
         """Deliver the records read; the transaction ends before the offset of the next waiting commit."""
-        until = self._until(end)
+        offsets = (waiting.offset for waiting in self._waiting if waiting.offset)  # ascending
+        until = min([end, *islice(offsets, 1)])
         for batch in batches:
             for run in _runs(batch.pick(range(bisect_left(batch.offsets, until)))):
-                self._deliverRun(run)
+                self._deliver(self._envelopeOf(run), run, len(run))
         if offset < next < until:
             self._read(next, end)
             return
@@ -160,9 +156,6 @@ class Transactions:
             self.waitingBytes -= waiting.size
             self.overloaded = self.waitingBytes > OVERLOAD_BYTES
             waiting.deliver()
-        self._relieve()
-
-    def _relieve(self) -> None:
         if not self._waiting:
             self._publishers.clear()
         if not self.overloaded:
@@ -170,28 +163,16 @@ class Transactions:
             for call in calls:
                 call()
 
-    def _until(self, end: int) -> int:
-        """Return the offset of the first that waits, at most ``end``; they wait in their order."""
-        return next((min(waiting.offset, end) for waiting in self._waiting if waiting.offset), end)
-
     def deliverRecords(self, batch: StoredBatch) -> None:
         """Deliver committed records after the transactions committed before them."""
         for run in _runs(batch):
             self.deliver(self._envelopeOf(run), run, len(run))
 
-    def _deliverRun(self, run: StoredBatch) -> None:
-        self._deliver(self._envelopeOf(run), run, len(run))
-
     def _envelopeOf(self, run: StoredBatch) -> Envelope:
         id, name = run.publishers[run.publisherOf[0]]
         topic = self._topics.get(run.topics[run.topicOf[0]])
         publisher = ConnectedClient(id, "fleximq", name)
-        return Envelope(topic, publisher, self._source, durable=True, offset=run.offsets[0])
-
-
-def _sizeOf(envelope: Envelope, body: Any) -> int:
-    """Return about how many bytes a run takes while it waits."""
-    return OVERHEAD + (len(body) if isinstance(body, bytes | memoryview) else cost(envelope.source.messages(body)))
+        return Envelope(topic, publisher, _RECORDS, durable=True, offset=run.offsets[0])
 
 
 def _runs(batch: StoredBatch) -> Iterator[StoredBatch]:

@@ -6,14 +6,16 @@ arrival numbers never change. Volatile messages (QoS0) stay in memory wherever t
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import islice, takewhile
 
 from fleximq.broker.queues.offset_ranges import FIRST_VOLATILE, GAP, OffsetRanges
-from fleximq.broker.queues.waiting_messages import NEVER_USED
+from fleximq.broker.queues.waiting import NEVER_USED
 from fleximq.values.message import Message
 from fleximq.values.message_cost import ANY, cost, costOf, measure
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class DurableBacklog:
     """Messages in order of arrival; ``size`` is the cost of those in memory.
 
@@ -22,22 +24,16 @@ class DurableBacklog:
     :param room: new messages stay in memory while those there cost no more than this.
     """
 
-    __slots__ = (
-        "_gaps", "_inMemory", "_nextKey", "_onDisk", "_onDiskGaps", "_room", "_volatile", "size", "volatile",
-        "volatileSize",
-    )  # fmt: skip
-
-    def __init__(self, room: int) -> None:
-        self.size = 0
-        self.volatile = 0
-        self.volatileSize = 0
-        self._room = room
-        self._inMemory: deque[Message | None] = NEVER_USED
-        self._gaps = 0
-        self._onDisk = OffsetRanges()
-        self._onDiskGaps = 0
-        self._volatile: dict[int, Message] = {}
-        self._nextKey = FIRST_VOLATILE
+    _room: int
+    size: int = 0
+    volatile: int = 0
+    volatileSize: int = 0
+    _inMemory: deque[Message | None] = field(default_factory=lambda: NEVER_USED)
+    _gaps: int = 0
+    _onDisk: OffsetRanges = field(default_factory=OffsetRanges)
+    _onDiskGaps: int = 0
+    _volatile: dict[int, Message] = field(default_factory=dict)
+    _nextKey: int = FIRST_VOLATILE
 
     def __len__(self) -> int:
         return len(self._inMemory) + len(self._onDisk)
@@ -100,9 +96,8 @@ class DurableBacklog:
         self._onDiskGaps = onDisk.gaps()
 
     def popMany(self, number: int, most: int = ANY) -> list[Message | None]:
-        """Remove and return the oldest messages in memory: at most ``number``, until they cost ``most``.
-
-        Gaps between them are removed and returned too, and do not count.
+        """Remove and return the oldest messages in memory, at most ``number``, until they cost ``most``; gaps between
+        them are returned too, and do not count.
         """
         if not self._gaps:
             count, size = measure(islice(self._inMemory, number), most)  # type: ignore[arg-type]  # there are no gaps

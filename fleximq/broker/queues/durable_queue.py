@@ -1,9 +1,7 @@
 """A queue that survives a restart: its messages and its state are in the journal.
 
-Memory holds the messages near its head, and delivered ones while they fit. Of all others it knows only the offset and
-reads them in time; until the next message is read, the queue is ``loading``.
-
-A message's tag is always its arrival number, so tags are the same after a restart.
+Memory holds the messages near its head, and delivered ones while they fit; of all others only the offset. Until the
+next message is read, the queue is ``loading``. A message's tag is its arrival number, the same after a restart.
 """
 
 from array import array
@@ -52,10 +50,6 @@ class QueueLog(Protocol):
         """Publish a dead letter; report None if it is stored, else the reason of the failure."""
 
 
-def _asTheyAre(messages: Sequence[Message]) -> Sequence[Message]:
-    return messages
-
-
 class DurableQueue(Queue):
     """As :class:`fleximq.broker.queues.queue.Queue`, in the journal.
 
@@ -78,7 +72,7 @@ class DurableQueue(Queue):
         key: str,
         queueLog: QueueLog,
         memory: int,
-        withIds: Callable[[Sequence[Message]], Sequence[Message]] = _asTheyAre,
+        withIds: Callable[[Sequence[Message]], Sequence[Message]] = lambda messages: messages,
         **settings: Any,
     ) -> None:
         super().__init__(**settings)
@@ -97,8 +91,6 @@ class DurableQueue(Queue):
         self._again = array("Q")
         self._gone = array("Q")
 
-    # -- in memory and on disk -----------------------------------------------------------------------
-
     @property
     def depth(self) -> int:
         """The number of waiting messages without gaps."""
@@ -106,7 +98,6 @@ class DurableQueue(Queue):
 
     @property
     def loading(self) -> bool:
-        """Whether the next message must first be read."""
         again = self._returned.first()
         if again is not None:
             return again.message.payload is _ONLY_IN_JOURNAL
@@ -117,16 +108,13 @@ class DurableQueue(Queue):
         return list(takewhile(lambda each: each[0].payload is not _ONLY_IN_JOURNAL, super().first(number)))
 
     def whenLoaded(self, call: Callable[[], object]) -> None:
-        """Call once after the current read; only while ``loading``."""
         self._whenLoaded.append(call)
         self._load()
 
     def admits(self, count: int, size: int) -> str | None:
-        """Return None if ``count`` more messages fit, else the reason of the refusal."""
         return super().admits(count, 0)
 
     def admitsAlone(self, count: int, size: int) -> str | None:
-        """Return None if so many messages would fit into an empty queue, else the reason of the refusal."""
         return FULL if count > self.maxMessages else None
 
     def _exceeds(self, count: int, size: int) -> bool:
@@ -136,10 +124,7 @@ class DurableQueue(Queue):
     def _available(self) -> int:
         return 0 if self.loading else len(self._returned) + self._backlog.inMemory
 
-    # -- in and out --------------------------------------------------------------------------------
-
     def deliver(self, rendered: Sequence[Message], count: int) -> None:
-        """Add messages in order; overflow drops the oldest ones and counts them."""
         if self._closed or not rendered:
             return
         if not (rendered[0].offset and self._backlog.onDisk):
@@ -147,16 +132,16 @@ class DurableQueue(Queue):
         self.size += self._backlog.append(rendered)
         if self._ages is not None:
             self._ages.add(self.lastTag + len(self._backlog), self._seconds())
-        if self._dropsOldest and self._exceeds(0, 0):
+        if self.dropsOldest and self._exceeds(0, 0):
             dropped = 0
             while self._exceeds(0, 0) and self._dropOldest():
                 dropped += 1
-            self._counted(DROPPED, dropped)
+            self.counted(DROPPED, dropped)
         if self._waiters:
             self._waiters.wake(self._available)
 
     def takeMany(self, holder: object, number: int, most: int = ANY) -> list[QueueDelivery]:
-        """Deliver up to ``number`` of the oldest messages that are read, until they cost ``most`` bytes."""
+        """As :meth:`Queue.takeMany`, of the messages that are read."""
         if self._ages is not None:
             self._expire(self._ages)
         while self._ofGoneHolders and len(self._returned) < number:
@@ -186,7 +171,6 @@ class DurableQueue(Queue):
     def take(
         self, holder: object, number: int, most: int = ANY
     ) -> tuple[Sequence[int], Sequence[Message], Iterable[int]]:
-        """Deliver as :meth:`takeMany`."""
         deliveries = self.takeMany(holder, number, most)
         tags, messages, attempts = zip(*deliveries, strict=True) if deliveries else ((), (), ())
         return tags, messages, attempts
@@ -201,7 +185,7 @@ class DurableQueue(Queue):
             deliveries.append(_new(QueueDelivery, (delivery.tag, delivery.message, delivery.attempts + 1)))
             most -= costOf(delivery.message)
         if deliveries:
-            self._counted(REDELIVERED, len(deliveries))
+            self.counted(REDELIVERED, len(deliveries))
         self._hide(deliveries, holder, True)
         self._again.extend([delivery.message.offset for delivery in deliveries if delivery.message.offset])
         return deliveries
@@ -210,13 +194,13 @@ class DurableQueue(Queue):
         if not deliveries:
             return
         kept = deliveries if self.size <= self._memory else self._withoutPayloads(deliveries)
-        due = self._seconds() + self._redelivery
+        due = self._seconds() + self.redelivery
         if again:
             self._inFlight.addAgain(kept, due, holder)
         else:
             self._inFlight.add([each[0] for each in kept], [each[1] for each in kept], due, holder)
         if self._deadline is None:
-            self._arm(self._redelivery)
+            self._arm(self.redelivery)
         self._used = True
         self._recordSoon()
 
@@ -254,13 +238,10 @@ class DurableQueue(Queue):
         self._recordSoon()
 
     def close(self) -> int:
-        """Drop all messages and waiting consumers, and refuse new ones."""
         dropped = super().close() + len(self._dead)
         self._dead.clear()
         self._whenLoaded.clear()
         return dropped
-
-    # -- dropped and expired messages, dead letters --------------------------------------------------
 
     def _drop(self, delivery: QueueDelivery) -> None:
         super()._drop(delivery)
@@ -294,8 +275,8 @@ class DurableQueue(Queue):
 
     def _deadLetterAll(self, dead: list[QueueDelivery]) -> None:
         """Publish dead letters, read from the journal if need be; the messages stay until these are stored."""
-        if self._onDead is None:
-            self._counted(DROPPED, len(dead))
+        if self.onDead is None:
+            self.counted(DROPPED, len(dead))
             for delivery in dead:
                 self._forget(delivery.message.offset)
             return
@@ -328,7 +309,7 @@ class DurableQueue(Queue):
             elif offset in found:
                 self._deadLetterOne(delivery.tag, found[offset])
             elif self._dead.pop(delivery.tag, None) is not None:
-                self._counted(LOST, 1)
+                self.counted(LOST, 1)
                 self._forget(offset)
         self._readDead([*later, *rest])
 
@@ -337,24 +318,22 @@ class DurableQueue(Queue):
             self._queueLog.deadLetter(self.name, message, partial(self._deadLettered, tag))
         except Exception as error:
             self._deadLettered(tag, str(error))
-            self._deadlines.onError(error)
+            self.deadlines.onError(error)
 
     def _deadLettered(self, tag: int, reason: str | None) -> None:
         delivery = self._dead.pop(tag, None)
         if delivery is None:
             return
         if reason is None:
-            self._counted(DEAD_LETTERS, 1)
+            self.counted(DEAD_LETTERS, 1)
             self._forget(delivery.message.offset)
             return
-        self._counted(DEAD_LETTERS_REFUSED, 1)
+        self.counted(DEAD_LETTERS_REFUSED, 1)
         self.size += costOf(delivery.message)
         self._returned.add([delivery])
-        self._moved(delivery, False)
+        self.moved(delivery, False)
         if self._waiters:
             self._waiters.wake(self._available)
-
-    # -- reading back ------------------------------------------------------------------------------
 
     def _load(self) -> None:
         """Start the next read, unless one is running."""
@@ -388,7 +367,7 @@ class DurableQueue(Queue):
                     self.size += costOf(delivery.message) - costOf(place.message)
             elif place.message.offset <= until and self._returned.remove(place.tag) is not None:
                 self.size -= costOf(place.message)
-                self._moved(place, True)
+                self.moved(place, True)
                 self._lost([place.message.offset])
         self._loaded()
 
@@ -403,7 +382,7 @@ class DurableQueue(Queue):
 
     def _lost(self, offsets: Sequence[int]) -> None:
         if offsets:
-            self._counted(LOST, len(offsets))
+            self.counted(LOST, len(offsets))
             for offset in offsets:
                 self._forget(offset)
 
@@ -420,11 +399,9 @@ class DurableQueue(Queue):
             try:
                 call()
             except Exception as error:
-                self._deadlines.onError(error)
+                self.deadlines.onError(error)
         if self._waiters:
             self._waiters.wake(self._available)
-
-    # -- state records -------------------------------------------------------------------------------
 
     def stateRecords(self) -> list[StateRecord]:
         """Return the state records since the last call."""
@@ -433,7 +410,7 @@ class DurableQueue(Queue):
             return []
         stateRecords: list[StateRecord] = []
         if self._used or self.lastTag != self._recordedTag or self._again:
-            until = self._queueLog.wall() + round(self._redelivery * 1_000_000)
+            until = self._queueLog.wall() + round(self.redelivery * 1_000_000)
             stateRecords.append(QueueDelivered(self.key, self.lastTag - self._volatile, self._again, until))
             self._recordedTag, self._used, self._again = self.lastTag, False, array("Q")
         if self._gone:
@@ -474,8 +451,8 @@ class DurableQueue(Queue):
     def _tagsWithoutVolatile(self, delivered: Sequence[QueueDelivery]) -> list[int]:
         """Return the tags that these deliveries would have if all messages had been in the journal.
 
-        Only their order matters, since clients never see them: only work queues, where messages have ids, contain
-        volatile messages.
+        Only their order matters: clients never see them, since only work queues, where messages have ids, contain
+        volatile ones.
         """
         tags = [each.tag for each in delivered]
         if not self._volatile:
@@ -495,7 +472,7 @@ class DurableQueue(Queue):
             delivery = _new(QueueDelivery, (tag, message, state.attempts.get(tag, 1)))
             due = state.due.get(tag, 0)
             if due > wall:
-                flying.append((min(due, wall + round(self._redelivery * 1e6)), tag, delivery))
+                flying.append((min(due, wall + round(self.redelivery * 1e6)), tag, delivery))
             else:
                 again.append(delivery)
         flying.sort()

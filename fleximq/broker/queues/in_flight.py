@@ -1,10 +1,8 @@
 """Deliveries of a queue: those in flight, and those that returned.
 
 Deliveries in flight that were made together form a *span*. All are hidden for the same time, so that the first span is
-the next one due.
-
-Returned deliveries are delivered again before all other messages, lowest tag (oldest message) first. A heap finds it.
-An acknowledged delivery leaves the dict at once; its tag stays in the heap until it is on top, or the heap is rebuilt.
+the next one due. Returned deliveries are delivered again before all other messages, lowest tag (oldest message) first.
+A heap finds it: a tag stays there until it is on top, or the heap is rebuilt.
 """
 
 from collections import deque
@@ -14,7 +12,7 @@ from itertools import islice
 from operator import itemgetter
 
 from fleximq.broker.envelope import QueueDelivery
-from fleximq.broker.queues.waiting_messages import NEVER_USED
+from fleximq.broker.queues.waiting import NEVER_USED
 from fleximq.values.message import Message
 from fleximq.values.message_cost import costOf
 

@@ -1,4 +1,4 @@
-"""Offsets in the journal, first in first out, in little memory: neighbours as ranges, others as plain numbers.
+"""Offsets in the journal, first in first out: neighbours as ranges, others as plain numbers.
 
 A million neighbouring offsets take as much as one, a million scattered ones 8 MB.
 """
@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fleximq.broker.queues.waiting_messages import NEVER_USED
+from fleximq.broker.queues.waiting import NEVER_USED
 
 #: Numbers from here on are not offsets but keys of volatile messages.
 FIRST_VOLATILE = 1 << 63

@@ -9,6 +9,9 @@ from fleximq.broker.queues.durable_queue import DurableQueue, QueueLog
 from fleximq.broker.queues.queue import Queue
 from fleximq.values.message import Message
 
+#: Fields that are settings of each queue.
+_SHARED = ("deadlines", "redelivery", "maxDeliveries", "maxMessages", "maxBytes", "onDead", "counted")
+
 
 @dataclass(frozen=True, slots=True)
 class QueueFactory:
@@ -30,22 +33,9 @@ class QueueFactory:
     memory: int = 16 << 20
 
     def __call__(self, name: str, key: str = "", **others: Any) -> Queue:
-        """Return a new queue.
-
-        :param key: its key in the journal; without one, or without a journal, the queue is volatile.
-        """
-        settings = {
-            "name": name,
-            "deadlines": self.deadlines,
-            "redelivery": self.redelivery,
-            "maxDeliveries": self.maxDeliveries,
-            "maxMessages": self.maxMessages,
-            "maxBytes": self.maxBytes,
-            "onDead": self.onDead,
-            "counted": self.counted,
-            "timeToLive": self.timeToLiveOf(name),
-            **others,
-        }
+        """Return a new queue: a durable one if it has a key in the journal, and there is a journal."""
+        settings: dict[str, Any] = {each: getattr(self, each) for each in _SHARED}
+        settings |= {"name": name, "timeToLive": self.timeToLiveOf(name), **others}
         if self.queueLog is not None and key:
             return DurableQueue(key=key, queueLog=self.queueLog, memory=self.memory, **settings)
         return Queue(**settings)

@@ -1,7 +1,7 @@
 """The state of one durable queue as a checkpoint stores it: its offsets, its deliveries, and its owner.
 
-Records and state records after the checkpoint are applied to it. All of them may be applied again to a state that
-includes them already, and an acknowledgement may precede the record of its delivery.
+Records and state records after the checkpoint are applied to it, perhaps again to a state that includes them already,
+and an acknowledgement may precede the record of its delivery.
 """
 
 from array import array
@@ -121,9 +121,8 @@ class QueueState:
             self.gone = set()
 
     def assumeDelivered(self, most: int) -> int:
-        """Assume that up to ``most`` next messages were delivered and returned, and return how many.
-
-        A crash loses the last records, but clients may acknowledge these. Their number of deliveries is 0.
+        """Assume that up to ``most`` next messages were delivered (0 times) and returned, and return how many: a crash
+        loses the last records, but clients may acknowledge these.
         """
         offsets = self.onDisk.take(most)
         first = self.lastTag + 1

@@ -18,10 +18,7 @@ from fleximq.values.patterns import isPattern
 
 
 class ClientSubscriptions:
-    """Adds clients' subscriptions to the topic table, and removes them.
-
-    ``most`` is the maximum per client; existing subscriptions over a reduced maximum remain.
-    """
+    """Adds clients' subscriptions, at most ``most`` each, to the topic table; those over a reduced maximum remain."""
 
     def __init__(self, topics: TopicTable, replays: Replays, most: int) -> None:
         self._topics = topics
@@ -56,13 +53,13 @@ class ClientSubscriptions:
         Asking for the same name again restarts it. The errors are of :meth:`check` and :meth:`Replays.check`.
         """
         self.check(client, name, False)
-        search = self._replays.check(client, name, start)
-        feed = self._replays.permanent(client, outlet)
+        feedRange, search = self._replays.check(client, name, start)
+        feed = self._replays.feed(client, outlet, permanent=True)
         held = client.subscriptions.get(name)
         if held is None or held.subscriber is not feed:
             self.unsubscribe(client, name)
             self._add(client, feed, name, False)
-        self._replays.follow(client, feed, search, start)
+        self._replays.follow(client, feed, feedRange, start, search)
 
     def _add(self, client: ConnectedClient, subscriber: ISubscriber, name: str, literal: bool) -> None:
         if literal or not isPattern(name):

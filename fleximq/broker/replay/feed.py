@@ -1,17 +1,15 @@
-"""A feed: delivers the journal to one connection, first stored records in order, then live runs, without gap or
-duplicate.
+"""A feed: delivers the journal to one connection, first stored records, then live runs, without gap or duplicate.
 
-A feed reads in chunks, the next one after its connection has taken the last. At the end of the journal it is live: it
+A feed reads in chunks, the next one after its connection has taken the last. At the end of the journal it is live and
 passes on runs as they are committed. When its connection is overloaded it reads again, so it uses little memory however
-slow the connection is.
-
-One feed serves all subscriptions of a connection that need the journal; each has a range of topics from an offset on.
-It reads once for all of them, in the order of offsets, so it delivers each message once.
+slow the connection is. One feed serves all subscriptions of a connection that need the journal; each has a range of
+topics from an offset on. It reads once for all of them, in the order of offsets, so it delivers each message once.
 """
 
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import partial
 from heapq import heappop, heappush
@@ -127,7 +125,6 @@ class DeferredForm:
         self._form = form
 
     def render(self, envelope: Envelope, body: Any, count: int) -> DeferredRun:
-        """Return the run without rendering it."""
         return DeferredRun(self._form, envelope, body, count)
 
 
@@ -167,23 +164,22 @@ class Outlet(Protocol):
         """End the output."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class FeedRange:
     """The topics of one subscription, from an offset on; ``start`` is None while the offset is looked up.
 
     ``since`` is the number of removals (:meth:`fleximq.interfaces.IJournalRead.removedSince`) before it was made.
     """
 
-    __slots__ = ("literal", "matches", "name", "since", "start")
-
-    def __init__(self, name: str, literal: bool, matches: Callable[[str], bool], since: int) -> None:
-        self.name = name
-        self.literal = literal
-        self.matches = matches
-        self.since = since
-        self.start: int | None = None
+    name: str
+    literal: bool
+    matches: Callable[[str], bool]
+    since: int
+    start: int | None = None
 
 
 @implementer(ISubscriberProxy)
+@dataclass(eq=False, repr=False)
 class Feed:
     """Follows the journal for one connection.
 
@@ -195,37 +191,26 @@ class Feed:
     :param lost: called with a range's name and the error that ended it.
     """
 
-    def __init__(
-        self,
-        journal: IJournalRead,
-        outlet: Outlet,
-        permanent: bool,
-        alive: Callable[[Sequence[StoredBatch]], Sequence[StoredBatch]],
-        coveredElsewhere: Callable[[str], bool],
-        waits: Callable[[Callable[[], None]], bool],
-        done: Callable[[], None],
-        lost: Callable[[str, BrokerError], None],
-    ) -> None:
-        self.form = outlet.form
-        self.permanent = permanent
-        self.outlet = outlet
-        self.ranges: dict[str, FeedRange] = {}
-        self._patterns = Wildcards()
-        self._journal = journal
-        self._alive = alive
-        self._coveredElsewhere = coveredElsewhere
-        self._waits = waits
-        self._done = done
-        self._lost = lost
-        self._singles: list[tuple[int, str]] = []  # a heap
-        self._singleTopics: Counter[str] = Counter()
-        self._compared = 0  # so many removals were compared with the ranges
-        self._state = FeedState.IDLE
-        self._willProceed = False
-        self._round = 0  # results of reads started in an earlier round are ignored
-        self._position = 0  # while it is live: all before this was delivered
+    _journal: IJournalRead
+    outlet: Outlet
+    permanent: bool
+    _alive: Callable[[Sequence[StoredBatch]], Sequence[StoredBatch]]
+    _coveredElsewhere: Callable[[str], bool]
+    _waits: Callable[[Callable[[], None]], bool]
+    _done: Callable[[], None]
+    _lost: Callable[[str, BrokerError], None]
+    ranges: dict[str, FeedRange] = field(default_factory=dict)
+    _patterns: Wildcards = field(default_factory=Wildcards)
+    _singles: list[tuple[int, str]] = field(default_factory=list)  # a heap
+    _singleTopics: Counter[str] = field(default_factory=Counter)
+    _compared: int = 0  # so many removals were compared with the ranges
+    _state: FeedState = FeedState.IDLE
+    _willProceed: bool = False
+    _round: int = 0  # results of reads started in an earlier round are ignored
+    _position: int = 0  # while it is live: all before this was delivered
 
-    # -- ranges --------------------------------------------------------------------------------------
+    def __post_init__(self) -> None:
+        self.form = self.outlet.form
 
     def addRange(self, feedRange: FeedRange) -> None:
         """Deliver a range from its start on; one of the same name restarts."""
@@ -301,8 +286,6 @@ class Feed:
         self._round += 1
         self.outlet.close()
 
-    # -- live --------------------------------------------------------------------------------------
-
     def deliver(self, run: DeferredRun, count: int) -> None:
         """Send a volatile run, or a committed one unless it is still to be read, or was read already."""
         if not run.offset:
@@ -323,8 +306,6 @@ class Feed:
             for feedRange in self.ranges.values():
                 if feedRange.start is not None:
                     feedRange.start = max(feedRange.start, self._position)
-
-    # -- reading -----------------------------------------------------------------------------------
 
     def _proceedSoon(self) -> None:
         """Start the next step after a change of ranges; if they are many, once for all changes of this turn."""
@@ -389,7 +370,7 @@ class Feed:
         if not self._comparesRemovals(position, partial(self._found, position, ahead, batches, next)):
             return
         if ahead and next > ahead:
-            batches = _before(batches, ahead)
+            batches = [batch.pick(range(bisect_left(batch.offsets, ahead))) for batch in batches]
             next = ahead
         if any((feedRange.start or 0) > position for feedRange in self.ranges.values()):
             batches = [self._begun(batch) for batch in batches if len(batch)]
@@ -416,7 +397,8 @@ class Feed:
     def _foundSingles(self, batches: Sequence[StoredBatch], next: int) -> None:
         until = max(next, self._singles[0][0] + 1)
         wanted = {offset for offset, name in self._singles if offset < until and self.covers(name)}
-        self._sendAll([_those(batch, wanted) for batch in batches], until, self._advanceSingles)
+        found = [batch.pick([at for at, offset in enumerate(batch.offsets) if offset in wanted]) for batch in batches]
+        self._sendAll(found, until, self._advanceSingles)
 
     def _advanceSingles(self, next: int) -> None:
         singles, topics = self._singles, self._singleTopics
@@ -464,9 +446,8 @@ class Feed:
             self._done()
 
     def _comparesRemovals(self, position: int, again: Callable[[], None]) -> bool:
-        """End the ranges that lost records from this position on to retention; return whether there are none.
-
-        If very many were removed, also return False, and continue in the next turn of the reactor.
+        """End the ranges that lost records from this position on to retention; return whether there are none, or False
+        if very many are compared in later turns.
         """
         if not self.permanent:
             return True
@@ -496,11 +477,6 @@ class Feed:
         self._state = FEED_TRANSITIONS[self._state, event]
 
 
-def _before(batches: Sequence[StoredBatch], offset: int) -> list[StoredBatch]:
-    """Return the records before an offset."""
-    return [batch.pick(range(bisect_left(batch.offsets, offset))) for batch in batches]
-
-
 def _topicsOf(ranges: Iterable[FeedRange]) -> Callable[[str], bool]:
     """Return whether a topic is in one of these ranges, for the reading thread."""
     literals = {each.name: each.matches for each in ranges if each.literal}
@@ -525,8 +501,3 @@ def _slicesOf(batches: Sequence[StoredBatch], next: int) -> Iterator[tuple[list[
             size += len(payload) + _RECORD_BYTES
         part.append(batch.pick(range(start, len(batch))))
     yield part, next
-
-
-def _those(batch: StoredBatch, offsets: set[int]) -> StoredBatch:
-    """Return the records that have one of these offsets."""
-    return batch.pick([place for place, offset in enumerate(batch.offsets) if offset in offsets])

@@ -5,6 +5,7 @@ and get offsets, and a temporary one for past messages of new subscriptions, whi
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
 from typing import NamedTuple
@@ -14,7 +15,6 @@ from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.replay.feed import Feed, FeedRange, Outlet
 from fleximq.broker.replay.searches import BackSearch, Searches
 from fleximq.broker.rules import TimesToLive
-from fleximq.broker.slices import Slices
 from fleximq.broker.topics.names import checkName, checkPattern, rangesOf
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.errors import BrokerError, NoLongerKept, SubscriptionFailed
@@ -30,52 +30,39 @@ _NEVER = 1 << 62
 
 
 class Start(NamedTuple):
-    """Where a subscription begins.
-
-    ``kind`` is ``"first"``, ``"last"``, ``"offset"`` or ``"time"``; ``number`` is the offset, or milliseconds since
-    1970.
+    """Where a subscription begins: ``kind`` is ``"first"``, ``"last"``, ``"offset"`` or ``"time"``; ``number`` is the
+    offset, or milliseconds since 1970.
     """
 
     kind: str
     number: int = 0
 
 
+@dataclass(eq=False, repr=False)
 class Replays:
     """The feeds of all clients.
 
     :param retained: tells whether new subscribers of a topic get its latest message; None: of no topic.
     :param waits: returns whether committed publications wait for delivery, and if so calls after it.
     :param now: microseconds since 1970.
-    :param slices: looks through the topics of a pattern.
     :param unsubscribe: ends a client's subscription of this name.
     """
 
-    def __init__(
-        self,
-        journal: IJournal,
-        topics: TopicTable,
-        retained: Callable[[str], bool] | None,
-        timesToLive: TimesToLive,
-        waits: Callable[[Callable[[], None]], bool],
-        now: Callable[[], int],
-        slices: Slices,
-        unsubscribe: Callable[[ConnectedClient, str], None],
-    ) -> None:
-        self._journal = journal
-        self._topics = topics
-        self._retained = retained
-        self._timesToLive = timesToLive
-        self._waits = waits
-        self._now = now
-        self._searches = Searches(slices)
-        self._unsubscribe = unsubscribe
-        #: Whether offsets after the end are those of messages that this node has yet to receive.
-        self.mayLag = False
-        self._permanent: dict[ConnectedClient, Feed] = {}
-        self._temporary: dict[ConnectedClient, Feed] = {}
+    _journal: IJournal
+    _topics: TopicTable
+    _retained: Callable[[str], bool] | None
+    _timesToLive: TimesToLive
+    _waits: Callable[[Callable[[], None]], bool]
+    _now: Callable[[], int]
+    _searches: Searches
+    _unsubscribe: Callable[[ConnectedClient, str], None]
+    #: Whether offsets after the end are those of messages that this node has yet to receive.
+    mayLag: bool = False
+    _permanent: dict[ConnectedClient, Feed] = field(default_factory=dict)
+    _temporary: dict[ConnectedClient, Feed] = field(default_factory=dict)
 
-    def check(self, client: ConnectedClient, name: str, start: Start) -> "StartSearch":
-        """Return the range of a client's subscription that starts in the journal, and the search for its start.
+    def check(self, client: ConnectedClient, name: str, start: Start) -> tuple[FeedRange, Iterator[None]]:
+        """Return the range of a client's subscription that starts in the journal, and the steps that find its start.
 
         :raises InvalidTopic: the name is empty or too long, or has too many levels for a pattern.
         :raises SubscriptionFailed: the broker has no journal, or the topic is not durable.
@@ -87,38 +74,31 @@ class Replays:
             raise SubscriptionFailed("this broker stores no messages: it has no --journal")
         if literal and not self._topics.get(name).durable:
             raise SubscriptionFailed("this topic is not durable")
-        search = StartSearch(self._journal, self._feedRange(client, name, literal), start, self.mayLag)
+        feedRange = self._feedRange(client, name, literal)
+        search = _findStart(self._journal, self._journal.end, feedRange, start, self.mayLag)
         if start.kind != "time" and (literal or self._searches.mayLook(client)):
             # Few topics need no later turn, so that errors are known at once.
-            search.look()
-            search.look()
-        return search
+            next(search)
+            next(search, None)
+        return feedRange, search
 
-    def permanent(self, client: ConnectedClient, outlet: Outlet) -> Feed:
-        """Return the client's permanent feed, to be subscribed under the names of its ranges."""
-        feed = self._permanent.get(client)
-        if feed is None:
-            feed = self._permanent[client] = self._feed(client, outlet, permanent=True)
-            self._setProxies(client, outlet)
-        return feed
-
-    def follow(self, client: ConnectedClient, feed: Feed, search: "StartSearch", start: Start) -> None:
+    def follow(
+        self, client: ConnectedClient, feed: Feed, feedRange: FeedRange, start: Start, search: Iterator[None]
+    ) -> None:
         """Start a range in the journal, and continue with live publications; a range of the same name restarts."""
-        feedRange = search.feedRange
         self._searches.restart(client, feedRange.name)
         feed.addRange(feedRange)
         self._topics.reroute()
         if start.kind == "time":
             self._journal.offsetAt(min(start.number * 1000, _NEVER), partial(feed.place, feedRange))
         elif feedRange.start is None:
-            self._searches.run(client, feedRange.name, search.steps(feed))
+            self._searches.run(client, feedRange.name, _placeFound(feed, feedRange, search))
 
     def recall(
         self, client: ConnectedClient, outlet: Outlet, name: str, literal: bool = False, history: int = 0
     ) -> None:
-        """Deliver past messages to a subscription that was just made, before later ones.
-
-        :param history: number of messages of a durable topic; without it, the latest one of topics with that setting.
+        """Deliver past messages to a new subscription before later ones: ``history`` messages of a durable topic, or
+        the latest message of topics with that setting.
         """
         if not self._journal.onDisk or (self._retained is None and not history):
             return  # a pattern need not be compiled, which takes 0.2 ms
@@ -141,8 +121,8 @@ class Replays:
 
     def _recallRetained(self, client: ConnectedClient, outlet: Outlet, feedRange: FeedRange) -> None:
         """Deliver the latest message of each topic, and then what follows the present end."""
-        journal, retained = self._journal, self._retained or _none
-        end = journal.end
+        journal, end = self._journal, self._journal.end
+        retained = self._retained or (lambda name: False)
         pages = (
             [
                 (kept.last, name)
@@ -171,13 +151,27 @@ class Replays:
             self._searches.run(client, feedRange.name, steps(), retained=True)
 
     def _pass(self, client: ConnectedClient, outlet: Outlet, feedRange: FeedRange) -> Feed:
-        feed = self._temporary.get(client)
-        if feed is None:
-            feed = self._temporary[client] = self._feed(client, outlet, permanent=False)
-            self._setProxies(client, outlet)
+        feed = self.feed(client, outlet, permanent=False)
         self._topics.reroute()
         feed.addRange(feedRange)
         return feed
+
+    def feed(self, client: ConnectedClient, outlet: Outlet, permanent: bool) -> Feed:
+        """Return a feed of the client; it is to be subscribed to the names of its ranges if it is the permanent one."""
+        feeds = self._permanent if permanent else self._temporary
+        if client not in feeds:
+            feeds[client] = Feed(
+                self._journal,
+                outlet,
+                permanent,
+                self._alive,
+                partial(self._covers, client),
+                self._waits,
+                partial(self._end, client, feeds),
+                partial(self._lost, client, outlet) if permanent else lambda name, error: self.drop(client, name),
+            )
+            self._setProxies(client, outlet)
+        return feeds[client]
 
     def drop(self, client: ConnectedClient, name: str) -> None:
         """Remove the ranges of the subscription of this name."""
@@ -196,29 +190,14 @@ class Replays:
 
     def narrow(self, client: ConnectedClient) -> None:
         """Apply a client's changed rights; records already read for it are read again."""
-        for feeds in (self._permanent, self._temporary):
-            feed = feeds.get(client)
-            if feed is not None:
-                feed.readAgain()
+        for feed in self._feedsOf(client):
+            feed.readAgain()
 
     def leave(self, client: ConnectedClient) -> None:
         """End all feeds of this client."""
         self._searches.leave(client)
-        for feeds in (self._permanent, self._temporary):
-            if client in feeds:
-                self._end(client, feeds)
-
-    def _feed(self, client: ConnectedClient, outlet: Outlet, permanent: bool) -> Feed:
-        return Feed(
-            self._journal,
-            outlet,
-            permanent,
-            self._alive,
-            partial(self._covers, client),
-            self._waits,
-            partial(self._end, client, self._temporary),
-            partial(self._lost, client, outlet) if permanent else lambda name, error: self.drop(client, name),
-        )
+        self._end(client, self._permanent)
+        self._end(client, self._temporary)
 
     def _end(self, client: ConnectedClient, feeds: dict[ConnectedClient, Feed]) -> None:
         feed = feeds.pop(client, None)
@@ -227,10 +206,12 @@ class Replays:
             self._setProxies(client, feed.outlet)
             self._topics.reroute()
 
+    def _feedsOf(self, client: ConnectedClient) -> tuple[Feed, ...]:
+        return tuple(feeds[client] for feeds in (self._permanent, self._temporary) if client in feeds)
+
     def _setProxies(self, client: ConnectedClient, outlet: Outlet) -> None:
         """Let the client's feeds replace the connection for topics in their ranges, the permanent one first."""
-        feeds = tuple(feeds[client] for feeds in (self._permanent, self._temporary) if client in feeds)
-        if feeds:
+        if feeds := self._feedsOf(client):
             self._topics.proxies[outlet.subscriber] = feeds
         else:
             self._topics.proxies.pop(outlet.subscriber, None)
@@ -245,7 +226,6 @@ class Replays:
         return feed is not None and feed.covers(name)
 
     def _alive(self, batches: Sequence[StoredBatch]) -> Sequence[StoredBatch]:
-        """Remove expired messages."""
         if not self._timesToLive:
             return batches
         now = self._now()
@@ -285,57 +265,37 @@ def topicsOf(journal: IJournal, feedRange: FeedRange) -> Iterator[list[tuple[str
     yield found
 
 
-class StartSearch:
-    """Looks through the topics of a range for the offset at which it starts.
+def _findStart(journal: IJournal, end: int, feedRange: FeedRange, start: Start, mayLag: bool) -> Iterator[None]:
+    """Look through the topics of a range in slices, and set the offset at which it starts.
 
+    :param end: the end of the journal when the search began: later records follow in any case.
     :param mayLag: whether an offset after the journal's end is waited for; otherwise the range starts at the end.
+    :raises NoLongerKept: records that old were deleted.
     """
-
-    def __init__(self, journal: IJournal, feedRange: FeedRange, start: Start, mayLag: bool = False) -> None:
-        self.feedRange = feedRange
-        self._start = start
-        self._mayLag = mayLag
-        self._end: int = journal.end
-        self._first: int = self._end
-        self._last: int = self._end
-        self._pages = topicsOf(journal, feedRange)
-
-    def look(self) -> bool:
-        """Look at some topics; True when the start is known.
-
-        :raises NoLongerKept: records that old were deleted.
-        """
-        page = next(self._pages, None)
-        if page is None:
-            self.feedRange.start = self._offset()
-            return True
-        # Records since the search began follow in any case.
-        old = [bounds.last for _, bounds in page if bounds.last < self._end]
-        self._first = min([self._first, *(bounds.first for _, bounds in page)])
+    first = last = end
+    for page in topicsOf(journal, feedRange):
+        old = [bounds.last for _, bounds in page if bounds.last < end]
+        first = min([first, *(bounds.first for _, bounds in page)])
         if old:
-            self._last = max(old) if self._last == self._end else max(self._last, *old)
-        return False
-
-    def steps(self, feed: Feed) -> Iterator[None]:
-        """Look through the remaining topics in slices, and start the range or end it with an error."""
-        feedRange = self.feedRange
-        try:
-            while feed.ranges.get(feedRange.name) is feedRange and not self.look():
-                yield
-        except NoLongerKept as error:
-            feed.failRange(feedRange, error)
-        else:
-            if feedRange.start is not None:
-                feed.place(feedRange, feedRange.start)
-
-    def _offset(self) -> int:
-        start, end = self._start, self._end
-        if start.kind != "offset":
-            return self._first if start.kind == "first" else self._last
-        if start.number < self._first < end:
-            raise NoLongerKept(self._first)
-        return start.number if self._mayLag else min(start.number, end)
+            last = max(old) if last == end else max(last, *old)
+        yield
+    if start.kind != "offset":
+        feedRange.start = first if start.kind == "first" else last
+    elif start.number < first < end:
+        raise NoLongerKept(first)
+    else:
+        feedRange.start = start.number if mayLag else min(start.number, end)
 
 
-def _none(name: str) -> bool:
-    return False
+def _placeFound(feed: Feed, feedRange: FeedRange, search: Iterator[None]) -> Iterator[None]:
+    """Take the remaining steps of a search while the feed has the range; start the range, or end it with an error."""
+    try:
+        for _ in search:
+            if feed.ranges.get(feedRange.name) is not feedRange:
+                return
+            yield
+    except NoLongerKept as error:
+        feed.failRange(feedRange, error)
+    else:
+        if feedRange.start is not None:
+            feed.place(feedRange, feedRange.start)

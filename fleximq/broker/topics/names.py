@@ -1,20 +1,17 @@
 """Which names topics and patterns can have, in levels separated by ``.`` or ``/`` (docs/reference/dialects.rst)."""
 
-import re
 from collections.abc import Iterator
 from itertools import product, takewhile
 
 from fleximq.errors import InvalidTopic
 from fleximq.limits import TOPIC_BYTES, isTooLong
+from fleximq.values.patterns import levelsOf
 
 #: Most levels of a pattern: each takes half a kilobyte, and a name has room for 512.
 PATTERN_LEVELS = 32
 #: Most levels ``*`` of a pattern with more levels than this: a name is looked up in all subsets of the ``*`` levels, so
 #: these limits bound one search to 1,623 nodes, about 1 ms.
 _MOST_WILD = {16: 1, 8: 2}
-
-#: Returns the levels of a name.
-levelsOf = re.compile(r"[./]").split
 
 #: The first levels of topics to which only the broker publishes.
 _OWN = frozenset({"$sys", "$dead"})
@@ -26,10 +23,7 @@ def isBrokerTopic(name: str) -> bool:
 
 
 def checkName(name: str) -> None:
-    """Check the name of a topic; the prefix of a dead-letter topic does not count.
-
-    :raises InvalidTopic: it is empty, or longer than 1,024 bytes of UTF-8.
-    """
+    """Check that a topic has a name, of at most 1,024 bytes without the prefix of dead letters; raises InvalidTopic."""
     if not name:
         raise InvalidTopic("the topic is empty")
     if isTooLong(name):
@@ -37,10 +31,7 @@ def checkName(name: str) -> None:
 
 
 def checkPattern(pattern: str) -> None:
-    """Check the pattern of a subscription.
-
-    :raises InvalidTopic: it is empty or too long, or has too many levels, or too many of them are ``*``.
-    """
+    """Check that a pattern is neither empty nor too long, has not too many levels nor ``*``; raises InvalidTopic."""
     checkName(pattern)
     levels = levelsOf(pattern)
     if len(levels) > PATTERN_LEVELS:
@@ -52,7 +43,7 @@ def checkPattern(pattern: str) -> None:
 
 
 def rangesOf(pattern: str) -> Iterator[tuple[str, str]]:
-    """Yield ranges that contain all names that a pattern matches, by its first levels: from a name up to another.
+    """Yield ranges of names, from one up to another, that contain all matches of a pattern, by its first levels.
 
     An empty end is no limit. More than four levels would make too many ranges, as each separator may be either.
     """

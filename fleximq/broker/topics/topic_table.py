@@ -1,13 +1,14 @@
 """The topic table: the subscribers of each topic. Hot.
 
-A topic is created by its first use. Its *routes* have one entry per form with the bound ``deliver`` of every subscriber
-of that form, so a run is rendered once per form. They are made by the first publication and dropped when a subscription
-changes; a publication in between costs one attribute and one loop. Routing one message to one subscriber takes 0.15 us,
-most of it the call of ``deliver`` (``benchmarks/``, scene "1000 mixed topics").
+A topic's *routes* have one entry per form with the bound ``deliver`` of every subscriber of that form, so a run is
+rendered once per form. The first publication makes them and a change of subscriptions drops them; a publication in
+between costs one attribute and one loop. Routing one message to one subscriber takes 0.15 us, most of it the call of
+``deliver`` (``benchmarks/``, scene "1000 mixed topics").
 """
 
 from collections import deque
 from collections.abc import Callable, Container, Iterator
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -27,10 +28,7 @@ _OLDEST = 100
 SYSTEM = "$sys/"
 
 
-def _ignore(subscriber: ISubscriber, name: str, durable: bool) -> None:
-    """Do nothing."""
-
-
+@dataclass(slots=True, eq=False, repr=False)
 class Topic:
     """One name and its subscribers.
 
@@ -47,30 +45,27 @@ class Topic:
     ``pendingBytes`` measure the QoS1 messages among them.
     """
 
-    __slots__ = (
-        "alwaysDurable", "deliverCalls", "durableQueues", "gone", "guards", "last", "maker", "members", "name",
-        "needsSlowPath", "onlyForm", "pendingBytes", "pendingCount", "pendingRuns", "published", "queues", "routes",
-    )  # fmt: skip
+    name: str
+    alwaysDurable: bool = False
+    durableQueues: set[ISubscriber] = field(default_factory=set)
+    #: A deque from the first pending run on: an empty one takes 760 bytes, and most topics need none.
+    pendingRuns: Any = ()
+    last: int = 0
+    maker: tuple[str | None, ...] = ()
+    pendingCount: int = 0
+    pendingBytes: int = 0
+    routes: tuple[Route, ...] | None = None
+    deliverCalls: DeliverCalls | None = None
+    onlyForm: IForm | None = None
+    members: dict[ISubscriber, None] = field(default_factory=dict)
+    guards: dict[ISubscriber, IGuard] = field(default_factory=dict)
+    needsSlowPath: bool = field(init=False)
+    gone: bool = False
+    queues: int = 0
+    published: int = 0
 
-    def __init__(self, name: str, alwaysDurable: bool = False) -> None:
-        self.name = name
-        self.alwaysDurable = alwaysDurable
-        self.durableQueues: set[ISubscriber] = set()
-        #: A deque from the first pending run on: an empty one takes 760 bytes, and most topics need none.
-        self.pendingRuns: Any = ()
-        self.last = 0
-        self.maker: tuple[str | None, ...] = ()
-        self.pendingCount = 0
-        self.pendingBytes = 0
-        self.routes: tuple[Route, ...] | None = None
-        self.deliverCalls: DeliverCalls | None = None
-        self.onlyForm: IForm | None = None
-        self.members: dict[ISubscriber, None] = {}
-        self.guards: dict[ISubscriber, IGuard] = {}
-        self.needsSlowPath = alwaysDurable
-        self.gone = False
-        self.queues = 0
-        self.published = 0
+    def __post_init__(self) -> None:
+        self.needsSlowPath = self.alwaysDurable
 
     def dropRoutes(self) -> None:
         """Forget the routes; the next publication makes new ones."""
@@ -93,16 +88,15 @@ class Topic:
         return len(self.members) - self.queues
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Bound:
     """The restriction of a subscriber to permitted topics, and how many of its subscriptions asked for it."""
 
-    __slots__ = ("may", "times")
-
-    def __init__(self, may: Callable[[str], bool]) -> None:
-        self.may = may
-        self.times = 0
+    may: Callable[[str], bool]
+    times: int = 0
 
 
+@dataclass(eq=False, repr=False)
 class TopicTable:
     """All topics and all wildcard subscriptions.
 
@@ -110,41 +104,34 @@ class TopicTable:
     place; the first that accepts a topic counts. Call :meth:`reroute` after a change. ``publishedBefore`` counts
     messages of topics forgotten since.
 
-    :param idle: maximum number of topics without subscribers; the oldest ones over it are forgotten.
+    :param mostIdle: maximum number of topics without subscribers; the oldest ones over it are forgotten.
     :param created: called with each new topic.
     :param channelsChanged: called when the result of :meth:`channels` changes.
     :param durable: tells whether all messages of a topic of this name are durable.
     """
 
-    def __init__(
-        self,
-        idle: int,
-        created: Callable[[Topic], None],
-        channelsChanged: Callable[[], None] = lambda: None,
-        durable: Callable[[str], bool] = lambda name: False,
-    ) -> None:
-        self._topics: dict[str, Topic] = {}
-        #: All names in order, for listings.
-        self.names = SortedNames()
-        self._idle: dict[str, Topic] = {}
-        self._idleLimit = idle
-        self._created = created
-        self._channelsChanged = channelsChanged
-        self._durable = durable
-        self._wildcards = Wildcards()
-        self._warm: dict[Topic, None] = {}
-        self._same: dict[DeliverCalls, DeliverCalls] = {}
-        #: The names with subscribers, and a list of them until one of the next changes.
-        self._subscribed = SortedNames()
-        self._channels: list[str] | None = None
-        self._made: dict[str | None, dict[str, Topic]] = {}
-        self.publishedBefore = 0
-        self.proxies: dict[ISubscriber, tuple[ISubscriberProxy, ...]] = {}
-        self._bounds: dict[ISubscriber, _Bound] = {}
-        #: Called with each subscription that is added or removed: the subscriber, the name or pattern, and whether it
-        #: makes the topic durable.
-        self.onSubscribed: Callable[[ISubscriber, str, bool], None] = _ignore
-        self.onUnsubscribed: Callable[[ISubscriber, str, bool], None] = _ignore
+    _mostIdle: int
+    _created: Callable[[Topic], None]
+    _channelsChanged: Callable[[], None] = lambda: None
+    _durable: Callable[[str], bool] = lambda name: False
+    _topics: dict[str, Topic] = field(default_factory=dict)
+    #: All names in order, for listings.
+    names: SortedNames = field(default_factory=SortedNames)
+    _idle: dict[str, Topic] = field(default_factory=dict)
+    _wildcards: Wildcards = field(default_factory=Wildcards)
+    _warm: dict[Topic, None] = field(default_factory=dict)
+    _same: dict[DeliverCalls, DeliverCalls] = field(default_factory=dict)
+    #: The names with subscribers, and a list of them until one of the next changes.
+    _subscribed: SortedNames = field(default_factory=SortedNames)
+    _channels: list[str] | None = None
+    _made: dict[str | None, dict[str, Topic]] = field(default_factory=dict)
+    publishedBefore: int = 0
+    proxies: dict[ISubscriber, tuple[ISubscriberProxy, ...]] = field(default_factory=dict)
+    _bounds: dict[ISubscriber, _Bound] = field(default_factory=dict)
+    #: Called with each subscription that is added or removed: the subscriber, the name or pattern, and whether it
+    #: makes the topic durable.
+    onSubscribed: Callable[[ISubscriber, str, bool], None] = lambda subscriber, name, durable: None
+    onUnsubscribed: Callable[[ISubscriber, str, bool], None] = lambda subscriber, name, durable: None
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -157,19 +144,13 @@ class TopicTable:
         return self._topics.get(name)
 
     def get(self, name: str) -> Topic:
-        """Return the topic of this name, made if need be.
-
-        :raises InvalidTopic: the name is empty or too long.
-        """
+        """Return the topic of this name, made if need be; raises InvalidTopic if the name is empty or too long."""
         topic = self._topics.get(name)
         return topic if topic is not None else self._create(name)
 
     def make(self, name: str, maker: str | None, most: int | None) -> Topic:
-        """As :meth:`get`, for a principal that may have made at most so many of the topics in the table.
-
-        The first of its older topics without subscribers gives way, among the :data:`_OLDEST` oldest ones.
-
-        :raises NoCapacity: there is none.
+        """As :meth:`get`, for a principal that may have made at most so many topics in the table. The first without
+        subscribers of its :data:`_OLDEST` oldest ones gives way; raises NoCapacity if there is none.
         """
         topic = self._topics.get(name)
         if topic is not None or most is None:
@@ -196,7 +177,7 @@ class TopicTable:
     def _idles(self, topic: Topic) -> None:
         """Record that a topic has no subscriber; if there are too many of them, forget the oldest."""
         self._idle[topic.name] = topic
-        if len(self._idle) <= self._idleLimit:
+        if len(self._idle) <= self._mostIdle:
             return
         self._forget(next(iter(self._idle.values())))
 
@@ -312,10 +293,8 @@ class TopicTable:
         return members
 
     def restrict(self, subscriber: ISubscriber, may: Callable[[str], bool]) -> None:
-        """Limit a subscriber to the topics for which ``may`` returns True.
-
-        Each call must be undone by one call of :meth:`free`; the limit ends with the last. Call :meth:`reroute` when
-        the answers of ``may`` change.
+        """Limit a subscriber, until as many calls of :meth:`free`, to the topics for which ``may`` returns True. Call
+        :meth:`reroute` when its answers change.
         """
         self._bounds.setdefault(subscriber, _Bound(may)).times += 1
 
@@ -328,10 +307,7 @@ class TopicTable:
                 del self._bounds[subscriber]
 
     def subscribePattern(self, subscriber: ISubscriber, pattern: str) -> None:
-        """Add a subscriber to all matching topics, existing and future ones; each call needs one call that undoes it.
-
-        :raises InvalidTopic: the pattern is too long, or has too many levels.
-        """
+        """Add a subscriber to all topics that match, now or later, until it is undone; raises InvalidTopic."""
         self._wildcards.add(subscriber, pattern)
         self.reroute()
         self.onSubscribed(subscriber, pattern, False)
@@ -379,9 +355,7 @@ class TopicTable:
         return routes
 
     def _shorten(self, topic: Topic) -> None:
-        """If all subscribers have one form, let publishers of that form call their ``deliver`` methods without the
-        broker.
-        """
+        """If all subscribers have one form, let its publishers call ``deliver`` without the broker."""
         routes = topic.routes or ()
         if len(routes) == 1 and not topic.needsSlowPath:
             topic.onlyForm, calls = routes[0]

@@ -1,32 +1,26 @@
-"""All wildcard subscriptions, as a tree of the levels of their patterns.
-
-In a pattern a level ``*`` matches one level, and a last level ``#`` any number of levels, none included. Names that
-begin with ``$`` match no wildcard at their first level (docs/reference/dialects.rst).
-"""
+"""All wildcard subscriptions, as a tree of the levels of their patterns (:mod:`fleximq.values.patterns`)."""
 
 from collections.abc import Collection
+from dataclasses import dataclass, field
 from typing import Any
 
-from fleximq.broker.topics.names import checkPattern, levelsOf
+from fleximq.broker.topics.names import checkPattern
+from fleximq.values.patterns import levelsOf, partsOf
 
 #: A branch with more subscribers is walked in any case: looking them up could take longer than walking it.
 _FEW = 32
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Node:
-    """One level of patterns.
-
-    The dicts count subscriptions, since patterns that differ only in ``.`` and ``/`` share a node; ``below`` counts all
-    those of this level and of deeper ones.
+    """One level of patterns. The dicts count subscriptions, since patterns that differ only in ``.`` and ``/`` share a
+    node; ``below`` counts all those of this level and of deeper ones.
     """
 
-    __slots__ = ("below", "children", "ending", "rest")
-
-    def __init__(self) -> None:
-        self.children: dict[str, _Node] = {}
-        self.ending: dict[Any, int] = {}
-        self.rest: dict[Any, int] = {}
-        self.below: dict[Any, int] = {}
+    children: dict[str, "_Node"] = field(default_factory=dict)
+    ending: dict[Any, int] = field(default_factory=dict)
+    rest: dict[Any, int] = field(default_factory=dict)
+    below: dict[Any, int] = field(default_factory=dict)
 
 
 class Wildcards:
@@ -40,12 +34,9 @@ class Wildcards:
         return self._count
 
     def add(self, subscriber: Any, pattern: str) -> None:
-        """Add a subscriber, any hashable object, to a pattern; each call needs one of :meth:`remove`.
-
-        :raises InvalidTopic: the pattern is too long, or has too many levels.
-        """
+        """Add a subscriber, any hashable object, to a pattern, until one :meth:`remove`; raises InvalidTopic."""
         checkPattern(pattern)
-        levels, rest = _split(pattern)
+        levels, rest = partsOf(pattern)
         node = self._root
         for level in levels:
             node = node.children.setdefault(level, _Node())
@@ -56,7 +47,7 @@ class Wildcards:
 
     def remove(self, subscriber: Any, pattern: str) -> bool:
         """Take a subscriber off a pattern once; False if it was not there."""
-        levels, rest = _split(pattern)
+        levels, rest = partsOf(pattern)
         path = [self._root]
         for level in levels:
             child = path[-1].children.get(level)
@@ -97,10 +88,3 @@ class Wildcards:
                 if child is not None:
                     branches.append((child, depth + 1))
         return found
-
-
-def _split(pattern: str) -> tuple[list[str], bool]:
-    """Return the levels of a pattern, and whether any number of levels may follow."""
-    levels = levelsOf(pattern)
-    rest = levels[-1] == "#"
-    return levels[: len(levels) - rest], rest

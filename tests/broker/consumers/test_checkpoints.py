@@ -1,6 +1,7 @@
 """Snapshots, and queues out of snapshots and what came after."""
 
 from array import array
+from collections.abc import Callable
 from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -10,7 +11,15 @@ from fleximq.broker.consumers.polled_subscriptions import DROPPED_EXPIRED
 from fleximq.broker.queues.durable_queue import DEAD_LETTERS_REFUSED
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.errors import NotFound, NotKept, SubscriptionFailed
-from fleximq.values.state_records import GroupProgress, QueueAcknowledged, QueueClosed, QueueDelivered, QueueOpened
+from fleximq.values.records import StoredBatch
+from fleximq.values.state_records import (
+    GroupProgress,
+    QueueAcknowledged,
+    QueueClosed,
+    QueueDelivered,
+    QueueOpened,
+    StateRecord,
+)
 from tests.broker.restarts import Restarts, payloads
 
 
@@ -474,29 +483,31 @@ class NeededTests(RestartCase):
         self.assertEqual(self.world.broker.checkpointer.needed(), {"t": 2})
 
 
+class _Notes:
+    """A journal that was closed in order, with only these notes."""
+
+    snapshot = None
+    clean = True
+
+    def __init__(self, *notes: StateRecord) -> None:
+        self._notes = notes
+
+    def replay(self, batches: Callable[[StoredBatch], None], notes: Callable[[StateRecord], None]) -> None:
+        for note in self._notes:
+            notes(note)
+
+
 class NoteTests(RestartCase):
     """Notes of queues that nobody knows change nothing."""
 
     def test_unknown(self) -> None:
-        keeper = self.world.broker.checkpointer
-        for note in (
-            QueueClosed("s:9"),
-            QueueDelivered("s:9", 1, array("Q")),
-            QueueAcknowledged("q:x", array("Q", [1])),
-        ):
-            keeper.noted(note)
-        keeper.finish()
+        notes = QueueClosed("s:9"), QueueDelivered("s:9", 1, array("Q")), QueueAcknowledged("q:x", array("Q", [1]))
+        self.world.broker.checkpointer.restore(_Notes(*notes))
         self.assertEqual((len(self.world.broker.polledSubscriptions), len(self.world.broker.queues)), (0, 0))
 
     def test_closedAndOpenedAgain(self) -> None:
-        keeper = self.world.broker.checkpointer
-        for note in (
-            QueueOpened("q:x", "x", 1, 0, None, 1),
-            QueueClosed("q:x"),
-            QueueOpened("q:x", "x", 1, 0, None, 5),
-        ):
-            keeper.noted(note)
-        keeper.finish()
+        opened = QueueOpened("q:x", "x", 1, 0, None, 1)
+        self.world.broker.checkpointer.restore(_Notes(opened, QueueClosed("q:x"), opened._replace(offset=5)))
         self.assertEqual(len(self.world.broker.queues), 1)
 
     def test_expiredCount(self) -> None:

@@ -11,7 +11,7 @@ from fleximq.broker.consumers.polled_subscriptions import (
 )
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, FULL, QUEUED, REDELIVERED
-from fleximq.broker.queues.waiting_messages import IN_FLIGHT_OVERHEAD
+from fleximq.broker.queues.waiting import IN_FLIGHT_OVERHEAD
 from fleximq.errors import NotFound
 from fleximq.interfaces import ISubscriber
 from fleximq.values.message_cost import OVERHEAD
@@ -303,13 +303,6 @@ class FindingTests(SubscriptionCase):
     def test_heldBy(self) -> None:
         self.one.pollMany("y", 1)
         self.assertEqual([self.subscriptions.subscriptionCount(holder) for holder in "xyz"], [2, 1, 0])
-
-    def test_close(self) -> None:
-        self.put("a")
-        self.poll(1)
-        self.subscriptions.close()
-        self.assertEqual((len(self.subscriptions), len(self.world.deadlines), self.expired), (0, 0, []))
-        self.assertRaises(NotFound, self.subscriptions.find, 1, "key")
 
 
 class ConnectionTests(SubscriptionCase):

@@ -11,7 +11,7 @@ from fleximq.broker.consumers.polled_subscription import PolledSubscription
 from fleximq.broker.consumers.polled_subscriptions import PolledSubscriptions
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.queue import DROPPED
-from fleximq.broker.queues.waiting_messages import IN_FLIGHT_OVERHEAD
+from fleximq.broker.queues.waiting import IN_FLIGHT_OVERHEAD
 from fleximq.values.message import Message
 from fleximq.values.message_cost import OVERHEAD
 from tests.broker.queueing import World, message, only, paired

@@ -157,7 +157,7 @@ class ConsumingTests(TopicQueueCase):
 
     def test_waiting(self) -> None:
         got: list[str] = []
-        self.t.whenReady(lambda: got.append(self.consume(1)))
+        self.t.queue.whenReady(lambda: got.append(self.consume(1)))
         self.put("a")
         self.assertEqual(got, ["a"])
 
@@ -380,7 +380,7 @@ class ExpiryTests(TopicQueueCase):
 
     def test_whoWaitsConsumes(self) -> None:
         woken: list[int] = []
-        cancel = self.t.whenReady(partial(woken.append, 1))
+        cancel = self.t.queue.whenReady(partial(woken.append, 1))
         self.advance(EXPIRY)
         self.assertEqual(self.expired, [])
         cancel()
@@ -403,10 +403,3 @@ class ExpiryTests(TopicQueueCase):
         self.advance(EXPIRY)
         self.t.deliver([message("a")], 1)
         self.assertEqual(self.t.depth, 0)
-
-    def test_close(self) -> None:
-        self.put("ab")
-        self.consume(1)
-        self.queues.close()
-        self.assertEqual((len(self.queues), len(self.world.deadlines), self.expired), (0, 0, []))
-        self.assertFalse(self.queues.acknowledge(["a"]))

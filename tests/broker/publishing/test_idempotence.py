@@ -26,7 +26,7 @@ class IdempotenceCase(SynchronousTestCase):
 
     def begin(self, **more: Any) -> None:
         """Begin anew."""
-        dialects = [DIALECTS["fleximq"]]
+        dialects = frozenset({DIALECTS["fleximq"]})
         self.ids = RecentIds(_WINDOW, lambda: self.now, dialects, self.count, **more)
 
     def count(self, event: str, number: int) -> None:

@@ -9,7 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, FULL, Queue
-from fleximq.broker.queues.waiting_messages import IN_FLIGHT_OVERHEAD
+from fleximq.broker.queues.waiting import IN_FLIGHT_OVERHEAD
 from fleximq.values.message import Message
 from fleximq.values.message_cost import OVERHEAD
 from tests.broker.queueing import World, message, only
