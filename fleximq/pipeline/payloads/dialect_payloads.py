@@ -1,10 +1,7 @@
 """Selects the bytes of a message to decode, and their format, by its dialect.
 
-Without contents and dialects, all payloads are bytes of the requested format.
-
-Clients of the Identity dialect add metadata after the body of a message, ``Hello!||timestamp=1234567890``, any number
-of them, and send bytes as base64 (Identity document, "Extensions"). The broker forwards both unchanged, so they are
-split here on request.
+Clients of the Identity dialect add metadata after the body of a message, ``Hello!||timestamp=1234567890``, and send
+bytes as base64 (Identity document, "Extensions"). The broker forwards both unchanged; they are split here on request.
 """
 
 import re
@@ -36,7 +33,7 @@ class Identity(NamedTuple):
 VERBATIM = Identity()
 
 
-def splitMetadata(values: pa.Array, where: Sequence[bool] | None, errors: dict[int, str]) -> tuple[pa.Array, pa.Array]:
+def _splitMetadata(values: pa.Array, where: Sequence[bool] | None, errors: dict[int, str]) -> tuple[pa.Array, pa.Array]:
     """Return bodies and their metadata, null without any; ``where``: which rows may have metadata, None for all."""
     marked = pc.fill_null(pc.match_substring(values, _MARK), False)
     if not pc.any(marked).as_py():
@@ -70,8 +67,7 @@ def split(message: bytes) -> tuple[bytes, list[tuple[str, str]] | None]:
         message = body
 
 
-def decodeBase64(values: pa.Array, where: Sequence[bool] | None, errors: dict[int, str]) -> pa.Array:
-    """Return the bytes of bodies in base64."""
+def _decodeBase64(values: pa.Array, where: Sequence[bool] | None, errors: dict[int, str]) -> pa.Array:
     bodies: list[bytes | None] = values.to_pylist()
     for place, body in enumerate(bodies):
         if body is not None and (where is None or where[place]):
@@ -93,25 +89,16 @@ _MESSAGEPACK = contentOf(Message(b"", Content.MESSAGEPACK, qos=0))
 Payloads = list[bytes | None]
 
 
-class Divided(NamedTuple):
-    """Payloads of the requested format, and those that are MessagePack instead, if any; None at the other indexes."""
-
-    own: Payloads
-    packed: Payloads | None
-
-
 def splitBodies(
     values: pa.Array, dialects: pa.Array | None, identity: Identity, errors: dict[int, str]
 ) -> tuple[pa.Array, pa.Array | None]:
     """Return bodies, and metadata if requested; a message that cannot be split is null and has an error."""
-    where = None
-    if dialects is not None and any(identity):
-        where = pc.equal(dialects, "identity").to_pylist()
+    where = None if dialects is None or not any(identity) else pc.equal(dialects, "identity").to_pylist()
     metadata = None
     if identity.metadata:
-        values, metadata = splitMetadata(values, where, errors)
+        values, metadata = _splitMetadata(values, where, errors)
     if identity.base64:
-        values = decodeBase64(values, where, errors)
+        values = _decodeBase64(values, where, errors)
     return values, metadata
 
 
@@ -128,17 +115,16 @@ def packedAt(format: str, dialects: pa.Array | None, contents: pa.Array | None) 
     return packed if packed is not None and pc.any(packed).as_py() else None
 
 
-def divided(format: str, values: pa.Array, packed: pa.Array | None) -> Divided:
-    """Return payloads by their format; ``packed`` is the result of :func:`packedAt`.
+def divided(format: str, values: pa.Array, packed: pa.Array | None) -> tuple[Payloads, Payloads]:
+    """Return the payloads of the format, and those that are MessagePack instead, each None at the indexes of the
+    others; ``packed`` is the result of :func:`packedAt`.
 
     For JSON and text, the content of a MessagePack str or bin is the payload. Other values are decoded as MessagePack
     for JSON, and become the text of their JSON for text.
     """
     own: Payloads = values.to_pylist()
-    if packed is None:
-        return Divided(own, None)
     others: Payloads = [None] * len(own)
-    for place in pc.indices_nonzero(packed).to_pylist():
+    for place in [] if packed is None else pc.indices_nonzero(packed).to_pylist():
         payload = own[place]
         if payload:
             message = Message(payload, Content.MESSAGEPACK)
@@ -147,4 +133,4 @@ def divided(format: str, values: pa.Array, packed: pa.Array | None) -> Divided:
                 continue
             content = toBytes(message)
             own[place], others[place] = (None, payload) if content is payload else (content, None)
-    return Divided(own, others)
+    return own, others

@@ -1,68 +1,37 @@
-"""The payload formats: MessagePack, JSON (one value in UTF-8), text, and raw bytes."""
+"""The payload formats with maps, MessagePack and JSON: decoders of a type, and the values that have several types."""
 
 from base64 import b64encode
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
-import pyarrow as pa
 
 from fleximq.wire.messagepack_json import toJson
 
-
-class Text:
-    """The format ``text``: one column of text, in UTF-8."""
-
-    def columns(self, values: pa.Array, errors: dict[int, str]) -> list[pa.Array]:
-        """Return the texts; a payload that is not UTF-8 is null and has an error."""
-        try:
-            return [values.cast(pa.string())]
-        except pa.ArrowInvalid:
-            return [
-                pa.array([_text(value, place, errors) for place, value in enumerate(values.to_pylist())], pa.string())
-            ]
-
-
-class Raw:
-    """The format ``raw``: one column of unchanged bytes."""
-
-    def columns(self, values: pa.Array, errors: dict[int, str]) -> list[pa.Array]:
-        """Return the payloads."""
-        return [values]
-
-
-def _text(value: bytes | None, place: int, errors: dict[int, str]) -> str | None:
-    if value is None:
-        return None
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        errors[place] = "the payload is not UTF-8"
-        return None
+_SPACE = b" \t\r\n"
 
 
 class Json:
-    """The format ``json``."""
+    """The format ``json``: one value in UTF-8, with optional white space around it."""
 
     name = "JSON"
     empty = b"{}"
 
     def decoder(self, type: Any) -> Callable[[Any], Any]:
-        """Return a decoder for exactly one value of a type, with optional white space around it."""
-        decode: Callable[[Any], Any] = msgspec.json.Decoder(type).decode
-        return decode
+        """Return a decoder for exactly one value of a type."""
+        return msgspec.json.Decoder(type).decode
 
     def isMap(self, packed: bytes) -> bool:
         """Return whether the first character opens an object."""
-        return packed.lstrip(b" \t\r\n")[:1] == b"{"
+        return packed.lstrip(_SPACE)[:1] == b"{"
 
     def isNull(self, packed: bytes) -> bool:
         """Return whether it is null."""
-        return packed.strip(b" \t\r\n") == b"null"
+        return packed.strip(_SPACE) == b"null"
 
     def text(self, packed: bytes) -> str:
         """Return a string as it is, other values as JSON without white space; numbers retain their digits."""
-        if packed.lstrip(b" \t\r\n")[:1] == b'"':
+        if packed.lstrip(_SPACE)[:1] == b'"':
             return msgspec.json.decode(packed, type=str)
         return msgspec.json.format(packed, indent=-1).decode()
 
@@ -71,8 +40,10 @@ class Json:
         return msgspec.json.decode(packed, type=bytes)
 
 
+#: The first bytes of values.
 _MAPS = frozenset((*range(0x80, 0x90), 0xDE, 0xDF))
 _BINS = frozenset((0xC4, 0xC5, 0xC6))
+_STRINGS = frozenset((*range(0xA0, 0xC0), 0xD9, 0xDA, 0xDB))
 
 
 class MessagePack:
@@ -83,12 +54,11 @@ class MessagePack:
 
     def decoder(self, type: Any) -> Callable[[Any], Any]:
         """Return a decoder for exactly one value of a type."""
-        decode: Callable[[Any], Any] = msgspec.msgpack.Decoder(type).decode
-        return decode
+        return msgspec.msgpack.Decoder(type).decode
 
     def isMap(self, packed: bytes) -> bool:
         """Return whether the first byte begins a map."""
-        return packed[:1] != b"" and packed[0] in _MAPS
+        return not _MAPS.isdisjoint(packed[:1])
 
     def isNull(self, packed: bytes) -> bool:
         """Return whether it is nil."""
@@ -96,13 +66,13 @@ class MessagePack:
 
     def text(self, packed: bytes) -> str:
         """Return a str as it is, a bin as its text or else as base64, a timestamp in ISO 8601, other values as JSON."""
-        if packed[:1] and packed[0] in _BINS:
+        if not _BINS.isdisjoint(packed[:1]):
             content = msgspec.msgpack.decode(packed, type=bytes)
             try:
                 return content.decode()
             except UnicodeDecodeError:
                 return b64encode(content).decode()
-        if _isString(packed):
+        if not _STRINGS.isdisjoint(packed[:1]):
             return msgspec.msgpack.decode(packed, type=str)
         text = toJson(packed)
         # Values without a JSON type become strings.
@@ -110,10 +80,6 @@ class MessagePack:
 
     def binary(self, packed: bytes) -> bytes:
         """Return a bin as it is, and a str as its UTF-8."""
-        if _isString(packed):
+        if not _STRINGS.isdisjoint(packed[:1]):
             return msgspec.msgpack.decode(packed, type=str).encode()
         return msgspec.msgpack.decode(packed, type=bytes)
-
-
-def _isString(packed: bytes) -> bool:
-    return packed[:1] != b"" and (0xA0 <= packed[0] < 0xC0 or 0xD9 <= packed[0] <= 0xDB)

@@ -46,8 +46,8 @@ _CLASSES = {bool: pa.bool_(), float: _DOUBLE, str: _STRING, bytes: pa.binary(), 
 _WHOLE = frozenset((pa.int8(), pa.int16(), pa.int32(), _BIGINT))
 
 Kind = Any
-#: Tells whether a known type remains when a value of another type is seen.
-_Stays = Callable[[pa.DataType, pa.DataType], bool]
+#: Tells whether a known type remains when a value of another type is seen; None: it never does.
+_Stays = Callable[[pa.DataType, pa.DataType], bool] | None
 
 
 def inferred(
@@ -59,31 +59,27 @@ def inferred(
     contents: pa.Int32Array | None = None,
     widen: bool = True,
 ) -> pa.Schema:
-    """Return the known columns, perhaps of a wider type, followed by the new columns of payloads.
+    """Return the known columns, perhaps of a wider type, followed by the new columns of payloads; none at all if no
+    payload has a field. Raises OptionRefused for an unknown format.
 
-    The result is empty if no payload has a field. A key becomes no column if it is empty, longer than
-    :data:`MAX_NAME_BYTES`, or equal to another regardless of case, which Spark could not distinguish. Payloads that are
-    no maps are the column ``value``, if there are only those.
-
-    Values, dialects and contents are as for :meth:`fleximq.pipeline.payloads.decoder.Decoder.decode`.
+    A key becomes no column if it is empty, longer than :data:`MAX_NAME_BYTES`, or equal to another regardless of case,
+    which Spark could not distinguish. Payloads that are no maps are the column ``value``, if there are only those.
 
     :param known: without the column of metadata, which is the decoder's own.
+    :param identity, dialects, contents: as for :meth:`fleximq.pipeline.payloads.decoder.Decoder.decode`.
     :param widen: False only adds columns: known ones stay as they are.
-    :raises OptionRefused: the format is unknown.
     """
     if format not in STRUCTURED:
         return Decoder(format, known).schema
     body, _ = splitBodies(values, dialects, identity, {})
     own, packed = divided(format, body, packedAt(format, dialects, contents))
     decode = msgspec.msgpack.decode if format == "messagepack" else msgspec.json.decode
-    kinds = _kinds(own, decode) | _kinds(packed or (), msgspec.msgpack.decode)
-    maps = [kind for kind in kinds if _isMap(kind)]
+    kinds = _kinds(own, decode) | _kinds(packed, msgspec.msgpack.decode)
+    maps = [kind for kind in kinds if isinstance(kind, tuple) and kind[0] == "map"]
     fields = list(known) if known is not None else []
     if not maps and (not fields or [field.name for field in fields] == ["value"]):
         maps = [("map", (("value", kind),)) for kind in kinds]
-    seen: list[pa.Field] = []
-    for kind in maps:
-        seen = _merged(seen, _fieldsOf(kind), _nothing)
+    seen = reduce(_merged, map(_fieldsOf, maps), [])
     return pa.schema(_admitted(_merged(fields, seen, _takes if widen else _everything), fields))
 
 
@@ -91,7 +87,7 @@ def unionSchema(one: pa.Schema, other: pa.Schema, widen: bool = True) -> pa.Sche
     """Return the union of two inferred schemas, with the wider type for each common column. Of names that differ only
     in case, the first schema's remain. ``widen`` is as for :func:`inferred`.
     """
-    return pa.schema(_admitted(_merged(list(one), list(other), _nothing if widen else _everything), one))
+    return pa.schema(_admitted(_merged(list(one), list(other), None if widen else _everything), one))
 
 
 def roomy(found: pa.Schema, known: pa.Schema | None, integers: Iterable[str]) -> pa.Schema:
@@ -150,25 +146,21 @@ def _kindOf(value: Any, depth: int) -> Kind:
     return _CLASSES.get(known, _STRING)
 
 
-def _isMap(kind: Kind) -> bool:
-    return isinstance(kind, tuple) and kind[0] == "map"
-
-
 def _typeOf(kind: Kind) -> pa.DataType | None:
     if not isinstance(kind, tuple):
         return kind
-    if _isMap(kind):
-        fields = _merged([], _fieldsOf(kind), _nothing)
+    if kind[0] == "map":
+        fields = _merged([], _fieldsOf(kind))
         return pa.struct(fields) if fields else None
     types = [type for each in kind[1] if (type := _typeOf(each)) is not None]
-    return pa.list_(reduce(lambda one, other: _common(one, other, _nothing), types)) if types else None
+    return pa.list_(reduce(_common, types)) if types else None
 
 
 def _fieldsOf(kind: Kind) -> list[pa.Field]:
     return [pa.field(name, type) for name, each in kind[1] if (type := _typeOf(each)) is not None]
 
 
-def _merged(known: list[pa.Field], seen: list[pa.Field], stays: _Stays) -> list[pa.Field]:
+def _merged(known: list[pa.Field], seen: list[pa.Field], stays: _Stays = None) -> list[pa.Field]:
     fields = {field.name: field for field in known}
     for field in seen:
         old = fields.get(field.name)
@@ -183,8 +175,9 @@ def _admitted(fields: Iterable[pa.Field], known: Iterable[pa.Field]) -> list[pa.
     found: list[pa.Field] = []
     for field in fields:
         name, type = field.name, _admittedType(field.type, old.get(field.name))
-        isNew = len(found) < MAX_COLUMNS and name.lower() not in lowered and _isName(name) and type is not None
-        if name in old or isNew:
+        isName = 0 < len(name.encode()) <= MAX_NAME_BYTES and name.isprintable()
+        isNew = len(found) < MAX_COLUMNS and name.lower() not in lowered and type is not None
+        if name in old or (isName and isNew):
             found.append(field.with_type(type))
             lowered.add(name.lower())
     return found
@@ -195,9 +188,8 @@ def _admittedType(type: pa.DataType, known: pa.DataType | None) -> pa.DataType |
         fields = _admitted(type, known if known is not None and pa.types.is_struct(known) else ())
         return pa.struct(fields) if fields else None
     if pa.types.is_list(type):
-        inner = _admittedType(
-            type.value_type, known.value_type if known is not None and pa.types.is_list(known) else None
-        )
+        old = known.value_type if known is not None and pa.types.is_list(known) else None
+        inner = _admittedType(type.value_type, old)
         return None if inner is None else pa.list_(inner)
     if pa.types.is_map(type):
         # Only a given schema has these.
@@ -205,11 +197,7 @@ def _admittedType(type: pa.DataType, known: pa.DataType | None) -> pa.DataType |
     return type
 
 
-def _isName(name: str) -> bool:
-    return 0 < len(name.encode()) <= MAX_NAME_BYTES and name.isprintable()
-
-
-def _common(known: pa.DataType, seen: pa.DataType, stays: _Stays) -> pa.DataType:
+def _common(known: pa.DataType, seen: pa.DataType, stays: _Stays = None) -> pa.DataType:
     if known == seen:
         return known
     if pa.types.is_struct(known) and pa.types.is_struct(seen):
@@ -221,19 +209,13 @@ def _common(known: pa.DataType, seen: pa.DataType, stays: _Stays) -> pa.DataType
         for field in seen:
             item = _common(item, field.type, stays)
         return pa.map_(pa.string(), item)
-    if stays(known, seen):
+    if stays is not None and stays(known, seen):
         return known
     numbers = (*_WHOLE, _DOUBLE)
     return _DOUBLE if _DOUBLE in (known, seen) and known in numbers and seen in numbers else _STRING
 
 
-def _nothing(known: pa.DataType, seen: pa.DataType) -> bool:
-    """Always widen: no seen type remains."""
-    return False
-
-
 def _everything(known: pa.DataType, seen: pa.DataType) -> bool:
-    """Never widen a known type."""
     return True
 
 
