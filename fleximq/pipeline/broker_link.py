@@ -131,6 +131,19 @@ def _credentials(options: Mapping[str, str]) -> Mapping[str, str] | None:
     return found
 
 
+def choice(options: Mapping[str, str], name: str, known: Mapping[str, T], otherwise: str) -> T:
+    """Return the value that an option chooses, in any case; raises OptionRefused for an unknown one."""
+    written = options.get(name, otherwise)
+    if written.lower() not in known:
+        raise OptionRefused(f"the option {name!r} is {written!r}, but must be {' or '.join(known)}")
+    return known[written.lower()]
+
+
+def flag(options: Mapping[str, str], name: str, otherwise: bool) -> bool:
+    """Return an option that is true or false; raises OptionRefused for another text."""
+    return choice(options, name, {"true": True, "false": False}, str(otherwise))
+
+
 def _seconds(options: Mapping[str, str]) -> float:
     written = options.get("brokerTimeout")
     if written is None:

@@ -1,13 +1,13 @@
 """Sealed history and journals as one table: sealed files are read natively from Parquet, other records from the
 journals.
 
-The sealed files are listed once. All other offsets are read by the source, so each record is read once, even while
-``seal`` continues and while retention removes sealed records. Records that retention removed before their segment was
-sealed are in neither.
+The sealed files are listed once, and all other offsets are read by the source. So each record is read once, also while
+``seal`` and retention go on. Records that retention removed before their segment was sealed are in neither.
 """
 
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial, reduce
 from typing import NamedTuple
@@ -33,10 +33,8 @@ Range = tuple[int, int | None]
 
 
 def read(spark: SparkSession, journal: str | Sequence[str] | None, sealed: str, **options: str) -> DataFrame:
-    """Return the records of journals, sealed or not, each once.
-
-    The table can be queried repeatedly: it uses the files that were sealed when it was made, and reads later records
-    from the journals.
+    """Return the records of journals, sealed or not, each once, as a table that can be queried repeatedly: it uses the
+    files that were sealed when it was made, and reads later records from the journals.
 
     :param journal: the folder of a journal, or a glob, or several; None: brokers of the option ``url``, or without it
         only sealed history.
@@ -95,14 +93,9 @@ def _range(id: str, files: Sequence[SealedFile], journal: Journal | None, option
     start = (options.start or Points(EARLIEST)).of(id)
     end = (options.end or Points(LATEST)).of(id)
     first = resolved(start, whole)
-    if start.kind is StartKind.OFFSET and first > whole.bounds().next:
-        reportLoss(
-            f"journal {id} has no offset {first} yet: the next one is {whole.bounds().next}", options.failOnDataLoss
-        )
+    if start.kind is StartKind.OFFSET and first > (next := whole.bounds().next):
+        reportLoss(f"journal {id} has no offset {first} yet: the next one is {next}", options.failOnDataLoss)
     return first, None if end.kind is StartKind.LATEST else resolved(end, whole)
-
-
-# -- sealed records --------------------------------------------------------------------------------
 
 
 def _native(
@@ -123,7 +116,8 @@ def _native(
     # Each step that a query can omit saves some milliseconds at its start.
     schema = ddlOf(ALL_COLUMNS if conditions else columns)
     if paths:
-        table = spark.read.schema(schema).parquet(*[_literal(path) for path in paths])
+        # The characters of patterns are escaped.
+        table = spark.read.schema(schema).parquet(*[re.sub(r"([\\*?\[\]{}])", r"\\\1", path) for path in paths])
     else:
         table = spark.createDataFrame([], schema)
     for condition in conditions:
@@ -133,15 +127,8 @@ def _native(
     decoding = options.decoding
     if decoding is None or not any(name in MADE for name in options.columns):
         return table
-    schema = ddlOf(options.columns, decoding.ddl())
+    schema = ddlOf(options.columns, decoding.types())
     return table.mapInArrow(partial(decoded, columns=options.columns, decoding=decoding), schema)
-
-
-def _literal(path: str) -> str:
-    """Return a path for Spark, with the characters of patterns escaped."""
-    for character in "\\*?[]{}":
-        path = path.replace(character, f"\\{character}")
-    return path
 
 
 def _topicConditions(topics: Topics) -> list[Column]:
@@ -150,9 +137,6 @@ def _topicConditions(topics: Topics) -> list[Column]:
     expressions = [topics.pattern] if topics.pattern is not None else []
     expressions += [f"(?s){expressionOf(topics.levels)}"] if topics.levels else []
     return [*conditions, *(column.rlike(rf"\A(?:{expression})\z") for expression in expressions)]
-
-
-# -- other records ---------------------------------------------------------------------------------
 
 
 def _rest(
@@ -166,16 +150,12 @@ def _rest(
     """Return the rows for the source to read: after the sealed ranges, of all journals at once, and between them."""
     tails: dict[str, Range] = {}
     between: list[DataFrame] = []
-    for id, (start, end) in spans.items():
-        journal = found.get(id)
-        ranges = unsealedRanges(known[id], start, end)
-        if journal is None:
-            continue
+    for id, journal in found.items():
         # A segment without records may be between two sealed ones.
         bounds = journal.bounds()
-        retained = [_retained(id, each, bounds, options) for each in ranges]
+        retained = [_retained(id, each, bounds, options) for each in unsealedRanges(known[id], *spans[id])]
         last = known[id][-1].next if known[id] else 0
-        for begin, until in [each for each in retained if each is not None]:
+        for begin, until in filter(None, retained):
             if until is None or begin >= last:
                 tails[id] = begin, until
             else:
@@ -188,12 +168,10 @@ def _retained(id: str, wanted: Range, bounds: OffsetBounds, options: SourceOptio
     start, end = wanted
     if start < bounds.first:
         gone = bounds.first if end is None else min(end, bounds.first)
-        sentence = (
-            f"journal {id} has no offsets {start} to {gone - 1} any more: retention has removed them before they were "
-            "sealed"
-        )
-        point = (options.start or Points(EARLIEST)).of(id)
-        reportLoss(sentence, point.kind is StartKind.OFFSET and options.failOnDataLoss)
+        sentence = f"journal {id} has no offsets {start} to {gone - 1} any more"
+        isNamed = (options.start or Points(EARLIEST)).of(id).kind is StartKind.OFFSET
+        fail = isNamed and options.failOnDataLoss
+        reportLoss(f"{sentence}: retention has removed them before they were sealed", fail)
         start = gone
     return None if end is not None and start >= end else (start, end)
 
@@ -202,7 +180,7 @@ def _load(
     spark: SparkSession, ranges: Mapping[str, Range], found: Mapping[str, Journal], given: Mapping[str, str]
 ) -> DataFrame:
     """Return ranges of journals as the source reads them; none of journals that are not named."""
-    starts = {id: ranges[id][0] if id in ranges else found[id].bounds().next for id in found}
+    starts = {id: ranges[id][0] if id in ranges else journal.bounds().next for id, journal in found.items()}
     ends = {id: end for id, (_, end) in ranges.items() if end is not None}
     ends |= {id: starts[id] for id in found if id not in ranges}
     reader = spark.read.format("fleximq").options(**given).option("startingOffsets", json.dumps(starts))

@@ -76,31 +76,29 @@ class Folder:
             if found is not None:
                 return End(*found[:2])
             self._sleep(_BETWEEN)
-        return self._lastWhole()
+        with self:
+            return self._lastComplete()
 
-    def _lastWhole(self) -> End:
+    def _lastComplete(self) -> End:
         for base in reversed(self.bases()):
             window = self.window(base, 1 << 63, LARGE)
-            if window is None:
-                continue
-            position = offset = None
+            last: End | None = None
             unfinished: End | None = None
-            for found in framesOf(window, None, base, atHead=True):
+            for found in framesOf(window, None, base, atHead=True) if window is not None else ():
                 if not isinstance(found, CompleteFrame):
-                    if unfinished is None and position is not None and offset is not None:
-                        unfinished = End(position, offset)
+                    unfinished = unfinished or last
                     continue
                 header, frame = found
                 if header.flags & SYNCED:
                     unfinished = None
-                position, offset = header.position + header.length, header.baseOffset
+                offset = header.baseOffset
                 if header.kind in (FrameKind.RECORDS, FrameKind.SPARSE_RECORDS, FrameKind.TRANSACTION):
                     offset += header.count
                 elif header.kind == FrameKind.GAP:
                     offset = decodeGap(header, frame).next
-            self.close()
-            if position is not None and offset is not None:
-                return unfinished or End(position, offset)
+                last = End(header.position + header.length, offset)
+            if last is not None:
+                return unfinished or last
         return End(0, 1)
 
     def window(self, base: int, end: int, size: int) -> Window | None:
@@ -135,7 +133,10 @@ class Folder:
             return None
         return header if header is not None and header.position == position else None
 
-    def close(self) -> None:
+    def __enter__(self) -> None:
+        """Begin some reads; their end closes all files."""
+
+    def __exit__(self, *raised: object) -> None:
         """Close all files; later reads open them again."""
         while self._open:
             _, (descriptor, _) = self._open.popitem()

@@ -79,7 +79,7 @@ def inferred(
     fields = list(known) if known is not None else []
     if not maps and (not fields or [field.name for field in fields] == ["value"]):
         maps = [("map", (("value", kind),)) for kind in kinds]
-    seen = reduce(_merged, map(_fieldsOf, maps), [])
+    seen: list[pa.Field] = reduce(_merged, map(_fieldsOf, maps), [])
     return pa.schema(_admitted(_merged(fields, seen, _takes if widen else _everything), fields))
 
 

@@ -6,7 +6,7 @@ bisection, with a dozen requests for a GiB; visited positions are cached.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from platform import machine
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from fleximq.limits import KIBIBYTE, MEBIBYTE
 from fleximq.pipeline.broker_link import Behind, BrokerLink, Check, Place
 from fleximq.pipeline.errors import BrokerRefused
 from fleximq.pipeline.files.folder import End
-from fleximq.pipeline.files.frame_columns import PlacedFrame, decodeFrames, offsetsAndTimes
+from fleximq.pipeline.files.frame_columns import RECORDS, PlacedFrame, decodeFrames, offsetsAndTimes
 from fleximq.pipeline.files.journal_files import OffsetBounds
 from fleximq.pipeline.files.selection import NEVER, SLICE_BYTES, SegmentRange, Selection, Slice, Topics
 from fleximq.pipeline.files.slice_reader import Missing
@@ -33,9 +33,9 @@ STEP = 256 * KIBIBYTE
 _READS_UNALIGNED = machine().lower() in ("x86_64", "amd64", "aarch64", "arm64")
 #: Maximum number of cached positions.
 _TRIED = 10_000
-_RECORDS = (FrameKind.RECORDS, FrameKind.SPARSE_RECORDS)
-
 Frame = tuple[FrameHeader, memoryview]
+#: A buffer, and the frames with records in it.
+_Placed = tuple[memoryview, list[PlacedFrame]]
 
 
 class Answer(NamedTuple):
@@ -63,8 +63,12 @@ def ask(link: BrokerLink, journal: str, position: int, least: int, maxBytes: int
         if at > len(data):
             raise FrameError("the last one is cut off")
     except FrameError as error:
-        raise BrokerRefused(f"the broker at {link.place.url} sent frames that cannot be read: {error}") from error
+        raise _unreadable(link.place.url, error) from error
     return Answer(data, frames, answer["next"])
+
+
+def _unreadable(url: str, error: FrameError) -> BrokerRefused:
+    return BrokerRefused(f"the broker at {url} sent frames that cannot be read: {error}")
 
 
 def _reaching(link: BrokerLink, name: str, least: int) -> Check:
@@ -118,18 +122,20 @@ class RemoteJournal:
         _check(self._link, self.id, about["journal"])
         return End(about["position"], about["end"])
 
+    def _answers(self, position: int) -> Iterator[Answer]:
+        """Request the frames from a position to the end."""
+        while (answer := ask(self._link, self.id, position, self._least, STEP)).frames:
+            yield answer
+            position = answer.next
+
     def bounds(self) -> OffsetBounds:
         """Return the first retained offset and the next one; both are equal if the journal is empty."""
         end = self.end()
-        position = 0
-        while True:
-            answer = ask(self._link, self.id, position, self._least, STEP)
+        for answer in self._answers(0):
             for _, header in answer.frames:
-                if header.kind in (*_RECORDS, FrameKind.TRANSACTION, FrameKind.GAP):
+                if header.kind in (*RECORDS, FrameKind.TRANSACTION, FrameKind.GAP):
                     return OffsetBounds(min(header.baseOffset, end.offset), end.offset)
-            if not answer.frames:
-                return OffsetBounds(end.offset, end.offset)
-            position = answer.next
+        return OffsetBounds(end.offset, end.offset)
 
     def offsetAt(self, time: int) -> int:
         """Return the offset of the first record of this time or later (microseconds since 1970), or else the next.
@@ -137,19 +143,16 @@ class RemoteJournal:
         """
         end = self.end()
         position, _ = self._search(lambda header: header.lastTime >= time, end.position)
-        while True:
-            answer = ask(self._link, self.id, position, self._least, STEP)
+        for answer in self._answers(position):
             for at, header in answer.frames:
                 if header.lastTime < time:
                     continue
                 if header.kind == FrameKind.TRANSACTION and header.count:
                     return header.baseOffset
-                if header.kind in _RECORDS:
-                    for offsets, times in offsetsAndTimes(answer.data, [PlacedFrame(at)]):
-                        return int(offsets[(times >= time).argmax()])
-            if not answer.frames:
-                return end.offset
-            position = answer.next
+                if header.kind in RECORDS:
+                    offsets, times = next(offsetsAndTimes(answer.data, [PlacedFrame(at)]))
+                    return int(offsets[(times >= time).argmax()])
+        return end.offset
 
     def advance(self, start: int, end: int, records: int | None, size: int | None) -> Distance:
         """Do as :meth:`fleximq.pipeline.files.journal_files.JournalFiles.advance`."""
@@ -209,8 +212,6 @@ class RemoteJournal:
             for one, next in zip(cuts, cuts[1:], strict=False)
         ]
 
-    # -- bisection ---------------------------------------------------------------------------------
-
     def _search(self, holds: Callable[[FrameHeader], bool], end: int) -> tuple[int, int]:
         """Return two positions, about a step apart, between which the condition becomes true: it is false for all
         frames before some position, true from there on.
@@ -248,51 +249,47 @@ def readRemote(
     """
     selection = selection.within(slice.start, slice.end)
     with BrokerLink(place) as link, ThreadPoolExecutor(1) as pool:
-        reader = _RemoteReader(link, pool, slice, missing)
+
+        def request(position: int, maxBytes: int = RESPONSE_BYTES) -> Future[Answer]:
+            return pool.submit(ask, link, slice.journal, position, slice.limit, maxBytes)
+
         try:
-            for data, places in reader.frames():
+            for data, places in _RemoteReader(request, slice, missing).frames():
                 yield from decodeFrames(data, places, columns, slice.journal, selection)
         except FrameError as error:
-            raise BrokerRefused(f"the broker at {slice.path} sent frames that cannot be read: {error}") from error
+            raise _unreadable(slice.path, error) from error
 
 
 class _RemoteReader:
-    """Reads a slice, once; the next frames are requested while the previous ones are decoded."""
+    """Reads a slice, once; the next frames are requested while the previous ones are decoded.
+
+    ``request`` begins an :func:`ask` for the frames from a position on.
+    """
 
     def __init__(
-        self, link: BrokerLink, pool: ThreadPoolExecutor, slice: Slice, missing: Callable[[Missing], None]
+        self, request: Callable[..., Future[Answer]], slice: Slice, missing: Callable[[Missing], None]
     ) -> None:
-        self._link = link
-        self._pool = pool
+        self._request = request
         self._slice = slice
         self._missing = missing
         # The expected next offset; None after a frame with an unknown last offset.
         self._next: int | None = None
         self._held: dict[int, Frame] = {}
 
-    def frames(self) -> Iterator[tuple[memoryview, list[PlacedFrame]]]:
-        """Yield frames with records, including those of transactions, with the buffer that contains them."""
+    def frames(self) -> Iterator[_Placed]:
+        """Yield frames with records, including those of transactions."""
         for piece in self._slice.pieces:
             self._next = piece.first
-            for answer in self._answers(piece):
+            coming: Future[Answer] | None = self._request(piece.position)
+            while coming is not None:
+                answer = coming.result()
+                if not answer.frames or answer.frames[0][1].position >= piece.until:
+                    break
+                coming = self._request(answer.next) if answer.next < piece.until else None
                 yield from self._placed(answer, piece.until)
             self._reached(piece.next)
 
-    def _answers(self, piece: SegmentRange) -> Iterator[Answer]:
-        limit = self._slice.limit
-        coming = self._pool.submit(ask, self._link, self._slice.journal, piece.position, limit)
-        while True:
-            answer = coming.result()
-            if not answer.frames or answer.frames[0][1].position >= piece.until:
-                return
-            more = answer.next < piece.until
-            if more:
-                coming = self._pool.submit(ask, self._link, self._slice.journal, answer.next, limit)
-            yield answer
-            if not more:
-                return
-
-    def _placed(self, answer: Answer, until: int) -> Iterator[tuple[memoryview, list[PlacedFrame]]]:
+    def _placed(self, answer: Answer, until: int) -> Iterator[_Placed]:
         start, end = self._slice.start, self._slice.end
         places: list[PlacedFrame] = []
         for at, header in answer.frames:
@@ -302,7 +299,7 @@ class _RemoteReader:
             self._reached(base)
             frame = answer.data[at : at + header.length]
             self._next = _nextOffset(header, frame)
-            if header.kind in _RECORDS and base < end:
+            if header.kind in RECORDS and base < end:
                 if header.kind == FrameKind.SPARSE_RECORDS or base + header.count > start:
                     places.append(PlacedFrame(at))
             elif header.kind == FrameKind.REMOVED and header.count and base < end:
@@ -328,7 +325,7 @@ class _RemoteReader:
 
     # -- transactions ------------------------------------------------------------------------------
 
-    def _published(self, header: FrameHeader, frame: memoryview) -> Iterator[tuple[memoryview, list[PlacedFrame]]]:
+    def _published(self, header: FrameHeader, frame: memoryview) -> Iterator[_Placed]:
         transaction = decodeTransaction(header, frame)
         if transaction.aborted:
             return
@@ -342,9 +339,7 @@ class _RemoteReader:
             yield from self._within(staged, offset)
             offset += staged[0].count
 
-    def _publishedInPart(
-        self, positions: Sequence[int], offset: int, behind: int
-    ) -> Iterator[tuple[memoryview, list[PlacedFrame]]]:
+    def _publishedInPart(self, positions: Sequence[int], offset: int, behind: int) -> Iterator[_Placed]:
         """Yield those of some staged frames with known offsets, although others are gone."""
         found = [self._staged(position, positions) for position in positions]
         counts = [None if staged is None else staged[0].count for staged in found]
@@ -355,7 +350,7 @@ class _RemoteReader:
             if staged is not None and first is not None:
                 yield from self._within(staged, first)
 
-    def _within(self, staged: Frame, first: int) -> Iterator[tuple[memoryview, list[PlacedFrame]]]:
+    def _within(self, staged: Frame, first: int) -> Iterator[_Placed]:
         header, frame = staged
         if first < self._slice.end and first + header.count > self._slice.start:
             yield frame, [PlacedFrame(0, first)]
@@ -364,9 +359,7 @@ class _RemoteReader:
         """Return the staged frame at a position, None if it is gone; caches wanted ones from the same response."""
         if position not in self._held:
             near = any(position < each < position + RESPONSE_BYTES for each in positions)
-            answer = self._pool.submit(
-                ask, self._link, self._slice.journal, position, self._slice.limit, RESPONSE_BYTES if near else 1
-            ).result()
+            answer = self._request(position, maxBytes=RESPONSE_BYTES if near else 1).result()
             self._held = {
                 header.position: (header, answer.data[at : at + header.length])
                 for at, header in answer.frames

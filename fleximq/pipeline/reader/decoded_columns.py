@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from fleximq.pipeline.errors import OptionRefused
-from fleximq.pipeline.payloads.ddl import parsed, typeWritten
+from fleximq.pipeline.payloads.ddl import parsed
 from fleximq.pipeline.payloads.dialect_payloads import VERBATIM, Identity
 
 if TYPE_CHECKING:
@@ -50,10 +50,6 @@ class Decoding(NamedTuple):
     def types(self) -> dict[str, pa.DataType]:
         """Return the types of the columns that are made."""
         return {"decoded": pa.struct(list(self.decoder().schema)), "error": pa.string()}
-
-    def ddl(self) -> dict[str, str]:
-        """Return the same as Spark's DDL."""
-        return {name: typeWritten(type) for name, type in self.types().items()}
 
 
 def needed(columns: Sequence[str]) -> list[str]:

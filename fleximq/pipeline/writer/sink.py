@@ -9,6 +9,7 @@ repeated task or batch publishes them again.
 import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -58,17 +59,11 @@ class _Sink:
         self._options = SinkOptions.of(options)
         types = {field.name: field.dataType.typeName() for field in schema.fields}
         checkColumns(types, self._options.topic, self._options.packed, self._options.original)
-        self._stages = self._check()
-
-    def _check(self) -> bool | None:
-        """Tell whether rows are staged; None if the broker is away, for which the tasks wait: Spark makes a sink for
-        each commit and abort as well, and those must not fail for this check.
-        """
-        try:
-            with BrokerLink(replace(self._options.place, timeout=0)) as link:
-                return self._isJournalled(link)
-        except BrokerGone:
-            return None
+        # Whether rows are staged; None if the broker is away, for which the tasks wait: Spark makes a sink for each
+        # commit and abort as well, and those must not fail for this check.
+        self._stages: bool | None = None
+        with suppress(BrokerGone), BrokerLink(replace(self._options.place, timeout=0)) as link:
+            self._stages = self._isJournalled(link)
 
     def _isJournalled(self, link: BrokerLink) -> bool:
         """Tell whether rows are staged, and log it; raises NotJournalled if exactly once was requested in vain."""
@@ -84,22 +79,8 @@ class _Sink:
                 _log.warning("Rows are published to %s at least once: the broker has no journal", url)
         return journalled
 
-    def _write(self, query: str, batch: int, batches: Iterator[pa.RecordBatch]) -> StagedRows:
-        context = TaskContext.get()
-        partition, attempt = (0, 0) if context is None else (context.partitionId(), context.taskAttemptId())
-        options = self._options
-        portions = Rows(options.topic, options.packed, options.portion, options.original).portions(batches)
-        with BrokerLink(options.place) as link:
-            if not (self._isJournalled(link) if self._stages is None else self._stages):
-                return StagedRows(query, batch, partition, _publish(link, portions))
-            rows, tokens = 0, []
-            for records in portions:
-                told = {"query": query, "batch": batch, "part": f"{partition}-{attempt}", "records": records}
-                tokens.append(link.ask("/sink/stage", told)["token"])
-                rows += len(records)
-            return StagedRows(query, batch, partition, rows, tuple(tokens))
-
-    def _commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int = 0) -> None:
+        """Publish the rows of the successful tasks in one transaction."""
         parts = sorted(_staged(messages), key=lambda part: part.partition)
         tokens = [token for part in parts for token in part.tokens]
         if not tokens:
@@ -118,10 +99,25 @@ class _Sink:
             # The broker cannot tell rows of failed attempts from published ones before the batch is over.
             self._forget(query, batch - 1)
 
-    def _abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int = 0) -> None:
         """Discard the staged rows, if the broker is reachable; if not, it discards them by itself within a day."""
         for part in _staged(messages)[:1]:
             self._forget(part.query, part.batch)
+
+    def _write(self, query: str, batch: int, batches: Iterator[pa.RecordBatch]) -> StagedRows:
+        context = TaskContext.get()
+        partition, attempt = (0, 0) if context is None else (context.partitionId(), context.taskAttemptId())
+        options = self._options
+        portions = Rows(options.topic, options.packed, options.portion, options.original).portions(batches)
+        with BrokerLink(options.place) as link:
+            if not (self._isJournalled(link) if self._stages is None else self._stages):
+                return StagedRows(query, batch, partition, _publish(link, portions))
+            rows, tokens = 0, []
+            for records in portions:
+                told = {"query": query, "batch": batch, "part": f"{partition}-{attempt}", "records": records}
+                tokens.append(link.ask("/sink/stage", told)["token"])
+                rows += len(records)
+            return StagedRows(query, batch, partition, rows, tuple(tokens))
 
     def _forget(self, query: str, batch: int) -> None:
         try:
@@ -131,14 +127,11 @@ class _Sink:
             _log.warning("Unpublished rows staged for batch %s are discarded later: %s", batch, error)
 
 
-class StreamSink(DataSourceStreamArrowWriter):
+class StreamSink(_Sink, DataSourceStreamArrowWriter):
     """Writes the batches of a streaming query; Spark repeats a batch until its commit has succeeded. Raises
     OptionRefused for an invalid option or column, NotJournalled if exactly once was requested and the broker has no
     journal, and BrokerRefused.
     """
-
-    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        self._sink = _Sink(options, schema)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
         context = TaskContext.get()
@@ -146,16 +139,10 @@ class StreamSink(DataSourceStreamArrowWriter):
         batch = None if context is None else context.getLocalProperty("streaming.sql.batchId")
         if not query or batch is None:
             raise PipelineError("this task does not know of which streaming query it is")
-        return self._sink._write(query, int(batch), iterator)
-
-    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        self._sink._commit(messages)
-
-    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        self._sink._abort(messages)
+        return self._write(query, int(batch), iterator)
 
 
-class BatchSink(DataSourceArrowWriter):
+class BatchSink(_Sink, DataSourceArrowWriter):
     """Writes a table; publishes all of it at once when it is complete. To overwrite a topic is refused; raises as
     :class:`StreamSink`.
     """
@@ -163,18 +150,11 @@ class BatchSink(DataSourceArrowWriter):
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool = False) -> None:
         if overwrite:
             raise OptionRefused("messages of a topic cannot be overwritten: write with the mode 'append'")
-        self._sink = _Sink(options, schema)
-        asked = self._sink._options
-        self._query, self._batch = asked.query or f"batch-{uuid.uuid4()}", asked.batch
+        super().__init__(options, schema)
+        self._query = self._options.query or f"batch-{uuid.uuid4()}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
-        return self._sink._write(self._query, self._batch, iterator)
-
-    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        self._sink._commit(messages)
-
-    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        self._sink._abort(messages)
+        return self._write(self._query, self._options.batch, iterator)
 
 
 def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[StagedRows]:
@@ -193,7 +173,8 @@ def _publish(link: BrokerLink, portions: Iterator[list[Record]]) -> int:
                     client.publish_many(topic, map(_valueOf, run))
                 else:
                     for record in run:
-                        client.publish(topic, _valueOf(record), headers=_headers(record["headers"]))
+                        headers = {name: each for name, each in record["headers"].items() if name not in _NOT_HEADERS}
+                        client.publish(topic, _valueOf(record), headers=headers)
         client.flush(link.place.timeout)
     except TimeoutError as error:
         raise BrokerGone(f"the broker at {link.place.url} did not take all rows in time: {error}") from error
@@ -210,7 +191,3 @@ def _valueOf(record: Record) -> Any:
     if content is Content.TEXT:
         return payload.decode("utf-8", "replace")
     return Packed(payload) if content is Content.MESSAGEPACK else payload
-
-
-def _headers(headers: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in headers.items() if name not in _NOT_HEADERS}

@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from fleximq.limits import KIBIBYTE, MEBIBYTE, isTooLong
-from fleximq.pipeline.broker_link import Place
+from fleximq.pipeline.broker_link import Place, choice, flag
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.values.urls import urlsIn
 
@@ -15,7 +14,6 @@ _BATCH_MOST = (1 << 63) - 1
 _TEXTS = frozenset({"string", "char", "varchar"})
 _BYTES = _TEXTS | {"binary"}
 _FORMATS = {name: name for name in ("bytes", "messagepack", "original")}
-_TRUTH = {"true": True, "false": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +46,7 @@ class SinkOptions:
         topic = options.get("topic")
         if topic is not None and (not topic or isTooLong(topic)):
             raise OptionRefused("the option 'topic' must have 1 to 1024 bytes")
-        format = _choice(options, "valueFormat", _FORMATS, "bytes")
+        format = choice(options, "valueFormat", _FORMATS, "bytes")
         query = options.get("txnAppId", "")
         if len(query.encode()) > _NAME_BYTES:
             raise OptionRefused(f"the option 'txnAppId' may have at most {_NAME_BYTES} bytes")
@@ -57,20 +55,13 @@ class SinkOptions:
         return cls(
             Place.of(options),
             topic,
-            _choice(options, "requireExactlyOnce", _TRUTH, "false"),
+            flag(options, "requireExactlyOnce", False),
             format == "messagepack",
             _number(options, "portionBytes", MEBIBYTE, KIBIBYTE, 8 * MEBIBYTE),
             query,
             _number(options, "txnVersion", 0, 0, _BATCH_MOST),
             format == "original",
         )
-
-
-def _choice(options: Mapping[str, str], name: str, known: Mapping[str, Any], otherwise: str) -> Any:
-    written = options.get(name, otherwise)
-    if written.lower() not in known:
-        raise OptionRefused(f"the option {name!r} is {written!r}, but must be {' or '.join(known)}")
-    return known[written.lower()]
 
 
 def _number(options: Mapping[str, str], name: str, otherwise: int, least: int, most: int) -> int:
