@@ -1,8 +1,4 @@
-"""Errors of the pipeline; the text of each is one sentence for the user of the query.
-
-:func:`sentenceOf` finds that sentence in an error of Spark, which reports an error of its Python processes as a text of
-    many lines with the original words at its end.
-"""
+"""Errors of the pipeline; the text of each is one sentence for the user of the query."""
 
 import re
 
@@ -19,7 +15,9 @@ _CLASS = re.compile(r"^\[[A-Z0-9_.]+\] ")
 
 
 def sentenceOf(error: BaseException) -> str:
-    """Return the text of the original error, as one line."""
+    """Return the text of the original error, as one line. Spark reports an error of its Python processes as a text of
+    many lines with the original words at its end.
+    """
     text = str(error)
     for pattern in (_OURS, _PYTHON):
         found = pattern.findall(text)

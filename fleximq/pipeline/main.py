@@ -1,12 +1,9 @@
-"""``fleximq-pipeline JOB [options]``: finds the job of a command line, merges its settings, and runs it.
+"""``fleximq-pipeline JOB [options]``: finds the job of a command line, merges its settings, and runs it. Also for
+``spark-submit``. Only the selected job is imported, and Spark only by the job itself.
 
-``python -m fleximq.pipeline`` is the same, and ``spark-submit`` can run this file. Only the selected job is imported,
-and Spark only by the job itself.
-
-Settings are taken from the command line, else from the settings file, else from the job's defaults. The file is TOML.
-The table with the name of the job has the job's options, ``[source]`` those of the source, ``[spark]`` those of Spark;
-each option has its name of the command line, without hyphens in front. Tables of other jobs are checked only when those
-run.
+Settings are taken from the command line, else from the settings file, else from the job's defaults. The file is TOML:
+``[source]`` has the options of the source, ``[spark]`` those of Spark, and the table named after a job its others; they
+are checked only when that job runs.
 """
 
 import argparse
@@ -82,17 +79,12 @@ def _value(action: argparse.Action, name: str, value: Any) -> Any:
     if not isinstance(action, argparse._AppendAction):
         return _one(action, name, value)
     if name == "conf" and isinstance(value, Mapping):
-        return [_one(action, name, f"{key}={_formatted(each)}") for key, each in value.items()]
+        value = [f"{key}={str(each).lower() if isinstance(each, bool) else each}" for key, each in value.items()]
     return [_one(action, name, each) for each in (value if isinstance(value, list) else [value])]
 
 
-def _formatted(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def _one(action: argparse.Action, name: str, value: Any) -> Any:
-    read = getattr(action, "read", None) or option_values.text
-    found = read(name, value)
+    found = (getattr(action, "read", None) or option_values.text)(name, value)
     if action.choices is not None and found not in action.choices:
         known = [str(each) for each in action.choices]
         raise SettingError(f"{name} is {found!r}, but must be {', '.join(known[:-1])} or {known[-1]}")
@@ -175,19 +167,14 @@ def _failed(error: BaseException, verbose: bool) -> int:
 
 
 def _sentence(error: BaseException) -> str:
-    if isinstance(error, (PipelineError, SettingError, JournalError)):
-        return _asTyped(str(error))
     if isinstance(error, ImportError):
         return f"Spark is not installed ({error.msg}): pip install '.[spark]' in a clone of FlexiMQ installs it"
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         words = error.strerror or str(error)
         return f"{where}{words[:1].lower()}{words[1:]}"
-    return _asTyped(sentenceOf(error))
-
-
-def _asTyped(sentence: str) -> str:
-    """Return a sentence about an option of the source with the option of the command that sets it."""
+    sentence = str(error) if isinstance(error, (PipelineError, SettingError, JournalError)) else sentenceOf(error)
+    # The sentence is about an option of the source; the command has its own option that sets it.
     return sentence.replace("the option failOnDataLoss=false", "--allow-data-loss")
 
 

@@ -1,7 +1,4 @@
-"""Which records to read, by topic, offset and time; and their division among tasks.
-
-These small values are pickled for other processes.
-"""
+"""Which records to read, by topic, offset and time; and their division among tasks. The values can be pickled."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -44,12 +41,11 @@ class Slice(NamedTuple):
 
 
 def divided(
-    pieces: Iterable[tuple[SegmentRange, Sequence[tuple[int, int]]]], parts: int
+    pieces: Sequence[tuple[SegmentRange, Sequence[tuple[int, int]]]], parts: int
 ) -> list[tuple[SegmentRange, ...]]:
     """Divide segment ranges into so many groups of about equal size, or fewer if they cannot be cut so small. Each has
     the positions at which it may be cut, and the offsets that begin there.
     """
-    pieces = list(pieces)
     total = sum(piece.until - piece.position for piece, _ in pieces)
     share = max(1, -(-total // max(1, parts)))
     groups: list[list[SegmentRange]] = [[]]
@@ -60,9 +56,13 @@ def divided(
             if groups[-1] and size - room > room:
                 groups.append([])
                 room += share
-            groups[-1].append(part)
             room -= size
-    return [tuple(_joined(group)) for group in groups if group]
+            last = groups[-1][-1] if groups[-1] else None
+            if last is not None and last.base == part.base and last.until == part.position:
+                groups[-1][-1] = last._replace(until=part.until, next=part.next)
+            else:
+                groups[-1].append(part)
+    return [tuple(group) for group in groups if group]
 
 
 def _cut(piece: SegmentRange, cuts: Sequence[tuple[int, int]]) -> list[SegmentRange]:
@@ -72,17 +72,6 @@ def _cut(piece: SegmentRange, cuts: Sequence[tuple[int, int]]) -> list[SegmentRa
             parts.append(piece._replace(until=position, next=offset))
             piece = piece._replace(position=position, first=offset)
     return [*parts, piece]
-
-
-def _joined(parts: Sequence[SegmentRange]) -> list[SegmentRange]:
-    """Merge touching parts of the same segment."""
-    joined: list[SegmentRange] = []
-    for part in parts:
-        if joined and joined[-1].base == part.base and joined[-1].until == part.position:
-            joined[-1] = joined[-1]._replace(until=part.until, next=part.next)
-        else:
-            joined.append(part)
-    return joined
 
 
 #: Greater than every offset and time.

@@ -7,12 +7,7 @@ from threading import Condition
 from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.listener import (
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-)
+from pyspark.sql.streaming import listener
 
 from fleximq.pipeline.broker_link import Place
 from fleximq.pipeline.lag.reporter import Reporter, groupName
@@ -40,12 +35,12 @@ def report(
     :raises OptionRefused: one of them cannot be used.
     """
     places = [Place.of(options, each) for each in urlsIn(url)]
-    listener = LagListener(spark, places, None if group is None else groupName(group), query)
-    spark.streams.addListener(listener)
-    return listener
+    added = LagListener(spark, places, None if group is None else groupName(group), query)
+    spark.streams.addListener(added)
+    return added
 
 
-class LagListener(StreamingQueryListener):
+class LagListener(listener.StreamingQueryListener):
     """The listener that :func:`fleximq.pipeline.lag.report` returns."""
 
     def __init__(self, spark: SparkSession, places: Sequence[Place], group: str | None, query: str | None) -> None:
@@ -68,26 +63,24 @@ class LagListener(StreamingQueryListener):
         for reporter in self._reporters.values():
             reporter.close(seconds)
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+    def onQueryStarted(self, event: listener.QueryStartedEvent) -> None:
         with self._changed:
             self._running.add(str(event.runId))
 
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+    def onQueryProgress(self, event: listener.QueryProgressEvent) -> None:
         progress = event.progress
-        names = (progress.name, str(progress.id))
+        name, id = progress.name, str(progress.id)
         offsets = sourceOffsets([source.endOffset for source in progress.sources])
-        if offsets and (self._query is None or self._query in names):
-            self._report(self._group or progress.name or str(progress.id), offsets)
-
-    def _report(self, group: str, offsets: dict[str, int]) -> None:
+        if not offsets or self._query not in (None, name, id):
+            return
+        group = self._group or name or id
         with self._changed:
             if not self._closed:
-                reporter = self._reporters.get(group)
-                if reporter is None:
-                    reporter = self._reporters[group] = Reporter(group, self._places)
-                reporter.report(offsets)
+                if group not in self._reporters:
+                    self._reporters[group] = Reporter(group, self._places)
+                self._reporters[group].report(offsets)
 
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+    def onQueryTerminated(self, event: listener.QueryTerminatedEvent) -> None:
         with self._changed:
             self._running.discard(str(event.runId))
             self._changed.notify_all()
@@ -126,8 +119,7 @@ def _offsets(end: Any) -> dict[str, int]:
         offsets = json.loads(end) if isinstance(end, str) else end
     except ValueError:
         return {}
-    if not isinstance(offsets, dict):
-        return {}
-    if not all(isinstance(key, str) and _ID.fullmatch(key) and type(value) is int for key, value in offsets.items()):
-        return {}
-    return offsets
+    isOurs = isinstance(offsets, dict) and all(
+        isinstance(key, str) and _ID.fullmatch(key) and type(value) is int for key, value in offsets.items()
+    )
+    return offsets if isOurs else {}

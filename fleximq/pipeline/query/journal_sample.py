@@ -1,6 +1,5 @@
-"""Samples journals and sealed history without Spark: topics, their totals, and some payloads.
-
-Totals need one pass over a journal, at a few million records a second.
+"""Samples journals and sealed history without Spark: topics, their totals, and some payloads. Totals need one pass over
+a journal, at a few million records a second.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -42,18 +41,14 @@ def sealedBatches(folder: str, topics: Topics, columns: Sequence[str]) -> Iterat
     for id in journalsIn(folder):
         for file in sealedFiles(folder, id):
             try:
-                yield from _ofFile(file.path, topics, columns)
+                with pq.ParquetFile(file.path) as opened:
+                    for batch in opened.iter_batches(columns=list(dict.fromkeys(["topic", *columns]))):
+                        names = batch.column("topic")
+                        wanted = [name for name in pc.unique(names).to_pylist() if name in topics]
+                        if wanted:
+                            yield batch.filter(pc.is_in(names, pa.array(wanted, pa.string()))).select(columns)
             except (OSError, pa.ArrowInvalid) as error:
                 raise PipelineError(f"the sealed history {file.path} cannot be read: {error}") from error
-
-
-def _ofFile(path: str, topics: Topics, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(columns=list(dict.fromkeys(["topic", *columns]))):
-            names = batch.column("topic")
-            wanted = [name for name in pc.unique(names).to_pylist() if name in topics]
-            if wanted:
-                yield batch.filter(pc.is_in(names, pa.array(wanted, pa.string()))).select(columns)
 
 
 def _looks(options: SourceOptions, columns: Sequence[str], sealed: str | None) -> list[Iterator[pa.RecordBatch]]:
@@ -87,12 +82,16 @@ def schemaOf(options: SourceOptions, format: str, topic: str | None = None, seal
         looked = 0
         for batch in each:
             part = batch.slice(0, SAMPLE - looked)
-            value, dialect, content = part.columns
-            schema = inferred(format, value, schema, dialects=dialect, contents=content)
+            schema = _inferred(format, part, schema)
             looked += len(part)
             if looked >= SAMPLE:
                 break
     return schema
+
+
+def _inferred(format: str, rows: pa.RecordBatch, known: pa.Schema) -> pa.Schema:
+    value, dialect, content = rows.columns
+    return inferred(format, value, known, dialects=dialect, contents=content)
 
 
 #: The formats to guess for a topic; the first one that fits most payloads is chosen.
@@ -133,8 +132,7 @@ class TopicSummary:
         for format in _GUESSED:
             schema = pa.schema([])
             for rows in self._looked:
-                value, dialect, content = rows.columns
-                schema = inferred(format, value, schema, dialects=dialect, contents=content)
+                schema = _inferred(format, rows, schema)
             if schema.names:
                 self.format, self.schema = format, schema
                 break
