@@ -46,9 +46,9 @@ Check = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The address of a broker, or those of a cluster's nodes, and the credentials: the map of the FlexiMQ document,
-    section 5.2. ``authority``, ``certificate`` and ``key`` name PEM files, which must exist where the tasks run.
-    ``timeout`` is in seconds. Raises OptionRefused if the URL is invalid.
+    """The address of a broker, or of a cluster's nodes, and the credentials: the map of the FlexiMQ document, section
+    5.2. ``authority``, ``certificate`` and ``key`` name PEM files; ``timeout`` is in seconds. Raises OptionRefused for
+    a wrong URL.
     """
 
     url: str
@@ -64,9 +64,7 @@ class Place:
 
     @classmethod
     def of(cls, options: Mapping[str, str], url: str | None = None) -> "Place":
-        """Return the place that options name; ``url`` overrides the option, which may have several. Raises
-        OptionRefused if the URL is missing, or an option has an invalid value.
-        """
+        """Return the place that options name, with ``url`` instead of theirs, if any; raises OptionRefused."""
         named = url or options.get("url")
         if not named:
             raise OptionRefused("the option 'url' is missing: it names the broker, e.g. tcp://localhost:7890")
@@ -79,9 +77,7 @@ class Place:
         return len(addressesOf(self.url))
 
     def connect(self) -> Client:
-        """Return a new client; raises ConnectionLost, JoinRefused, or OptionRefused if a file for TLS cannot be read or
-        the client does not support the URL.
-        """
+        """Return a new client; raises ConnectionLost, JoinRefused, or OptionRefused for a wrong URL or TLS file."""
         login, tls = self.credentials, self._tls()
         with _usableUrl():
             return connect(self.url, credentials=login, name="pipeline", tls=tls, reconnect=None, keep_alive=None)
@@ -154,7 +150,7 @@ class Behind(ConnectionLost):
 
 class BrokerLink:
     """Sends requests to one broker, or to any node of a cluster, from one process; connects on the first request, and
-    again when the connection was lost, or the node cannot serve the request. Use it in a ``with`` statement.
+    again when the connection was lost, or the node cannot serve the request.
     """
 
     def __init__(
@@ -184,9 +180,8 @@ class BrokerLink:
         return self._again(lambda client: client)
 
     def ask(self, path: str, arguments: Mapping[str, Any] | None = None, check: Check | None = None) -> Any:
-        """Send a request to a path of the broker and return the answer; retries while the broker is away, or ``check``
-        raises Behind for the answer. Raises BrokerGone after the timeout, BrokerRefused for a permanent error,
-        NotJournalled without a journal.
+        """Return the answer of a path of the broker; retries while the broker is away, or ``check`` raises Behind for
+        it. Raises BrokerGone after the timeout, BrokerRefused for a permanent error, NotJournalled without a journal.
         """
         return self._again(lambda client: _checked(client.ask(path, arguments), check))
 

@@ -15,9 +15,7 @@ _CLASS = re.compile(r"^\[[A-Z0-9_.]+\] ")
 
 
 def sentenceOf(error: BaseException) -> str:
-    """Return the text of the original error, as one line. Spark reports an error of its Python processes as a text of
-    many lines with the original words at its end.
-    """
+    """Return the original error's text, as one line: Spark reports an error of Python as many lines that end with it."""
     text = str(error)
     for pattern in (_OURS, _PYTHON):
         found = pattern.findall(text)
@@ -32,9 +30,7 @@ def sentenceOf(error: BaseException) -> str:
 
 
 class PipelineError(Exception):
-    """The base of the pipeline's own errors. They cross processes, so each can be pickled. A job ends with the exit
-    code of its error.
-    """
+    """The base of the pipeline's own errors. Each can be pickled. A job ends with the exit code of its error."""
 
     exitCode = 1
 

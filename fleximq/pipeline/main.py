@@ -1,9 +1,8 @@
 """``fleximq-pipeline JOB [options]``: finds the job of a command line, merges its settings, and runs it. Also for
 ``spark-submit``. Only the selected job is imported, and Spark only by the job itself.
 
-Settings are taken from the command line, else from the settings file, else from the job's defaults. The file is TOML:
-``[source]`` has the options of the source, ``[spark]`` those of Spark, and the table named after a job its others; they
-are checked only when that job runs.
+Settings come from the command line, else the settings file, else the job's defaults. The TOML file has tables
+``[source]``, ``[spark]`` and one for each job, of which only the selected one is checked.
 """
 
 import argparse
@@ -27,11 +26,8 @@ from fleximq.values.printable import printable
 
 
 def mergeSettings(parser: ArgumentParser, job: str, jobs: Sequence[str], arguments: Sequence[str]) -> Namespace:
-    """Return the merged settings of a job. Raises SettingError if the file cannot be read, or has an unknown setting,
-    and SystemExit for an invalid command line, and after the help was shown.
-
-    :param parser: has all of its options, among them ``--config``, and those of the settings file.
-    :param jobs: the names of all jobs, which may have tables in the file.
+    """Return the merged settings of a job, one of ``jobs``, from a parser that has all of its options and ``--config``.
+    Raises SettingError for a file that cannot be read or has an unknown setting, and SystemExit as the parser does.
     """
     byName = {action.dest: action for action in parser._actions if action.dest != argparse.SUPPRESS}
     otherwise = {name: action.default for name, action in byName.items() if action.default is not argparse.SUPPRESS}

@@ -1,7 +1,6 @@
-"""Lets Spark read only the columns and rows of FlexiMQ tables that a query needs.
-
+"""Lets Spark read only the columns and rows of FlexiMQ tables that a query needs, by the rule in ``NarrowReads.java``.
 Spark prunes no columns of data sources in Python, and its own push-down of conditions is wrong if a plan reads a table
-twice. The rule in ``NarrowReads.java`` does both. Spark compiles it with the compiler that it uses for its queries.
+twice. Spark compiles the rule with the compiler that it uses for its queries.
 """
 
 from importlib.resources import files

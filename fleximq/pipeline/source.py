@@ -1,7 +1,5 @@
-"""The data source ``fleximq`` of Spark: reads journals as rows, and publishes rows as messages.
-
-Spark finds it by the module ``pyspark_fleximq``; ``spark.dataSource.register(FlexiMQSource)`` does the same if that
-module is not on the path of Spark's own processes.
+"""The data source ``fleximq`` of Spark: reads journals as rows, and publishes rows as messages. Spark finds it by the
+module ``pyspark_fleximq``, or else by ``spark.dataSource.register(FlexiMQSource)``.
 """
 
 from pyspark.sql.datasource import DataSource

@@ -10,9 +10,7 @@ SILENCE = 3.0
 
 @contextmanager
 def waitNotice(sentence: Callable[[], str], say: Callable[[str], None]) -> Iterator[None]:
-    """Call ``say`` with a sentence, on another thread, if the block takes longer than :data:`SILENCE`.
-    It costs 0.1 ms.
-    """
+    """Call ``say`` with a sentence, on another thread, if the block takes longer than :data:`SILENCE`; costs 0.1 ms."""
     timer = Timer(SILENCE, lambda: say(sentence()))
     timer.daemon = True
     timer.start()

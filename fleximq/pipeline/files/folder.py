@@ -1,6 +1,5 @@
-"""Read access to a journal's folder while its broker may be writing: the segment files and their durable extents.
-
-Locks and changes no file. Files may grow, be replaced by shorter ones, or be removed at any moment.
+"""Read access to a journal's folder while its broker may be writing: locks and changes no file. Files may grow, be
+replaced by shorter ones, or be removed at any moment.
 """
 
 import time
@@ -62,10 +61,9 @@ class Folder:
         return [Extent(base, until) for base, until in zip(bases, [*bases[1:], end], strict=True)]
 
     def end(self) -> End:
-        """Return the durable end of the journal.
-
-        A broker writes it to a file. If that file is missing or incomplete, the end follows the last complete frame,
-        without an unfinished batch that a crash has left: the end that the next start of the broker will recover.
+        """Return the durable end of the journal, from the file that a broker writes. If it is missing or incomplete,
+        the end follows the last complete frame, without an unfinished batch that a crash has left, as in a recovery by
+        the broker.
         """
         for _ in range(_LOOKS):
             try:

@@ -38,8 +38,8 @@ Numbers = npt.NDArray[Any]
 
 
 class PlacedFrame(NamedTuple):
-    """A complete frame with records: its start in a buffer, and the offset of its first record; -1: its header has it.
-    Of a STAGED frame, only the transaction has it.
+    """A complete frame with records: its start in a buffer, and the offset of its first record; -1: its header has it,
+    which a STAGED frame's does not.
     """
 
     at: int

@@ -1,6 +1,5 @@
-"""A journal's folder as a source of records, also while the broker writes.
-
-Only durable records are read. Lookups of segments are cached, so a repeated call costs only the added frames.
+"""A journal's folder as a source of its durable records, also while the broker writes. Lookups of segments are cached,
+so a repeated call costs only the added frames.
 """
 
 import os

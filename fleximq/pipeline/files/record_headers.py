@@ -1,7 +1,6 @@
-"""Decodes the headers of records into the columns ``headers``, texts by name, and ``key``.
-
-A header is a MessagePack map (docs/reference/journal-format.rst, "Headers"). Records without one cost no time, and
-equal headers are decoded once for each batch; a header that no other record of the batch has costs 3 us.
+"""Decodes headers, MessagePack maps (docs/reference/journal-format.rst, "Headers"), into the columns ``headers``, texts
+by name, and ``key``. Equal headers are decoded once for each batch; one that no other record of the batch has costs 3
+us.
 """
 
 from collections.abc import Callable

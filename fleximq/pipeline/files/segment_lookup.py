@@ -15,9 +15,8 @@ _RECORDS = frozenset({FrameKind.RECORDS, FrameKind.SPARSE_RECORDS, FrameKind.TRA
 
 
 class SegmentLookup(NamedTuple):
-    """A segment by its index, with the ``topics`` of its records; without an index by its frames, and topics are None.
-
-    Of a scanned segment only the sparse index, ``end``, ``next`` and ``highest`` are known.
+    """A segment by its index, with the ``topics`` of its records, or else by its frames, and topics are None. Of a
+    scanned one only the sparse index, ``end``, ``next`` and ``highest`` are known.
     """
 
     extent: Extent

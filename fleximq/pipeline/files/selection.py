@@ -23,8 +23,8 @@ class SegmentRange(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """The part of a journal that one task reads: offsets from ``start`` up to before ``end`` in these pieces. ``limit``
-    is the durable end when the slice was made, as a position.
+    """The part of a journal that one task reads: offsets from ``start`` to before ``end`` in these pieces. ``limit`` is
+    the position of the durable end when the slice was made.
     """
 
     path: str
@@ -82,10 +82,8 @@ NEVER = -(1 << 63)
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """A selection of topics by all given conditions; every topic without any.
-
-    ``names`` are the accepted names, ``pattern`` is a regular expression for the full name, ``levels`` are subscription
-    patterns of which one has to match, ``prefixes`` must all be prefixes of the name.
+    """A selection of topics by all given conditions: accepted names, a regular expression for the full name,
+    subscription patterns of which one has to match, and prefixes of the name.
     """
 
     names: frozenset[str] | None = None
@@ -119,9 +117,7 @@ def _matching(levels: tuple[str, ...]) -> Callable[[str], bool]:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Records of some topics, with offsets from ``start`` and times from ``since`` (microseconds since 1970) on, up to
-    but without the ends.
-    """
+    """Records of some topics, from ``start`` to before ``end`` and from ``since`` to before ``until`` (microseconds)."""
 
     topics: Topics = Topics()
     start: int = 0

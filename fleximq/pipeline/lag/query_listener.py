@@ -22,13 +22,11 @@ _CLOSE_TIMEOUT = 5.0
 def report(
     spark: SparkSession, url: str, group: str | None = None, query: str | None = None, **options: str
 ) -> "LagListener":
-    """Report to brokers after each micro-batch how far the streaming queries of a session are; return the listener.
+    """Report to brokers after each micro-batch how far the streaming queries of a session are in sources ``fleximq``.
+    Return the listener; its ``close`` waits for the final reports of ended queries.
 
-    It runs until its ``close`` is called, which waits for the final reports of ended queries. Only sources ``fleximq``
-    count.
-
-    :param url: one broker, or several, separated by commas, or the nodes of clusters; each accepts reports on its own
-        journal.
+    @:param url: one broker, or several, separated by commas, or the nodes of clusters; each accepts reports on its own
+    journal.
     :param group: the name of the group; by default that of the query, or else its id.
     :param query: only the query with this name or id.
     :param options: options of the connection: ``token``, ``caFile`` and others.
@@ -87,9 +85,7 @@ class LagListener(listener.StreamingQueryListener):
 
 
 def sourceOffsets(ends: Sequence[Any]) -> dict[str, int]:
-    """Return the offsets of a query's sources ``fleximq``, given as JSON; the lower one of a journal that is read
-    twice.
-    """
+    """Return the offsets of a query's sources, given as JSON; the lower one of a journal that is read twice."""
     found: dict[str, int] = {}
     for end in ends:
         for journal, next in _offsets(end).items():

@@ -1,6 +1,5 @@
-"""Consumer groups: reports to brokers how far the readers of their journals are, and reads their backlogs
-(docs/reference/pipeline.rst, "Consumer groups"). A stream with the option ``consumerGroup`` uses
-:class:`StreamProgress`, other readers :class:`Reporter`.
+"""Consumer groups: reports how far the readers of journals are, and reads their backlogs (docs/reference/pipeline.rst).
+A stream with the option ``consumerGroup`` uses :class:`StreamProgress`, other readers :class:`Reporter`.
 """
 
 import logging
@@ -39,9 +38,7 @@ class Group(NamedTuple):
 
 
 def groups(place: Place) -> list[Group]:
-    """Return all groups that a broker knows, by name; raises PipelineError if it is away, refuses the login, or has no
-    journal.
-    """
+    """Return all groups that a broker knows, by name; raises PipelineError if it is away, refuses, or has no journal."""
     found: list[Group] = []
     after: str | None = ""
     with BrokerLink(place) as link:
@@ -68,9 +65,8 @@ def groupName(written: str) -> str:
 
 
 class Reporter:
-    """Reports one group's progress to brokers; a newer report replaces one that was not sent yet.
-
-    No method raises because of a broker, and only :meth:`flush` and :meth:`close` wait for one.
+    """Reports one group's progress to brokers; a newer report replaces one that was not sent yet. No method raises
+    because of a broker, and only :meth:`flush` and :meth:`close` wait for one.
     """
 
     def __init__(self, group: str, places: Sequence[Place]) -> None:
@@ -80,11 +76,8 @@ class Reporter:
     def report(
         self, offsets: Mapping[str, int], lost: Mapping[str, int] | None = None, dead: Mapping[str, int] | None = None
     ) -> None:
-        """Report that everything before these offsets is processed.
-
-        :param offsets: the next offset of each journal, by its id.
-        :param lost: the number of missing records in each journal; None: unchanged.
-        :param dead: the number of dead letters of each journal that the group has; None: unchanged.
+        """Report that everything before these offsets, by the journal's id, is processed. ``lost`` and ``dead`` are the
+        numbers of missing records and of dead letters of each journal; None: unchanged.
         """
         now = time.time_ns() // 1_000_000
         words = [

@@ -1,7 +1,4 @@
-"""Schemas in Spark's DDL: ``name STRING, at TIMESTAMP, sizes ARRAY<BIGINT>``.
-
-Parses and writes the types that a payload can have; names other than plain words are in backquotes.
-"""
+"""Parses and writes schemas in Spark's DDL: ``name STRING, at TIMESTAMP, sizes ARRAY<BIGINT>``."""
 
 import re
 from typing import NamedTuple

@@ -61,9 +61,7 @@ class Decoder:
     def decode(
         self, values: pa.BinaryArray, dialects: pa.StringArray | None = None, contents: pa.Int32Array | None = None
     ) -> Decoded:
-        """Decode payloads.
-
-        :param dialects: the column ``dialect``: with it, only messages of the dialect Identity are split.
+        """Decode payloads; with the column ``dialect``, only messages of the dialect Identity are split.
         :param contents: the column ``content``, which marks payloads as MessagePack; without it, those of FlexiMQ's
             dialect count as MessagePack. The formats ``json`` and ``text`` decode them to the same values or texts.
             Without both columns, all payloads are bytes of the format.

@@ -1,7 +1,5 @@
-"""Selects the bytes of a message to decode, and their format, by its dialect.
-
-Clients of the Identity dialect add metadata after the body of a message, ``Hello!||timestamp=1234567890``, and send
-bytes as base64 (Identity document, "Extensions"). The broker forwards both unchanged; they are split here on request.
+"""Selects the bytes of a message to decode, and their format, by its dialect. Clients of the Identity dialect add
+metadata after the body, ``Hello!||timestamp=1234567890``, and send bytes as base64 (Identity document, "Extensions").
 """
 
 import re
@@ -52,10 +50,8 @@ def _splitMetadata(values: pa.Array, where: Sequence[bool] | None, errors: dict[
 
 
 def split(message: bytes) -> tuple[bytes, list[tuple[str, str]] | None]:
-    """Return the body of a message and its metadata; of equal keys the last one counts.
-
-    Parts after ``||`` are metadata, from the end on, as long as they are ``key=value``: a body may contain ``||``.
-    Raises UnicodeDecodeError if a value is not UTF-8.
+    """Return the body of a message and its metadata: parts after ``||``, from the end on, as long as they are
+    ``key=value``; of equal keys the last one counts. Raises UnicodeDecodeError if a value is not UTF-8.
     """
     pairs: dict[str, str] = {}
     while True:
@@ -116,11 +112,9 @@ def packedAt(format: str, dialects: pa.Array | None, contents: pa.Array | None) 
 
 
 def divided(format: str, values: pa.Array, packed: pa.Array | None) -> tuple[Payloads, Payloads]:
-    """Return the payloads of the format, and those that are MessagePack instead, each None at the indexes of the
-    others; ``packed`` is the result of :func:`packedAt`.
-
-    For JSON and text, the content of a MessagePack str or bin is the payload. Other values are decoded as MessagePack
-    for JSON, and become the text of their JSON for text.
+    """Return the payloads of the format, and those that are MessagePack instead (:func:`packedAt`), None at the others'
+    indexes. For JSON and text, the content of a MessagePack str or bin is the payload; of other values the text of
+    their JSON for text.
     """
     own: Payloads = values.to_pylist()
     others: Payloads = [None] * len(own)

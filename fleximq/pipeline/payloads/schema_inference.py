@@ -91,11 +91,9 @@ def unionSchema(one: pa.Schema, other: pa.Schema, widen: bool = True) -> pa.Sche
 
 
 def roomy(found: pa.Schema, known: pa.Schema | None, integers: Iterable[str]) -> pa.Schema:
-    """Return an inferred schema with DOUBLE in place of each BIGINT, except in the types of known columns.
-
-    No format of tables widens BIGINT to DOUBLE later, so a fraction after whole numbers would not fit.
-
-    :param integers: the fields that stay BIGINT, with all that they contain; those in a STRUCT as ``outer.inner``.
+    """Return an inferred schema with DOUBLE in place of each BIGINT, except in the types of known columns, because no
+    format of tables widens BIGINT to DOUBLE later. ``integers`` are the fields that stay BIGINT, with all that they
+    contain; those in a STRUCT as ``outer.inner``.
     """
     return pa.schema(_roomy(found, () if known is None else known, frozenset(integers), ""))
 

@@ -1,7 +1,5 @@
-"""Values of a type, decoded by :mod:`msgspec`: the common part of the formats with maps.
-
-Decoding is strict: values are neither rounded, guessed nor converted, except as docs/reference/pipeline.rst lists in
-"Decoding payloads".
+"""Values of a type, decoded by :mod:`msgspec`: neither rounded, guessed nor converted, except as
+docs/reference/pipeline.rst lists in "Decoding payloads".
 """
 
 from collections.abc import Callable, Mapping
@@ -49,9 +47,8 @@ def annotation(type: pa.DataType) -> Any:
 
 
 def exact(type: pa.DataType) -> Convert | None:
-    """Return a function that gives decimals in a value the digits of the type, None if the type has no decimals.
-
-    It raises ValueError for a decimal with more digits. Arrow must not see one: it ends the process at 1E-999999999.
+    """Return a function that gives decimals in a value the digits of the type, None if the type has no decimals. It
+    raises ValueError for more digits. Arrow must not see such a decimal: it ends the process at 1E-999999999.
     """
     if pa.types.is_decimal(type):
         return _exactDecimal(type.precision, type.scale)

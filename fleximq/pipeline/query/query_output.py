@@ -1,7 +1,6 @@
-"""Writes the result of a query for people or programs: an aligned table, CSV, or lines of JSON.
-
-Bytes become text if they are UTF-8 or one MessagePack value (then its JSON), else hexadecimal. With a column
-``dialect``, those of a column ``value`` are decoded as the dialect says.
+"""Writes the result of a query as an aligned table, CSV, or lines of JSON. Bytes become text if they are UTF-8 or one
+MessagePack value (then its JSON), else hexadecimal; with a column ``dialect``, that of ``value`` decides which is tried
+first.
 """
 
 import csv

@@ -29,9 +29,7 @@ _NAMED = 20
 
 
 class Tables:
-    """The tables that a query can name: of the source, with the folder of sealed history, and of the folder of a lake.
-    Without ``options`` only the lake is queried.
-    """
+    """The tables that a query can name: of the source, with the folder of sealed history, and of the folder of a lake."""
 
     def __init__(
         self, spark: SparkSession, options: Mapping[str, str] | None, sealed: str | None = None, lake: str | None = None
@@ -42,9 +40,7 @@ class Tables:
         self._lake = lake
 
     def ask(self, query: str) -> DataFrame:
-        """Return the result of a query; raises PipelineError if it is invalid or names an unknown table, and on
-        failure.
-        """
+        """Return the result of a query; raises PipelineError if it is invalid, fails, or names an unknown table."""
         opened: list[str] = []
         try:
             while True:

@@ -84,9 +84,7 @@ def checkNamed(options: SourceOptions, journals: Iterable[str]) -> None:
 
 
 def _journalsOf(options: SourceOptions) -> Journals:
-    """Return the journals that options name, with the lookups of earlier queries: a segment without an index has to be
-    scanned completely, which this process then does only once.
-    """
+    """Return the journals, with the lookups of earlier queries: a scan of a segment without an index takes long."""
     if options.brokers:
         return Journals(options)
     place = tuple(options.paths), threading.get_ident()
@@ -142,12 +140,9 @@ def _narrowedTopics(filter: Any, selection: Selection, value: Any) -> Selection 
 
 
 class PushDown:
-    """The callable in a reader's attribute ``pushFilters``.
-
-    Spark refuses every read of a source with a method ``pushFilters`` of its own while the setting
-    ``spark.sql.python.filterPushdown.enabled`` is off, the default. It compares the method's function with that of the
-    base class; this object presents the latter, so the source can be read with the setting on or off, and gets filters
-    if it is on.
+    """The callable in a reader's attribute ``pushFilters``. Spark refuses every read of a source with a method of that
+    name while ``spark.sql.python.filterPushdown.enabled`` is off, the default. It compares the method's function with
+    that of the base class, which this object presents: the source can be read with the setting on or off.
     """
 
     __func__ = staticmethod(DataSourceReader.pushFilters)

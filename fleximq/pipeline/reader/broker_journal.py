@@ -1,7 +1,5 @@
-"""A broker's journal as a source of records, read through the broker; the counterpart of
-:mod:`fleximq.pipeline.files.journal_files` for a folder.
-
-The broker returns complete frames from any position on, and their offsets ascend. So an offset or time is found by
+"""A broker's journal, read through the broker; the counterpart of :mod:`fleximq.pipeline.files.journal_files`. The
+broker returns complete frames from any position on, and their offsets ascend. So an offset or time is found by
 bisection, with a dozen requests for a GiB; visited positions are cached.
 """
 
@@ -48,8 +46,8 @@ class Answer(NamedTuple):
 
 def ask(link: BrokerLink, journal: str, position: int, least: int, maxBytes: int = RESPONSE_BYTES) -> Answer:
     """Request the complete frames from a position on, at most so many bytes, or one frame; none at the end. A node of a
-    cluster whose journal ends before ``least`` is passed over. Raises PipelineError if the broker is away, refuses, has
-    no journal or another one, or its answer is malformed.
+    cluster whose journal ends before ``least`` is passed over. Raises PipelineError as :class:`RemoteJournal`, or for a
+    malformed answer.
     """
     answer = link.askLarge("/journal/read", {"position": position, "most": maxBytes}, _reaching(link, "end", least))
     _check(link, journal, answer["journal"])
@@ -183,9 +181,7 @@ class RemoteJournal:
         since: int = NEVER,
         sliceBytes: int = SLICE_BYTES,
     ) -> list[Slice]:
-        """Do as :meth:`fleximq.pipeline.files.journal_files.JournalFiles.slices`, but topics and times skip no part,
-        since the broker gives no index, and parts are a frame or more.
-        """
+        """Do as JournalFiles.slices, but parts are a frame or more, and none is skipped: the broker gives no index."""
         if start >= end:
             return []
         last = self.end()
@@ -213,9 +209,7 @@ class RemoteJournal:
         ]
 
     def _search(self, holds: Callable[[FrameHeader], bool], end: int) -> tuple[int, int]:
-        """Return two positions, about a step apart, between which the condition becomes true: it is false for all
-        frames before some position, true from there on.
-        """
+        """Return two positions, about a step apart, between which a condition becomes true for good."""
         low, high = 0, end
         while high - low > STEP:
             middle = (low + high) // 2 // STEP * STEP
@@ -261,10 +255,7 @@ def readRemote(
 
 
 class _RemoteReader:
-    """Reads a slice, once; the next frames are requested while the previous ones are decoded.
-
-    ``request`` begins an :func:`ask` for the frames from a position on.
-    """
+    """Reads a slice, once; the next frames are requested while the previous ones are decoded."""
 
     def __init__(
         self, request: Callable[..., Future[Answer]], slice: Slice, missing: Callable[[Missing], None]

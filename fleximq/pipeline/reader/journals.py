@@ -1,7 +1,6 @@
-"""The journals that the options name: in folders, or behind brokers.
-
-Folders, or brokers, with the same journal are copies at the nodes of a cluster. Any of them can be read; one that has
-less than another, or less than is needed, is passed over or waited for.
+"""The journals that the options name: in folders, or behind brokers. Those with the same journal are copies at the
+nodes of a cluster. Any of them can be read; one that has less than another, or than is needed, is passed over or waited
+for.
 """
 
 import gc
@@ -39,9 +38,9 @@ _calls = count()
 
 
 def freezeImports() -> None:
-    """Exclude imports from garbage collection, if this is one of Spark's processes, which collect after each task. That
-    takes 20 ms with Spark, pyarrow and numpy imported, none of it garbage. Called at the start of a task; the second
-    call excludes what the first task imported: pyarrow imports pandas on the first use of numpy's arrays.
+    """Exclude imports from garbage collection, which takes 20 ms after each task of Spark's processes. Called at the
+    start of a task; the second call excludes what the first task imported: pyarrow imports pandas on the first use of
+    numpy's arrays.
     """
     if _SERVES_MANY in os.environ and next(_calls) < _CALLS:
         gc.collect()
@@ -104,9 +103,7 @@ class Journals:
         return {id: self._best(found[id], *ranges.get(id, (FOREVER, FOREVER))) for id in sorted(found)}
 
     def covering(self, ranges: Ranges) -> dict[str, Journal]:
-        """Return the journals; wait for copies that lag to have these ranges of offsets. Raises PipelineError if they
-        do not within 30 seconds, and as :meth:`find`.
-        """
+        """Return the journals, after copies that lag have these ranges; raises PipelineError after 30 seconds."""
         deadline = self._now() + TIMEOUT
         with waitNotice(lambda: f"waiting for copies that lag, for {TIMEOUT:g} s at most", _log.warning):
             while True:
@@ -200,7 +197,7 @@ def read(
     failOnDataLoss: bool,
     decoding: Decoding | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a partition; none for the empty partition that Spark adds if there are no others. Raises
+    """Yield the records of a partition, none of the empty one that Spark adds if there are no others. Raises
     RecordsMissing if records are missing, and ``failOnDataLoss`` is set.
     """
     freezeImports()

@@ -1,11 +1,9 @@
-"""Counts the new records of a stream before a micro-batch is planned.
+"""Counts the new records of a stream before a micro-batch is planned, each once: a stream of some topics starts none
+for other topics, and ``minOffsetsPerTrigger`` waits for a number of records.
 
-A stream of some topics starts no micro-batch while only other topics get messages, and ``minOffsetsPerTrigger`` waits
-for a number of records. Each record is counted once: the next call continues where the previous one ended.
-
-The offset of such a stream stays where it is, but not for ever: retention could remove the records after it before the
-next start of the query, which would be reported as a loss. So :meth:`NewRecords.isOverdue` allows a micro-batch without
-rows after :data:`PATIENCE` seconds, or :data:`LOOK_BYTES` of other topics.
+Meanwhile the offset stays where it is. Retention could remove the records after it before the next start of the query,
+which would be reported as a loss. So :meth:`NewRecords.isOverdue` allows a micro-batch without rows after
+:data:`PATIENCE` seconds, or :data:`LOOK_BYTES` of other topics.
 """
 
 import time
@@ -53,9 +51,7 @@ class NewRecords:
     def count(
         self, journals: Mapping[str, Journal], start: Mapping[str, int], end: Mapping[str, int], enough: int
     ) -> int:
-        """Return the number of new records of the wanted topics in these ranges; it stops counting at ``enough``.
-        Raises as :meth:`Journals.find`.
-        """
+        """Return the number of new records of the wanted topics in these ranges, counted up to ``enough``."""
         found = 0
         for id, begin in start.items():
             counted = self._counted.get(id)

@@ -79,16 +79,13 @@ class Points:
 
 def pointsOf(name: str, written: str, others: Point) -> Points:
     """Read ``startingOffsets`` and its companions: ``earliest`` (or -2, as for Kafka), ``latest`` (-1), an offset, or
-    JSON with one for each journal; ``others`` is for journals that it does not name. Raises OptionRefused for another
-    text.
+    JSON with one for each journal; ``others`` is for journals that it does not name. Raises OptionRefused.
     """
     return _points(name, written.strip(), others, _offset)
 
 
 def timesOf(name: str, written: str, others: Point) -> Points:
-    """Read ``startingTimestamp`` and its companions likewise: milliseconds since 1970, ISO 8601, or JSON with one for
-    each journal.
-    """
+    """Read ``startingTimestamp`` likewise: milliseconds since 1970, ISO 8601, or JSON with one for each journal."""
     return _points(name, written.strip(), others, _time)
 
 
@@ -177,11 +174,9 @@ Advance = Callable[[str, int, int, int | None, int | None], Distance]
 def batchEnd(
     start: Mapping[str, int], end: Mapping[str, int], records: int | None, size: int | None, advance: Advance
 ) -> Offsets:
-    """Return the end of a micro-batch that begins at ``start`` and must not go beyond ``end``. Journals with long
-    backlogs share the rest of the limit evenly.
-
-    :param records: approximate maximum of records, ``size`` of bytes; None for unlimited.
-    :param advance: goes at least one record forward, so that each batch makes progress.
+    """Return the end of a micro-batch from ``start`` to ``end`` at most, of about so many records and bytes; None:
+    unlimited. Journals with long backlogs share the rest of a limit evenly. ``advance`` goes at least one record
+    forward.
     """
     if records is None and size is None:
         return ordered({**start, **end})

@@ -40,12 +40,9 @@ MAX_DELAY = 900.0
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """The parsed options of the source.
-
-    Either ``paths``, folders or globs of folders, or ``brokers``, to read journals through, is set. ``start`` and
-    ``end`` are None by default: then a stream begins with the next record, a batch reads all. A stream with a ``group``
-    reports its progress to the brokers in ``told``. ``decoding`` is None if payloads stay as they are. A stream waits
-    for ``minRecords`` new records, at most ``maxDelay`` seconds from one micro-batch to the next.
+    """The parsed options of the source. Either ``paths``, folders or globs of folders, or ``brokers`` is set. Without
+    ``start`` and ``end`` a stream begins with the next record, and a batch reads all. A stream reports the progress of
+    ``group`` to the brokers in ``told``, and waits for ``minRecords``, at most ``maxDelay`` seconds.
     """
 
     paths: tuple[str, ...]

@@ -1,7 +1,6 @@
-"""Streams records from journals: ``spark.readStream.format("fleximq")``.
-
-The offsets of the stream are the next offset of each journal. A journal that appears later, where ``path`` is a glob,
-is read from its first record on. A stream of some topics stays at its offsets while only other topics get messages.
+"""Streams records from journals: ``spark.readStream.format("fleximq")``. The offsets of the stream are the next offset
+of each journal. One that appears later, where ``path`` is a glob, is read from its first record on. A stream of some
+topics stays at its offsets while only other topics get messages.
 """
 
 import time
@@ -85,9 +84,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {journal: self._new.latest(journal, end) for journal, end in _ends(self._journals.find()).items()}
 
     def latestOffset(self, start: Mapping[str, int], limit: ReadLimit) -> Offsets:
-        """Return the end of the next micro-batch, or ``start`` if it is not due; raises RecordsMissing if a journal of
-        the stream is gone.
-        """
+        """Return the end of the next micro-batch, or ``start`` if it is not due; raises RecordsMissing."""
         self._reportProgress(start)
         journals = self._journals.find()
         begin = {journal: start.get(journal, -1) for journal in {*start, *journals}}
@@ -123,9 +120,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return isDue
 
     def _reportProgress(self, start: Mapping[str, int]) -> None:
-        """Report the group's progress: Spark asks for the next batch when all before is processed. Records of other
-        topics count as processed, but are reported once in a while only.
-        """
+        """Report the group's progress: Spark asks for the next batch when all before is processed."""
         if self._options.group is None or (start == self._reported and self._now() < self._nextReport):
             return
         if self._progress is None:

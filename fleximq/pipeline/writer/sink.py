@@ -1,9 +1,8 @@
-"""The sink ``fleximq``: publishes rows of Spark as messages, exactly once.
+"""The sink ``fleximq``: publishes rows of Spark as messages, exactly once if the broker has a journal.
 
-With a journal, each attempt of a task stages its rows at the broker, invisible to others, and the driver publishes the
-rows of the successful attempts in one transaction. It is named by the query's id and the batch's number, and the
-journal remembers it: a repeated batch publishes no message. Without a journal rows are published at once, and a
-repeated task or batch publishes them again.
+Then each attempt of a task stages its rows at the broker, and the driver publishes those of the successful attempts in
+one transaction. It is named by the query's id and the batch's number, and the journal remembers it: a repeated batch
+publishes no message. Without a journal rows are published at once, and again by a repeated task or batch.
 """
 
 import logging
@@ -129,8 +128,8 @@ class _Sink:
 
 class StreamSink(_Sink, DataSourceStreamArrowWriter):
     """Writes the batches of a streaming query; Spark repeats a batch until its commit has succeeded. Raises
-    OptionRefused for an invalid option or column, NotJournalled if exactly once was requested and the broker has no
-    journal, and BrokerRefused.
+    OptionRefused for an option or column, BrokerRefused, and NotJournalled if exactly once was requested without a
+    journal.
     """
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
@@ -143,9 +142,7 @@ class StreamSink(_Sink, DataSourceStreamArrowWriter):
 
 
 class BatchSink(_Sink, DataSourceArrowWriter):
-    """Writes a table; publishes all of it at once when it is complete. To overwrite a topic is refused; raises as
-    :class:`StreamSink`.
-    """
+    """Publishes all rows of a table at once when it is complete; refuses to overwrite a topic; raises as StreamSink."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool = False) -> None:
         if overwrite:

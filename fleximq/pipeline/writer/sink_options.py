@@ -18,12 +18,10 @@ _FORMATS = {name: name for name in ("bytes", "messagepack", "original")}
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """The parsed options of the sink.
-
-    ``topic`` is that of rows without one. ``exactlyOnce`` refuses a broker that cannot guarantee it. ``packed``: the
-    bytes of ``value`` are MessagePack already; ``original``: they are payloads as the source reads them. ``portion``:
-    approximate bytes of one request. ``query`` and ``batch`` name the transaction of a batch write, so that a repeated
-    write publishes no message; "" for a new name.
+    """The parsed options of the sink. ``topic`` is that of rows without one. ``exactlyOnce`` refuses a broker that
+    cannot guarantee it. The bytes of ``value`` are MessagePack if ``packed``, payloads as the source reads them if
+    ``original``. ``portion``: about the bytes of one request. ``query`` and ``batch`` name a batch write, so that a
+    repeated one publishes nothing; "" for a new name.
     """
 
     place: Place
@@ -72,9 +70,7 @@ def _number(options: Mapping[str, str], name: str, otherwise: int, least: int, m
 
 
 def checkColumns(types: Mapping[str, str], topic: str | None, packed: bool = False, original: bool = False) -> None:
-    """Check that rows of columns with these names and types of Spark can be written; further columns are ignored.
-    Raises OptionRefused if one is missing or of another type.
-    """
+    """Check that rows of these columns and types of Spark can be written; others are ignored. Raises OptionRefused."""
     if "value" not in types:
         raise OptionRefused(f"a column 'value' is needed to publish rows, but there are only {', '.join(types)}")
     if "topic" not in types and topic is None:
