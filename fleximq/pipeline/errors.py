@@ -15,7 +15,7 @@ _CLASS = re.compile(r"^\[[A-Z0-9_.]+\] ")
 
 
 def sentenceOf(error: BaseException) -> str:
-    """Return the original error's text, as one line: Spark reports an error of Python as many lines that end with it."""
+    """Return the original error's text, as one line: Spark's is of many lines that end with it."""
     text = str(error)
     for pattern in (_OURS, _PYTHON):
         found = pattern.findall(text)

@@ -28,13 +28,6 @@ class End(NamedTuple):
     offset: int
 
 
-class Extent(NamedTuple):
-    """A segment by the names of the files: its first position, and that of the next segment or the end."""
-
-    base: int
-    until: int
-
-
 class Folder:
     """The folder of the journal ``id``; for one thread. Raises JournalError if it is none or unreadable."""
 
@@ -55,10 +48,12 @@ class Folder:
         names = self.files.names(self.path)
         return [int(name[:20]) for name in names if name.endswith(_SUFFIX) and len(name) == 24 and name[:20].isdigit()]
 
-    def extents(self, end: int) -> list[Extent]:
-        """Return the segments that begin before a position, which ends the last one."""
+    def extents(self, end: int) -> list[tuple[int, int]]:
+        """Return the segments that begin before a position, which ends the last one: first positions, and those of the
+        next segment.
+        """
         bases = [base for base in self.bases() if base < end]
-        return [Extent(base, until) for base, until in zip(bases, [*bases[1:], end], strict=True)]
+        return list(zip(bases, [*bases[1:], end], strict=True))
 
     def end(self) -> End:
         """Return the durable end of the journal, from the file that a broker writes. If it is missing or incomplete,

@@ -56,21 +56,17 @@ def decodeFrames(
     :param buffer: bytes, referenced by the batches; frames begin in it at multiples of 8.
     :param columns: names from :data:`fleximq.pipeline.files.schema.ALL_COLUMNS`, in the order of the result.
     """
-    views = _Views(buffer)
     schema = schemaOf(columns)
-    for at, first in _frameBatches(views, list(places)):
-        portion = _FrameBatch(views, at, first)
-        rows = portion.select(selection)
+    for batch in _frameBatches(buffer, list(places)):
+        rows = batch.select(selection)
         if rows is None or len(rows):
-            yield pa.record_batch(portion.columns(columns, journal, rows), schema=schema)
+            yield pa.record_batch(batch.columns(columns, journal, rows), schema=schema)
 
 
 def offsetsAndTimes(buffer: Any, places: Iterable[PlacedFrame]) -> Iterator[tuple[Numbers, Numbers]]:
     """Yield offsets and times (microseconds since 1970) of the frames' records, a batch at a time."""
-    views = _Views(buffer)
-    for at, first in _frameBatches(views, list(places)):
-        portion = _FrameBatch(views, at, first)
-        yield portion.offsets, portion.times
+    for batch in _frameBatches(buffer, list(places)):
+        yield batch.offsets, batch.times
 
 
 class _Views:
@@ -86,10 +82,10 @@ class _Views:
         self.i64 = np.frombuffer(buffer, "<i8", size // 8)
 
 
-def _frameBatches(views: _Views, places: Sequence[PlacedFrame]) -> Iterator[tuple[Numbers, Numbers]]:
-    """Yield neighbouring frames that make one batch: their starts, and their first offsets."""
+def _frameBatches(buffer: Any, places: Sequence[PlacedFrame]) -> Iterator["_FrameBatch"]:
     if not places:
         return
+    views = _Views(buffer)
     at, first = np.array(places, np.int64).T
     sizes, counts = (np.cumsum(views.u32[at // 4 + place].astype(np.int64)) for place in (2, 5))
     start = size = count = 0
@@ -97,7 +93,7 @@ def _frameBatches(views: _Views, places: Sequence[PlacedFrame]) -> Iterator[tupl
         full = np.searchsorted(sizes, size + _BYTES, "right"), np.searchsorted(counts, count + _RECORDS, "right")
         stop = max(start + 1, int(min(full)))
         size, count = int(sizes[stop - 1]), int(counts[stop - 1])
-        yield at[start:stop], first[start:stop]
+        yield _FrameBatch(views, at[start:stop], first[start:stop])
         start = stop
 
 
@@ -158,14 +154,12 @@ class _FrameBatch:
     def _column(self, view: Numbers, size: int, at: Numbers) -> Numbers:
         return _concatenated(view, at // size, self._counts, self._starts)
 
-    # -- selection ---------------------------------------------------------------------------------
-
     def select(self, selection: Selection) -> Numbers | None:
         """Return the indexes of the selected records, None for all."""
         conditions = []
         offsets, times = self.offsets, self.times
         if len(offsets) and (offsets.min() < selection.start or offsets.max() >= selection.end):
-            conditions.append((offsets >= selection.start) & (offsets < selection.end))
+            conditions += [offsets >= selection.start, offsets < selection.end]
         if selection.since > NEVER:
             conditions.append(times >= selection.since)
         if selection.until < FOREVER:
@@ -180,8 +174,6 @@ class _FrameBatch:
             return None
         rows = np.flatnonzero(np.logical_and.reduce(conditions))
         return None if len(rows) == self._number else rows
-
-    # -- columns -----------------------------------------------------------------------------------
 
     def columns(self, names: Sequence[str], journal: str, rows: Numbers | None) -> list[pa.Array]:
         number = self._number if rows is None else len(rows)

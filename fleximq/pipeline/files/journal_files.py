@@ -55,27 +55,24 @@ class JournalFiles:
         """Return the first retained offset and the next one; both are equal if the journal is empty."""
         with self._folder:
             end = self.end()
-            return OffsetBounds(self._first(end), end.offset)
-
-    def _first(self, end: End) -> int:
-        for extent in self._folder.extents(end.position):
-            window = self._folder.window(extent.base, extent.until, SMALL)
-            for found in framesOf(window, None, extent.base, atHead=True) if window is not None else ():
-                # Records in a gap are lost, but were within retention.
-                if not isinstance(found, CompleteFrame):
-                    break
-                if found.header.kind in (*RECORDS, FrameKind.TRANSACTION, FrameKind.GAP):
-                    return found.header.baseOffset
-        return end.offset
+            for base, until in self._folder.extents(end.position):
+                window = self._folder.window(base, until, SMALL)
+                for found in framesOf(window, None, base, atHead=True) if window is not None else ():
+                    if not isinstance(found, CompleteFrame):
+                        break
+                    # Records in a gap are lost, but were within retention.
+                    if found.header.kind in (*RECORDS, FrameKind.TRANSACTION, FrameKind.GAP):
+                        return OffsetBounds(found.header.baseOffset, end.offset)
+            return OffsetBounds(end.offset, end.offset)
 
     def offsetAt(self, time: int) -> int:
         """Return the offset of the first record of this time or later (microseconds since 1970), or else the next."""
         with self._folder:
             end = self.end()
-            for extent, segment, _ in self._lookups.all(end.position):
+            for segment, until, _ in self._lookups.all(end.position):
                 if segment.highest < time:
                     continue
-                piece = SegmentRange(segment.base, segment.beforeTime(time), extent.until, 0, end.offset)
+                piece = SegmentRange(segment.base, segment.beforeTime(time), until, 0, end.offset)
                 slice = Slice(self.path, self.id, 0, end.offset, end.position, (piece,))
                 # A search does not report missing records.
                 for offsets, times in SliceReader(self._folder, slice, lambda missing: None).offsetsAndTimes():
@@ -91,10 +88,10 @@ class JournalFiles:
         with self._folder:
             limit = self.end().position
             counter = DistanceCounter(start, end, records, size)
-            for extent, segment, _ in self._lookups.all(limit):
-                if segment.next <= counter.reached.offset and extent.until != limit:
+            for segment, until, _ in self._lookups.all(limit):
+                if segment.next <= counter.reached.offset and until != limit:
                     continue
-                window = self._folder.window(segment.base, extent.until, LARGE)
+                window = self._folder.window(segment.base, until, LARGE)
                 if window is None:
                     continue
                 for found in framesOf(window, None, segment.before(counter.reached.offset)):
@@ -122,15 +119,14 @@ class JournalFiles:
             lookups = self._lookups.all(last.position)
             spans = _spans(lookups, last.offset)
             found = []
-            for place, (extent, segment, _) in enumerate(lookups if unfinished else lookups[:-1]):
+            for place, (segment, until, _) in enumerate(lookups if unfinished else lookups[:-1]):
                 first, next = spans[place]
                 isLast = place == len(lookups) - 1
                 if isLast and segment.highest == NEVER:
                     break
                 if not isLast and lookups[place + 1].segment.base == segment.end:
                     next = max(next, spans[place + 1][0])
-                until = extent.until if isLast else segment.end
-                piece = SegmentRange(segment.base, segment.base, until, first, next)
+                piece = SegmentRange(segment.base, segment.base, until if isLast else segment.end, first, next)
                 found.append(Slice(self.path, self.id, first, next, last.position, (piece,)))
             return found
 
@@ -164,11 +160,11 @@ class JournalFiles:
             pieces = []
             lookups = self._lookups.all(last.position)
             for lookup, (first, next) in zip(lookups, _spans(lookups, last.offset), strict=True):
-                extent, segment, known = lookup
+                segment, limit, known = lookup
                 isWithout = topics is not None and known is not None and not any(topic in topics for topic in known)
                 if segment.highest < since or isWithout or next <= start:
                     continue
-                limit = extent.until if extent.until == last.position else segment.end
+                limit = limit if limit == last.position else segment.end
                 position, until = segment.before(start), min(lookup.positionAfter(end), limit)
                 if position < until:
                     piece = SegmentRange(segment.base, position, until, max(first, start), min(next, end))
@@ -189,11 +185,11 @@ def _spans(lookups: list[SegmentLookup], end: int) -> list[tuple[int, int]]:
     Without an index the frames at either end may be damaged; then the neighbours delimit the segment.
     """
     behind, nexts = end, []
-    for _, segment, topics in reversed(lookups):
+    for segment, _, topics in reversed(lookups):
         nexts.append(segment.next if topics is not None else max(segment.next, behind))
         behind = segment.offsets[0] if segment.offsets else behind
     spans, before = [], 0
-    for (_, segment, topics), next in zip(lookups, reversed(nexts), strict=True):
+    for (segment, _, topics), next in zip(lookups, reversed(nexts), strict=True):
         spans.append((segment.offsets[0] if topics is not None and segment.offsets else before, next))
         before = next if topics is not None else segment.next or before
     return spans

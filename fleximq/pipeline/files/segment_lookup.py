@@ -9,18 +9,18 @@ from fleximq.journal.files.segment_index import readIndex
 from fleximq.journal.files.segment_summary import Segment
 from fleximq.journal.files.window import LARGE
 from fleximq.journal.format.frame import FrameKind
-from fleximq.pipeline.files.folder import Extent, Folder
+from fleximq.pipeline.files.folder import Folder
 
 _RECORDS = frozenset({FrameKind.RECORDS, FrameKind.SPARSE_RECORDS, FrameKind.TRANSACTION})
 
 
 class SegmentLookup(NamedTuple):
-    """A segment by its index, with the ``topics`` of its records, or else by its frames, and topics are None. Of a
-    scanned one only the sparse index, ``end``, ``next`` and ``highest`` are known.
+    """A segment that ends before the position ``until``, by its index, or else by its frames: then ``topics``, those of
+    its records, is None, and only the sparse index, ``end``, ``next`` and ``highest`` are known.
     """
 
-    extent: Extent
     segment: Segment
+    until: int
     topics: Collection[str] | None
 
     def positionAfter(self, offset: int) -> int:
@@ -39,20 +39,19 @@ class SegmentLookups:
     def all(self, end: int) -> list[SegmentLookup]:
         """Return all segments up to a position."""
         extents = self._folder.extents(end)
-        self._known = {extent.base: self._of(extent, extent is extents[-1]) for extent in extents}
+        self._known = {base: self._of(base, until, until == end) for base, until in extents}
         return list(self._known.values())
 
-    def _of(self, extent: Extent, last: bool) -> SegmentLookup:
-        known = self._known.get(extent.base)
-        if not last and (known is None or known.topics is None):
-            indexed = readIndex(self._folder.files, self._folder.path, extent.base)
-            if indexed is not None:
-                return SegmentLookup(extent, indexed, frozenset(indexed.counts))
+    def _of(self, base: int, until: int, last: bool) -> SegmentLookup:
+        known = self._known.get(base)
         if known is not None and known.topics is not None:
-            return known._replace(extent=extent)
-        segment = Segment(extent.base, 0) if known is None else known.segment
-        self._scan(segment, extent.until)
-        return SegmentLookup(extent, segment, None)
+            return known._replace(until=until)
+        indexed = None if last else readIndex(self._folder.files, self._folder.path, base)
+        if indexed is not None:
+            return SegmentLookup(indexed, until, frozenset(indexed.counts))
+        segment = Segment(base, 0) if known is None else known.segment
+        self._scan(segment, until)
+        return SegmentLookup(segment, until, None)
 
     def _scan(self, segment: Segment, until: int) -> None:
         """Scan the frames after the last scanned one, up to a position or the end of the file."""

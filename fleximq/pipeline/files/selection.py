@@ -117,7 +117,7 @@ def _matching(levels: tuple[str, ...]) -> Callable[[str], bool]:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Records of some topics, from ``start`` to before ``end`` and from ``since`` to before ``until`` (microseconds)."""
+    """Records of some topics, from ``start`` to before ``end`` ``since`` to before ``until`` (microseconds)."""
 
     topics: Topics = Topics()
     start: int = 0

@@ -38,7 +38,7 @@ class Group(NamedTuple):
 
 
 def groups(place: Place) -> list[Group]:
-    """Return all groups that a broker knows, by name; raises PipelineError if it is away, refuses, or has no journal."""
+    """Return all groups that a broker knows, by name; raises PipelineError if it is away or has no journal."""
     found: list[Group] = []
     after: str | None = ""
     with BrokerLink(place) as link:

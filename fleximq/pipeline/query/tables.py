@@ -29,7 +29,7 @@ _NAMED = 20
 
 
 class Tables:
-    """The tables that a query can name: of the source, with the folder of sealed history, and of the folder of a lake."""
+    """The tables that a query can name: of the source, with sealed history, and of the folder of a lake."""
 
     def __init__(
         self, spark: SparkSession, options: Mapping[str, str] | None, sealed: str | None = None, lake: str | None = None

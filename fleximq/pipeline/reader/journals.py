@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
 
 import pyarrow as pa
@@ -56,15 +56,15 @@ _log = logging.getLogger("fleximq.pipeline")
 _PAUSE = 0.1
 
 
+@dataclass(frozen=True)
 class SlicePartition(InputPartition):
-    """One slice of a journal for one task, read through ``broker``, or from its folder if None."""
+    """One slice of a journal for one task, read through ``broker``, or from its folder, or from one of the ``others``
+    with the same journal.
+    """
 
-    def __init__(self, slice: Slice, broker: Place | None = None, others: Sequence[str] = ()) -> None:
-        super().__init__(slice)
-        self.slice = slice
-        self.broker = broker
-        #: Other folders with the same journal.
-        self.others = tuple(others)
+    slice: Slice
+    broker: Place | None = None
+    others: Sequence[str] = ()
 
 
 class Journals:

@@ -73,7 +73,9 @@ class NewRecords:
             counted.first = counted.start
             return
         if self._options.brokers:
-            self._pause()
+            now = time.monotonic()
+            time.sleep(max(0.0, min(self._next - now, _PAUSE)))
+            self._next = max(now, self._next) + _PAUSE
         for part in self._journals.partitions(journal, counted.until, end, self._options, self._selection):
             if not counted.records and counted.bytes + part.slice.bytes > LOOK_BYTES:
                 counted.deadline = self._now()
@@ -95,11 +97,6 @@ class NewRecords:
                 return
             counted.until = part.slice.pieces[-1].next
         counted.until = end
-
-    def _pause(self) -> None:
-        now = time.monotonic()
-        time.sleep(max(0.0, min(self._next - now, _PAUSE)))
-        self._next = max(now, self._next) + _PAUSE
 
     def begin(self, journal: str, start: int) -> int:
         """Return the offset of the first wanted record from ``start`` on, as far as it is known."""

@@ -47,13 +47,11 @@ _WORDS = {"earliest": EARLIEST, "latest": LATEST, "-2": EARLIEST, "-1": LATEST}
 
 
 class OffsetSource(Protocol):
-    """A journal's lookup of offsets."""
+    """A journal: its first retained and its next offset, and that of the first record of a time, or else the next."""
 
-    def bounds(self) -> Any:
-        """Return the first retained offset as ``first``, and the next one as ``next``."""
+    def bounds(self) -> Any: ...
 
-    def offsetAt(self, time: int) -> int:
-        """Return the offset of the first record of this time or later, or else the next one."""
+    def offsetAt(self, time: int) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
+from pyspark.sql.streaming import datasource
+from pyspark.sql.streaming.datasource import ReadLimit
 
 from fleximq.pipeline.files.selection import Selection
 from fleximq.pipeline.lag.reporter import StreamProgress
@@ -29,7 +23,7 @@ from fleximq.pipeline.reader.source_options import SourceOptions
 _REPORT_PAUSE = 1.0
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(DataSourceStreamReader, datasource.SupportsTriggerAvailableNow):
     """Lives in a process of the driver for the whole query, and in each task for its slice."""
 
     #: Whether a micro-batch may be left out if it would have no rows.
@@ -72,12 +66,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the limit from the options; :meth:`latestOffset` applies a second one."""
         if self._options.maxRecords is not None:
-            return ReadMaxRows(self._options.maxRecords)
+            return datasource.ReadMaxRows(self._options.maxRecords)
         if self._options.maxBytes is not None:
-            return ReadMaxBytes(self._options.maxBytes)
+            return datasource.ReadMaxBytes(self._options.maxBytes)
         if self._options.minRecords > 1:
-            return ReadMinRows(self._options.minRecords)
-        return ReadAllAvailable()
+            return datasource.ReadMinRows(self._options.minRecords)
+        return datasource.ReadAllAvailable()
 
     def reportLatestOffset(self) -> Offsets:
         """Return the ends of the journals, less the newest records that the stream does not want."""
@@ -87,28 +81,27 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the end of the next micro-batch, or ``start`` if it is not due; raises RecordsMissing."""
         self._reportProgress(start)
         journals = self._journals.find()
-        begin = {journal: start.get(journal, -1) for journal in {*start, *journals}}
-        for journal, offset in begin.items():
-            if offset < 0:
-                begin[journal] = journals[journal].bounds().first
+        begin = {id: start[id] if start.get(id, -1) >= 0 else journals[id].bounds().first for id in {*start, *journals}}
         ends = self._target if self._target is not None else _ends(journals)
         # After a power loss a journal without a broker can end before an offset that was read; a copy may lag.
-        end = {journal: max(offset, begin[journal]) for journal, offset in ends.items() if journal in begin}
-        for journal in begin:
-            if journal not in journals:
-                reportLoss(f"journal {journal} was read before and is not there any more", self._options.failOnDataLoss)
-        end = {journal: end.get(journal, offset) for journal, offset in begin.items()}
+        end = {id: max(offset, ends.get(id, offset)) for id, offset in begin.items()}
+        for id in begin.keys() - journals.keys():
+            reportLoss(f"journal {id} was read before and is not there any more", self._options.failOnDataLoss)
         if not self._isDue(journals, begin, end, limit):
             return ordered(start)
         begin = {journal: self._new.begin(journal, offset) for journal, offset in begin.items()}
-        records, size = self._limits(limit)
+        records, size = None, None
+        if isinstance(limit, datasource.ReadMaxRows):
+            records, size = limit.max_rows, self._options.maxBytes
+        elif isinstance(limit, datasource.ReadMaxBytes):
+            size = limit.max_bytes
         return batchEnd(begin, end, records, size, lambda journal, *span: journals[journal].advance(*span))
 
     def _isDue(
         self, journals: Mapping[str, Journal], begin: Mapping[str, int], end: Mapping[str, int], limit: ReadLimit
     ) -> bool:
         """Tell whether there are enough new records for a micro-batch, or it is time for one."""
-        isAll = self._target is not None or isinstance(limit, ReadAllAvailable)
+        isAll = self._target is not None or isinstance(limit, datasource.ReadAllAvailable)
         enough = 1 if isAll else self._options.minRecords
         if enough == 1 and (self._options.topics.all or not self.leavesOutEmpty):
             return True
@@ -127,13 +120,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._progress = StreamProgress(self._options.group, self._options.told)
         self._reported, self._nextReport = start, self._now() + _REPORT_PAUSE
         self._progress.report({journal: self._new.begin(journal, offset) for journal, offset in start.items()})
-
-    def _limits(self, limit: ReadLimit) -> tuple[int | None, int | None]:
-        if isinstance(limit, ReadMaxRows):
-            return limit.max_rows, self._options.maxBytes
-        if isinstance(limit, ReadMaxBytes):
-            return None, limit.max_bytes
-        return None, None
 
     def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> Sequence[InputPartition]:
         """Return slices between two offsets, balanced by bytes; raises RecordsMissing if some records are gone."""

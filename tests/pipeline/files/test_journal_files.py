@@ -317,7 +317,7 @@ class DamagedTests(LayoutCase):
         path, header = self.victim
         os.truncate(path, header.position - int(path.name[:20]) + 70)
         index = JournalFiles(str(self.folder))._lookups.all(1 << 60)
-        behind = next(sketch.next for _, sketch, _ in index if sketch.base == int(path.name[:20]))
+        behind = next(sketch.next for sketch, _, _ in index if sketch.base == int(path.name[:20]))
         rows = {offset: row for offset, row in self.rows.items() if not header.baseOffset <= offset < behind}
         self.assertEqual(self.all(), rows)
         self.assertEqual([(each.first, each.next) for each in self.missing], [(header.baseOffset, behind)])
