@@ -53,7 +53,7 @@ class Folder:
         next segment.
         """
         bases = [base for base in self.bases() if base < end]
-        return list(zip(bases, [*bases[1:], end], strict=True))
+        return list(zip(bases, [*bases[1:], end], strict=False))
 
     def end(self) -> End:
         """Return the durable end of the journal, from the file that a broker writes. If it is missing or incomplete,
