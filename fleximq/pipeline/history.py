@@ -7,6 +7,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from functools import partial, reduce
 from typing import NamedTuple
 
@@ -34,11 +35,10 @@ def read(spark: SparkSession, journal: str | Sequence[str] | None, sealed: str, 
     """Return the records of journals, sealed or not, each once, as a table that can be queried repeatedly: it uses the
     files that were sealed when it was made, and reads later records from the journals.
 
-    :param journal: the folder of a journal, or a glob, or several; None: brokers of the option ``url``, or without it
-        only sealed history.
+    @:param journal: a folder, a glob, or several; None: brokers of the option ``url``, or else only sealed history.
     :param sealed: the folder into which ``seal`` writes. All journals in it are read.
-    :param options: those of the source. A ``subscribePattern`` must mean the same in Java. With ``decode``, sealed
-        payloads are decoded as by the source, with the same schema, in Python tasks too.
+    :param options: those of the source; ``subscribePattern`` must mean the same in Java, ``decode`` runs in Python
+        tasks.
     :raises OptionRefused: an option is wrong, or two of them exclude each other.
     :raises RecordsMissing: requested offsets are in neither (not with ``failOnDataLoss=false``).
     :raises PipelineError: the folder or a journal cannot be read, or a broker is away or refuses.
@@ -50,21 +50,17 @@ def read(spark: SparkSession, journal: str | Sequence[str] | None, sealed: str, 
         given["path"] = paths[0] if len(paths) == 1 else json.dumps(paths)
     isAlone = journal is None and not any(name.lower() == "url" for name in given)
     chosen = SourceOptions.of({**given, "path": sealed} if isAlone else given)
-    journals = None if isAlone else Journals(chosen)
+    others = {name: value for name, value in given.items() if not name.lower().startswith(("starting", "ending"))}
     try:
-        found = {} if journals is None else journals.having(chosen.start)
-        known = {id: sealedFiles(sealed, id) for id in {*journalsIn(sealed), *found}}
-        checkNamed(chosen, known)
-        spans = {id: _range(id, known[id], found.get(id), chosen) for id in sorted(known)}
-        parts = [_native(spark, known, spans, chosen)]
-        given = {name: value for name, value in given.items() if not name.lower().startswith(("starting", "ending"))}
-        parts += _rest(spark, known, spans, found, chosen, given)
+        with closing(Journals(chosen)) as journals:
+            found = {} if isAlone else journals.having(chosen.start)
+            known = {id: sealedFiles(sealed, id) for id in {*journalsIn(sealed), *found}}
+            checkNamed(chosen, known)
+            spans = {id: _range(id, known[id], found.get(id), chosen) for id in sorted(known)}
+            native = _native(spark, known, spans, chosen)
+            return reduce(DataFrame.unionAll, _rest(spark, known, spans, found, chosen, others), native)
     except (JournalError, OSError) as error:
         raise PipelineError(str(error)) from error
-    finally:
-        if journals is not None:
-            journals.close()
-    return reduce(DataFrame.unionAll, parts)
 
 
 class _SealedJournal(NamedTuple):
@@ -122,11 +118,10 @@ def _native(
         table = table.where(condition)
     if conditions:
         table = table.select(*columns)
-    decoding = options.decoding
-    if decoding is None or not any(name in MADE for name in options.columns):
+    if options.decoding is None or not any(name in MADE for name in options.columns):
         return table
-    schema = ddlOf(options.columns, decoding.types())
-    return table.mapInArrow(partial(decoded, columns=options.columns, decoding=decoding), schema)
+    schema = ddlOf(options.columns, options.decoding.types())
+    return table.mapInArrow(partial(decoded, columns=options.columns, decoding=options.decoding), schema)
 
 
 def _topicConditions(topics: Topics) -> list[Column]:

@@ -112,9 +112,7 @@ def jobOf(name: str) -> Job:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run these arguments, those of the process if None, and return the exit code, 0 on success; raises SystemExit for
-    invalid arguments (1), and after help or version were shown (0).
-    """
+    """Run these arguments, or those of the process, and return the exit code; raises SystemExit as a parser does."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     parser = CommandParser(prog=PROGRAM, description="Jobs on Spark over the broker's journal.")
     parser.add_argument("--version", action="version", version=f"FlexiMQ {__version__}")

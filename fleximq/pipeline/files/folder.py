@@ -49,9 +49,7 @@ class Folder:
         return [int(name[:20]) for name in names if name.endswith(_SUFFIX) and len(name) == 24 and name[:20].isdigit()]
 
     def extents(self, end: int) -> list[tuple[int, int]]:
-        """Return the segments that begin before a position, which ends the last one: first positions, and those of the
-        next segment.
-        """
+        """Return where the segments before a position begin, and where the next one does, or else the position."""
         bases = [base for base in self.bases() if base < end]
         return list(zip(bases, [*bases[1:], end], strict=False))
 

@@ -49,12 +49,9 @@ class PlacedFrame(NamedTuple):
 def decodeFrames(
     buffer: Any, places: Iterable[PlacedFrame], columns: Sequence[str], journal: str, selection: Selection
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the selected records of frames, in order, as batches of at most 4 MiB and 40,000 records, never empty. A
-    frame is never divided, so a larger one is a batch by itself. Raises FrameError if a frame contradicts itself, or
-    has no records.
-
-    :param buffer: bytes, referenced by the batches; frames begin in it at multiples of 8.
-    :param columns: names from :data:`fleximq.pipeline.files.schema.ALL_COLUMNS`, in the order of the result.
+    """Yield the selected records of frames, in order, as batches of at most 4 MiB and 40,000 records, or one larger
+    frame, never empty. The batches reference the buffer, in which frames begin at multiples of 8. Raises FrameError if
+    a frame contradicts itself, or has no records.
     """
     schema = schemaOf(columns)
     for batch in _frameBatches(buffer, list(places)):
@@ -319,9 +316,7 @@ def _spans(view: Numbers, endsAt: Numbers, blobsAt: Numbers, size: Numbers, numb
 
 
 def _cut(buffer: pa.Buffer, starts: Numbers, ends: Numbers) -> pa.Array:
-    """Return strings at any places of a buffer as one array. Arrow delimits a string by two neighbouring offsets: with
-    starts and ends interleaved every other string is a result, the rest is skipped.
-    """
+    """Return strings at any places of a buffer as one array: Arrow delimits a string by two neighbouring offsets."""
     if not len(starts):
         return pa.array([], pa.binary())
     low = int(starts.min())

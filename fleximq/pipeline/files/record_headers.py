@@ -16,9 +16,7 @@ _MAP = pa.map_(pa.string(), pa.string())
 
 
 def headersColumn(headers: pa.Array) -> pa.Array:
-    """Return a map of texts for each header, null for a record without one. Other values become JSON; a header that is
-    no map becomes an empty one.
-    """
+    """Return a map of texts, or JSON of other values, for each header; null without one, empty if malformed."""
     return _column(headers, _MAP, lambda header: list(_textsOf(_unpacked(header)).items()) if header else None)
 
 

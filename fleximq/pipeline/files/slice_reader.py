@@ -1,6 +1,6 @@
 """Reads one slice of a journal within a task: in large blocks, and each frame is checked before it is decoded."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -21,13 +21,11 @@ BLOCK_BYTES = 4 << 20
 #: Bytes of a segment, with the start and the header of each complete frame in them.
 _Block = tuple[memoryview, list[tuple[int, FrameHeader]]]
 #: Frames with records, and the buffer that contains them.
-_Placed = tuple[memoryview, list[PlacedFrame]]
+Placed = tuple[memoryview, list[PlacedFrame]]
 
 
 def _blocks(window: Window, start: int, until: int, damaged: Callable[[str], None]) -> Iterator[_Block]:
-    """Yield the frames from one position, where a frame begins, up to another; raises OSError. ``damaged`` is called
-    with the reason why the bytes after the last complete frame are not a frame.
-    """
+    """Yield the frames from one frame's position up to another; calls ``damaged`` with the reason for other bytes."""
     position, until = start, min(until, window.end)
     segment: int | None = None
     while position < until:
@@ -76,9 +74,7 @@ def _nextPosition(header: FrameHeader, frame: memoryview) -> int:
 
 
 def _frameFrom(window: Window, position: int, until: int) -> int:
-    """Return the position of the first frame from a former frame's position on, ``until`` if there are no more: if the
-    segment was rewritten since, the frame may have been removed.
-    """
+    """Return the position of the first frame from a former frame's position on, ``until`` without one."""
     try:
         _headerAt(window.at(position, HEADER_BYTES), 0, position, None)
         return position
@@ -110,6 +106,30 @@ class Missing(NamedTuple):
         return f"offsets {self.first} to {self.next - 1}: {self.why}"
 
 
+def placedFrames(
+    buffer: memoryview,
+    frames: Iterable[tuple[int, FrameHeader]],
+    slice: Slice,
+    published: Callable[[FrameHeader, memoryview], Iterator[Placed]],
+) -> Iterator[Placed]:
+    """Yield the frames in a buffer that have records of a slice, and those that its transactions have published."""
+    start, end = slice.start, slice.end
+    places: list[PlacedFrame] = []
+    for at, header in frames:
+        kind, base = header.kind, header.baseOffset
+        if base >= end or (base + header.count <= start and kind != FrameKind.SPARSE_RECORDS):
+            continue
+        if kind in RECORDS:
+            places.append(PlacedFrame(at))
+        elif kind == FrameKind.TRANSACTION:
+            if places:
+                yield buffer, places
+                places = []
+            yield from published(header, buffer[at : at + header.length])
+    if places:
+        yield buffer, places
+
+
 class SliceReader:
     """Reads a slice, once; calls ``missing`` with missing records."""
 
@@ -131,7 +151,7 @@ class SliceReader:
         for buffer, places in self._frames():
             yield from offsetsAndTimes(buffer, places)
 
-    def _frames(self) -> Iterator[_Placed]:
+    def _frames(self) -> Iterator[Placed]:
         with self._folder:
             for piece in self._slice.pieces:
                 window = self._folder.window(piece.base, self._slice.limit, SMALL)
@@ -142,41 +162,31 @@ class SliceReader:
                 if start > piece.position:
                     self._thinned(piece.first, piece.next)
                 for buffer, frames in _blocks(window, start, piece.until, self._noteDamage):
-                    yield from self._placed(buffer, frames)
+                    yield from placedFrames(buffer, self._passed(buffer, frames), self._slice, self._published)
                 if window.end < piece.until:
                     self._noteDamage("the file ends too early")
                 if self._why:
                     self._continueAt(piece.next)
 
-    def _placed(self, buffer: memoryview, frames: list[tuple[int, FrameHeader]]) -> Iterator[_Placed]:
-        """Yield the frames with records, including those of transactions."""
-        start, end = self._slice.start, self._slice.end
-        places: list[PlacedFrame] = []
+    def _passed(self, buffer: memoryview, frames: list[tuple[int, FrameHeader]]) -> Iterator[tuple[int, FrameHeader]]:
+        """Yield the frames, and note which offsets they have."""
         for at, header in frames:
-            base = header.baseOffset
-            self._continueAt(base)
-            if header.kind in RECORDS:
+            if self._why:
+                self._continueAt(header.baseOffset)
+            next = header.baseOffset
+            if header.kind in RECORDS or header.kind == FrameKind.TRANSACTION:
                 # A sparse frame reaches at least this far; records after that are not known to be missing.
-                self._next = max(self._next, base + header.count)
-                if base < end and (header.kind == FrameKind.SPARSE_RECORDS or base + header.count > start):
-                    places.append(PlacedFrame(at))
-            elif header.kind == FrameKind.TRANSACTION:
-                self._next = max(self._next, base + header.count)
-                if base < end and base + header.count > start:
-                    if places:
-                        yield buffer, places
-                        places = []
-                    yield from self._published(header, buffer[at : at + header.length])
+                next += header.count
             elif header.kind == FrameKind.GAP:
-                self._next = max(self._next, decodeGap(header, buffer[at : at + header.length]).next)
+                next = decodeGap(header, buffer[at : at + header.length]).next
             elif header.kind == FrameKind.REMOVED and header.count:
-                self._thinned(base, base + header.count)
-        if places:
-            yield buffer, places
+                self._thinned(next, next + header.count)
+            self._next = max(self._next, next)
+            yield at, header
 
     # -- transactions ------------------------------------------------------------------------------
 
-    def _published(self, header: FrameHeader, frame: memoryview) -> Iterator[_Placed]:
+    def _published(self, header: FrameHeader, frame: memoryview) -> Iterator[Placed]:
         """Yield the staged frames that a transaction published, a block at a time."""
         transaction = decodeTransaction(header, frame)
         if transaction.aborted:

@@ -95,12 +95,10 @@ def sourceOffsets(ends: Sequence[Any]) -> dict[str, int]:
 
 def offsetsBehind(progress: Any) -> dict[str, int]:
     """Return how many offsets a streaming query is behind, by journal; the larger number of a journal that is read
-    twice. Empty for a query without sources ``fleximq``.
+    twice. Empty for a query without sources ``fleximq``. Offsets count the messages of all topics, and skip a billion
+    after an unclean stop of the broker. As old as the last micro-batch.
 
-    Spark's progress of a Python source has no ``metrics``. This is computed from its offsets, so it is as old as the
-    last micro-batch. Offsets count the messages of all topics, and skip a billion after an unclean stop of the broker.
-
-    :param progress: ``query.lastProgress``, or ``event.progress`` in a ``StreamingQueryListener``.
+    @:param progress: ``query.lastProgress``, or ``event.progress`` in a ``StreamingQueryListener``.
     """
     found: dict[str, int] = {}
     for source in progress["sources"]:

@@ -237,9 +237,7 @@ class StreamProgress:
             self._nextWait = self._now() + _WAIT_PAUSE
 
     def countLost(self, journal: str, start: int, begin: int) -> None:
-        """Count the removed records between two offsets, as a lower bound: if the offsets continue at a multiple of a
-        billion after an unclean stop, only records after it count.
-        """
+        """Count the removed records between two offsets; if an unclean stop was between, only those after it."""
         if begin > start:
             first = start if start // _LEAP == begin // _LEAP else begin // _LEAP * _LEAP
             self._lost[journal] = self._lost.get(journal, 0) + max(1, begin - first)

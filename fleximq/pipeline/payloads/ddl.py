@@ -39,9 +39,7 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def parsed(ddl: str) -> pa.Schema:
-    """Return the schema that DDL describes, without comments; raises OptionRefused if it is invalid, has a type that
-    payloads cannot have, or names that differ in case only.
-    """
+    """Return the schema that DDL describes, without comments; raises OptionRefused if payloads cannot have it."""
     fields = _fields(_Tokens(ddl), None, 0)
     if not fields:
         raise OptionRefused("the schema has no columns")

@@ -1,6 +1,4 @@
-"""Decodes payloads of one format, any bytes, into Arrow columns of one schema. A row that does not fit gets an error
-and nulls instead of an exception.
-"""
+"""Decodes payloads of one format, any bytes, into Arrow columns of one schema; what does not fit gets an error."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -32,11 +30,9 @@ class Decoded(NamedTuple):
 
 
 class Decoder:
-    """Decodes payloads of one of :data:`FORMATS`; messages of the dialect Identity are split before.
-
-    :param schema: the columns, as :func:`fleximq.pipeline.payloads.ddl.parsed` makes them. ``text`` and ``raw`` need
-        none: they have one column, called ``value`` unless the schema says otherwise.
-    :raises OptionRefused: the format and the schema contradict each other.
+    """Decodes payloads of one of :data:`FORMATS`; messages of the dialect Identity are split before. ``text`` and
+    ``raw`` need no schema: they have one column, called ``value`` unless it says otherwise. Raises OptionRefused if the
+    schema does not suit the format.
     """
 
     def __init__(self, format: str, schema: pa.Schema | None = None, identity: Identity = VERBATIM) -> None:

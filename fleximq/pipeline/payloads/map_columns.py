@@ -14,10 +14,8 @@ import msgspec
 import pyarrow as pa
 
 from fleximq.pipeline.payloads.ddl import typeWritten
-from fleximq.pipeline.payloads.payload_formats import Json, MessagePack
-from fleximq.pipeline.payloads.typed_values import FAULTS, LARGEST_FLOAT, Convert, annotation, exact
+from fleximq.pipeline.payloads.payload_formats import FAULTS, LARGEST_FLOAT, Format, annotation, exact
 
-Format = Json | MessagePack
 #: Decodes the bytes of a value; the text says where in the payload it is, for an error.
 _Read = Callable[[bytes, str], Any]
 #: Maximum characters of a clause.
@@ -140,9 +138,7 @@ class Maps:
         self._nothing = self._make(*[None] * len(schema))
 
     def columns(self, payloads: Sequence[bytes | None], errors: dict[int, str]) -> list[pa.Array]:
-        """Return a column for each field; ``errors`` gets a clause for each row that does not fit, which is null. A
-        payload of None is a row of nulls.
-        """
+        """Return a column for each field; rows that do not fit, and those of None, are null, the former with errors."""
         rows = self._rows([self._empty if payload is None else payload for payload in payloads], errors)
         while True:
             known = len(errors)
@@ -173,21 +169,15 @@ class Maps:
         convert, type = self._exact[column], self._types[column]
         if convert is not None:
             name = self._names[column]
-            values = [_converted(convert, value, name, place, errors) for place, value in enumerate(values)]
+            for place, value in enumerate(values):
+                try:
+                    values[place] = None if value is None else convert(value)
+                except FAULTS as error:
+                    values[place], errors[place] = None, f"'{name}' {error}"[:MAX_CLAUSE]
         try:
             return pa.array(values, type)
         except (*FAULTS, pa.ArrowException):
             return pa.concat_arrays([_alone(value, type, place, errors) for place, value in enumerate(values)])
-
-
-def _converted(convert: Convert, value: Any, name: str, place: int, errors: dict[int, str]) -> Any:
-    if value is None:
-        return None
-    try:
-        return convert(value)
-    except FAULTS as error:
-        errors[place] = f"'{name}' {error}"[:MAX_CLAUSE]
-        return None
 
 
 def _alone(value: Any, type: pa.DataType, place: int, errors: dict[int, str]) -> pa.Array:

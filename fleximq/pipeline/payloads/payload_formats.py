@@ -1,13 +1,40 @@
-"""The payload formats with maps, MessagePack and JSON: decoders of a type, and the values that have several types."""
+"""The payload formats with maps: decoders of a type, and the values that have several types.
+
+Values are neither rounded, guessed nor converted, except as docs/reference/pipeline.rst lists in "Decoding payloads".
+"""
 
 from base64 import b64encode
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from datetime import date, datetime
+from decimal import Context, Decimal, Inexact, InvalidOperation
+from functools import partial
+from typing import Annotated, Any, TypedDict
 
 import msgspec
+import pyarrow as pa
 
 from fleximq.wire.messagepack_json import toJson
 
+#: Exceptions that decoding hostile bytes can raise.
+FAULTS = (ValueError, TypeError, OverflowError, RecursionError, MemoryError, ArithmeticError)
+#: The largest FLOAT.
+LARGEST_FLOAT = 3.4028234663852886e38
+_PLAIN: dict[pa.DataType, Any] = {
+    pa.string(): str,
+    pa.bool_(): bool,
+    **{
+        type: Annotated[int, msgspec.Meta(ge=-(1 << bits - 1), le=(1 << bits - 1) - 1)]
+        for type, bits in ((pa.int8(), 8), (pa.int16(), 16), (pa.int32(), 32), (pa.int64(), 64))
+    },
+    # Excludes NaN and the infinities, which are checked one by one.
+    pa.float32(): Annotated[float, msgspec.Meta(ge=-LARGEST_FLOAT, le=LARGEST_FLOAT)],
+    pa.float64(): float,
+    pa.binary(): bytes,
+    pa.date32(): date,
+    pa.timestamp("us", tz="UTC"): datetime,
+}
+
+Convert = Callable[[Any], Any]
 _SPACE = b" \t\r\n"
 
 
@@ -83,3 +110,55 @@ class MessagePack:
         if not _STRINGS.isdisjoint(packed[:1]):
             return msgspec.msgpack.decode(packed, type=str).encode()
         return msgspec.msgpack.decode(packed, type=bytes)
+
+
+Format = Json | MessagePack
+
+
+def annotation(type: pa.DataType) -> Any:
+    """Return the Python type by which :mod:`msgspec` decodes a value of an Arrow type."""
+    if type in _PLAIN:
+        return _PLAIN[type]
+    if pa.types.is_decimal(type):
+        return Decimal
+    if pa.types.is_list(type):
+        return list[annotation(type.value_type) | None]  # type: ignore[misc]
+    if pa.types.is_map(type):
+        return dict[str, annotation(type.item_type) | None]  # type: ignore[misc]
+    fields = {field.name: annotation(field.type) | None for field in type}
+    return TypedDict("Fields", fields, total=False)  # type: ignore[operator]
+
+
+def exact(type: pa.DataType) -> Convert | None:
+    """Return a function that gives decimals in a value the digits of the type, None if the type has no decimals. It
+    raises ValueError for more digits. Arrow must not see such a decimal: it ends the process at 1E-999999999.
+    """
+    if pa.types.is_decimal(type):
+        context = Context(prec=type.precision, traps=[InvalidOperation, Inexact])
+        return partial(_exactDecimal, context, Decimal((0, (1,), -type.scale)))
+    if pa.types.is_list(type):
+        each = exact(type.value_type)
+        return None if each is None else lambda values: [None if value is None else each(value) for value in values]
+    if pa.types.is_map(type):
+        item = exact(type.item_type)
+        return None if item is None else partial(_exactItems, {}, item)
+    if pa.types.is_struct(type):
+        fields = {field.name: made for field in type if (made := exact(field.type)) is not None}
+        return partial(_exactItems, fields, None) if fields else None
+    return None
+
+
+def _exactDecimal(context: Context, one: Decimal, value: Decimal) -> Decimal:
+    try:
+        if value.is_finite():
+            return context.quantize(value, one)
+    except (InvalidOperation, Inexact):
+        pass
+    raise ValueError(f"does not fit a DECIMAL({context.prec},{-one.adjusted()})")
+
+
+def _exactItems(named: Mapping[str, Convert], others: Convert | None, values: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: value if value is None or (made := named.get(name, others)) is None else made(value)
+        for name, value in values.items()
+    }

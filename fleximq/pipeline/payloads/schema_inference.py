@@ -31,7 +31,7 @@ import pyarrow as pa
 from fleximq.pipeline.payloads.ddl import NESTING
 from fleximq.pipeline.payloads.decoder import STRUCTURED, Decoder
 from fleximq.pipeline.payloads.dialect_payloads import VERBATIM, Identity, divided, packedAt, splitBodies
-from fleximq.pipeline.payloads.typed_values import FAULTS
+from fleximq.pipeline.payloads.payload_formats import FAULTS
 
 #: Maximum number of columns, and of fields of a STRUCT; a map with more keys is better a MAP, which needs a given
 #: schema.
@@ -84,9 +84,7 @@ def inferred(
 
 
 def unionSchema(one: pa.Schema, other: pa.Schema, widen: bool = True) -> pa.Schema:
-    """Return the union of two inferred schemas, with the wider type for each common column. Of names that differ only
-    in case, the first schema's remain. ``widen`` is as for :func:`inferred`.
-    """
+    """Return the union of two inferred schemas; of names that differ only in case, those of the first."""
     return pa.schema(_admitted(_merged(list(one), list(other), None if widen else _everything), one))
 
 

@@ -1,8 +1,7 @@
-"""Samples journals and sealed history without Spark: topics, their totals, and some payloads. Totals need one pass over
-a journal, at a few million records a second.
-"""
+"""Samples journals and sealed history without Spark, at a few million records a second."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -22,18 +21,13 @@ SAMPLE = 2000
 
 
 def batches(options: SourceOptions, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the columns of all intact records that these options select, for each journal in order; raises
-    PipelineError, JournalError or OSError if a journal cannot be read.
-    """
-    journals = Journals(options)
+    """Yield all intact selected records of each journal; raises PipelineError, JournalError or OSError."""
     wanted = Selection(topics=options.topics)
-    try:
+    with closing(Journals(options)) as journals:
         for journal in journals.find().values():
             bounds = journal.bounds()
             for partition in journals.partitions(journal, bounds.first, bounds.next, options, wanted):
                 yield from read(partition, columns, wanted.within(bounds.first, bounds.next), False)
-    finally:
-        journals.close()
 
 
 def sealedBatches(folder: str, topics: Topics, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -73,9 +67,7 @@ def topicsOf(options: SourceOptions, sealed: str | None = None) -> list[str]:
 
 
 def schemaOf(options: SourceOptions, format: str, topic: str | None = None, sealed: str | None = None) -> pa.Schema:
-    """Return the columns of the first payloads of a topic, or of all, in this format; none without payloads. Both the
-    journal's and the sealed ones are used, so that one schema fits both.
-    """
+    """Return one schema for the first payloads, journal's and sealed, of a topic, or of all; empty without payloads."""
     only = options if topic is None else replace(options, topics=options.topics.only([topic]))
     schema = pa.schema([])
     for each in _looks(only, ["value", "dialect", "content"], sealed):
@@ -137,16 +129,11 @@ class TopicSummary:
                 self.format, self.schema = format, schema
                 break
         else:
-            self.format = "text" if all(_isText(rows.column("value")) for rows in self._looked) else "raw"
+            with suppress(pa.ArrowInvalid):
+                for rows in self._looked:
+                    rows.column("value").cast(pa.string())
+                self.format = "text"
         self._looked = []
-
-
-def _isText(values: pa.Array) -> bool:
-    try:
-        values.cast(pa.string())
-    except pa.ArrowInvalid:
-        return False
-    return True
 
 
 #: The columns that :func:`overview` needs.

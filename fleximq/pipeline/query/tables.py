@@ -1,6 +1,4 @@
-"""The tables of a query: each topic by its own name, ``messages`` for all of them, and those of a lake. A table is
-opened only if a query names it.
-"""
+"""The tables of a query: each topic by its own name, ``messages`` for all, and those of a lake; opened when named."""
 
 import json
 import re

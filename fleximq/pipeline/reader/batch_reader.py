@@ -4,6 +4,7 @@ timestamp restrict the selection; this is exact, so Spark does not repeat them.
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -57,9 +58,8 @@ class BatchReader(DataSourceReader):
         """Return slices of all journals, balanced by bytes; raises RecordsMissing for a removed start offset."""
         freezeImports()
         options, wanted = self._options, self._selection
-        journals = _journalsOf(options)
-        try:
-            found: list[SlicePartition] = []
+        found: list[SlicePartition] = []
+        with closing(_journalsOf(options)) as journals:
             known = journals.having(options.start)
             checkNamed(options, known)
             for id, journal in known.items():
@@ -67,9 +67,7 @@ class BatchReader(DataSourceReader):
                 end = min(resolved((options.end or Points(LATEST)).of(id), journal), journal.end().offset)
                 start, end = max(start, wanted.start), min(end, wanted.end)
                 found += journals.partitions(journal, start, end, options, wanted)
-            return found
-        finally:
-            journals.close()
+        return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         options = self._options

@@ -21,7 +21,7 @@ from fleximq.pipeline.files.folder import End
 from fleximq.pipeline.files.frame_columns import RECORDS, PlacedFrame, decodeFrames, offsetsAndTimes
 from fleximq.pipeline.files.journal_files import OffsetBounds
 from fleximq.pipeline.files.selection import NEVER, SLICE_BYTES, SegmentRange, Selection, Slice, Topics
-from fleximq.pipeline.files.slice_reader import Missing
+from fleximq.pipeline.files.slice_reader import Missing, Placed, placedFrames
 
 #: Maximum bytes of one response.
 RESPONSE_BYTES = 4 * MEBIBYTE
@@ -32,8 +32,6 @@ _READS_UNALIGNED = machine().lower() in ("x86_64", "amd64", "aarch64", "arm64")
 #: Maximum number of cached positions.
 _TRIED = 10_000
 Frame = tuple[FrameHeader, memoryview]
-#: A buffer, and the frames with records in it.
-_Placed = tuple[memoryview, list[PlacedFrame]]
 
 
 class Answer(NamedTuple):
@@ -136,8 +134,8 @@ class RemoteJournal:
         return OffsetBounds(end.offset, end.offset)
 
     def offsetAt(self, time: int) -> int:
-        """Return the offset of the first record of this time or later (microseconds since 1970), or else the next.
-        Records of a transaction count with the time of the transaction.
+        """Return the offset of the first record of this time or later (us since 1970), or else the next. Records of a
+        transaction count with the time of the transaction.
         """
         end = self.end()
         position, _ = self._search(lambda header: header.lastTime >= time, end.position)
@@ -267,7 +265,7 @@ class _RemoteReader:
         self._next: int | None = None
         self._held: dict[int, Frame] = {}
 
-    def frames(self) -> Iterator[_Placed]:
+    def frames(self) -> Iterator[Placed]:
         """Yield frames with records, including those of transactions."""
         for piece in self._slice.pieces:
             self._next = piece.first
@@ -277,31 +275,21 @@ class _RemoteReader:
                 if not answer.frames or answer.frames[0][1].position >= piece.until:
                     break
                 coming = self._request(answer.next) if answer.next < piece.until else None
-                yield from self._placed(answer, piece.until)
+                passed = self._passed(answer, piece.until)
+                yield from placedFrames(answer.data, passed, self._slice, self._published)
             self._reached(piece.next)
 
-    def _placed(self, answer: Answer, until: int) -> Iterator[_Placed]:
-        start, end = self._slice.start, self._slice.end
-        places: list[PlacedFrame] = []
+    def _passed(self, answer: Answer, until: int) -> Iterator[tuple[int, FrameHeader]]:
+        """Yield the frames up to a position, and note which offsets they have."""
         for at, header in answer.frames:
             if header.position >= until:
-                break
+                return
             base = header.baseOffset
             self._reached(base)
-            frame = answer.data[at : at + header.length]
-            self._next = _nextOffset(header, frame)
-            if header.kind in RECORDS and base < end:
-                if header.kind == FrameKind.SPARSE_RECORDS or base + header.count > start:
-                    places.append(PlacedFrame(at))
-            elif header.kind == FrameKind.REMOVED and header.count and base < end:
+            self._next = _nextOffset(header, answer.data[at : at + header.length])
+            if header.kind == FrameKind.REMOVED and header.count and base < self._slice.end:
                 self._missing(Missing(base, base + header.count, "retention has taken some out", lost=False))
-            elif header.kind == FrameKind.TRANSACTION and base < end and base + header.count > start:
-                if places:
-                    yield answer.data, places
-                    places = []
-                yield from self._published(header, frame)
-        if places:
-            yield answer.data, places
+            yield at, header
 
     def _reached(self, offset: int) -> None:
         """Continue at an offset, and report the missing records before it."""
@@ -316,7 +304,7 @@ class _RemoteReader:
 
     # -- transactions ------------------------------------------------------------------------------
 
-    def _published(self, header: FrameHeader, frame: memoryview) -> Iterator[_Placed]:
+    def _published(self, header: FrameHeader, frame: memoryview) -> Iterator[Placed]:
         transaction = decodeTransaction(header, frame)
         if transaction.aborted:
             return
@@ -330,7 +318,7 @@ class _RemoteReader:
             yield from self._within(staged, offset)
             offset += staged[0].count
 
-    def _publishedInPart(self, positions: Sequence[int], offset: int, behind: int) -> Iterator[_Placed]:
+    def _publishedInPart(self, positions: Sequence[int], offset: int, behind: int) -> Iterator[Placed]:
         """Yield those of some staged frames with known offsets, although others are gone."""
         found = [self._staged(position, positions) for position in positions]
         counts = [None if staged is None else staged[0].count for staged in found]
@@ -341,7 +329,7 @@ class _RemoteReader:
             if staged is not None and first is not None:
                 yield from self._within(staged, first)
 
-    def _within(self, staged: Frame, first: int) -> Iterator[_Placed]:
+    def _within(self, staged: Frame, first: int) -> Iterator[Placed]:
         header, frame = staged
         if first < self._slice.end and first + header.count > self._slice.start:
             yield frame, [PlacedFrame(0, first)]

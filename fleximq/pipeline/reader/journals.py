@@ -56,11 +56,9 @@ _log = logging.getLogger("fleximq.pipeline")
 _PAUSE = 0.1
 
 
-@dataclass(frozen=True)
+@dataclass
 class SlicePartition(InputPartition):
-    """One slice of a journal for one task, read through ``broker``, or from its folder, or from one of the ``others``
-    with the same journal.
-    """
+    """One slice of a journal, read through ``broker``, or from its folder or one of the ``others`` with the same."""
 
     slice: Slice
     broker: Place | None = None

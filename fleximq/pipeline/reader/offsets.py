@@ -1,6 +1,4 @@
-"""Start, end and batch limits of a read. A journal counts its records over all topics, so one number is its progress:
-a stream's offsets are the next offset of each journal, by journal id.
-"""
+"""Start, end and batch limits of a read. Offsets count all topics, so the next one of a journal is its progress."""
 
 import json
 import logging

@@ -35,7 +35,7 @@ class SinkOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "SinkOptions":
-        """Return the checked options; raises OptionRefused if an option is missing, or has an invalid value."""
+        """Return the checked options; raises OptionRefused."""
         if len(urlsIn(options.get("url", ""))) > 1:
             raise OptionRefused(
                 "the option 'url' names several brokers, but rows are written to one, or to the nodes of one cluster: "
