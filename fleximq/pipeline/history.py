@@ -1,6 +1,6 @@
-"""Sealed history, read natively from Parquet, and journals as one table. The sealed files are listed once, and all
-other offsets are read by the source. So each record is read once, also while ``seal`` and retention go on. Records that
-retention removed before their segment was sealed are in neither.
+"""Sealed history, read natively from Parquet, and journals as one table. The sealed files are listed once, and the
+source reads all other offsets: each record once, also while ``seal`` and retention go on. Records that retention
+removed before their segment was sealed are in neither.
 """
 
 import json

@@ -1,8 +1,7 @@
 """``fleximq-pipeline JOB [options]``: finds the job of a command line, merges its settings, and runs it. Also for
-``spark-submit``. Only the selected job is imported, and Spark only by the job itself.
-
-Settings come from the command line, else the settings file, else the job's defaults. The TOML file has tables
-``[source]``, ``[spark]`` and one for each job, of which only the selected one is checked.
+``spark-submit``. Only the selected job is imported, and Spark only by the job itself. Settings come from the command
+line, else the settings file, else the job's defaults. The TOML file has tables ``[source]``, ``[spark]`` and one for
+each job, of which only the selected one is checked.
 """
 
 import argparse

@@ -103,7 +103,6 @@ class Folder:
             known = self._open[base] = descriptor, self.files.size(descriptor)
         descriptor, length = known
         if base + length < end:
-            # It may have grown.
             length = self.files.size(descriptor)
             self._open[base] = descriptor, length
         return Window(self.files, descriptor, base, min(base + length, end), size)

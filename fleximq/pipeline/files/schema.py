@@ -6,7 +6,6 @@ import pyarrow as pa
 
 from fleximq.pipeline.payloads.ddl import typeWritten
 
-#: The default columns in order.
 SCHEMA = pa.schema(
     [
         ("journal", pa.string()),

@@ -184,8 +184,6 @@ class SliceReader:
             self._next = max(self._next, next)
             yield at, header
 
-    # -- transactions ------------------------------------------------------------------------------
-
     def _published(self, header: FrameHeader, frame: memoryview) -> Iterator[Placed]:
         """Yield the staged frames that a transaction published, a block at a time."""
         transaction = decodeTransaction(header, frame)
@@ -235,8 +233,6 @@ class SliceReader:
         if window is None:
             raise FrameError("its segment is gone")
         return frameAt(window, position, None)
-
-    # -- missing records ---------------------------------------------------------------------------
 
     def _noteDamage(self, why: str) -> None:
         """Remember why no frame follows the last complete one; the next frame delimits the missing records."""

@@ -13,8 +13,7 @@ from fleximq.pipeline.broker_link import Place
 from fleximq.pipeline.lag.reporter import Reporter, groupName
 from fleximq.values.urls import urlsIn
 
-#: The id of a journal.
-_ID = re.compile(r"[0-9a-f]{32}")
+_JOURNAL_ID = re.compile(r"[0-9a-f]{32}")
 #: Seconds to wait for the final reports of queries.
 _CLOSE_TIMEOUT = 5.0
 
@@ -23,14 +22,12 @@ def report(
     spark: SparkSession, url: str, group: str | None = None, query: str | None = None, **options: str
 ) -> "LagListener":
     """Report to brokers after each micro-batch how far the streaming queries of a session are in sources ``fleximq``.
-    Return the listener; its ``close`` waits for the final reports of ended queries.
+    Return the listener; its ``close`` waits for the final reports of ended queries. Raises OptionRefused.
 
-    @:param url: one broker, or several, separated by commas, or the nodes of clusters; each accepts reports on its own
-    journal.
+    @:param url: brokers, separated by commas, or the nodes of clusters; each accepts reports on its own journal.
     :param group: the name of the group; by default that of the query, or else its id.
     :param query: only the query with this name or id.
     :param options: options of the connection: ``token``, ``caFile`` and others.
-    :raises OptionRefused: one of them cannot be used.
     """
     places = [Place.of(options, each) for each in urlsIn(url)]
     added = LagListener(spark, places, None if group is None else groupName(group), query)
@@ -114,6 +111,6 @@ def _offsets(end: Any) -> dict[str, int]:
     except ValueError:
         return {}
     isOurs = isinstance(offsets, dict) and all(
-        isinstance(key, str) and _ID.fullmatch(key) and type(value) is int for key, value in offsets.items()
+        isinstance(key, str) and _JOURNAL_ID.fullmatch(key) and type(value) is int for key, value in offsets.items()
     )
     return offsets if isOurs else {}

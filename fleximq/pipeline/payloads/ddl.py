@@ -7,7 +7,6 @@ import pyarrow as pa
 
 from fleximq.pipeline.errors import OptionRefused
 
-#: Maximum depth of nested types.
 NESTING = 32
 #: Maximum digits of a DECIMAL.
 DIGITS = 38

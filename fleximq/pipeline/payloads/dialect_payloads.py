@@ -4,7 +4,6 @@ metadata after the body, ``Hello!||timestamp=1234567890``, and send bytes as bas
 
 import re
 from base64 import b64decode
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -27,26 +26,7 @@ class Identity(NamedTuple):
     base64: bool = False
 
 
-#: Messages stay as they are.
 VERBATIM = Identity()
-
-
-def _splitMetadata(values: pa.Array, where: Sequence[bool] | None, errors: dict[int, str]) -> tuple[pa.Array, pa.Array]:
-    """Return bodies and their metadata, null without any; ``where``: which rows may have metadata, None for all."""
-    marked = pc.fill_null(pc.match_substring(values, _MARK), False)
-    if not pc.any(marked).as_py():
-        return values, pa.nulls(len(values), METADATA.type)
-    bodies: list[bytes | None] = values.to_pylist()
-    found: list[list[tuple[str, str]] | None] = [None] * len(bodies)
-    for place in pc.indices_nonzero(marked).to_pylist():
-        body = bodies[place]
-        if body is not None and (where is None or where[place]):
-            try:
-                bodies[place], found[place] = split(body)
-            except UnicodeDecodeError:
-                errors[place] = "its metadata are not UTF-8"
-                bodies[place] = None
-    return pa.array(bodies, pa.binary()), pa.array(found, METADATA.type)
 
 
 def split(message: bytes) -> tuple[bytes, list[tuple[str, str]] | None]:
@@ -63,18 +43,6 @@ def split(message: bytes) -> tuple[bytes, list[tuple[str, str]] | None]:
         message = body
 
 
-def _decodeBase64(values: pa.Array, where: Sequence[bool] | None, errors: dict[int, str]) -> pa.Array:
-    bodies: list[bytes | None] = values.to_pylist()
-    for place, body in enumerate(bodies):
-        if body is not None and (where is None or where[place]):
-            try:
-                bodies[place] = b64decode(body, validate=True)
-            except ValueError:
-                errors[place] = "the body is not base64"
-                bodies[place] = None
-    return pa.array(bodies, pa.binary())
-
-
 #: Dialects with MessagePack payloads, used if the content type is unknown.
 _PACKED = ("fleximq", "broker")
 #: The mask of the content type in a content's code, and its value for MessagePack. No values of PyArrow: the first of
@@ -89,13 +57,26 @@ def splitBodies(
     values: pa.Array, dialects: pa.Array | None, identity: Identity, errors: dict[int, str]
 ) -> tuple[pa.Array, pa.Array | None]:
     """Return bodies, and metadata if requested; a message that cannot be split is null and has an error."""
-    where = None if dialects is None or not any(identity) else pc.equal(dialects, "identity").to_pylist()
-    metadata = None
-    if identity.metadata:
-        values, metadata = _splitMetadata(values, where, errors)
-    if identity.base64:
-        values = _decodeBase64(values, where, errors)
-    return values, metadata
+    if not any(identity):
+        return values, None
+    if not identity.base64 and not pc.any(pc.match_substring(values, _MARK)).as_py():
+        return values, pa.nulls(len(values), METADATA.type)
+    where = None if dialects is None else pc.equal(dialects, "identity").to_pylist()
+    bodies: Payloads = values.to_pylist()
+    metadata: list[list[tuple[str, str]] | None] = [None] * len(bodies)
+    for place, body in enumerate(bodies):
+        if body is None or (where is not None and not where[place]):
+            continue
+        fault = "its metadata are not UTF-8"
+        try:
+            if identity.metadata:
+                body, metadata[place] = split(body)
+            fault = "the body is not base64"
+            bodies[place] = b64decode(body, validate=True) if identity.base64 else body
+        except ValueError:
+            bodies[place], errors[place] = None, fault
+    found = pa.array(metadata, METADATA.type) if identity.metadata else None
+    return pa.array(bodies, pa.binary()), found
 
 
 def packedAt(format: str, dialects: pa.Array | None, contents: pa.Array | None) -> pa.Array | None:
@@ -113,8 +94,7 @@ def packedAt(format: str, dialects: pa.Array | None, contents: pa.Array | None) 
 
 def divided(format: str, values: pa.Array, packed: pa.Array | None) -> tuple[Payloads, Payloads]:
     """Return the payloads of the format, and those that are MessagePack instead (:func:`packedAt`), None at the others'
-    indexes. For JSON and text, the content of a MessagePack str or bin is the payload; of other values the text of
-    their JSON for text.
+    indexes. A MessagePack str or bin is split off as its content, for text any other value as its JSON.
     """
     own: Payloads = values.to_pylist()
     others: Payloads = [None] * len(own)

@@ -1,6 +1,5 @@
-"""The payload formats with maps: decoders of a type, and the values that have several types.
-
-Values are neither rounded, guessed nor converted, except as docs/reference/pipeline.rst lists in "Decoding payloads".
+"""The payload formats with maps, and decoders of a type. Values are neither rounded, guessed nor converted, except as
+docs/reference/pipeline.rst lists in "Decoding payloads".
 """
 
 from base64 import b64encode
@@ -17,7 +16,6 @@ from fleximq.wire.messagepack_json import toJson
 
 #: Exceptions that decoding hostile bytes can raise.
 FAULTS = (ValueError, TypeError, OverflowError, RecursionError, MemoryError, ArithmeticError)
-#: The largest FLOAT.
 LARGEST_FLOAT = 3.4028234663852886e38
 _PLAIN: dict[pa.DataType, Any] = {
     pa.string(): str,

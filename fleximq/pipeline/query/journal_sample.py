@@ -136,7 +136,6 @@ class TopicSummary:
         self._looked = []
 
 
-#: The columns that :func:`overview` needs.
 COLUMNS = ("topic", "offset", "timestamp", "value", "dialect", "content")
 
 

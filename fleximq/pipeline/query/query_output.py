@@ -66,22 +66,16 @@ def _rows(table: pa.Table) -> Iterator[list[Any]]:
 
 
 def _column(column: pa.Array) -> list[Any]:
-    if pa.types.is_timestamp(column.type):
+    isTime = pa.types.is_timestamp(column.type)
+    values: list[Any] = (column.cast(pa.timestamp("us")).cast(pa.int64()) if isTime else column).to_pylist()
+    for place, microseconds in enumerate(values if isTime else ()):
         # Years beyond Python's datetime stay numbers.
-        zone = column.type.tz is not None
-        return [_moment(each, zone) for each in column.cast(pa.timestamp("us")).cast(pa.int64()).to_pylist()]
-    found: list[Any] = column.to_pylist()
-    return found
-
-
-def _moment(microseconds: int | None, zone: bool) -> str | int | None:
-    if microseconds is None:
-        return None
-    try:
-        found = datetime(1970, 1, 1) + timedelta(microseconds=microseconds)
-    except OverflowError:
-        return microseconds
-    return found.isoformat(timespec="microseconds" if microseconds % 1000 else "milliseconds") + ("Z" if zone else "")
+        with suppress(OverflowError):
+            if microseconds is not None:
+                moment = datetime(1970, 1, 1) + timedelta(microseconds=microseconds)
+                precision = "microseconds" if microseconds % 1000 else "milliseconds"
+                values[place] = moment.isoformat(timespec=precision) + ("Z" if column.type.tz is not None else "")
+    return values
 
 
 def _plain(type: pa.DataType) -> pa.DataType:
@@ -94,18 +88,15 @@ def _value(value: Any, type: pa.DataType | None) -> Any:
     if isinstance(value, bytes):
         return textOf(value)
     if isinstance(value, datetime):
-        zone = value.tzinfo is not None
-        moment = value.astimezone(UTC) if zone else value
-        return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + ("Z" if zone else "")
+        moment = value if value.tzinfo is None else value.astimezone(UTC)
+        return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, dict):
         return {str(key): _value(each, None) for key, each in value.items()}
-    if isinstance(value, list):
-        if type is not None and pa.types.is_map(type):
-            return {str(_value(key, None)): _value(each, None) for key, each in value}
-        return [_value(each, None) for each in value]
-    return str(value)
+    if isinstance(value, list) and type is not None and pa.types.is_map(type):
+        return {str(_value(key, None)): _value(each, None) for key, each in value}
+    return [_value(each, None) for each in value] if isinstance(value, list) else str(value)
 
 
 def _exact(value: Any) -> Any:

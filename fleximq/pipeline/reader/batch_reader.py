@@ -3,10 +3,11 @@ timestamp restrict the selection; this is exact, so Spark does not repeat them.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -18,9 +19,6 @@ from fleximq.pipeline.reader.journals import Journals, SlicePartition, freezeImp
 from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Points, resolved, startOf
 from fleximq.pipeline.reader.source_options import SourceOptions
 
-#: Maximum number of paths with cached journals.
-_MAX_KNOWN = 16
-_known: dict[tuple[tuple[str, ...], int], Journals] = {}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: The names of a range's ends in a selection.
 _RANGES = {"offset": ("start", "end"), "timestamp": ("since", "until")}
@@ -45,14 +43,19 @@ class BatchReader(DataSourceReader):
 
     @property
     def pushFilters(self) -> Any:
-        """The filter push-down for Spark (see :class:`PushDown`)."""
-        return PushDown(self._pushed)
+        """The filter push-down for Spark. Spark refuses every read of a source with a method of this name while the
+        setting ``spark.sql.python.filterPushdown.enabled`` is off, the default. It compares the method's function with
+        that of the base class, which this one presents: the source can be read with the setting on or off.
+        """
 
-    def _pushed(self, filters: list[Filter]) -> Iterable[Filter]:
-        if not self._options.pushFilters:
-            return filters
-        self._selection, rest = pushed(filters, self._selection)
-        return rest
+        def push(filters: list[Filter]) -> Iterable[Filter]:
+            if not self._options.pushFilters:
+                return filters
+            self._selection, rest = pushed(filters, self._selection)
+            return rest
+
+        push.__func__ = DataSourceReader.pushFilters  # type: ignore[attr-defined]
+        return push
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return slices of all journals, balanced by bytes; raises RecordsMissing for a removed start offset."""
@@ -82,15 +85,13 @@ def checkNamed(options: SourceOptions, journals: Iterable[str]) -> None:
 
 
 def _journalsOf(options: SourceOptions) -> Journals:
-    """Return the journals, with the lookups of earlier queries: a scan of a segment without an index takes long."""
-    if options.brokers:
-        return Journals(options)
-    place = tuple(options.paths), threading.get_ident()
-    journals = _known.pop(place) if place in _known else Journals(options)
-    _known[place] = journals
-    if len(_known) > _MAX_KNOWN:
-        del _known[next(iter(_known))]
-    return journals
+    return Journals(options) if options.brokers else _known(tuple(options.paths), threading.get_ident())
+
+
+@lru_cache(16)
+def _known(paths: tuple[str, ...], thread: int) -> Journals:
+    """Return journals, with the lookups of earlier queries: a scan of a segment without an index takes long."""
+    return Journals(SourceOptions(paths))
 
 
 def pushed(filters: Iterable[Filter], selection: Selection) -> tuple[Selection, list[Filter]]:
@@ -135,18 +136,3 @@ def _narrowedTopics(filter: Any, selection: Selection, value: Any) -> Selection 
     if isinstance(filter, datasource.StringStartsWith) and isinstance(value, str):
         return replace(selection, topics=replace(topics, prefixes=(*topics.prefixes, value)))
     return None
-
-
-class PushDown:
-    """The callable in a reader's attribute ``pushFilters``. Spark refuses every read of a source with a method of that
-    name while ``spark.sql.python.filterPushdown.enabled`` is off, the default. It compares the method's function with
-    that of the base class, which this object presents: the source can be read with the setting on or off.
-    """
-
-    __func__ = staticmethod(DataSourceReader.pushFilters)
-
-    def __init__(self, take: Callable[[list[Filter]], Iterable[Filter]]) -> None:
-        self._take = take
-
-    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
-        return self._take(filters)

@@ -5,6 +5,7 @@ bisection, with a dozen requests for a GiB; visited positions are cached.
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import pairwise
 from platform import machine
 from typing import Any, NamedTuple
 
@@ -154,11 +155,8 @@ class RemoteJournal:
         """Do as :meth:`fleximq.pipeline.files.journal_files.JournalFiles.advance`."""
         counted = Distance(start, 0, 0)
         while counted.offset < end:
-            limits = {
-                name: limit - done
-                for name, limit, done in (("records", records, counted.records), ("bytes", size, counted.bytes))
-                if limit is not None
-            }
+            done = (("records", records, counted.records), ("bytes", size, counted.bytes))
+            limits = {name: limit - number for name, limit, number in done if limit is not None}
             if counted.records and min(limits.values(), default=1) <= 0:
                 break
             asked = {name: max(limit, 1) for name, limit in limits.items()}
@@ -203,7 +201,7 @@ class RemoteJournal:
         cuts.append((until, min(end, last.offset)))
         return [
             Slice(self.path, self.id, start, end, last.position, (SegmentRange(0, one[0], next[0], one[1], next[1]),))
-            for one, next in zip(cuts, cuts[1:], strict=False)
+            for one, next in pairwise(cuts)
         ]
 
     def _search(self, holds: Callable[[FrameHeader], bool], end: int) -> tuple[int, int]:
@@ -301,8 +299,6 @@ class _RemoteReader:
         first, next = max(first, self._slice.start), min(next, self._slice.end)
         if first < next:
             self._missing(Missing(first, next, why))
-
-    # -- transactions ------------------------------------------------------------------------------
 
     def _published(self, header: FrameHeader, frame: memoryview) -> Iterator[Placed]:
         transaction = decodeTransaction(header, frame)

@@ -69,9 +69,7 @@ def decoded(
     decoder = decoding.decoder()
     for batch in batches:
         made = decoder.decode(*(batch.column(name) for name in _NEEDED))
-        found = {
-            **dict(zip(batch.schema.names, batch.columns, strict=True)),
-            "decoded": made.columns,
-            "error": pa.nulls(len(batch), pa.string()) if made.errors is None else made.errors,
-        }
+        found = dict(zip(batch.schema.names, batch.columns, strict=True))
+        found["decoded"] = made.columns
+        found["error"] = pa.nulls(len(batch), pa.string()) if made.errors is None else made.errors
         yield pa.record_batch([found[name] for name in columns], names=list(columns))

@@ -32,8 +32,6 @@ from fleximq.pipeline.wait_notice import waitNotice
 
 #: Spark sets this environment variable in processes that serve more than one task.
 _SERVES_MANY = "SPARK_REUSE_WORKER"
-#: Number of calls that have an effect.
-_CALLS = 2
 _calls = count()
 
 
@@ -42,7 +40,7 @@ def freezeImports() -> None:
     start of a task; the second call excludes what the first task imported: pyarrow imports pandas on the first use of
     numpy's arrays.
     """
-    if _SERVES_MANY in os.environ and next(_calls) < _CALLS:
+    if _SERVES_MANY in os.environ and next(_calls) < 2:
         gc.collect()
         gc.freeze()
 
@@ -121,8 +119,8 @@ class Journals:
     def having(self, points: Points | None) -> dict[str, Journal]:
         """Return the journals; wait as :meth:`covering` for offsets that are named."""
         found = self.find()
-        named = {} if points is None else {id: points.of(id) for id in found}
-        wanted = {id: (point.value, point.value) for id, point in named.items() if point.kind is StartKind.OFFSET}
+        named = [] if points is None else [(id, points.of(id)) for id in found]
+        wanted = {id: (point.value, point.value) for id, point in named if point.kind is StartKind.OFFSET}
         return self.covering(wanted) if wanted else found
 
     def _at(self, path: str) -> Journal:

@@ -1,9 +1,8 @@
 """Counts the new records of a stream before a micro-batch is planned, each once: a stream of some topics starts none
 for other topics, and ``minOffsetsPerTrigger`` waits for a number of records.
 
-Meanwhile the offset stays where it is. Retention could remove the records after it before the next start of the query,
-which would be reported as a loss. So :meth:`NewRecords.isOverdue` allows a micro-batch without rows after
-:data:`PATIENCE` seconds, or :data:`LOOK_BYTES` of other topics.
+Meanwhile retention could remove the records after the stream's offset, which the next start of the query would report
+as a loss. So :meth:`NewRecords.isOverdue` allows a micro-batch without rows after a while.
 """
 
 import time

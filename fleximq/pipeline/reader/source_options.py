@@ -40,7 +40,7 @@ MAX_DELAY = 900.0
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """The parsed options of the source. Either ``paths``, folders or globs of folders, or ``brokers`` is set. Without
+    """The parsed options of the source: either ``paths``, folders or globs of folders, or ``brokers``. Without
     ``start`` and ``end`` a stream begins with the next record, and a batch reads all. A stream reports the progress of
     ``group`` to the brokers in ``told``, and waits for ``minRecords``, at most ``maxDelay`` seconds.
     """

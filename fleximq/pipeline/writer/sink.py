@@ -1,7 +1,6 @@
-"""The sink ``fleximq``: publishes rows of Spark as messages, exactly once if the broker has a journal.
-
-Then each attempt of a task stages its rows at the broker, and the driver publishes those of the successful attempts in
-one transaction. It is named by the query's id and the batch's number, and the journal remembers it: a repeated batch
+"""The sink ``fleximq``: publishes rows of Spark as messages, exactly once if the broker has a journal. Then each
+attempt of a task stages its rows at the broker, and the driver publishes those of the successful attempts in one
+transaction. It is named by the query's id and the batch's number, and the journal remembers it: a repeated batch
 publishes no message. Without a journal rows are published at once, and again by a repeated task or batch.
 """
 

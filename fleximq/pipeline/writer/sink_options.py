@@ -8,8 +8,7 @@ from fleximq.pipeline.broker_link import Place, choice, flag
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.values.urls import urlsIn
 
-#: Maximum bytes of a query's name.
-_NAME_BYTES = 256
+_MAX_NAME_BYTES = 256
 _BATCH_MOST = (1 << 63) - 1
 _TEXTS = frozenset({"string", "char", "varchar"})
 _BYTES = _TEXTS | {"binary"}
@@ -46,8 +45,8 @@ class SinkOptions:
             raise OptionRefused("the option 'topic' must have 1 to 1024 bytes")
         format = choice(options, "valueFormat", _FORMATS, "bytes")
         query = options.get("txnAppId", "")
-        if len(query.encode()) > _NAME_BYTES:
-            raise OptionRefused(f"the option 'txnAppId' may have at most {_NAME_BYTES} bytes")
+        if len(query.encode()) > _MAX_NAME_BYTES:
+            raise OptionRefused(f"the option 'txnAppId' may have at most {_MAX_NAME_BYTES} bytes")
         if bool(query) != ("txnVersion" in options):
             raise OptionRefused("the options 'txnAppId' and 'txnVersion' belong together")
         return cls(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -98,14 +99,14 @@ class PlanningTests(SynchronousTestCase):
 
     def test_few(self) -> None:
         """Of the paths that were asked for longest ago nothing is kept."""
-        self.patch(batch_reader, "_known", {})
-        self.patch(batch_reader, "_MAX_KNOWN", 2)
+        self.patch(batch_reader, "_known", lru_cache(2)(batch_reader._known.__wrapped__))
         for number in range(3):
             folder = f"{self.folder}{number}"
             Written(folder).kept("a", b"1")
             self.read(folder)
-        self.read(f"{self.folder}1")
-        self.assertEqual([paths[0][-1] for paths, _ in batch_reader._known], ["2", "1"])
+        for number, misses in ((1, 3), (2, 3), (0, 4)):
+            self.read(f"{self.folder}{number}")
+            self.assertEqual(batch_reader._known.cache_info().misses, misses)
 
 
 class PushdownTests(SynchronousTestCase):
