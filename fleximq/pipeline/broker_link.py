@@ -182,13 +182,13 @@ class BrokerLink:
         """Return the answer of a path of the broker; retries while the broker is away, or ``check`` raises Behind for
         it. Raises BrokerGone after the timeout, BrokerRefused for a permanent error, NotJournalled without a journal.
         """
-        return self._again(lambda client: _checked(client.ask(path, arguments), check))
+        return self._again(lambda client: client.ask(path, arguments), check)
 
     def askLarge(self, path: str, arguments: Mapping[str, Any], check: Check | None = None) -> Any:
         """Do the same; a large last value of the answered map is a view of the received bytes, not a copy."""
-        return self._again(lambda client: _checked(unpackLarge(client.ask_packed(path, arguments)), check))
+        return self._again(lambda client: unpackLarge(client.ask_packed(path, arguments)), check)
 
-    def _again(self, use: Callable[[Client], T]) -> T:
+    def _again(self, use: Callable[[Client], T], check: Callable[[T], T] | None = None) -> T:
         place, why = self.place, "it does not answer"
         deadline, pause, left = self._now() + place.timeout, _FIRST_PAUSE, place.addresses
         sentence = f"waiting for the broker at {place.url}, for {place.timeout:g} s at most"
@@ -198,7 +198,8 @@ class BrokerLink:
                 try:
                     if self._client is None:
                         self._client = place.connect()
-                    return use(self._client)
+                    answer = use(self._client)
+                    return answer if check is None else check(answer)
                 except (ConnectionLost, TimeoutError, RequestFailed, JoinRefused) as error:
                     if not _mayPass(error):
                         raise self._refused(error) from error
@@ -227,10 +228,6 @@ class BrokerLink:
         if isinstance(error, Behind):
             return BrokerGone(f"no node at {url} has all records: {error}")
         return BrokerGone(f"the broker at {url} is away: {error}")
-
-
-def _checked(answer: Any, check: Check | None) -> Any:
-    return answer if check is None else check(answer)
 
 
 def _mayPass(error: Exception) -> bool:

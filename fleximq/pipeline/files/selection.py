@@ -117,7 +117,7 @@ def _matching(levels: tuple[str, ...]) -> Callable[[str], bool]:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Records of some topics, from ``start`` to before ``end`` ``since`` to before ``until`` (microseconds)."""
+    """Records with offsets ``start`` to before ``end`` and times ``since`` to before ``until``, in microseconds."""
 
     topics: Topics = Topics()
     start: int = 0
@@ -128,8 +128,3 @@ class Selection:
     def within(self, start: int, end: int) -> "Selection":
         """Return this selection, restricted to a range of offsets."""
         return replace(self, start=max(self.start, start), end=min(self.end, end))
-
-    @property
-    def empty(self) -> bool:
-        """Whether no record can be selected."""
-        return self.start >= self.end or self.since >= self.until or self.topics.names == frozenset()

@@ -1,6 +1,5 @@
 """Decodes payloads of one format, any bytes, into Arrow columns of one schema; what does not fit gets an error."""
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -16,8 +15,6 @@ FORMATS = ("messagepack", "json", "text", "raw")
 #: Formats with the columns of the schema; the others have a single column.
 STRUCTURED = ("messagepack", "json")
 _ONE = {"text": pa.string(), "raw": pa.binary()}
-#: Returns the columns of payloads, with an error for each row that does not fit.
-_Columns = Callable[[pa.Array, dict[int, str]], list[pa.Array]]
 
 
 class Decoded(NamedTuple):
@@ -44,11 +41,7 @@ class Decoder:
         #: The decoded columns in order; metadata are the last.
         self.schema: pa.Schema = body.append(METADATA) if identity.metadata else body
         self._packed = Maps(MessagePack(), body) if format == "json" else None
-        if format in STRUCTURED:
-            maps = Maps(Json() if format == "json" else MessagePack(), body)
-            self._columns: _Columns = lambda values, errors: maps.columns(values.to_pylist(), errors)
-        else:
-            self._columns = _texts if format == "text" else lambda values, errors: [values]
+        self._maps = Maps(Json() if format == "json" else MessagePack(), body) if format in STRUCTURED else None
 
     def __reduce__(self) -> Any:
         schema = self.schema.remove(len(self.schema) - 1) if self._identity.metadata else self.schema
@@ -85,6 +78,11 @@ class Decoder:
             told = pa.array([errors.get(place) for place in range(len(values))], pa.string())
             absent = pc.or_(told.is_valid(), values.is_null())
         return Decoded(pa.StructArray.from_arrays(columns, fields=list(self.schema), mask=absent), told)
+
+    def _columns(self, values: pa.Array, errors: dict[int, str]) -> list[pa.Array]:
+        if self._maps is not None:
+            return self._maps.columns(values.to_pylist(), errors)
+        return _texts(values, errors) if self.format == "text" else [values]
 
 
 def _bodySchema(format: str, schema: pa.Schema | None) -> pa.Schema:
