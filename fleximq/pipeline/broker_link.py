@@ -15,14 +15,7 @@ from typing import Any, TypeVar
 from fleximq.client.blocking import Client, connect
 from fleximq.client.errors import Answered, ClientError, ConnectionLost, JoinRefused, RequestFailed, Untrusted
 from fleximq.errors import SettingError
-from fleximq.pipeline.errors import (
-    BrokerGone,
-    BrokerRefused,
-    NotJournalled,
-    OptionRefused,
-    PayloadTooLarge,
-    PipelineError,
-)
+from fleximq.pipeline.errors import BrokerGone, BrokerRefused, NotJournalled, OptionRefused, PayloadTooLarge
 from fleximq.pipeline.wait_notice import waitNotice
 from fleximq.status import Status
 from fleximq.values.urls import addressesOf
@@ -213,7 +206,7 @@ class BrokerLink:
                 self._sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _refused(self, error: Exception) -> PipelineError:
+    def _refused(self, error: Exception) -> BrokerGone | BrokerRefused | NotJournalled:
         url = self.place.url
         if isinstance(error, JoinRefused):
             return BrokerRefused(f"the broker at {url} does not let the pipeline in: {error}")

@@ -1,4 +1,4 @@
-"""Decodes payloads of one format, any bytes, into Arrow columns of one schema; what does not fit gets an error."""
+"""Decodes payloads of one format, any bytes, into Arrow columns of one schema. A row that does not fit has an error."""
 
 from typing import Any, NamedTuple
 

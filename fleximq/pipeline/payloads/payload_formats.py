@@ -129,7 +129,7 @@ def annotation(type: pa.DataType) -> Any:
 
 def exact(type: pa.DataType) -> Convert | None:
     """Return a function that gives decimals in a value the digits of the type, None if the type has no decimals. It
-    raises ValueError for more digits. Arrow must not see such a decimal: it ends the process at 1E-999999999.
+    raises ValueError for more digits, with which Arrow ends the process, for example at 1E-999999999.
     """
     if pa.types.is_decimal(type):
         context = Context(prec=type.precision, traps=[InvalidOperation, Inexact])

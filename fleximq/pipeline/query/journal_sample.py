@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -59,11 +60,8 @@ def isThere(options: SourceOptions, topic: str, sealed: str | None = None) -> bo
 
 def topicsOf(options: SourceOptions, sealed: str | None = None) -> list[str]:
     """Return the names of all topics with a record, sorted."""
-    found: set[str] = set()
-    for each in _looks(options, ["topic"], sealed):
-        for batch in each:
-            found.update(pc.unique(batch.column("topic")).to_pylist())
-    return sorted(found)
+    found = chain.from_iterable(_looks(options, ["topic"], sealed))
+    return sorted({name for batch in found for name in pc.unique(batch.column("topic")).to_pylist()})
 
 
 def schemaOf(options: SourceOptions, format: str, topic: str | None = None, sealed: str | None = None) -> pa.Schema:

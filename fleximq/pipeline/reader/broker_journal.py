@@ -44,8 +44,8 @@ class Answer(NamedTuple):
 
 
 def ask(link: BrokerLink, journal: str, position: int, least: int, maxBytes: int = RESPONSE_BYTES) -> Answer:
-    """Request the complete frames from a position on, at most so many bytes, or one frame; none at the end. A node of a
-    cluster whose journal ends before ``least`` is passed over. Raises PipelineError as :class:`RemoteJournal`, or for a
+    """Request the complete frames from a position on, at most so many bytes, or one frame; none at the end. A cluster's
+    node is passed over if its journal ends before ``least``. Raises PipelineError as :class:`RemoteJournal`, or for a
     malformed answer.
     """
     answer = link.askLarge("/journal/read", {"position": position, "most": maxBytes}, _reaching(link, "end", least))
@@ -69,7 +69,7 @@ def _unreadable(url: str, error: FrameError) -> BrokerRefused:
 
 
 def _reaching(link: BrokerLink, name: str, least: int) -> Check:
-    """Return a check of answers, whose value of this name is the end of the journal."""
+    """Return a check of answers; their value of this name is the end of the journal."""
 
     def checked(answer: Any) -> Any:
         if answer[name] < least and link.place.addresses > 1:

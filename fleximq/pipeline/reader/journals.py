@@ -37,8 +37,8 @@ _calls = count()
 
 def freezeImports() -> None:
     """Exclude imports from garbage collection, which takes 20 ms after each task of Spark's processes. Called at the
-    start of a task; the second call excludes what the first task imported: pyarrow imports pandas on the first use of
-    numpy's arrays.
+    start of a task, and effective twice: pyarrow imports pandas on the first use of numpy's arrays, so in the first
+    task.
     """
     if _SERVES_MANY in os.environ and next(_calls) < 2:
         gc.collect()

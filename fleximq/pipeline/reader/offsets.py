@@ -171,8 +171,7 @@ def batchEnd(
     start: Mapping[str, int], end: Mapping[str, int], records: int | None, size: int | None, advance: Advance
 ) -> Offsets:
     """Return the end of a micro-batch from ``start`` to ``end`` at most, of about so many records and bytes; None:
-    unlimited. Journals with long backlogs share the rest of a limit evenly. ``advance`` goes at least one record
-    forward.
+    unlimited. Journals with long backlogs share the rest of a limit evenly. ``advance`` takes at least one record.
     """
     if records is None and size is None:
         return ordered({**start, **end})
