@@ -1,30 +1,21 @@
-"""The connections of the pipeline's processes to a broker: each task has its own, and reconnects when it is lost.
-
-A :class:`Place` is small and can be pickled; a process makes a :class:`BrokerLink` of it. Requests can be repeated
-without harm, so a task waits for a broker that restarts instead of failing. A wait of seconds is logged as a warning,
-which goes to standard error unless the program has configured its log. That costs 0.1 ms for each request.
+"""The connections of the pipeline's processes to a broker: each task makes its own :class:`BrokerLink`. Requests can be
+repeated without harm, so a task waits for a broker that restarts. A wait of seconds is logged as a warning, which goes
+to standard error unless the program has configured its log.
 """
 
 import json
 import logging
 import ssl
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from fleximq.client.blocking import Client, connect
 from fleximq.client.errors import Answered, ClientError, ConnectionLost, JoinRefused, RequestFailed, Untrusted
 from fleximq.errors import SettingError
-from fleximq.pipeline.errors import (
-    BrokerGone,
-    BrokerRefused,
-    NotJournalled,
-    OptionRefused,
-    PayloadTooLarge,
-    PipelineError,
-)
+from fleximq.pipeline.errors import BrokerGone, BrokerRefused, NotJournalled, OptionRefused, PayloadTooLarge
 from fleximq.pipeline.wait_notice import waitNotice
 from fleximq.status import Status
 from fleximq.values.urls import addressesOf
@@ -45,15 +36,11 @@ T = TypeVar("T")
 Check = Callable[[Any], Any]
 
 
-def _unchecked(answer: Any) -> Any:
-    return answer
-
-
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The address of a broker, or those of a cluster's nodes, and the credentials: the map of the FlexiMQ document,
-    section 5.2. ``authority``, ``certificate`` and ``key`` name PEM files, which must exist where the tasks run.
-    ``timeout`` is in seconds. Raises OptionRefused if the URL is invalid.
+    """The address of a broker, or of a cluster's nodes, and the credentials: the map of the FlexiMQ document, section
+    5.2. ``authority``, ``certificate`` and ``key`` name PEM files; ``timeout`` is in seconds. Raises OptionRefused for
+    a wrong URL.
     """
 
     url: str
@@ -64,16 +51,12 @@ class Place:
     timeout: float = TIMEOUT
 
     def __post_init__(self) -> None:
-        try:
+        with _usableUrl():
             addressesOf(self.url)
-        except SettingError as error:
-            raise OptionRefused(f"the option 'url' cannot be used: {error}") from error
 
     @classmethod
     def of(cls, options: Mapping[str, str], url: str | None = None) -> "Place":
-        """Return the place that options name; ``url`` overrides the option, which may have several. Raises
-        OptionRefused if the URL is missing, or an option has an invalid value.
-        """
+        """Return the place that options name, with ``url`` instead of theirs, if any; raises OptionRefused."""
         named = url or options.get("url")
         if not named:
             raise OptionRefused("the option 'url' is missing: it names the broker, e.g. tcp://localhost:7890")
@@ -86,20 +69,10 @@ class Place:
         return len(addressesOf(self.url))
 
     def connect(self) -> Client:
-        """Return a new client; raises ConnectionLost, JoinRefused, or OptionRefused if a file for TLS cannot be read or
-        the client does not support the URL.
-        """
-        try:
-            return connect(
-                self.url,
-                credentials=self.credentials,
-                name="pipeline",
-                tls=self._tls(),
-                reconnect=None,
-                keep_alive=None,
-            )
-        except SettingError as error:
-            raise OptionRefused(f"the option 'url' cannot be used: {error}") from error
+        """Return a new client; raises ConnectionLost, JoinRefused, or OptionRefused for a wrong URL or TLS file."""
+        login, tls = self.credentials, self._tls()
+        with _usableUrl():
+            return connect(self.url, credentials=login, name="pipeline", tls=tls, reconnect=None, keep_alive=None)
 
     def _tls(self) -> ssl.SSLContext | None:
         if self.authority is None and self.certificate is None:
@@ -111,6 +84,14 @@ class Place:
         except (OSError, ValueError) as error:
             raise OptionRefused(f"the files of 'caFile', 'certFile' and 'keyFile' cannot be used: {error}") from error
         return context
+
+
+@contextmanager
+def _usableUrl() -> Iterator[None]:
+    try:
+        yield
+    except SettingError as error:
+        raise OptionRefused(f"the option 'url' cannot be used: {error}") from error
 
 
 def _credentials(options: Mapping[str, str]) -> Mapping[str, str] | None:
@@ -131,10 +112,21 @@ def _credentials(options: Mapping[str, str]) -> Mapping[str, str] | None:
     return found
 
 
+def choice(options: Mapping[str, str], name: str, known: Mapping[str, T], otherwise: str) -> T:
+    """Return the value that an option chooses, in any case; raises OptionRefused for an unknown one."""
+    written = options.get(name, otherwise)
+    if written.lower() not in known:
+        raise OptionRefused(f"the option {name!r} is {written!r}, but must be {' or '.join(known)}")
+    return known[written.lower()]
+
+
+def flag(options: Mapping[str, str], name: str, otherwise: bool) -> bool:
+    """Return an option that is true or false; raises OptionRefused for another text."""
+    return choice(options, name, {"true": True, "false": False}, str(otherwise))
+
+
 def _seconds(options: Mapping[str, str]) -> float:
-    written = options.get("brokerTimeout")
-    if written is None:
-        return TIMEOUT
+    written = options.get("brokerTimeout", str(TIMEOUT))
     try:
         seconds = float(written)
     except ValueError:
@@ -150,7 +142,7 @@ class Behind(ConnectionLost):
 
 class BrokerLink:
     """Sends requests to one broker, or to any node of a cluster, from one process; connects on the first request, and
-    again when the connection was lost, or the node cannot serve the request. Use it in a ``with`` statement.
+    again when the connection was lost, or the node cannot serve the request.
     """
 
     def __init__(
@@ -160,7 +152,6 @@ class BrokerLink:
         self._sleep = sleep
         self._now = now
         self._client: Client | None = None
-        self._why = ""
 
     def __enter__(self) -> "BrokerLink":
         return self
@@ -180,47 +171,42 @@ class BrokerLink:
         """The client of the present connection, or of a new one; raises BrokerGone on timeout, or BrokerRefused."""
         return self._again(lambda client: client)
 
-    def ask(self, path: str, arguments: Mapping[str, Any] | None = None, check: Check = _unchecked) -> Any:
-        """Send a request to a path of the broker and return the answer; retries while the broker is away, or ``check``
-        raises Behind for the answer. Raises BrokerGone after the timeout, BrokerRefused for a permanent error,
-        NotJournalled without a journal.
+    def ask(self, path: str, arguments: Mapping[str, Any] | None = None, check: Check | None = None) -> Any:
+        """Return the answer of a path of the broker; retries while the broker is away, or ``check`` raises Behind for
+        it. Raises BrokerGone after the timeout, BrokerRefused for a permanent error, NotJournalled without a journal.
         """
-        return self._again(lambda client: check(client.ask(path, arguments)))
+        return self._again(lambda client: client.ask(path, arguments), check)
 
-    def askLarge(self, path: str, arguments: Mapping[str, Any], check: Check = _unchecked) -> Any:
+    def askLarge(self, path: str, arguments: Mapping[str, Any], check: Check | None = None) -> Any:
         """Do the same; a large last value of the answered map is a view of the received bytes, not a copy."""
-        return self._again(lambda client: check(unpackLarge(client.ask_packed(path, arguments))))
+        return self._again(lambda client: unpackLarge(client.ask_packed(path, arguments)), check)
 
-    def _again(self, use: Callable[[Client], T]) -> T:
-        self._why = "it does not answer"
-        with waitNotice(
-            lambda: f"waiting for the broker at {self.place.url}, for {self.place.timeout:g} s at most: {self._why}",
-            _log.warning,
-        ):
-            return self._repeated(use)
+    def _again(self, use: Callable[[Client], T], check: Callable[[T], T] | None = None) -> T:
+        place, why = self.place, "it does not answer"
+        deadline, pause, left = self._now() + place.timeout, _FIRST_PAUSE, place.addresses
+        sentence = f"waiting for the broker at {place.url}, for {place.timeout:g} s at most"
+        with waitNotice(lambda: f"{sentence}: {why}", _log.warning):
+            while True:
+                left -= 1
+                try:
+                    if self._client is None:
+                        self._client = place.connect()
+                    answer = use(self._client)
+                    return answer if check is None else check(answer)
+                except (ConnectionLost, TimeoutError, RequestFailed, JoinRefused) as error:
+                    if not _mayPass(error):
+                        raise self._refused(error) from error
+                    # Another node may be able to serve the request.
+                    if not isinstance(error, RequestFailed) or place.addresses > 1:
+                        self.close()
+                    # A node that hangs may have taken all of the time.
+                    if self._now() + pause > deadline and left <= 0:
+                        raise self._refused(error) from error
+                    why = str(error)
+                self._sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _repeated(self, use: Callable[[Client], T]) -> T:
-        deadline, pause, left = self._now() + self.place.timeout, _FIRST_PAUSE, self.place.addresses
-        while True:
-            left -= 1
-            try:
-                if self._client is None:
-                    self._client = self.place.connect()
-                return use(self._client)
-            except (ConnectionLost, TimeoutError, RequestFailed, JoinRefused) as error:
-                if not _mayPass(error):
-                    raise self._refused(error) from error
-                # Another node may be able to serve the request.
-                if not isinstance(error, RequestFailed) or self.place.addresses > 1:
-                    self.close()
-                # A node that hangs may have taken all of the time.
-                if self._now() + pause > deadline and left <= 0:
-                    raise self._refused(error) from error
-                self._why = str(error)
-            self._sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
-
-    def _refused(self, error: Exception) -> PipelineError:
+    def _refused(self, error: Exception) -> BrokerGone | BrokerRefused | NotJournalled:
         url = self.place.url
         if isinstance(error, JoinRefused):
             return BrokerRefused(f"the broker at {url} does not let the pipeline in: {error}")

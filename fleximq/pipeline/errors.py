@@ -1,8 +1,4 @@
-"""Errors of the pipeline; the text of each is one sentence for the user of the query.
-
-:func:`sentenceOf` finds that sentence in an error of Spark, which reports an error of its Python processes as a text of
-    many lines with the original words at its end.
-"""
+"""Errors of the pipeline; the text of each is one sentence for the user of the query."""
 
 import re
 
@@ -19,7 +15,7 @@ _CLASS = re.compile(r"^\[[A-Z0-9_.]+\] ")
 
 
 def sentenceOf(error: BaseException) -> str:
-    """Return the text of the original error, as one line."""
+    """Return the original error's text, as one line: Spark's is of many lines that end with it."""
     text = str(error)
     for pattern in (_OURS, _PYTHON):
         found = pattern.findall(text)
@@ -34,9 +30,7 @@ def sentenceOf(error: BaseException) -> str:
 
 
 class PipelineError(Exception):
-    """The base of the pipeline's own errors. They cross processes, so each can be pickled. A job ends with the exit
-    code of its error.
-    """
+    """The base of the pipeline's own errors. Each can be pickled. A job ends with the exit code of its error."""
 
     exitCode = 1
 

@@ -1,14 +1,13 @@
-"""Sealed history and journals as one table: sealed files are read natively from Parquet, other records from the
-journals.
-
-The sealed files are listed once. All other offsets are read by the source, so each record is read once, even while
-``seal`` continues and while retention removes sealed records. Records that retention removed before their segment was
-sealed are in neither.
+"""Sealed history, read natively from Parquet, and journals as one table. The sealed files are listed once, and the
+source reads all other offsets: each record once, also while ``seal`` and retention go on. Records that retention
+removed before their segment was sealed are in neither.
 """
 
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from functools import partial, reduce
 from typing import NamedTuple
 
@@ -33,16 +32,13 @@ Range = tuple[int, int | None]
 
 
 def read(spark: SparkSession, journal: str | Sequence[str] | None, sealed: str, **options: str) -> DataFrame:
-    """Return the records of journals, sealed or not, each once.
+    """Return the records of journals, sealed or not, each once, as a table that can be queried repeatedly: it uses the
+    files that were sealed when it was made, and reads later records from the journals.
 
-    The table can be queried repeatedly: it uses the files that were sealed when it was made, and reads later records
-    from the journals.
-
-    :param journal: the folder of a journal, or a glob, or several; None: brokers of the option ``url``, or without it
-        only sealed history.
+    @:param journal: a folder, a glob, or several; None: brokers of the option ``url``, or else only sealed history.
     :param sealed: the folder into which ``seal`` writes. All journals in it are read.
-    :param options: those of the source. A ``subscribePattern`` must mean the same in Java. With ``decode``, sealed
-        payloads are decoded as by the source, with the same schema, in Python tasks too.
+    :param options: those of the source; ``subscribePattern`` must mean the same in Java, ``decode`` runs in Python
+        tasks.
     :raises OptionRefused: an option is wrong, or two of them exclude each other.
     :raises RecordsMissing: requested offsets are in neither (not with ``failOnDataLoss=false``).
     :raises PipelineError: the folder or a journal cannot be read, or a broker is away or refuses.
@@ -54,21 +50,17 @@ def read(spark: SparkSession, journal: str | Sequence[str] | None, sealed: str, 
         given["path"] = paths[0] if len(paths) == 1 else json.dumps(paths)
     isAlone = journal is None and not any(name.lower() == "url" for name in given)
     chosen = SourceOptions.of({**given, "path": sealed} if isAlone else given)
-    journals = None if isAlone else Journals(chosen)
+    others = {name: value for name, value in given.items() if not name.lower().startswith(("starting", "ending"))}
     try:
-        found = {} if journals is None else journals.having(chosen.start)
-        known = {id: sealedFiles(sealed, id) for id in {*journalsIn(sealed), *found}}
-        checkNamed(chosen, known)
-        spans = {id: _range(id, known[id], found.get(id), chosen) for id in sorted(known)}
-        parts = [_native(spark, known, spans, chosen)]
-        given = {name: value for name, value in given.items() if not name.lower().startswith(("starting", "ending"))}
-        parts += _rest(spark, known, spans, found, chosen, given)
+        with closing(Journals(chosen)) as journals:
+            found = {} if isAlone else journals.having(chosen.start)
+            known = {id: sealedFiles(sealed, id) for id in {*journalsIn(sealed), *found}}
+            checkNamed(chosen, known)
+            spans = {id: _range(id, known[id], found.get(id), chosen) for id in sorted(known)}
+            native = _native(spark, known, spans, chosen)
+            return reduce(DataFrame.unionAll, _rest(spark, known, spans, found, chosen, others), native)
     except (JournalError, OSError) as error:
         raise PipelineError(str(error)) from error
-    finally:
-        if journals is not None:
-            journals.close()
-    return reduce(DataFrame.unionAll, parts)
 
 
 class _SealedJournal(NamedTuple):
@@ -95,14 +87,9 @@ def _range(id: str, files: Sequence[SealedFile], journal: Journal | None, option
     start = (options.start or Points(EARLIEST)).of(id)
     end = (options.end or Points(LATEST)).of(id)
     first = resolved(start, whole)
-    if start.kind is StartKind.OFFSET and first > whole.bounds().next:
-        reportLoss(
-            f"journal {id} has no offset {first} yet: the next one is {whole.bounds().next}", options.failOnDataLoss
-        )
+    if start.kind is StartKind.OFFSET and first > (next := whole.bounds().next):
+        reportLoss(f"journal {id} has no offset {first} yet: the next one is {next}", options.failOnDataLoss)
     return first, None if end.kind is StartKind.LATEST else resolved(end, whole)
-
-
-# -- sealed records --------------------------------------------------------------------------------
 
 
 def _native(
@@ -123,25 +110,18 @@ def _native(
     # Each step that a query can omit saves some milliseconds at its start.
     schema = ddlOf(ALL_COLUMNS if conditions else columns)
     if paths:
-        table = spark.read.schema(schema).parquet(*[_literal(path) for path in paths])
+        # The characters of patterns are escaped.
+        table = spark.read.schema(schema).parquet(*[re.sub(r"([\\*?\[\]{}])", r"\\\1", path) for path in paths])
     else:
         table = spark.createDataFrame([], schema)
     for condition in conditions:
         table = table.where(condition)
     if conditions:
         table = table.select(*columns)
-    decoding = options.decoding
-    if decoding is None or not any(name in MADE for name in options.columns):
+    if options.decoding is None or not any(name in MADE for name in options.columns):
         return table
-    schema = ddlOf(options.columns, decoding.ddl())
-    return table.mapInArrow(partial(decoded, columns=options.columns, decoding=decoding), schema)
-
-
-def _literal(path: str) -> str:
-    """Return a path for Spark, with the characters of patterns escaped."""
-    for character in "\\*?[]{}":
-        path = path.replace(character, f"\\{character}")
-    return path
+    schema = ddlOf(options.columns, options.decoding.types())
+    return table.mapInArrow(partial(decoded, columns=options.columns, decoding=options.decoding), schema)
 
 
 def _topicConditions(topics: Topics) -> list[Column]:
@@ -150,9 +130,6 @@ def _topicConditions(topics: Topics) -> list[Column]:
     expressions = [topics.pattern] if topics.pattern is not None else []
     expressions += [f"(?s){expressionOf(topics.levels)}"] if topics.levels else []
     return [*conditions, *(column.rlike(rf"\A(?:{expression})\z") for expression in expressions)]
-
-
-# -- other records ---------------------------------------------------------------------------------
 
 
 def _rest(
@@ -166,16 +143,12 @@ def _rest(
     """Return the rows for the source to read: after the sealed ranges, of all journals at once, and between them."""
     tails: dict[str, Range] = {}
     between: list[DataFrame] = []
-    for id, (start, end) in spans.items():
-        journal = found.get(id)
-        ranges = unsealedRanges(known[id], start, end)
-        if journal is None:
-            continue
+    for id, journal in found.items():
         # A segment without records may be between two sealed ones.
         bounds = journal.bounds()
-        retained = [_retained(id, each, bounds, options) for each in ranges]
+        retained = [_retained(id, each, bounds, options) for each in unsealedRanges(known[id], *spans[id])]
         last = known[id][-1].next if known[id] else 0
-        for begin, until in [each for each in retained if each is not None]:
+        for begin, until in filter(None, retained):
             if until is None or begin >= last:
                 tails[id] = begin, until
             else:
@@ -188,12 +161,10 @@ def _retained(id: str, wanted: Range, bounds: OffsetBounds, options: SourceOptio
     start, end = wanted
     if start < bounds.first:
         gone = bounds.first if end is None else min(end, bounds.first)
-        sentence = (
-            f"journal {id} has no offsets {start} to {gone - 1} any more: retention has removed them before they were "
-            "sealed"
-        )
-        point = (options.start or Points(EARLIEST)).of(id)
-        reportLoss(sentence, point.kind is StartKind.OFFSET and options.failOnDataLoss)
+        sentence = f"journal {id} has no offsets {start} to {gone - 1} any more"
+        isNamed = (options.start or Points(EARLIEST)).of(id).kind is StartKind.OFFSET
+        fail = isNamed and options.failOnDataLoss
+        reportLoss(f"{sentence}: retention has removed them before they were sealed", fail)
         start = gone
     return None if end is not None and start >= end else (start, end)
 
@@ -202,7 +173,7 @@ def _load(
     spark: SparkSession, ranges: Mapping[str, Range], found: Mapping[str, Journal], given: Mapping[str, str]
 ) -> DataFrame:
     """Return ranges of journals as the source reads them; none of journals that are not named."""
-    starts = {id: ranges[id][0] if id in ranges else found[id].bounds().next for id in found}
+    starts = {id: ranges[id][0] if id in ranges else journal.bounds().next for id, journal in found.items()}
     ends = {id: end for id, (_, end) in ranges.items() if end is not None}
     ends |= {id: starts[id] for id in found if id not in ranges}
     reader = spark.read.format("fleximq").options(**given).option("startingOffsets", json.dumps(starts))

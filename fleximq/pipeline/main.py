@@ -1,12 +1,7 @@
-"""``fleximq-pipeline JOB [options]``: finds the job of a command line, merges its settings, and runs it.
-
-``python -m fleximq.pipeline`` is the same, and ``spark-submit`` can run this file. Only the selected job is imported,
-and Spark only by the job itself.
-
-Settings are taken from the command line, else from the settings file, else from the job's defaults. The file is TOML.
-The table with the name of the job has the job's options, ``[source]`` those of the source, ``[spark]`` those of Spark;
-each option has its name of the command line, without hyphens in front. Tables of other jobs are checked only when those
-run.
+"""``fleximq-pipeline JOB [options]``: finds the job of a command line, merges its settings, and runs it. Also for
+``spark-submit``. Only the selected job is imported, and Spark only by the job itself. Settings come from the command
+line, else the settings file, else the job's defaults. The TOML file has tables ``[source]``, ``[spark]`` and one for
+each job, of which only the selected one is checked.
 """
 
 import argparse
@@ -30,11 +25,8 @@ from fleximq.values.printable import printable
 
 
 def mergeSettings(parser: ArgumentParser, job: str, jobs: Sequence[str], arguments: Sequence[str]) -> Namespace:
-    """Return the merged settings of a job. Raises SettingError if the file cannot be read, or has an unknown setting,
-    and SystemExit for an invalid command line, and after the help was shown.
-
-    :param parser: has all of its options, among them ``--config``, and those of the settings file.
-    :param jobs: the names of all jobs, which may have tables in the file.
+    """Return the merged settings of a job, one of ``jobs``, from a parser that has all of its options and ``--config``.
+    Raises SettingError for a file that cannot be read or has an unknown setting, and SystemExit as the parser does.
     """
     byName = {action.dest: action for action in parser._actions if action.dest != argparse.SUPPRESS}
     otherwise = {name: action.default for name, action in byName.items() if action.default is not argparse.SUPPRESS}
@@ -82,17 +74,12 @@ def _value(action: argparse.Action, name: str, value: Any) -> Any:
     if not isinstance(action, argparse._AppendAction):
         return _one(action, name, value)
     if name == "conf" and isinstance(value, Mapping):
-        return [_one(action, name, f"{key}={_formatted(each)}") for key, each in value.items()]
+        value = [f"{key}={str(each).lower() if isinstance(each, bool) else each}" for key, each in value.items()]
     return [_one(action, name, each) for each in (value if isinstance(value, list) else [value])]
 
 
-def _formatted(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def _one(action: argparse.Action, name: str, value: Any) -> Any:
-    read = getattr(action, "read", None) or option_values.text
-    found = read(name, value)
+    found = (getattr(action, "read", None) or option_values.text)(name, value)
     if action.choices is not None and found not in action.choices:
         known = [str(each) for each in action.choices]
         raise SettingError(f"{name} is {found!r}, but must be {', '.join(known[:-1])} or {known[-1]}")
@@ -129,9 +116,7 @@ def jobOf(name: str) -> Job:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run these arguments, those of the process if None, and return the exit code, 0 on success; raises SystemExit for
-    invalid arguments (1), and after help or version were shown (0).
-    """
+    """Run these arguments, or those of the process, and return the exit code; raises SystemExit as a parser does."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     parser = CommandParser(prog=PROGRAM, description="Jobs on Spark over the broker's journal.")
     parser.add_argument("--version", action="version", version=f"FlexiMQ {__version__}")
@@ -180,19 +165,14 @@ def _failed(error: BaseException, verbose: bool) -> int:
 
 
 def _sentence(error: BaseException) -> str:
-    if isinstance(error, (PipelineError, SettingError, JournalError)):
-        return _asTyped(str(error))
     if isinstance(error, ImportError):
         return f"Spark is not installed ({error.msg}): pip install '.[spark]' in a clone of FlexiMQ installs it"
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         words = error.strerror or str(error)
         return f"{where}{words[:1].lower()}{words[1:]}"
-    return _asTyped(sentenceOf(error))
-
-
-def _asTyped(sentence: str) -> str:
-    """Return a sentence about an option of the source with the option of the command that sets it."""
+    sentence = str(error) if isinstance(error, (PipelineError, SettingError, JournalError)) else sentenceOf(error)
+    # The sentence is about an option of the source; the command has its own option that sets it.
     return sentence.replace("the option failOnDataLoss=false", "--allow-data-loss")
 
 

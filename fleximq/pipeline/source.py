@@ -1,16 +1,8 @@
-"""The data source ``fleximq`` of Spark: reads journals as rows, and publishes rows as messages.
-
-Spark finds it by the module ``pyspark_fleximq``; ``spark.dataSource.register(FlexiMQSource)`` does the same if that
-module is not on the path of Spark's own processes.
+"""The data source ``fleximq`` of Spark: reads journals as rows, and publishes rows as messages. Spark finds it by the
+module ``pyspark_fleximq``, or else by ``spark.dataSource.register(FlexiMQSource)``.
 """
 
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    DataSourceStreamWriter,
-    DataSourceWriter,
-)
+from pyspark.sql.datasource import DataSource
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructType
 
@@ -36,20 +28,20 @@ class FlexiMQSource(DataSource):
     def schema(self) -> str:
         freezeImports()
         options = SourceOptions.of(self.options)
-        return ddlOf(options.columns, options.decoding.ddl() if options.decoding else {})
+        return ddlOf(options.columns, options.decoding.types() if options.decoding else None)
 
-    def reader(self, schema: StructType) -> DataSourceReader:
+    def reader(self, schema: StructType) -> BatchReader:
         options = SourceOptions.of(self.options)
         return BatchReader(options, columnsOf(schema, options.decoding))
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+    def streamReader(self, schema: StructType) -> StreamReader:
         options = SourceOptions.of(self.options)
         return StreamReader(options, columnsOf(schema, options.decoding))
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
         return BatchSink(self.options, schema, overwrite)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:
         if overwrite:
             raise OptionRefused(
                 "messages of a topic cannot be overwritten: write with the output mode 'append' or 'update'"
@@ -64,6 +56,6 @@ def columnsOf(schema: StructType, decoding: Decoding | None = None) -> list[str]
     for field in schema.fields:
         if types.get(field.name) != field.dataType:
             written = f"{field.name} of type {field.dataType.simpleString()}"
-            only = ddlOf((*ALL_COLUMNS, *made), decoding.ddl() if decoding else {})
+            only = ddlOf((*ALL_COLUMNS, *made), made)
             raise OptionRefused(f"the source has no column {written}, only {only}")
     return [field.name for field in schema.fields]

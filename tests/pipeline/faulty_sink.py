@@ -63,7 +63,7 @@ class FaultyStream(StreamSink):
             happen(self.options, "staged")
         return written
 
-    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int = 0) -> None:
         happen(self.options, "commit")
         happen(self.options, "kill")
         super().commit(messages, batchId)
@@ -80,7 +80,7 @@ class FaultyBatch(BatchSink):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
         return super().write(interrupted(self.options, iterator))
 
-    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int = 0) -> None:
         happen(self.options, "kill")
         super().commit(messages)
         happen(self.options, "committed")

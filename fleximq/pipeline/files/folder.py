@@ -1,6 +1,5 @@
-"""Read access to a journal's folder while its broker may be writing: the segment files and their durable extents.
-
-Locks and changes no file. Files may grow, be replaced by shorter ones, or be removed at any moment.
+"""Read access to a journal's folder while its broker may be writing: locks and changes no file. Files may grow, be
+replaced by shorter ones, or be removed at any moment.
 """
 
 import time
@@ -27,13 +26,6 @@ class End(NamedTuple):
     offset: int
 
 
-class Extent(NamedTuple):
-    """A segment by the names of the files: its first position, and that of the next segment or the end."""
-
-    base: int
-    until: int
-
-
 class Folder:
     """The folder of the journal ``id``; for one thread. Raises JournalError if it is none or unreadable."""
 
@@ -53,16 +45,15 @@ class Folder:
         """Return the first positions of all existing segments, in order."""
         return segmentBases(self.files.names(self.path))
 
-    def extents(self, end: int) -> list[Extent]:
-        """Return the segments that begin before a position, which ends the last one."""
+    def extents(self, end: int) -> list[tuple[int, int]]:
+        """Return where the segments before a position begin, and where the next one does, or else the position."""
         bases = [base for base in self.bases() if base < end]
-        return [Extent(base, until) for base, until in zip(bases, [*bases[1:], end], strict=True)]
+        return list(zip(bases, [*bases[1:], end], strict=False))
 
     def end(self) -> End:
-        """Return the durable end of the journal.
-
-        A broker writes it to a file. If that file is missing or incomplete, the end follows the last complete frame,
-        without an unfinished batch that a crash has left: the end that the next start of the broker will recover.
+        """Return the durable end of the journal, from the file that a broker writes. If it is missing or incomplete,
+        the end follows the last complete frame, without an unfinished batch that a crash has left, as in a recovery by
+        the broker.
         """
         for _ in range(_LOOKS):
             try:
@@ -73,31 +64,29 @@ class Folder:
             if found is not None:
                 return End(*found[:2])
             self._sleep(_BETWEEN)
-        return self._lastWhole()
+        with self:
+            return self._lastComplete()
 
-    def _lastWhole(self) -> End:
+    def _lastComplete(self) -> End:
         for base in reversed(self.bases()):
             window = self.window(base, 1 << 63, LARGE)
-            if window is None:
-                continue
-            position = offset = None
+            last: End | None = None
             unfinished: End | None = None
-            for found in framesOf(window, None, base, atHead=True):
+            for found in framesOf(window, None, base, atHead=True) if window is not None else ():
                 if not isinstance(found, CompleteFrame):
-                    if unfinished is None and position is not None and offset is not None:
-                        unfinished = End(position, offset)
+                    unfinished = unfinished or last
                     continue
                 header, frame = found
                 if header.flags & SYNCED:
                     unfinished = None
-                position, offset = header.position + header.length, header.baseOffset
+                offset = header.baseOffset
                 if header.kind in (FrameKind.RECORDS, FrameKind.SPARSE_RECORDS, FrameKind.TRANSACTION):
                     offset += header.count
                 elif header.kind == FrameKind.GAP:
                     offset = decodeGap(header, frame).next
-            self.close()
-            if position is not None and offset is not None:
-                return unfinished or End(position, offset)
+                last = End(header.position + header.length, offset)
+            if last is not None:
+                return unfinished or last
         return End(0, 1)
 
     def window(self, base: int, end: int, size: int) -> Window | None:
@@ -111,7 +100,6 @@ class Folder:
             known = self._open[base] = descriptor, self.files.size(descriptor)
         descriptor, length = known
         if base + length < end:
-            # It may have grown.
             length = self.files.size(descriptor)
             self._open[base] = descriptor, length
         return Window(self.files, descriptor, base, min(base + length, end), size)
@@ -132,7 +120,10 @@ class Folder:
             return None
         return header if header is not None and header.position == position else None
 
-    def close(self) -> None:
+    def __enter__(self) -> None:
+        """Begin some reads; their end closes all files."""
+
+    def __exit__(self, *raised: object) -> None:
         """Close all files; later reads open them again."""
         while self._open:
             _, (descriptor, _) = self._open.popitem()

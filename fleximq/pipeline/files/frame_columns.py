@@ -1,10 +1,7 @@
-"""Decodes frames of the journal into Arrow columns, many frames at once, without work in Python for single records.
-
-This file is hot: a record of 100 bytes costs 0.07 us in frames of 1,000 records or more, 0.15 us in frames of 20 and 1
-us in a frame of its own, all columns, on one core (docs/reference/pipeline.rst, "How fast it is").
-
-The caller has checked the frames (:mod:`fleximq.pipeline.files.slice_reader`). Their layout is in
-docs/reference/journal-format.rst, "Records".
+"""Decodes checked frames of the journal (docs/reference/journal-format.rst, "Records") into Arrow columns, without work
+in Python for single records. This file is hot: a record of 100 bytes costs 0.07 us in frames of 1,000 records or more,
+0.15 us in frames of 20 and 1 us in a frame of its own, all columns, on one core (docs/reference/pipeline.rst, "How fast
+it is").
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,18 +26,18 @@ _SHAPE_BYTES = 32
 _LONG = 32
 #: Columns with a single text of at most so many letters are made with so many records, and then sliced.
 _SHORT, _SAME = 40, _RECORDS
-#: Maximum bytes of a column of strings.
 _MAX_COLUMN_BYTES = 0x7FFFFFFF
 _DISORDER = "the ends in a frame do not ascend"
 _NAMES = {code: name for name, code in DIALECTS.items()}
 
+#: The kinds of frames with records of their own.
+RECORDS = (FrameKind.RECORDS, FrameKind.SPARSE_RECORDS)
 Numbers = npt.NDArray[Any]
 
 
 class PlacedFrame(NamedTuple):
-    """A complete frame with records: its start in a buffer, and the offset of its first record.
-
-    ``first`` is -1 if the frame's header has the offset; a STAGED frame has none, its transaction does.
+    """A complete frame with records: its start in a buffer, and the offset of its first record; -1: its header has it,
+    which a STAGED frame's does not.
     """
 
     at: int
@@ -50,28 +47,21 @@ class PlacedFrame(NamedTuple):
 def decodeFrames(
     buffer: Any, places: Iterable[PlacedFrame], columns: Sequence[str], journal: str, selection: Selection
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the selected records of frames, in order, as batches of at most 4 MiB and 40,000 records, never empty. A
-    frame is never divided, so a larger one is a batch by itself. Raises FrameError if a frame contradicts itself, or
-    has no records.
-
-    :param buffer: bytes, referenced by the batches; frames begin in it at multiples of 8.
-    :param columns: names from :data:`fleximq.pipeline.files.schema.ALL_COLUMNS`, in the order of the result.
+    """Yield the selected records of frames, in order, as batches of at most 4 MiB and 40,000 records, or one larger
+    frame, never empty. The batches reference the buffer, in which frames begin at multiples of 8. Raises FrameError if
+    a frame contradicts itself, or has no records.
     """
-    views = _Views(buffer)
     schema = schemaOf(columns)
-    for at, first in _frameBatches(views, list(places)):
-        portion = _FrameBatch(views, at, first)
-        rows = portion.select(selection)
+    for batch in _frameBatches(buffer, list(places)):
+        rows = batch.select(selection)
         if rows is None or len(rows):
-            yield pa.record_batch(portion.columns(columns, journal, rows), schema=schema)
+            yield pa.record_batch(batch.columns(columns, journal, rows), schema=schema)
 
 
 def offsetsAndTimes(buffer: Any, places: Iterable[PlacedFrame]) -> Iterator[tuple[Numbers, Numbers]]:
     """Yield offsets and times (microseconds since 1970) of the frames' records, a batch at a time."""
-    views = _Views(buffer)
-    for at, first in _frameBatches(views, list(places)):
-        portion = _FrameBatch(views, at, first)
-        yield portion.offsets, portion.times
+    for batch in _frameBatches(buffer, list(places)):
+        yield batch.offsets, batch.times
 
 
 class _Views:
@@ -87,10 +77,10 @@ class _Views:
         self.i64 = np.frombuffer(buffer, "<i8", size // 8)
 
 
-def _frameBatches(views: _Views, places: Sequence[PlacedFrame]) -> Iterator[tuple[Numbers, Numbers]]:
-    """Yield neighbouring frames that make one batch: their starts, and their first offsets."""
+def _frameBatches(buffer: Any, places: Sequence[PlacedFrame]) -> Iterator["_FrameBatch"]:
     if not places:
         return
+    views = _Views(buffer)
     at, first = np.array(places, np.int64).T
     sizes, counts = (np.cumsum(views.u32[at // 4 + place].astype(np.int64)) for place in (2, 5))
     start = size = count = 0
@@ -98,7 +88,7 @@ def _frameBatches(views: _Views, places: Sequence[PlacedFrame]) -> Iterator[tupl
         full = np.searchsorted(sizes, size + _BYTES, "right"), np.searchsorted(counts, count + _RECORDS, "right")
         stop = max(start + 1, int(min(full)))
         size, count = int(sizes[stop - 1]), int(counts[stop - 1])
-        yield at[start:stop], first[start:stop]
+        yield _FrameBatch(views, at[start:stop], first[start:stop])
         start = stop
 
 
@@ -136,11 +126,11 @@ class _FrameBatch:
         if (shape + _SHAPE_BYTES > end).any():
             raise FrameError("the frame is too short for its content")
         numbers = [views.u32[shape // 4 + place].astype(np.int64) for place in range(4)]
-        self._topics, topicBytes, self._publishers, publisherBytes = numbers
+        topics, topicBytes, publishers, publisherBytes = numbers
         headerBytes, payloadBytes = views.i64[shape // 8 + 2], views.i64[shape // 8 + 3]
         numbers = [offsetsSize, *(width * counts for width in (8, 4, 4, 2, 2))]
-        numbers += [4 * (counts + 1), 4 * (counts + 1), 4 * (self._topics + 1), topicBytes]
-        numbers += [4 * self._publishers, 4 * (self._publishers + 1), publisherBytes, headerBytes, payloadBytes]
+        numbers += [4 * (counts + 1), 4 * (counts + 1), 4 * (topics + 1), topicBytes]
+        numbers += [4 * publishers, 4 * (publishers + 1), publisherBytes, headerBytes, payloadBytes]
         sizes = np.array(numbers)
         # None exceeds the size of a frame, so their sums cannot overflow.
         if sizes.min() < 0 or sizes.max() > MAX_FRAME_BYTES:
@@ -148,31 +138,28 @@ class _FrameBatch:
         ends = shape + _SHAPE_BYTES + np.cumsum(_padded(sizes), axis=0)
         if (ends[-1] > end).any():
             raise FrameError("the frame ends within its columns")
-        begins = ends[:-1]
-        self._timesAt, self._topicOfAt, self._publisherOfAt, self._dialectsAt, self._contentsAt = begins[:5]
-        self._headerEndsAt, self._payloadEndsAt, self._topicEndsAt, self._topicNamesAt = begins[5:9]
-        self._publisherIdsAt, self._publisherEndsAt, self._publisherNamesAt = begins[9:12]
-        self._headersAt, self._payloadsAt = begins[12:]
-        self._topicBytes, self._publisherBytes = topicBytes, publisherBytes
-        self._headerBytes, self._payloadBytes = headerBytes, payloadBytes
+        self._timesAt, self._topicOfAt, self._publisherOfAt, self._dialectsAt, self._contentsAt = ends[:5]
+        self._topics, self._publishers, self._publisherIdsAt = topics, publishers, ends[9]
+        # Of strings: where their ends and they themselves begin, and their bytes.
+        self._headers, self._payloads = (ends[5], ends[12], headerBytes), (ends[6], ends[13], payloadBytes)
+        self._topicStrings = ends[7], ends[8], topicBytes
+        self._publisherStrings = ends[10], ends[11], publisherBytes
 
     def _column(self, view: Numbers, size: int, at: Numbers) -> Numbers:
         return _concatenated(view, at // size, self._counts, self._starts)
-
-    # -- selection ---------------------------------------------------------------------------------
 
     def select(self, selection: Selection) -> Numbers | None:
         """Return the indexes of the selected records, None for all."""
         conditions = []
         offsets, times = self.offsets, self.times
         if len(offsets) and (offsets.min() < selection.start or offsets.max() >= selection.end):
-            conditions.append((offsets >= selection.start) & (offsets < selection.end))
+            conditions += [offsets >= selection.start, offsets < selection.end]
         if selection.since > NEVER:
             conditions.append(times >= selection.since)
         if selection.until < FOREVER:
             conditions.append(times < selection.until)
         if not selection.topics.all:
-            topics = self._topicNames()
+            topics = self._names(*self._topicStrings, self._topics)
             those = np.array([name in selection.topics for name in topics.dictionary.to_pylist()], bool)
             if not those.all():
                 entries = self._entries(self._topicOfAt, self._topics)
@@ -182,31 +169,34 @@ class _FrameBatch:
         rows = np.flatnonzero(np.logical_and.reduce(conditions))
         return None if len(rows) == self._number else rows
 
-    # -- columns -----------------------------------------------------------------------------------
-
     def columns(self, names: Sequence[str], journal: str, rows: Numbers | None) -> list[pa.Array]:
         number = self._number if rows is None else len(rows)
         headers: pa.Array | None = None
         found = []
         for name in names:
-            if name in ("headers", "key"):
-                if not self._headerBytes.any():
-                    found.append(pa.nulls(number, SCHEMA.field(name).type))
-                    continue
-                if headers is None:
-                    headers = self._blobs(self._headerEndsAt, self._headersAt, self._headerBytes, rows)
+            if name in ("headers", "key") and not self._headers[2].any():
+                found.append(pa.nulls(number, SCHEMA.field(name).type))
+            elif name in ("headers", "key"):
+                headers = self._blobs(*self._headers, rows) if headers is None else headers
                 found.append(headersColumn(headers) if name == "headers" else keyColumn(headers))
             elif name == "value":
-                found.append(self._blobs(self._payloadEndsAt, self._payloadsAt, self._payloadBytes, rows))
+                found.append(self._blobs(*self._payloads, rows))
             elif name == "journal":
                 found.append(_same(journal, number))
             elif name == "topic":
+                topics = self._names(*self._topicStrings, self._topics)
                 entries = self._entries(self._topicOfAt, self._topics)
-                found.append(_named(self._topicNames(), _at(entries, rows)))
+                if len(topics.dictionary) == 1:
+                    found.append(_same(topics.dictionary[0].as_py(), number))
+                else:
+                    found.append(topics.dictionary_decode().take(pa.array(_at(entries, rows))))
             elif name == "dialect":
                 found.append(self._dialects(rows))
             elif name == "publisher":
-                found.append(pa.array(_at(self._publisherIds(), rows)))
+                known = self._publishers
+                ids = _concatenated(self._views.u32, self._publisherIdsAt // 4, known, np.cumsum(known) - known)
+                each = ids.astype(np.int64)[self._entries(self._publisherOfAt, known)]
+                found.append(pa.array(_at(each, rows)))
             elif name == "content":
                 codes = self._column(self._views.u16, 2, self._contentsAt)
                 found.append(pa.array(_at(codes, rows).astype(np.int32)))
@@ -216,26 +206,16 @@ class _FrameBatch:
                 found.append(pa.array(_at(self.times, rows)).cast(pa.timestamp("us", tz="UTC")))
         return found
 
-    def _topicNames(self) -> pa.DictionaryArray:
-        return self._names(self._topicEndsAt, self._topicNamesAt, self._topicBytes, self._topics)
-
-    def _publisherIds(self) -> Numbers:
-        number = self._publishers
-        ids = _concatenated(self._views.u32, self._publisherIdsAt // 4, number, np.cumsum(number) - number)
-        found: Numbers = ids.astype(np.int64)[self._entries(self._publisherOfAt, number)]
-        return found
-
     def _dialects(self, rows: Numbers | None) -> pa.Array:
         """Return the dialects of the records with these indexes; a plug-in's is in its publisher's name."""
         codes = self._column(self._views.u16, 2, self._dialectsAt)
         if len(codes) and codes[0] != OTHER_DIALECT and (codes == codes[0]).all():
-            return _same(_dialect(codes[0]), len(codes) if rows is None else len(rows))
+            name = _NAMES.get(int(codes[0]), str(codes[0]))
+            return _same(name, self._number if rows is None else len(rows))
         known, which = np.unique(codes, return_inverse=True)
-        names = list(map(_dialect, known))
+        names = [_NAMES.get(int(code), str(code)) for code in known]
         if OTHER_DIALECT in known:
-            publishers = self._names(
-                self._publisherEndsAt, self._publisherNamesAt, self._publisherBytes, self._publishers
-            )
+            publishers = self._names(*self._publisherStrings, self._publishers)
             of = publishers.indices.to_numpy()[self._entries(self._publisherOfAt, self._publishers)]
             which = np.where(codes == OTHER_DIALECT, len(names) + of, which)
             names += [name.partition("-")[0] for name in publishers.dictionary.to_pylist()]
@@ -313,16 +293,6 @@ def _repeated(text: str) -> pa.Array:
     return pa.repeat(pa.scalar(text, pa.string()), _SAME)
 
 
-def _named(names: pa.DictionaryArray, entries: Numbers) -> pa.Array:
-    if len(names.dictionary) == 1:
-        return _same(names.dictionary[0].as_py(), len(entries))
-    return names.dictionary_decode().take(pa.array(entries))
-
-
-def _dialect(code: int) -> str:
-    return _NAMES.get(int(code), str(code))
-
-
 def _spans(view: Numbers, endsAt: Numbers, blobsAt: Numbers, size: Numbers, number: Numbers) -> tuple[Numbers, Numbers]:
     """Return the starts and ends of the concatenated strings of each frame, from its column of ends."""
     first = np.cumsum(number) - number
@@ -335,11 +305,7 @@ def _spans(view: Numbers, endsAt: Numbers, blobsAt: Numbers, size: Numbers, numb
 
 
 def _cut(buffer: pa.Buffer, starts: Numbers, ends: Numbers) -> pa.Array:
-    """Return strings at any places of a buffer as one array.
-
-    Arrow delimits a string by two neighbouring offsets: with starts and ends interleaved every other string is a
-    result, the rest is skipped.
-    """
+    """Return strings at any places of a buffer as one array: Arrow delimits a string by two neighbouring offsets."""
     if not len(starts):
         return pa.array([], pa.binary())
     low = int(starts.min())

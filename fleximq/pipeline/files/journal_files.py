@@ -1,6 +1,5 @@
-"""A journal's folder as a source of records, also while the broker writes.
-
-Only durable records are read. Lookups of segments are cached, so a repeated call costs only the added frames.
+"""A journal's folder as a source of its durable records, also while the broker writes. Lookups of segments are cached,
+so a repeated call costs only the added frames.
 """
 
 import os
@@ -17,13 +16,11 @@ from fleximq.journal.files.frame_scan import LARGE, SMALL, CompleteFrame, frames
 from fleximq.journal.files.record_distance import Distance, DistanceCounter
 from fleximq.journal.format.control_frames import decodeTransaction
 from fleximq.journal.format.frame import FrameKind
-from fleximq.pipeline.files.folder import End, Extent, Folder
-from fleximq.pipeline.files.frame_columns import PlacedFrame, offsetsAndTimes
+from fleximq.pipeline.files.folder import End, Folder
+from fleximq.pipeline.files.frame_columns import RECORDS, PlacedFrame, offsetsAndTimes
 from fleximq.pipeline.files.segment_lookup import SegmentLookup, SegmentLookups
 from fleximq.pipeline.files.selection import NEVER, SLICE_BYTES, SegmentRange, Selection, Slice, Topics, divided
 from fleximq.pipeline.files.slice_reader import Missing, SliceReader
-
-_RECORDS = (FrameKind.RECORDS, FrameKind.SPARSE_RECORDS)
 
 
 class OffsetBounds(NamedTuple):
@@ -55,56 +52,48 @@ class JournalFiles:
 
     def bounds(self) -> OffsetBounds:
         """Return the first retained offset and the next one; both are equal if the journal is empty."""
-        end = self.end()
-        try:
-            return OffsetBounds(self._first(end), end.offset)
-        finally:
-            self._folder.close()
-
-    def _first(self, end: End) -> int:
-        for extent in self._folder.extents(end.position):
-            window = self._folder.window(extent.base, extent.until, SMALL)
-            if window is None:
-                continue
-            for found in framesOf(window, None, extent.base, atHead=True):
-                # Records in a gap are lost, but were within retention.
-                if not isinstance(found, CompleteFrame):
-                    break
-                if found.header.kind in (*_RECORDS, FrameKind.TRANSACTION, FrameKind.GAP):
-                    return found.header.baseOffset
-        return end.offset
+        with self._folder:
+            end = self.end()
+            for base, until in self._folder.extents(end.position):
+                window = self._folder.window(base, until, SMALL)
+                for found in framesOf(window, None, base, atHead=True) if window is not None else ():
+                    if not isinstance(found, CompleteFrame):
+                        break
+                    # Records in a gap are lost, but were within retention.
+                    if found.header.kind in (*RECORDS, FrameKind.TRANSACTION, FrameKind.GAP):
+                        return OffsetBounds(found.header.baseOffset, end.offset)
+            return OffsetBounds(end.offset, end.offset)
 
     def offsetAt(self, time: int) -> int:
         """Return the offset of the first record of this time or later (microseconds since 1970), or else the next."""
-        end = self.end()
-        try:
-            for extent, lookup in self._lookups.all(end.position):
-                if lookup.highest < time:
+        with self._folder:
+            end = self.end()
+            for segment, until, _ in self._lookups.all(end.position):
+                if segment.highest < time:
                     continue
-                segmentRange = SegmentRange(lookup.base, lookup.positionBeforeTime(time), extent.until, 0, end.offset)
-                slice = Slice(self.path, self.id, 0, end.offset, end.position, (segmentRange,))
-                for offsets, times in SliceReader(self._folder, slice, _ignored).offsetsAndTimes():
+                piece = SegmentRange(segment.base, segment.beforeTime(time), until, 0, end.offset)
+                slice = Slice(self.path, self.id, 0, end.offset, end.position, (piece,))
+                # A search does not report missing records.
+                for offsets, times in SliceReader(self._folder, slice, lambda missing: None).offsetsAndTimes():
                     later = times >= time
                     if later.any():
                         return int(offsets[later.argmax()])
             return end.offset
-        finally:
-            self._folder.close()
 
     def advance(self, start: int, end: int, records: int | None, size: int | None) -> Distance:
         """Return the offset, at most ``end``, after so many records and bytes of frames from ``start`` on, at least one
         record. Counts records of all topics; of a transaction, the bytes of all its staged frames.
         """
-        limit = self.end().position
-        counter = DistanceCounter(start, end, records, size)
-        try:
-            for extent, lookup in self._lookups.all(limit):
-                if lookup.next <= counter.reached.offset and extent.until != limit:
+        with self._folder:
+            limit = self.end().position
+            counter = DistanceCounter(start, end, records, size)
+            for segment, until, _ in self._lookups.all(limit):
+                if segment.next <= counter.reached.offset and until != limit:
                     continue
-                window = self._folder.window(lookup.base, extent.until, LARGE)
+                window = self._folder.window(segment.base, until, LARGE)
                 if window is None:
                     continue
-                for found in framesOf(window, None, lookup.positionBefore(counter.reached.offset)):
+                for found in framesOf(window, None, segment.before(counter.reached.offset)):
                     if not isinstance(found, CompleteFrame):
                         continue
                     if found.header.baseOffset >= end:
@@ -113,8 +102,6 @@ class JournalFiles:
                     if offsets and counter.take(offsets, found.header.count, self._length(found, limit)):
                         return counter.reached
             return counter.reached._replace(offset=max(start, end))
-        finally:
-            self._folder.close()
 
     def _length(self, found: CompleteFrame, limit: int) -> int:
         """Return the number of bytes to read for a frame's records."""
@@ -126,39 +113,31 @@ class JournalFiles:
         """Return a slice for each finished segment, in order and with consecutive offsets: all but the last one. With
         ``unfinished`` the committed part of that is returned too, if it has records.
         """
-        last = self.end()
-        try:
-            segments = self._lookups.all(last.position)
-            spans = _spans(segments, last.offset)
+        with self._folder:
+            last = self.end()
+            lookups = self._lookups.all(last.position)
+            spans = _spans(lookups, last.offset)
             found = []
-            for place, (extent, lookup) in enumerate(segments if unfinished else segments[:-1]):
+            for place, (segment, until, _) in enumerate(lookups if unfinished else lookups[:-1]):
                 first, next = spans[place]
-                isLast = place == len(segments) - 1
-                if isLast and lookup.highest == NEVER:
+                isLast = place == len(lookups) - 1
+                if isLast and segment.highest == NEVER:
                     break
-                if not isLast and segments[place + 1][1].base == lookup.end:
+                if not isLast and lookups[place + 1].segment.base == segment.end:
                     next = max(next, spans[place + 1][0])
-                segmentRange = SegmentRange(
-                    lookup.base, lookup.base, extent.until if isLast else lookup.end, first, next
-                )
-                found.append(Slice(self.path, self.id, first, next, last.position, (segmentRange,)))
+                piece = SegmentRange(segment.base, segment.base, until if isLast else segment.end, first, next)
+                found.append(Slice(self.path, self.id, first, next, last.position, (piece,)))
             return found
-        finally:
-            self._folder.close()
 
     def part(self, segment: Slice, start: int, end: int) -> Slice:
         """Return the part of a slice from :meth:`segments` with these offsets, up to before ``end``."""
-        (segmentRange,) = segment.pieces
-        try:
-            for _, lookup in self._lookups.all(segment.limit):
-                if lookup.base == segmentRange.base:
-                    until = (
-                        min(lookup.positionAfter(end), segmentRange.until) if end < segment.end else segmentRange.until
-                    )
-                    segmentRange = SegmentRange(segmentRange.base, lookup.positionBefore(start), until, start, end)
-            return segment._replace(start=start, end=end, pieces=(segmentRange,))
-        finally:
-            self._folder.close()
+        (piece,) = segment.pieces
+        with self._folder:
+            for lookup in self._lookups.all(segment.limit):
+                if lookup.segment.base == piece.base:
+                    until = min(lookup.positionAfter(end), piece.until) if end < segment.end else piece.until
+                    piece = SegmentRange(piece.base, lookup.segment.before(start), until, start, end)
+            return segment._replace(start=start, end=end, pieces=(piece,))
 
     def slices(
         self,
@@ -175,22 +154,23 @@ class JournalFiles:
         """
         if start >= end:
             return []
-        last = self.end()
-        try:
+        with self._folder:
+            last = self.end()
             pieces = []
-            segments = self._lookups.all(last.position)
-            for (extent, lookup), span in zip(segments, _spans(segments, last.offset), strict=True):
-                if lookup.highest < since or _without(lookup, topics):
+            lookups = self._lookups.all(last.position)
+            for lookup, (first, next) in zip(lookups, _spans(lookups, last.offset), strict=True):
+                segment, limit, known = lookup
+                isWithout = topics is not None and known is not None and not any(topic in topics for topic in known)
+                if segment.highest < since or isWithout or next <= start:
                     continue
-                isLast = extent.until == last.position
-                segmentRange = _rangeOf(lookup, start, end, extent.until if isLast else lookup.end, span)
-                if segmentRange is not None:
-                    pieces.append((segmentRange, list(zip(lookup.positions, lookup.offsets, strict=True))))
-            total = sum(segmentRange.until - segmentRange.position for segmentRange, _ in pieces)
+                limit = limit if limit == last.position else segment.end
+                position, until = segment.before(start), min(lookup.positionAfter(end), limit)
+                if position < until:
+                    piece = SegmentRange(segment.base, position, until, max(first, start), min(next, end))
+                    pieces.append((piece, list(zip(segment.positions, segment.offsets, strict=True))))
+            total = sum(piece.until - piece.position for piece, _ in pieces)
             groups = divided(pieces, max(parts, -(-total // sliceBytes)))
             return [Slice(self.path, self.id, start, end, last.position, group) for group in groups]
-        finally:
-            self._folder.close()
 
 
 def _sparse(found: CompleteFrame) -> Sequence[int]:
@@ -199,40 +179,19 @@ def _sparse(found: CompleteFrame) -> Sequence[int]:
     return offsets
 
 
-def _without(lookup: SegmentLookup, topics: Topics | None) -> bool:
-    """Tell whether the lookup proves that a segment has none of these topics."""
-    return topics is not None and lookup.topics is not None and not any(topic in topics for topic in lookup.topics)
-
-
-def _spans(segments: list[tuple[Extent, SegmentLookup]], end: int) -> list[tuple[int, int]]:
+def _spans(lookups: list[SegmentLookup], end: int) -> list[tuple[int, int]]:
     """Return the first offset of each segment, and the offset after its last; ``end`` is the journal's next offset.
     Without an index the frames at either end may be damaged; then the neighbours delimit the segment.
     """
     behind, nexts = end, []
-    for _, lookup in reversed(segments):
-        nexts.append(lookup.next if lookup.topics is not None else max(lookup.next, behind))
-        behind = lookup.offsets[0] if lookup.offsets else behind
+    for segment, _, topics in reversed(lookups):
+        nexts.append(segment.next if topics is not None else max(segment.next, behind))
+        behind = segment.offsets[0] if segment.offsets else behind
     spans, before = [], 0
-    for (_, lookup), next in zip(segments, reversed(nexts), strict=True):
-        isSure = lookup.topics is not None and lookup.offsets
-        spans.append((lookup.offsets[0] if isSure else before, next))
-        before = next if lookup.topics is not None else lookup.next or before
+    for (segment, _, topics), next in zip(lookups, reversed(nexts), strict=True):
+        spans.append((segment.offsets[0] if topics is not None and segment.offsets else before, next))
+        before = next if topics is not None else segment.next or before
     return spans
-
-
-def _rangeOf(lookup: SegmentLookup, start: int, end: int, until: int, span: tuple[int, int]) -> SegmentRange | None:
-    """Return the part of a segment with offsets in a range, None if it is empty."""
-    first, next = span
-    if next <= start:
-        return None
-    position, behind = lookup.positionBefore(start), min(lookup.positionAfter(end), until)
-    if position >= behind:
-        return None
-    return SegmentRange(lookup.base, position, behind, max(first, start), min(next, end))
-
-
-def _ignored(missing: Missing) -> None:
-    """Ignore missing records: a search by time does not report them."""
 
 
 def readSlice(

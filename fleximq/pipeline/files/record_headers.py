@@ -1,9 +1,9 @@
-"""Decodes the headers of records into the columns ``headers``, texts by name, and ``key``.
-
-A header is a MessagePack map (docs/reference/journal-format.rst, "Headers"). Records without one cost no time, and
-equal headers are decoded once for each batch; a header that no other record of the batch has costs 3 us.
+"""Decodes headers, MessagePack maps (docs/reference/journal-format.rst, "Headers"), into the columns ``headers``, texts
+by name, and ``key``. Equal headers are decoded once for each batch; one that no other record of the batch has costs 3
+us.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import msgpack
@@ -16,29 +16,21 @@ _MAP = pa.map_(pa.string(), pa.string())
 
 
 def headersColumn(headers: pa.Array) -> pa.Array:
-    """Return a map of texts for each header, null for a record without one.
-
-    Other values become JSON; a header that is no map becomes an empty one.
-    """
-    if not _size(headers):
-        return pa.nulls(len(headers), _MAP)
-    encoded = headers.dictionary_encode()
-    maps = [list(_textsOf(_unpacked(header)).items()) if header else None for header in encoded.dictionary.to_pylist()]
-    return pa.array(maps, _MAP).take(encoded.indices)
+    """Return a map of texts, or JSON of other values, for each header; null without one, empty if malformed."""
+    return _column(headers, _MAP, lambda header: list(_textsOf(_unpacked(header)).items()) if header else None)
 
 
 def keyColumn(headers: pa.Array) -> pa.Array:
     """Return the value of ``key`` in each header as bytes, null if it has none."""
-    if not _size(headers):
-        return pa.nulls(len(headers), pa.binary())
-    encoded = headers.dictionary_encode()
-    keys = [_keyOf(_unpacked(header)) for header in encoded.dictionary.to_pylist()]
-    return pa.array(keys, pa.binary()).take(encoded.indices)
+    return _column(headers, pa.binary(), lambda header: _keyOf(_unpacked(header)))
 
 
-def _size(headers: pa.Array) -> int:
+def _column(headers: pa.Array, type: pa.DataType, convert: Callable[[bytes], Any]) -> pa.Array:
     ends = np.frombuffer(headers.buffers()[1], np.int32)
-    return int(ends[headers.offset + len(headers)] - ends[headers.offset])
+    if ends[headers.offset + len(headers)] == ends[headers.offset]:
+        return pa.nulls(len(headers), type)
+    encoded = headers.dictionary_encode()
+    return pa.array(list(map(convert, encoded.dictionary.to_pylist())), type).take(encoded.indices)
 
 
 def _unpacked(header: bytes) -> dict[Any, Any]:

@@ -1,13 +1,11 @@
 """The columns of the source, with the names of Spark's Kafka source where it has them too."""
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 
 import pyarrow as pa
 
 from fleximq.pipeline.payloads.ddl import typeWritten
 
-#: The default columns in order.
 SCHEMA = pa.schema(
     [
         ("journal", pa.string()),
@@ -25,7 +23,6 @@ COLUMNS = tuple(SCHEMA.names)
 #: All columns, those at the end only if they are named.
 _ALL = SCHEMA.append(pa.field("content", pa.int32()))
 ALL_COLUMNS = tuple(_ALL.names)
-_NO_MORE: Mapping[str, str] = MappingProxyType({})
 
 
 def schemaOf(columns: Sequence[str]) -> pa.Schema:
@@ -33,7 +30,7 @@ def schemaOf(columns: Sequence[str]) -> pa.Schema:
     return pa.schema([_ALL.field(name) for name in columns])
 
 
-def ddlOf(columns: Sequence[str], made: Mapping[str, str] = _NO_MORE) -> str:
+def ddlOf(columns: Sequence[str], made: Mapping[str, pa.DataType] | None = None) -> str:
     """Return the schema of these columns as Spark's DDL; ``made``: types of additional columns."""
-    types = {**{field.name: typeWritten(field.type) for field in _ALL}, **made}
-    return ", ".join(f"{name} {types[name]}" for name in columns)
+    types = {**{field.name: field.type for field in _ALL}, **(made or {})}
+    return ", ".join(f"{name} {typeWritten(types[name])}" for name in columns)

@@ -1,80 +1,31 @@
-"""Maps offsets and times to positions within a segment, from its index or else from its frames.
+"""Maps offsets and times to positions within a segment, by the index that the broker writes, or else by a scan."""
 
-The broker writes the index. If it cannot be read, the frames are scanned instead.
-"""
-
-from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
+from collections.abc import Collection
+from typing import NamedTuple
 
 from fleximq.journal.files.frame_scan import LARGE, CompleteFrame, framesOf
 from fleximq.journal.files.segment_index import readIndex
-from fleximq.journal.files.segment_summary import INDEX_INTERVAL, NEVER, Segment
+from fleximq.journal.files.segment_summary import Segment
 from fleximq.journal.format.frame import FrameKind
-from fleximq.pipeline.files.folder import Extent, Folder
+from fleximq.pipeline.files.folder import Folder
 
 _RECORDS = frozenset({FrameKind.RECORDS, FrameKind.SPARSE_RECORDS, FrameKind.TRANSACTION})
 
 
-class SegmentLookup:
-    """The known frames of a segment up to the position ``end``.
-
-    ``positions``, ``offsets`` and ``times`` are parallel: the frame at the position has this offset, and all frames
-    before it in the segment are of this time or earlier. ``next`` is the offset after the last record, ``highest`` the
-    latest time; ``topics`` are those of its records, None if unknown.
+class SegmentLookup(NamedTuple):
+    """A segment that ends before the position ``until``, by its index, or else by its frames: then ``topics``, those of
+    its records, is None, and only the sparse index, ``end``, ``next`` and ``highest`` are known.
     """
 
-    def __init__(self, base: int) -> None:
-        self.base = self.end = base
-        self.next = 0
-        self.highest = NEVER
-        self.positions = array("Q")
-        self.offsets = array("Q")
-        self.times = array("q")
-        self.topics: frozenset[str] | None = None
-
-    @classmethod
-    def of(cls, segment: Segment) -> "SegmentLookup":
-        """Return the lookup that an index contains."""
-        sketch = cls(segment.base)
-        sketch.end, sketch.next, sketch.highest = segment.end, segment.next, segment.highest
-        sketch.positions, sketch.offsets, sketch.times = segment.positions, segment.offsets, segment.times
-        sketch.topics = frozenset(segment.counts)
-        return sketch
-
-    def grow(self, folder: Folder, until: int) -> None:
-        """Scan the frames after the last scanned one, up to a position or the end of the file."""
-        window = folder.window(self.base, until, LARGE) if self.end < until else None
-        if window is None:
-            return
-        for found in framesOf(window, None, self.end, atHead=self.end == self.base):
-            if not isinstance(found, CompleteFrame):
-                continue
-            header = found.header
-            if not self.positions or header.position - self.positions[-1] >= INDEX_INTERVAL:
-                self.positions.append(header.position)
-                self.offsets.append(header.baseOffset)
-                self.times.append(self.highest)
-            self.next = max(self.next, header.baseOffset)
-            if header.kind in _RECORDS:
-                # This is too small for a sparse frame; the next frame corrects it.
-                self.next = max(self.next, header.baseOffset + header.count)
-                self.highest = max(self.highest, header.firstTime, header.lastTime)
-        self.end = window.end
-
-    def positionBefore(self, offset: int) -> int:
-        """Return the position of a frame at or before the one that has this offset."""
-        place = bisect_right(self.offsets, offset) - 1
-        return self.positions[place] if place >= 0 else self.base
-
-    def positionBeforeTime(self, time: int) -> int:
-        """Return the position of a frame at or before the first one that has a record of this time or later."""
-        place = bisect_left(self.times, time) - 1
-        return self.positions[place] if place >= 0 else self.base
+    segment: Segment
+    until: int
+    topics: Collection[str] | None
 
     def positionAfter(self, offset: int) -> int:
         """Return a position after all frames with offsets smaller than this one."""
-        place = bisect_left(self.offsets, offset)
-        return self.positions[place] if place < len(self.positions) else self.end
+        place = bisect_left(self.segment.offsets, offset)
+        return self.segment.positions[place] if place < len(self.segment.positions) else self.segment.end
 
 
 class SegmentLookups:
@@ -84,22 +35,36 @@ class SegmentLookups:
         self._folder = folder
         self._known: dict[int, SegmentLookup] = {}
 
-    def all(self, end: int) -> list[tuple[Extent, SegmentLookup]]:
+    def all(self, end: int) -> list[SegmentLookup]:
         """Return all segments up to a position."""
         extents = self._folder.extents(end)
-        there = {extent.base for extent in extents}
-        self._known = {base: sketch for base, sketch in self._known.items() if base in there}
-        return [(extent, self._of(extent, extent is extents[-1])) for extent in extents]
+        self._known = {base: self._of(base, until, until == end) for base, until in extents}
+        return list(self._known.values())
 
-    def _of(self, extent: Extent, last: bool) -> SegmentLookup:
-        sketch = self._known.get(extent.base)
-        if sketch is None or (sketch.topics is None and not last):
-            indexed = None if last else readIndex(self._folder.files, self._folder.path, extent.base)
-            if indexed is not None:
-                sketch = SegmentLookup.of(indexed)
-            elif sketch is None:
-                sketch = SegmentLookup(extent.base)
-            self._known[extent.base] = sketch
-        if sketch.topics is None:
-            sketch.grow(self._folder, extent.until)
-        return sketch
+    def _of(self, base: int, until: int, last: bool) -> SegmentLookup:
+        known = self._known.get(base)
+        if known is not None and known.topics is not None:
+            return known._replace(until=until)
+        indexed = None if last else readIndex(self._folder.files, self._folder.path, base)
+        if indexed is not None:
+            return SegmentLookup(indexed, until, frozenset(indexed.counts))
+        segment = Segment(base, 0) if known is None else known.segment
+        self._scan(segment, until)
+        return SegmentLookup(segment, until, None)
+
+    def _scan(self, segment: Segment, until: int) -> None:
+        """Scan the frames after the last scanned one, up to a position or the end of the file."""
+        window = self._folder.window(segment.base, until, LARGE) if segment.end < until else None
+        if window is None:
+            return
+        for found in framesOf(window, None, segment.end, atHead=segment.end == segment.base):
+            if isinstance(found, CompleteFrame):
+                header = found.header
+                next = header.baseOffset
+                segment.entry(header.position, next)
+                if header.kind in _RECORDS:
+                    # This is too small for a sparse frame; the next frame corrects it.
+                    next += header.count
+                    segment.highest = max(segment.highest, header.firstTime, header.lastTime)
+                segment.next = max(segment.next, next)
+        segment.end = window.end

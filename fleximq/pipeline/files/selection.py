@@ -1,7 +1,4 @@
-"""Which records to read, by topic, offset and time; and their division among tasks.
-
-These small values are pickled for other processes.
-"""
+"""Which records to read, by topic, offset and time; and their division among tasks. The values can be pickled."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -26,8 +23,8 @@ class SegmentRange(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """The part of a journal that one task reads: offsets from ``start`` up to before ``end`` in these pieces. ``limit``
-    is the durable end when the slice was made, as a position.
+    """The part of a journal that one task reads: offsets from ``start`` to before ``end`` in these pieces. ``limit`` is
+    the position of the durable end when the slice was made.
     """
 
     path: str
@@ -44,12 +41,11 @@ class Slice(NamedTuple):
 
 
 def divided(
-    pieces: Iterable[tuple[SegmentRange, Sequence[tuple[int, int]]]], parts: int
+    pieces: Sequence[tuple[SegmentRange, Sequence[tuple[int, int]]]], parts: int
 ) -> list[tuple[SegmentRange, ...]]:
     """Divide segment ranges into so many groups of about equal size, or fewer if they cannot be cut so small. Each has
     the positions at which it may be cut, and the offsets that begin there.
     """
-    pieces = list(pieces)
     total = sum(piece.until - piece.position for piece, _ in pieces)
     share = max(1, -(-total // max(1, parts)))
     groups: list[list[SegmentRange]] = [[]]
@@ -60,9 +56,13 @@ def divided(
             if groups[-1] and size - room > room:
                 groups.append([])
                 room += share
-            groups[-1].append(part)
             room -= size
-    return [tuple(_joined(group)) for group in groups if group]
+            last = groups[-1][-1] if groups[-1] else None
+            if last is not None and last.base == part.base and last.until == part.position:
+                groups[-1][-1] = last._replace(until=part.until, next=part.next)
+            else:
+                groups[-1].append(part)
+    return [tuple(group) for group in groups if group]
 
 
 def _cut(piece: SegmentRange, cuts: Sequence[tuple[int, int]]) -> list[SegmentRange]:
@@ -74,17 +74,6 @@ def _cut(piece: SegmentRange, cuts: Sequence[tuple[int, int]]) -> list[SegmentRa
     return [*parts, piece]
 
 
-def _joined(parts: Sequence[SegmentRange]) -> list[SegmentRange]:
-    """Merge touching parts of the same segment."""
-    joined: list[SegmentRange] = []
-    for part in parts:
-        if joined and joined[-1].base == part.base and joined[-1].until == part.position:
-            joined[-1] = joined[-1]._replace(until=part.until, next=part.next)
-        else:
-            joined.append(part)
-    return joined
-
-
 #: Greater than every offset and time.
 FOREVER = (1 << 63) - 1
 #: Less than every time.
@@ -93,10 +82,8 @@ NEVER = -(1 << 63)
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """A selection of topics by all given conditions; every topic without any.
-
-    ``names`` are the accepted names, ``pattern`` is a regular expression for the full name, ``levels`` are subscription
-    patterns of which one has to match, ``prefixes`` must all be prefixes of the name.
+    """A selection of topics by all given conditions: accepted names, a regular expression for the full name,
+    subscription patterns of which one has to match, and prefixes of the name.
     """
 
     names: frozenset[str] | None = None
@@ -130,9 +117,7 @@ def _matching(levels: tuple[str, ...]) -> Callable[[str], bool]:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Records of some topics, with offsets from ``start`` and times from ``since`` (microseconds since 1970) on, up to
-    but without the ends.
-    """
+    """Records with offsets ``start`` to before ``end`` and times ``since`` to before ``until``, in microseconds."""
 
     topics: Topics = Topics()
     start: int = 0
@@ -143,8 +128,3 @@ class Selection:
     def within(self, start: int, end: int) -> "Selection":
         """Return this selection, restricted to a range of offsets."""
         return replace(self, start=max(self.start, start), end=min(self.end, end))
-
-    @property
-    def empty(self) -> bool:
-        """Whether no record can be selected."""
-        return self.start >= self.end or self.since >= self.until or self.topics.names == frozenset()

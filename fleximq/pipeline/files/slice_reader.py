@@ -1,7 +1,4 @@
-"""Reads one slice of a journal within a task.
-
-Reads a range of a segment in large blocks, and checks each frame before it is decoded.
-"""
+"""Reads one slice of a journal within a task: in large blocks, and each frame is checked before it is decoded."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -13,34 +10,28 @@ from fleximq.journal.files.segment_summary import assignOffsets
 from fleximq.journal.format.control_frames import decodeGap, decodeRemoved, decodeTransaction
 from fleximq.journal.format.frame import HEADER_BYTES, FrameError, FrameHeader, FrameKind, checkFrame, readHeader
 from fleximq.pipeline.files.folder import Folder
-from fleximq.pipeline.files.frame_columns import Numbers, PlacedFrame, decodeFrames, offsetsAndTimes
-from fleximq.pipeline.files.selection import Selection, Slice
+from fleximq.pipeline.files.frame_columns import RECORDS, Numbers, PlacedFrame, decodeFrames, offsetsAndTimes
+from fleximq.pipeline.files.selection import SegmentRange, Selection, Slice
 
-#: Bytes of one read. This is also the size of a batch: larger blocks leave the processor's cache before they are
-#: decoded.
+#: Bytes of one read, and of a batch: larger blocks leave the processor's cache before they are decoded.
 BLOCK_BYTES = 4 << 20
 
 
-class FrameBlock(NamedTuple):
-    """Bytes of a segment, with the start and the header of each complete frame in them."""
+#: Bytes of a segment, with the start and the header of each complete frame in them.
+_Block = tuple[memoryview, list[tuple[int, FrameHeader]]]
+#: Frames with records, and the buffer that contains them.
+Placed = tuple[memoryview, list[PlacedFrame]]
 
-    buffer: memoryview
-    frames: list[tuple[int, FrameHeader]]
 
-
-def frameBlocks(
-    window: Window, start: int, until: int, damaged: Callable[[str], None], size: int = BLOCK_BYTES
-) -> Iterator[FrameBlock]:
-    """Yield the frames from one position, where a frame begins, up to another; raises OSError. ``damaged`` is called
-    with the reason why the bytes after the last complete frame are not a frame.
-    """
+def _blocks(window: Window, start: int, until: int, damaged: Callable[[str], None]) -> Iterator[_Block]:
+    """Yield the frames from one frame's position up to another; calls ``damaged`` with the reason for other bytes."""
     position, until = start, min(until, window.end)
     segment: int | None = None
     while position < until:
-        buffer = window.at(position, min(size, window.end - position))
+        buffer = window.at(position, min(BLOCK_BYTES, window.end - position))
         begin, frames = position, []
         reason = ""
-        while position < until:
+        while position < until and position - begin <= len(buffer) - HEADER_BYTES:
             try:
                 header = _headerAt(buffer, position - begin, position, segment)
                 if header.length > len(buffer) - (position - begin):
@@ -54,15 +45,13 @@ def frameBlocks(
             segment = header.segment
             frames.append((position - begin, header))
             position = behind
-            if position - begin > len(buffer) - HEADER_BYTES:
-                break
         if frames:
-            yield FrameBlock(buffer, frames)
+            yield buffer, frames
         elif position < until:
             # The frame is larger than a block, or damaged.
             try:
                 header, frame = frameAt(window, position, segment)
-                yield FrameBlock(frame, [(0, header)])
+                yield frame, [(0, header)]
                 position = _nextPosition(header, frame)
             except FrameError as error:
                 found = nextFrame(window, position, segment)
@@ -83,10 +72,8 @@ def _nextPosition(header: FrameHeader, frame: memoryview) -> int:
     return decodeRemoved(header, frame)
 
 
-def frameFrom(window: Window, position: int, until: int) -> int:
-    """Return the position of the first frame from a former frame's position on, ``until`` if there are no more: if the
-    segment was rewritten since, the frame may have been removed.
-    """
+def _frameFrom(window: Window, position: int, until: int) -> int:
+    """Return the position of the first frame from a former frame's position on, ``until`` without one."""
     try:
         _headerAt(window.at(position, HEADER_BYTES), 0, position, None)
         return position
@@ -104,9 +91,6 @@ def frameFrom(window: Window, position: int, until: int) -> int:
         return until
 
 
-_RECORDS = (FrameKind.RECORDS, FrameKind.SPARSE_RECORDS)
-
-
 class Missing(NamedTuple):
     """Offsets from ``first`` up to before ``next`` with possibly missing records; ``why`` is a clause. ``lost`` is True
     for damage, False for removal by retention.
@@ -119,6 +103,30 @@ class Missing(NamedTuple):
 
     def __str__(self) -> str:
         return f"offsets {self.first} to {self.next - 1}: {self.why}"
+
+
+def placedFrames(
+    buffer: memoryview,
+    frames: Iterable[tuple[int, FrameHeader]],
+    slice: Slice,
+    published: Callable[[FrameHeader, memoryview], Iterator[Placed]],
+) -> Iterator[Placed]:
+    """Yield the frames in a buffer that have records of a slice, and those that its transactions have published."""
+    start, end = slice.start, slice.end
+    places: list[PlacedFrame] = []
+    for at, header in frames:
+        kind, base = header.kind, header.baseOffset
+        if base >= end or (base + header.count <= start and kind != FrameKind.SPARSE_RECORDS):
+            continue
+        if kind in RECORDS:
+            places.append(PlacedFrame(at))
+        elif kind == FrameKind.TRANSACTION:
+            if places:
+                yield buffer, places
+                places = []
+            yield from published(header, buffer[at : at + header.length])
+    if places:
+        yield buffer, places
 
 
 class SliceReader:
@@ -142,57 +150,40 @@ class SliceReader:
         for buffer, places in self._frames():
             yield from offsetsAndTimes(buffer, places)
 
-    def _frames(self) -> Iterator[tuple[memoryview, Iterable[PlacedFrame]]]:
-        """Yield frames with records, including those of transactions, with the buffer that contains them."""
-        try:
+    def _frames(self) -> Iterator[Placed]:
+        with self._folder:
             for piece in self._slice.pieces:
                 window = self._folder.window(piece.base, self._slice.limit, SMALL)
                 if window is None:
-                    # The segment was rewritten and its frames were removed bit by bit, so its records are not reported
-                    # as lost.
-                    joined = self._folder.windowAt(piece.position, self._slice.limit, SMALL) is not None
-                    self._gone(piece.first, piece.next, joined)
+                    self._gone(piece)
                     continue
-                start = frameFrom(window, piece.position, piece.until)
+                start = _frameFrom(window, piece.position, piece.until)
                 if start > piece.position:
                     self._thinned(piece.first, piece.next)
-                for block in frameBlocks(window, start, piece.until, self._noteDamage):
-                    yield from self._placed(block)
+                for buffer, frames in _blocks(window, start, piece.until, self._noteDamage):
+                    yield from placedFrames(buffer, self._passed(buffer, frames), self._slice, self._published)
                 if window.end < piece.until:
                     self._noteDamage("the file ends too early")
                 if self._why:
                     self._continueAt(piece.next)
-        finally:
-            self._folder.close()
 
-    def _placed(self, block: FrameBlock) -> Iterator[tuple[memoryview, Iterable[PlacedFrame]]]:
-        start, end = self._slice.start, self._slice.end
-        places: list[PlacedFrame] = []
-        for at, header in block.frames:
-            base = header.baseOffset
-            self._continueAt(base)
-            if header.kind in _RECORDS:
+    def _passed(self, buffer: memoryview, frames: list[tuple[int, FrameHeader]]) -> Iterator[tuple[int, FrameHeader]]:
+        """Yield the frames, and note which offsets they have."""
+        for at, header in frames:
+            if self._why:
+                self._continueAt(header.baseOffset)
+            next = header.baseOffset
+            if header.kind in RECORDS or header.kind == FrameKind.TRANSACTION:
                 # A sparse frame reaches at least this far; records after that are not known to be missing.
-                self._next = max(self._next, base + header.count)
-                if base < end and (header.kind == FrameKind.SPARSE_RECORDS or base + header.count > start):
-                    places.append(PlacedFrame(at))
-            elif header.kind == FrameKind.TRANSACTION:
-                self._next = max(self._next, base + header.count)
-                if base < end and base + header.count > start:
-                    if places:
-                        yield block.buffer, places
-                        places = []
-                    yield from self._published(header, block.buffer[at : at + header.length])
+                next += header.count
             elif header.kind == FrameKind.GAP:
-                self._next = max(self._next, decodeGap(header, block.buffer[at : at + header.length]).next)
+                next = decodeGap(header, buffer[at : at + header.length]).next
             elif header.kind == FrameKind.REMOVED and header.count:
-                self._thinned(base, base + header.count)
-        if places:
-            yield block.buffer, places
+                self._thinned(next, next + header.count)
+            self._next = max(self._next, next)
+            yield at, header
 
-    # -- transactions ------------------------------------------------------------------------------
-
-    def _published(self, header: FrameHeader, frame: memoryview) -> Iterator[tuple[memoryview, Iterable[PlacedFrame]]]:
+    def _published(self, header: FrameHeader, frame: memoryview) -> Iterator[Placed]:
         """Yield the staged frames that a transaction published, a block at a time."""
         transaction = decodeTransaction(header, frame)
         if transaction.aborted:
@@ -210,7 +201,7 @@ class SliceReader:
             if count is None or first is None or first >= self._slice.end or first + count <= self._slice.start:
                 continue
             try:
-                staged = frameAt(self._windowAt(position), position, None)[1]
+                staged = self._frameAt(position)[1]
             except FrameError as error:
                 self._lost(first, first + count, str(error))
                 continue
@@ -229,20 +220,18 @@ class SliceReader:
         return header.count if header is not None and header.kind == FrameKind.STAGED else None
 
     def _stagedAndWhole(self, position: int) -> int | None:
-        """Return the number of records of the staged frame at a position, None if its checksum is wrong."""
+        """Return the same, and None if the frame's checksum is wrong."""
         try:
-            header = frameAt(self._windowAt(position), position, None)[0]
+            header = self._frameAt(position)[0]
         except FrameError:
             return None
         return header.count if header.kind == FrameKind.STAGED else None
 
-    def _windowAt(self, position: int) -> Window:
+    def _frameAt(self, position: int) -> tuple[FrameHeader, memoryview]:
         window = self._folder.windowAt(position, self._slice.limit, SMALL)
         if window is None:
             raise FrameError("its segment is gone")
-        return window
-
-    # -- missing records ---------------------------------------------------------------------------
+        return frameAt(window, position, None)
 
     def _noteDamage(self, why: str) -> None:
         """Remember why no frame follows the last complete one; the next frame delimits the missing records."""
@@ -255,13 +244,15 @@ class SliceReader:
             self._why = ""
         self._next = max(self._next, offset)
 
-    def _gone(self, first: int, next: int, joined: bool) -> None:
+    def _gone(self, piece: SegmentRange) -> None:
+        """Report the records of a segment that does not exist any more."""
         self._why = ""
-        if joined:
-            self._thinned(first, next)
+        if self._folder.windowAt(piece.position, self._slice.limit, SMALL) is not None:
+            # The segment was rewritten and its frames were removed bit by bit, so its records are not lost.
+            self._thinned(piece.first, piece.next)
         else:
-            self._lost(self._next, next, "retention has removed them while they were being read")
-        self._next = max(self._next, next)
+            self._lost(self._next, piece.next, "retention has removed them while they were being read")
+        self._next = max(self._next, piece.next)
 
     def _thinned(self, first: int, next: int) -> None:
         self._lost(first, next, "retention has taken some of them out", lost=False)

@@ -1,7 +1,5 @@
-"""Progress of consumer groups: reported to brokers, and read from them; and the lag in a query's progress.
-
-:func:`report` and :func:`offsetsBehind` need Spark and are imported at their first use; the other names work without
-Spark.
+"""Progress of consumer groups: reported to brokers, and read from them; and the lag in a query's progress. Only
+:func:`report` and :func:`offsetsBehind` need Spark; they are imported at their first use.
 """
 
 from typing import TYPE_CHECKING, Any

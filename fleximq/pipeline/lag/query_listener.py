@@ -7,19 +7,13 @@ from threading import Condition
 from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.listener import (
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-)
+from pyspark.sql.streaming import listener
 
 from fleximq.pipeline.broker_link import Place
 from fleximq.pipeline.lag.reporter import Reporter, groupName
 from fleximq.values.urls import urlsIn
 
-#: The id of a journal.
-_ID = re.compile(r"[0-9a-f]{32}")
+_JOURNAL_ID = re.compile(r"[0-9a-f]{32}")
 #: Seconds to wait for the final reports of queries.
 _CLOSE_TIMEOUT = 5.0
 
@@ -27,25 +21,21 @@ _CLOSE_TIMEOUT = 5.0
 def report(
     spark: SparkSession, url: str, group: str | None = None, query: str | None = None, **options: str
 ) -> "LagListener":
-    """Report to brokers after each micro-batch how far the streaming queries of a session are; return the listener.
+    """Report to brokers after each micro-batch how far the streaming queries of a session are in sources ``fleximq``.
+    Return the listener; its ``close`` waits for the final reports of ended queries. Raises OptionRefused.
 
-    It runs until its ``close`` is called, which waits for the final reports of ended queries. Only sources ``fleximq``
-    count.
-
-    :param url: one broker, or several, separated by commas, or the nodes of clusters; each accepts reports on its own
-        journal.
+    @:param url: brokers, separated by commas, or the nodes of clusters; each accepts reports on its own journal.
     :param group: the name of the group; by default that of the query, or else its id.
     :param query: only the query with this name or id.
     :param options: options of the connection: ``token``, ``caFile`` and others.
-    :raises OptionRefused: one of them cannot be used.
     """
     places = [Place.of(options, each) for each in urlsIn(url)]
-    listener = LagListener(spark, places, None if group is None else groupName(group), query)
-    spark.streams.addListener(listener)
-    return listener
+    added = LagListener(spark, places, None if group is None else groupName(group), query)
+    spark.streams.addListener(added)
+    return added
 
 
-class LagListener(StreamingQueryListener):
+class LagListener(listener.StreamingQueryListener):
     """The listener that :func:`fleximq.pipeline.lag.report` returns."""
 
     def __init__(self, spark: SparkSession, places: Sequence[Place], group: str | None, query: str | None) -> None:
@@ -68,35 +58,31 @@ class LagListener(StreamingQueryListener):
         for reporter in self._reporters.values():
             reporter.close(seconds)
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+    def onQueryStarted(self, event: listener.QueryStartedEvent) -> None:
         with self._changed:
             self._running.add(str(event.runId))
 
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+    def onQueryProgress(self, event: listener.QueryProgressEvent) -> None:
         progress = event.progress
-        names = (progress.name, str(progress.id))
+        name, id = progress.name, str(progress.id)
         offsets = sourceOffsets([source.endOffset for source in progress.sources])
-        if offsets and (self._query is None or self._query in names):
-            self._report(self._group or progress.name or str(progress.id), offsets)
-
-    def _report(self, group: str, offsets: dict[str, int]) -> None:
+        if not offsets or self._query not in (None, name, id):
+            return
+        group = self._group or name or id
         with self._changed:
             if not self._closed:
-                reporter = self._reporters.get(group)
-                if reporter is None:
-                    reporter = self._reporters[group] = Reporter(group, self._places)
-                reporter.report(offsets)
+                if group not in self._reporters:
+                    self._reporters[group] = Reporter(group, self._places)
+                self._reporters[group].report(offsets)
 
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+    def onQueryTerminated(self, event: listener.QueryTerminatedEvent) -> None:
         with self._changed:
             self._running.discard(str(event.runId))
             self._changed.notify_all()
 
 
 def sourceOffsets(ends: Sequence[Any]) -> dict[str, int]:
-    """Return the offsets of a query's sources ``fleximq``, given as JSON; the lower one of a journal that is read
-    twice.
-    """
+    """Return the offsets of a query's sources, given as JSON; the lower one of a journal that is read twice."""
     found: dict[str, int] = {}
     for end in ends:
         for journal, next in _offsets(end).items():
@@ -106,12 +92,10 @@ def sourceOffsets(ends: Sequence[Any]) -> dict[str, int]:
 
 def offsetsBehind(progress: Any) -> dict[str, int]:
     """Return how many offsets a streaming query is behind, by journal; the larger number of a journal that is read
-    twice. Empty for a query without sources ``fleximq``.
+    twice. Empty for a query without sources ``fleximq``. Offsets count the messages of all topics, and skip a billion
+    after an unclean stop of the broker. As old as the last micro-batch.
 
-    Spark's progress of a Python source has no ``metrics``. This is computed from its offsets, so it is as old as the
-    last micro-batch. Offsets count the messages of all topics, and skip a billion after an unclean stop of the broker.
-
-    :param progress: ``query.lastProgress``, or ``event.progress`` in a ``StreamingQueryListener``.
+    @:param progress: ``query.lastProgress``, or ``event.progress`` in a ``StreamingQueryListener``.
     """
     found: dict[str, int] = {}
     for source in progress["sources"]:
@@ -126,8 +110,7 @@ def _offsets(end: Any) -> dict[str, int]:
         offsets = json.loads(end) if isinstance(end, str) else end
     except ValueError:
         return {}
-    if not isinstance(offsets, dict):
-        return {}
-    if not all(isinstance(key, str) and _ID.fullmatch(key) and type(value) is int for key, value in offsets.items()):
-        return {}
-    return offsets
+    isOurs = isinstance(offsets, dict) and all(
+        isinstance(key, str) and _JOURNAL_ID.fullmatch(key) and type(value) is int for key, value in offsets.items()
+    )
+    return offsets if isOurs else {}

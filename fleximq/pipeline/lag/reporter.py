@@ -1,8 +1,5 @@
-"""Consumer groups: reports to brokers how far the readers of their journals are, and reads their backlogs.
-
-A stream with the option ``consumerGroup`` reports by itself (:class:`StreamProgress`), when its progress has changed
-and periodically. Other readers use :class:`Reporter`, and :func:`fleximq.pipeline.lag.report` reports all streaming
-queries of a session. docs/reference/pipeline.rst, "Consumer groups".
+"""Consumer groups: reports how far the readers of journals are, and reads their backlogs (docs/reference/pipeline.rst).
+A stream with the option ``consumerGroup`` uses :class:`StreamProgress`, other readers :class:`Reporter`.
 """
 
 import logging
@@ -24,11 +21,9 @@ _TIMEOUT, _PAUSE = 1.0, 30.0
 
 
 class Group(NamedTuple):
-    """The progress of a group in a journal that ends before the offset ``end``: all before ``next`` is processed.
-
-    The backlog has about so many ``records`` and ``bytes``, and its oldest record has waited so many ``seconds`` (None:
-    unreadable). ``lost`` records were missing for the group. ``told``: the time of the report, in milliseconds since
-    1970.
+    """The progress of a group in a journal that ends before the offset ``end``: all before ``next`` is processed. The
+    backlog has about so many ``records`` and ``bytes``, and its oldest record has waited so many ``seconds`` (None:
+    unreadable). ``lost`` records were missing for the group. ``told`` is the time of the report, in ms since 1970.
     """
 
     name: str
@@ -43,10 +38,7 @@ class Group(NamedTuple):
 
 
 def groups(place: Place) -> list[Group]:
-    """Return all groups that a broker knows, by name.
-
-    :raises PipelineError: it is away, refuses the login, or has no journal.
-    """
+    """Return all groups that a broker knows, by name; raises PipelineError if it is away or has no journal."""
     found: list[Group] = []
     after: str | None = ""
     with BrokerLink(place) as link:
@@ -60,10 +52,7 @@ def groups(place: Place) -> list[Group]:
 
 
 def forget(place: Place, name: str) -> bool:
-    """Remove a group from a broker, until its next report; False if the name is unknown.
-
-    :raises PipelineError: as :func:`groups`.
-    """
+    """Remove a group from a broker, until its next report; False if the name is unknown. Raises as :func:`groups`."""
     with BrokerLink(place) as link:
         return bool(link.ask("/pipeline/forget", {"group": name})["forgotten"])
 
@@ -76,9 +65,8 @@ def groupName(written: str) -> str:
 
 
 class Reporter:
-    """Reports one group's progress to brokers; a newer report replaces one that was not sent yet.
-
-    No method raises because of a broker, and only :meth:`flush` and :meth:`close` wait for one.
+    """Reports one group's progress to brokers; a newer report replaces one that was not sent yet. No method raises
+    because of a broker, and only :meth:`flush` and :meth:`close` wait for one.
     """
 
     def __init__(self, group: str, places: Sequence[Place]) -> None:
@@ -88,11 +76,8 @@ class Reporter:
     def report(
         self, offsets: Mapping[str, int], lost: Mapping[str, int] | None = None, dead: Mapping[str, int] | None = None
     ) -> None:
-        """Report that everything before these offsets is processed.
-
-        :param offsets: the next offset of each journal, by its id.
-        :param lost: the number of missing records in each journal; None: unchanged.
-        :param dead: the number of dead letters of each journal that the group has; None: unchanged.
+        """Report that everything before these offsets, by the journal's id, is processed. ``lost`` and ``dead`` are the
+        numbers of missing records and of dead letters of each journal; None: unchanged.
         """
         now = time.time_ns() // 1_000_000
         words = [
@@ -107,10 +92,8 @@ class Reporter:
     def flush(self, seconds: float) -> bool:
         """Wait until all reports are sent; False if a broker is unreachable, or the time is over."""
         until = time.monotonic() + seconds
-        isFlushed = True
-        for reporter in self._reporters:
-            isFlushed = reporter.flush(max(0.0, until - time.monotonic())) and isFlushed
-        return isFlushed
+        flushed = [reporter.flush(max(0.0, until - time.monotonic())) for reporter in self._reporters]
+        return all(flushed)
 
     def close(self, seconds: float = 5.0) -> None:
         """Send the remaining reports within this time, and stop."""
@@ -206,22 +189,17 @@ class _BrokerReporter:
             return None if self._state is SendState.CLOSED else words
 
     def _send(self, link: BrokerLink, words: list[dict[str, Any]]) -> bool:
+        group, isSent, why = words[0]["group"], True, ""
         try:
             answer = link.ask("/pipeline/lag", {"groups": words})
+            if not answer["taken"]:
+                why = f"does not read journal {answer['journal']} at {self._place.url}"
         except PipelineError as error:
-            self._warn(f"consumer group {words[0]['group']} could not be reported: {error}")
-            return False
-        if answer["taken"]:
-            self._warned = False
-        else:
-            group, journal = words[0]["group"], answer["journal"]
-            self._warn(f"consumer group {group} does not read journal {journal} at {self._place.url}")
-        return True
-
-    def _warn(self, sentence: str) -> None:
-        if not self._warned:
-            self._warned = True
-            _log.warning("%s", sentence)
+            isSent, why = False, f"could not be reported: {error}"
+        if why and not self._warned:
+            _log.warning("consumer group %s %s", group, why)
+        self._warned = bool(why)
+        return isSent
 
 
 #: Seconds after which an unchanged report is repeated.
@@ -259,9 +237,7 @@ class StreamProgress:
             self._nextWait = self._now() + _WAIT_PAUSE
 
     def countLost(self, journal: str, start: int, begin: int) -> None:
-        """Count the removed records between two offsets, as a lower bound: if the offsets continue at a multiple of a
-        billion after an unclean stop, only records after it count.
-        """
+        """Count the removed records between two offsets; if an unclean stop was between, only those after it."""
         if begin > start:
             first = start if start // _LEAP == begin // _LEAP else begin // _LEAP * _LEAP
             self._lost[journal] = self._lost.get(journal, 0) + max(1, begin - first)

@@ -1,7 +1,4 @@
-"""Schemas in Spark's DDL: ``name STRING, at TIMESTAMP, sizes ARRAY<BIGINT>``.
-
-Parses and writes the types that a payload can have; names other than plain words are in backquotes.
-"""
+"""Parses and writes schemas in Spark's DDL: ``name STRING, at TIMESTAMP, sizes ARRAY<BIGINT>``."""
 
 import re
 from typing import NamedTuple
@@ -10,7 +7,6 @@ import pyarrow as pa
 
 from fleximq.pipeline.errors import OptionRefused
 
-#: Maximum depth of nested types.
 NESTING = 32
 #: Maximum digits of a DECIMAL.
 DIGITS = 38
@@ -42,11 +38,8 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def parsed(ddl: str) -> pa.Schema:
-    """Return the schema that DDL describes, without comments; raises OptionRefused if it is invalid, has a type that
-    payloads cannot have, or names that differ in case only.
-    """
-    tokens = _Tokens(ddl)
-    fields = _fields(tokens, "", 0)
+    """Return the schema that DDL describes, without comments; raises OptionRefused if payloads cannot have it."""
+    fields = _fields(_Tokens(ddl), None, 0)
     if not fields:
         raise OptionRefused("the schema has no columns")
     return pa.schema(fields)
@@ -81,8 +74,11 @@ class _Token(NamedTuple):
     """A token: a name, a sign, or empty at the end; ``plain`` if it has no backquotes."""
 
     text: str
-    isName: bool
+    isName: bool = False
     plain: bool = True
+
+    def __str__(self) -> str:
+        return repr(self.text[:40]) if self.text else "nothing"
 
 
 class _Tokens:
@@ -91,106 +87,88 @@ class _Tokens:
     def __init__(self, ddl: str) -> None:
         self._left = [_token(*match.groups()) for match in _TOKEN.finditer(ddl)][::-1]
 
-    def peek(self) -> str:
-        """Return the next sign, or plain name in capitals; empty for a quoted name and at the end."""
-        return self._left[-1].text.upper() if self._left and self._left[-1].plain else ""
-
-    @property
-    def ended(self) -> bool:
-        return not self._left
+    def peek(self) -> str | None:
+        """Return the next sign, or plain name in capitals; empty for a quoted name, None at the end."""
+        if not self._left:
+            return None
+        return self._left[-1].text.upper() if self._left[-1].plain else ""
 
     def take(self) -> _Token:
-        return self._left.pop() if self._left else _Token("", False)
+        return self._left.pop() if self._left else _Token("")
 
-    def name(self, what: str) -> _Token:
+    def name(self, what: str) -> str:
         """Return the next token, a name; raises OptionRefused if it is no name."""
         token = self.take()
         if not token.isName:
-            raise OptionRefused(f"the schema has {_shown(token.text)} where {what} should stand")
-        return token
+            raise OptionRefused(f"the schema has {token} where {what} should stand")
+        return token.text
 
-    def skip(self, sign: str) -> bool:
-        if self.peek() != sign:
-            return False
-        self._left.pop()
-        return True
+    def skip(self, sign: str | None) -> bool:
+        """Skip a sign, if it is the next token; None: tell whether this is the end."""
+        found = self.peek() == sign
+        if found and sign:
+            self._left.pop()
+        return found
 
     def expect(self, sign: str, where: str) -> None:
         if not self.skip(sign):
-            raise OptionRefused(f"the schema has {_shown(self.take().text)} instead of {sign!r} {where}")
+            raise OptionRefused(f"the schema has {self.take()} instead of {sign!r} {where}")
 
 
 def _token(quoted: str | None, word: str | None, sign: str | None, text: str | None, other: str | None) -> _Token:
     if quoted is not None:
         return _Token(quoted.replace("``", "`"), True, False)
-    if word is not None:
-        return _Token(word, True)
-    return _Token(sign or text or other or "", False)
+    return _Token(word or sign or text or other or "", word is not None)
 
 
-def _shown(text: str) -> str:
-    return repr(text[:40]) if text else "nothing"
-
-
-def _fields(tokens: _Tokens, end: str, depth: int) -> list[pa.Field]:
-    """Return the fields up to a sign, or to the end of the text."""
+def _fields(tokens: _Tokens, end: str | None, depth: int) -> list[pa.Field]:
+    """Return the fields up to a sign, or to the end of the text if None."""
     fields: list[pa.Field] = []
     known: set[str] = set()
-    while not (tokens.skip(end) if end else tokens.ended):
+    while not tokens.skip(end):
         if fields and not tokens.skip(","):
-            raise OptionRefused(f"the schema has {_shown(tokens.take().text)} behind {fields[-1].name!r}")
-        name = tokens.name("a column's name").text
+            raise OptionRefused(f"the schema has {tokens.take()} behind {fields[-1].name!r}")
+        name = tokens.name("a column's name")
         if name.lower() in known:
             raise OptionRefused(f"the schema has {name!r} twice")
         known.add(name.lower())
         tokens.skip(":")
         fields.append(pa.field(name, _type(tokens, depth)))
-        _addition(tokens, name)
+        if tokens.peek() == "NOT":
+            raise OptionRefused(
+                f"the column {name!r} cannot be NOT NULL: where a payload does not fit, all columns are null"
+            )
+        if tokens.skip("COMMENT") and not tokens.take().text.startswith("'"):
+            raise OptionRefused(f"the comment of {name!r} is not in backquotes")
     return fields
-
-
-def _addition(tokens: _Tokens, name: str) -> None:
-    """Skip the optional parts after a type."""
-    if tokens.peek() == "NOT":
-        raise OptionRefused(
-            f"the column {name!r} cannot be NOT NULL: where a payload does not fit, all columns are null"
-        )
-    if tokens.skip("COMMENT") and not tokens.take().text.startswith("'"):
-        raise OptionRefused(f"the comment of {name!r} is not in backquotes")
 
 
 def _type(tokens: _Tokens, depth: int) -> pa.DataType:
     if depth > NESTING:
         raise OptionRefused(f"the schema is nested deeper than {NESTING}")
-    word = tokens.name("a type").text.upper()
+    word = tokens.name("a type").upper()
     if word in _WORDS:
         return _WORDS[word]
     if word in _DECIMALS:
         return _decimal(tokens)
-    if word == "ARRAY":
-        tokens.expect("<", "behind ARRAY")
-        element = _type(tokens, depth + 1)
-        tokens.expect(">", "after an ARRAY's type")
-        return pa.list_(element)
-    if word == "MAP":
-        return _map(tokens, depth)
+    if word not in ("ARRAY", "MAP", "STRUCT"):
+        raise OptionRefused(f"the schema has the type {word[:40]}, which payloads do not have")
+    tokens.expect("<", f"behind {word}")
     if word == "STRUCT":
-        tokens.expect("<", "behind STRUCT")
         fields = _fields(tokens, ">", depth + 1)
         if not fields:
             raise OptionRefused("a STRUCT of the schema has no fields")
         return pa.struct(fields)
-    raise OptionRefused(f"the schema has the type {word[:40]}, which payloads do not have")
-
-
-def _map(tokens: _Tokens, depth: int) -> pa.DataType:
-    tokens.expect("<", "behind MAP")
-    if _type(tokens, depth + 1) != pa.string():
+    first = _type(tokens, depth + 1)
+    if word == "ARRAY":
+        tokens.expect(">", "after an ARRAY's type")
+        return pa.list_(first)
+    if first != pa.string():
         raise OptionRefused("the keys of a MAP of the schema must be of type STRING")
     tokens.expect(",", "after a MAP's first type")
     item = _type(tokens, depth + 1)
     tokens.expect(">", "after a MAP's types")
-    return pa.map_(pa.string(), item)
+    return pa.map_(first, item)
 
 
 def _decimal(tokens: _Tokens) -> pa.DataType:
@@ -209,7 +187,7 @@ def _decimal(tokens: _Tokens) -> pa.DataType:
 
 
 def _number(tokens: _Tokens) -> int:
-    text = tokens.name("a number of digits").text
+    text = tokens.name("a number of digits")
     if not text.isascii() or not text.isdigit() or len(text) > 4:
-        raise OptionRefused(f"the schema has {_shown(text)} instead of a number of digits")
+        raise OptionRefused(f"the schema has {_Token(text)} instead of a number of digits")
     return int(text)

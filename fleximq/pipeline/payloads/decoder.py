@@ -1,28 +1,15 @@
-"""Decodes payloads of one format into columns of one schema; accepts any bytes.
+"""Decodes payloads of one format, any bytes, into Arrow columns of one schema. A row that does not fit has an error."""
 
-Pure: Arrow in, Arrow out. A row that does not fit gets an error and nulls instead of an exception.
-"""
-
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.payloads.ddl import written
-from fleximq.pipeline.payloads.dialect_payloads import (
-    METADATA,
-    VERBATIM,
-    Divided,
-    Identity,
-    divided,
-    packedAt,
-    splitBodies,
-)
+from fleximq.pipeline.payloads.dialect_payloads import METADATA, VERBATIM, Identity, divided, packedAt, splitBodies
 from fleximq.pipeline.payloads.map_columns import Maps
-from fleximq.pipeline.payloads.payload_formats import Json, MessagePack, Raw, Text
+from fleximq.pipeline.payloads.payload_formats import Json, MessagePack
 
 FORMATS = ("messagepack", "json", "text", "raw")
 #: Formats with the columns of the schema; the others have a single column.
@@ -40,11 +27,9 @@ class Decoded(NamedTuple):
 
 
 class Decoder:
-    """Decodes payloads of one of :data:`FORMATS`; messages of the dialect Identity are split before.
-
-    :param schema: the columns, as :func:`fleximq.pipeline.payloads.ddl.parsed` makes them. ``text`` and ``raw`` need
-        none: they have one column, called ``value`` unless the schema says otherwise.
-    :raises OptionRefused: the format and the schema contradict each other.
+    """Decodes payloads of one of :data:`FORMATS`; messages of the dialect Identity are split before. ``text`` and
+    ``raw`` need no schema: they have one column, called ``value`` unless it says otherwise. Raises OptionRefused if the
+    schema does not suit the format.
     """
 
     def __init__(self, format: str, schema: pa.Schema | None = None, identity: Identity = VERBATIM) -> None:
@@ -55,8 +40,8 @@ class Decoder:
             raise OptionRefused("the column 'metadata' has the metadata of messages, so the schema cannot have one")
         #: The decoded columns in order; metadata are the last.
         self.schema: pa.Schema = body.append(METADATA) if identity.metadata else body
-        self._columns = _columnsOf(format, body)
         self._packed = Maps(MessagePack(), body) if format == "json" else None
+        self._maps = Maps(Json() if format == "json" else MessagePack(), body) if format in STRUCTURED else None
 
     def __reduce__(self) -> Any:
         schema = self.schema.remove(len(self.schema) - 1) if self._identity.metadata else self.schema
@@ -65,9 +50,7 @@ class Decoder:
     def decode(
         self, values: pa.BinaryArray, dialects: pa.StringArray | None = None, contents: pa.Int32Array | None = None
     ) -> Decoded:
-        """Decode payloads.
-
-        :param dialects: the column ``dialect``: with it, only messages of the dialect Identity are split.
+        """Decode payloads; with the column ``dialect``, only messages of the dialect Identity are split.
         :param contents: the column ``content``, which marks payloads as MessagePack; without it, those of FlexiMQ's
             dialect count as MessagePack. The formats ``json`` and ``text`` decode them to the same values or texts.
             Without both columns, all payloads are bytes of the format.
@@ -76,40 +59,30 @@ class Decoder:
         body, metadata = splitBodies(values, dialects, self._identity, errors)
         packed = packedAt(self.format, dialects, contents)
         if packed is None:
-            columns = self._columns.columns(body, errors)
+            columns = self._columns(body, errors)
         else:
-            columns = self._mixed(divided(self.format, body, packed), errors)
+            own, maps = divided(self.format, body, packed)
+            columns = self._columns(pa.array(own, pa.binary()), errors)
+            if self._packed is not None:
+                others = self._packed.columns(maps, errors)
+                those = pa.array([payload is not None for payload in maps])
+                columns = [pc.if_else(those, other, column) for other, column in zip(others, columns, strict=True)]
         if metadata is not None:
-            columns = [*columns, _without(metadata, errors) if errors else metadata]
-        return self._together(columns, values, errors)
+            if errors:
+                kept = [None if place in errors else place for place in range(len(metadata))]
+                metadata = metadata.take(pa.array(kept, pa.int64()))
+            columns = [*columns, metadata]
+        told = None
+        absent = values.is_null() if values.null_count else None
+        if errors:
+            told = pa.array([errors.get(place) for place in range(len(values))], pa.string())
+            absent = pc.or_(told.is_valid(), values.is_null())
+        return Decoded(pa.StructArray.from_arrays(columns, fields=list(self.schema), mask=absent), told)
 
-    def _mixed(self, payloads: Divided, errors: dict[int, str]) -> list[pa.Array]:
-        """Return columns of payloads of which some are MessagePack."""
-        columns = self._columns.columns(pa.array(payloads.own, pa.binary()), errors)
-        if self._packed is None or payloads.packed is None:
-            return columns
-        those = pa.array([payload is not None for payload in payloads.packed])
-        others = self._packed.columnsOf(payloads.packed, errors)
-        return [pc.if_else(those, other, column) for other, column in zip(others, columns, strict=True)]
-
-    def _together(self, columns: list[pa.Array], values: pa.Array, errors: dict[int, str]) -> Decoded:
-        fields = list(self.schema)
-        if not errors:
-            mask = values.is_null() if values.null_count else None
-            return Decoded(pa.StructArray.from_arrays(columns, fields=fields, mask=mask), None)
-        wrong = np.zeros(len(values), bool)
-        wrong[list(errors)] = True
-        mask = pa.array(wrong)
-        told = pa.array([errors.get(place) for place in range(len(values))], pa.string())
-        absent = pc.or_(mask, values.is_null())
-        return Decoded(pa.StructArray.from_arrays(columns, fields=fields, mask=absent), told)
-
-
-def _without(column: pa.Array, errors: Iterable[int]) -> pa.Array:
-    places: list[int | None] = list(range(len(column)))
-    for place in errors:
-        places[place] = None
-    return column.take(pa.array(places, pa.int64()))
+    def _columns(self, values: pa.Array, errors: dict[int, str]) -> list[pa.Array]:
+        if self._maps is not None:
+            return self._maps.columns(values.to_pylist(), errors)
+        return _texts(values, errors) if self.format == "text" else [values]
 
 
 def _bodySchema(format: str, schema: pa.Schema | None) -> pa.Schema:
@@ -128,9 +101,16 @@ def _bodySchema(format: str, schema: pa.Schema | None) -> pa.Schema:
     return schema
 
 
-def _columnsOf(format: str, schema: pa.Schema) -> Maps | Text | Raw:
-    if format == "messagepack":
-        return Maps(MessagePack(), schema)
-    if format == "json":
-        return Maps(Json(), schema)
-    return Text() if format == "text" else Raw()
+def _texts(values: pa.Array, errors: dict[int, str]) -> list[pa.Array]:
+    """Return payloads as one column of texts; one that is not UTF-8 is null and has an error."""
+    try:
+        return [values.cast(pa.string())]
+    except pa.ArrowInvalid:
+        texts: list[str | None] = []
+        for place, value in enumerate(values.to_pylist()):
+            try:
+                texts.append(None if value is None else value.decode())
+            except UnicodeDecodeError:
+                errors[place] = "the payload is not UTF-8"
+                texts.append(None)
+        return [pa.array(texts, pa.string())]

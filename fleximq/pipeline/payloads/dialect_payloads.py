@@ -1,15 +1,9 @@
-"""Selects the bytes of a message to decode, and their format, by its dialect.
-
-Without contents and dialects, all payloads are bytes of the requested format.
-
-Clients of the Identity dialect add metadata after the body of a message, ``Hello!||timestamp=1234567890``, any number
-of them, and send bytes as base64 (Identity document, "Extensions"). The broker forwards both unchanged, so they are
-split here on request.
+"""Selects the bytes of a message to decode, and their format, by its dialect. Clients of the Identity dialect add
+metadata after the body, ``Hello!||timestamp=1234567890``, and send bytes as base64 (Identity document, "Extensions").
 """
 
 import re
 from base64 import b64decode
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -32,33 +26,12 @@ class Identity(NamedTuple):
     base64: bool = False
 
 
-#: Messages stay as they are.
 VERBATIM = Identity()
 
 
-def splitMetadata(values: pa.Array, where: Sequence[bool] | None, errors: dict[int, str]) -> tuple[pa.Array, pa.Array]:
-    """Return bodies and their metadata, null without any; ``where``: which rows may have metadata, None for all."""
-    marked = pc.fill_null(pc.match_substring(values, _MARK), False)
-    if not pc.any(marked).as_py():
-        return values, pa.nulls(len(values), METADATA.type)
-    bodies: list[bytes | None] = values.to_pylist()
-    found: list[list[tuple[str, str]] | None] = [None] * len(bodies)
-    for place in pc.indices_nonzero(marked).to_pylist():
-        body = bodies[place]
-        if body is not None and (where is None or where[place]):
-            try:
-                bodies[place], found[place] = split(body)
-            except UnicodeDecodeError:
-                errors[place] = "its metadata are not UTF-8"
-                bodies[place] = None
-    return pa.array(bodies, pa.binary()), pa.array(found, METADATA.type)
-
-
 def split(message: bytes) -> tuple[bytes, list[tuple[str, str]] | None]:
-    """Return the body of a message and its metadata; of equal keys the last one counts.
-
-    Parts after ``||`` are metadata, from the end on, as long as they are ``key=value``: a body may contain ``||``.
-    Raises UnicodeDecodeError if a value is not UTF-8.
+    """Return the body of a message and its metadata: parts after ``||``, from the end on, as long as they are
+    ``key=value``; of equal keys the last one counts. Raises UnicodeDecodeError if a value is not UTF-8.
     """
     pairs: dict[str, str] = {}
     while True:
@@ -68,19 +41,6 @@ def split(message: bytes) -> tuple[bytes, list[tuple[str, str]] | None]:
             return message, list(pairs.items())[::-1] or None
         pairs.setdefault(pair[1].decode(), pair[2].decode())
         message = body
-
-
-def decodeBase64(values: pa.Array, where: Sequence[bool] | None, errors: dict[int, str]) -> pa.Array:
-    """Return the bytes of bodies in base64."""
-    bodies: list[bytes | None] = values.to_pylist()
-    for place, body in enumerate(bodies):
-        if body is not None and (where is None or where[place]):
-            try:
-                bodies[place] = b64decode(body, validate=True)
-            except ValueError:
-                errors[place] = "the body is not base64"
-                bodies[place] = None
-    return pa.array(bodies, pa.binary())
 
 
 #: Dialects with MessagePack payloads, used if the content type is unknown.
@@ -93,26 +53,30 @@ _MESSAGEPACK = contentOf(Message(b"", Content.MESSAGEPACK, qos=0))
 Payloads = list[bytes | None]
 
 
-class Divided(NamedTuple):
-    """Payloads of the requested format, and those that are MessagePack instead, if any; None at the other indexes."""
-
-    own: Payloads
-    packed: Payloads | None
-
-
 def splitBodies(
     values: pa.Array, dialects: pa.Array | None, identity: Identity, errors: dict[int, str]
 ) -> tuple[pa.Array, pa.Array | None]:
     """Return bodies, and metadata if requested; a message that cannot be split is null and has an error."""
-    where = None
-    if dialects is not None and any(identity):
-        where = pc.equal(dialects, "identity").to_pylist()
-    metadata = None
-    if identity.metadata:
-        values, metadata = splitMetadata(values, where, errors)
-    if identity.base64:
-        values = decodeBase64(values, where, errors)
-    return values, metadata
+    if not any(identity):
+        return values, None
+    if not identity.base64 and not pc.any(pc.match_substring(values, _MARK)).as_py():
+        return values, pa.nulls(len(values), METADATA.type)
+    where = None if dialects is None else pc.equal(dialects, "identity").to_pylist()
+    bodies: Payloads = values.to_pylist()
+    metadata: list[list[tuple[str, str]] | None] = [None] * len(bodies)
+    for place, body in enumerate(bodies):
+        if body is None or (where is not None and not where[place]):
+            continue
+        fault = "its metadata are not UTF-8"
+        try:
+            if identity.metadata:
+                body, metadata[place] = split(body)
+            fault = "the body is not base64"
+            bodies[place] = b64decode(body, validate=True) if identity.base64 else body
+        except ValueError:
+            bodies[place], errors[place] = None, fault
+    found = pa.array(metadata, METADATA.type) if identity.metadata else None
+    return pa.array(bodies, pa.binary()), found
 
 
 def packedAt(format: str, dialects: pa.Array | None, contents: pa.Array | None) -> pa.Array | None:
@@ -128,17 +92,13 @@ def packedAt(format: str, dialects: pa.Array | None, contents: pa.Array | None) 
     return packed if packed is not None and pc.any(packed).as_py() else None
 
 
-def divided(format: str, values: pa.Array, packed: pa.Array | None) -> Divided:
-    """Return payloads by their format; ``packed`` is the result of :func:`packedAt`.
-
-    For JSON and text, the content of a MessagePack str or bin is the payload. Other values are decoded as MessagePack
-    for JSON, and become the text of their JSON for text.
+def divided(format: str, values: pa.Array, packed: pa.Array | None) -> tuple[Payloads, Payloads]:
+    """Return the payloads of the format, and those that are MessagePack instead (:func:`packedAt`), None at the others'
+    indexes. A MessagePack str or bin is split off as its content, for text any other value as its JSON.
     """
     own: Payloads = values.to_pylist()
-    if packed is None:
-        return Divided(own, None)
     others: Payloads = [None] * len(own)
-    for place in pc.indices_nonzero(packed).to_pylist():
+    for place in [] if packed is None else pc.indices_nonzero(packed).to_pylist():
         payload = own[place]
         if payload:
             message = Message(payload, Content.MESSAGEPACK)
@@ -147,4 +107,4 @@ def divided(format: str, values: pa.Array, packed: pa.Array | None) -> Divided:
                 continue
             content = toBytes(message)
             own[place], others[place] = (None, payload) if content is payload else (content, None)
-    return Divided(own, others)
+    return own, others

@@ -1,29 +1,25 @@
-"""Decodes maps into columns: a MessagePack map or a JSON object for each row.
-
-This file is hot: a map of 5 fields costs 0.4 us as MessagePack and 0.5 us as JSON (docs/reference/pipeline.rst, "How
-fast it is").
-
-:class:`Maps` decodes a row in one step. A row that fails is decoded again by :class:`StrictFields`, value by value,
-which takes some microseconds for each column and finds the reason.
+"""Decodes maps into columns: a MessagePack map or a JSON object for each row. This file is hot: a map of 5 fields costs
+0.4 us as MessagePack and 0.5 us as JSON (docs/reference/pipeline.rst). A row that fails in one step is decoded again by
+:class:`StrictFields`, some microseconds for each column, to find the reason.
 """
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import attrgetter, methodcaller
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, TypedDict
 
 import msgspec
 import pyarrow as pa
 
 from fleximq.pipeline.payloads.ddl import typeWritten
-from fleximq.pipeline.payloads.payload_formats import Json, MessagePack
-from fleximq.pipeline.payloads.typed_values import FAULTS, LARGEST_FLOAT, Convert, annotation, exact
+from fleximq.pipeline.payloads.payload_formats import FAULTS, LARGEST_FLOAT, Format, annotation, exact
 
-#: The formats with maps.
-Format = Json | MessagePack
-
-#: Maximum characters of a clause.
+#: Decodes the bytes of a value; the text says where in the payload it is, for an error.
+_Read = Callable[[bytes, str], Any]
 MAX_CLAUSE = 300
+#: Characters that msgspec refuses in the name of a Struct's field.
+_REFUSED = re.compile(r'[\x00-\x1f"\\]')
 
 
 class Misfit(Exception):
@@ -49,7 +45,7 @@ class StrictFields:
         raws: Any = {field.name: msgspec.Raw for field in fields}
         self._split = format.decoder(TypedDict("Raws", raws, total=False))  # type: ignore[operator]
         self._format = format
-        self._fields = [(field.name, _Value(format, field.type)) for field in fields]
+        self._fields = [(field.name, _value(format, field.type)) for field in fields]
 
     def read(self, packed: bytes) -> list[Any]:
         """Return the values of a payload's fields, None for missing ones; raises Misfit if the payload does not fit. A
@@ -58,7 +54,7 @@ class StrictFields:
         if not packed:
             raise Misfit("the payload is empty")
         if len(self._fields) == 1 and self._fields[0][0] == "value" and not self._format.isMap(packed):
-            return [self._fields[0][1].read(packed, "value")]
+            return [self._fields[0][1](packed, "value")]
         try:
             found = self._split(packed)
         except FAULTS as error:
@@ -71,29 +67,23 @@ class StrictFields:
         return dict(zip((name for name, _ in self._fields), values, strict=True))
 
     def _each(self, found: dict[str, msgspec.Raw], prefix: str) -> list[Any]:
-        return [
-            value.read(bytes(found[name]), f"{prefix}{name}") if name in found else None for name, value in self._fields
-        ]
+        return [read(bytes(found[name]), f"{prefix}{name}") if name in found else None for name, read in self._fields]
 
 
-class _Value:
-    """Decodes values of one type."""
+def _value(format: Format, type: pa.DataType) -> _Read:
+    """Return a function that decodes a value of a type, or null; it raises Misfit."""
+    decode, written = _typed(format, type), typeWritten(type)
 
-    def __init__(self, format: Format, type: pa.DataType) -> None:
-        self._format = format
-        self._type = typeWritten(type)
-        self._read = _reading(format, type)
-
-    def read(self, packed: bytes, where: str) -> Any:
-        if self._format.isNull(packed):
-            return None
+    def read(packed: bytes, where: str) -> Any:
         try:
-            return self._read(packed, where)
+            return None if format.isNull(packed) else decode(packed, where)
         except FAULTS as error:
-            raise Misfit(f"'{where}' is no {self._type}: {faultOf(error)}"[:MAX_CLAUSE]) from None
+            raise Misfit(f"'{where}' is no {written}: {faultOf(error)}"[:MAX_CLAUSE]) from None
+
+    return read
 
 
-def _reading(format: Format, type: pa.DataType) -> Callable[[bytes, str], Any]:
+def _typed(format: Format, type: pa.DataType) -> _Read:
     if pa.types.is_string(type):
         return lambda packed, where: format.text(packed)
     if pa.types.is_binary(type):
@@ -101,78 +91,52 @@ def _reading(format: Format, type: pa.DataType) -> Callable[[bytes, str], Any]:
     if pa.types.is_struct(type):
         return StrictFields(format, list(type)).nested
     if pa.types.is_list(type):
-        split, element = format.decoder(list[msgspec.Raw]), _Value(format, type.value_type)
+        split, element = format.decoder(list[msgspec.Raw]), _value(format, type.value_type)
         return lambda packed, where: [
-            element.read(bytes(each), f"{where}[{place}]") for place, each in enumerate(split(packed))
+            element(bytes(each), f"{where}[{place}]") for place, each in enumerate(split(packed))
         ]
     if pa.types.is_map(type):
-        splitMap, item = format.decoder(dict[str, msgspec.Raw]), _Value(format, type.item_type)
+        splitMap, item = format.decoder(dict[str, msgspec.Raw]), _value(format, type.item_type)
         return lambda packed, where: {
-            name: item.read(bytes(each), f"{where}[...]") for name, each in splitMap(packed).items()
+            name: item(bytes(each), f"{where}[...]") for name, each in splitMap(packed).items()
         }
     if pa.types.is_float32(type):
-        return _float(format.decoder(float))
+        return partial(_float, format.decoder(float))
     decode, convert = format.decoder(annotation(type)), exact(type)
     return (lambda packed, where: decode(packed)) if convert is None else lambda packed, where: convert(decode(packed))
 
 
-def _float(decode: Callable[[bytes], float]) -> Callable[[bytes, str], float]:
-    def read(packed: bytes, where: str) -> float:
-        value = decode(packed)
-        if LARGEST_FLOAT < abs(value) < float("inf"):
-            raise ValueError("it is too large")
-        return value
-
-    return read
-
-
-#: Characters that msgspec refuses in the name of a Struct's field.
-_REFUSED = re.compile(r'[\x00-\x1f"\\]')
-
-
-class _Row(NamedTuple):
-    """A type for payloads: the msgspec type, its constructor, and the getters of its values."""
-
-    type: Any
-    make: Callable[..., Any]
-    getters: Sequence[Callable[[Any], Any]]
-
-
-def _structs(schema: pa.Schema) -> _Row:
-    names = {f"f{place}": name for place, name in enumerate(schema.names)}
-    fields = [(each, annotation(type) | None, None) for each, type in zip(names, schema.types, strict=True)]
-    # Millions of these are short-lived, and have no reference cycles.
-    type = msgspec.defstruct("Row", fields, rename=names, gc=False)
-    return _Row(type, type, [attrgetter(each) for each in names])
-
-
-def _dicts(schema: pa.Schema) -> _Row:
-    """Return the same for names that a Struct cannot have; half as long again."""
-    names = schema.names
-    getters = [methodcaller("get", name) for name in names]
-    return _Row(annotation(pa.struct(list(schema))), lambda *values: dict(zip(names, values, strict=True)), getters)
+def _float(decode: Callable[[bytes], float], packed: bytes, where: str) -> float:
+    value = decode(packed)
+    if LARGEST_FLOAT < abs(value) < float("inf"):
+        raise ValueError("it is too large")
+    return value
 
 
 class Maps:
     """Decodes maps of one format by one schema."""
 
     def __init__(self, format: Format, schema: pa.Schema) -> None:
-        self._names = schema.names
-        self._types = schema.types
-        self._checked = StrictFields(format, list(schema))
+        self._names, self._types = names, types = schema.names, schema.types
+        self._strict = StrictFields(format, list(schema))
         self._empty = format.empty
-        self._exact = [exact(type) for type in schema.types]
-        row = _dicts(schema) if any(map(_REFUSED.search, schema.names)) else _structs(schema)
-        self._make, self._getters = row.make, row.getters
-        self._decode = format.decoder(row.type)
-        self._nothing = row.make(*[None] * len(schema))
+        self._exact = [exact(type) for type in types]
+        if any(map(_REFUSED.search, names)):
+            # A dictionary for each row takes half as long again as a Struct.
+            type = annotation(pa.struct(list(schema)))
+            self._make: Callable[..., Any] = lambda *values: dict(zip(names, values, strict=True))
+            self._getters: list[Callable[[Any], Any]] = [methodcaller("get", name) for name in names]
+        else:
+            rename = {f"f{place}": name for place, name in enumerate(names)}
+            fields = [(each, annotation(type) | None, None) for each, type in zip(rename, types, strict=True)]
+            # Millions of these are short-lived, and have no reference cycles.
+            self._make = type = msgspec.defstruct("Row", fields, rename=rename, gc=False)
+            self._getters = [attrgetter(each) for each in rename]
+        self._decode = format.decoder(type)
+        self._nothing = self._make(*[None] * len(schema))
 
-    def columns(self, values: pa.Array, errors: dict[int, str]) -> list[pa.Array]:
-        """Return a column for each field; ``errors`` gets a clause for each row that does not fit, which is null."""
-        return self.columnsOf(values.to_pylist(), errors)
-
-    def columnsOf(self, payloads: Sequence[bytes | None], errors: dict[int, str]) -> list[pa.Array]:
-        """Return the same for payloads in a list; None is a row of nulls."""
+    def columns(self, payloads: Sequence[bytes | None], errors: dict[int, str]) -> list[pa.Array]:
+        """Return a column for each field; rows that do not fit, and those of None, are null, the former with errors."""
         rows = self._rows([self._empty if payload is None else payload for payload in payloads], errors)
         while True:
             known = len(errors)
@@ -191,41 +155,29 @@ class Maps:
                 rows.extend(walk)
                 return rows
             except FAULTS:
-                rows.append(self._again(payloads[len(rows)], len(rows), errors))
-
-    def _again(self, payload: bytes, place: int, errors: dict[int, str]) -> Any:
-        try:
-            return self._make(*self._checked.read(payload))
-        except Misfit as misfit:
-            errors[place] = str(misfit)
-            return self._nothing
+                place = len(rows)
+                try:
+                    rows.append(self._make(*self._strict.read(payloads[place])))
+                except Misfit as misfit:
+                    errors[place] = str(misfit)
+                    rows.append(self._nothing)
 
     def _column(self, column: int, rows: list[Any], errors: dict[int, str]) -> pa.Array:
         values = list(map(self._getters[column], rows))
         convert, type = self._exact[column], self._types[column]
         if convert is not None:
             name = self._names[column]
-            values = [_converted(convert, value, name, place, errors) for place, value in enumerate(values)]
+            for place, value in enumerate(values):
+                try:
+                    values[place] = None if value is None else convert(value)
+                except FAULTS as error:
+                    values[place], errors[place] = None, f"'{name}' {error}"[:MAX_CLAUSE]
         try:
             return pa.array(values, type)
         except (*FAULTS, pa.ArrowException):
-            return pa.concat_arrays([_alone(value, type, place, errors) for place, value in enumerate(values)])
-
-
-def _converted(convert: Convert, value: Any, name: str, place: int, errors: dict[int, str]) -> Any:
-    if value is None:
-        return None
-    try:
-        return convert(value)
-    except FAULTS as error:
-        errors[place] = f"'{name}' {error}"[:MAX_CLAUSE]
-        return None
-
-
-def _alone(value: Any, type: pa.DataType, place: int, errors: dict[int, str]) -> pa.Array:
-    """Return one value as a column, a null if Arrow refuses it."""
-    try:
-        return pa.array([value], type)
-    except (*FAULTS, pa.ArrowException) as error:
-        errors[place] = faultOf(error)[:MAX_CLAUSE]
-        return pa.nulls(1, type)
+            for place, value in enumerate(values):
+                try:
+                    pa.array([value], type)
+                except (*FAULTS, pa.ArrowException) as error:
+                    values[place], errors[place] = None, faultOf(error)[:MAX_CLAUSE]
+            return pa.array(values, type)

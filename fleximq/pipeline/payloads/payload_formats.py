@@ -1,68 +1,62 @@
-"""The payload formats: MessagePack, JSON (one value in UTF-8), text, and raw bytes."""
+"""The payload formats with maps, and decoders of a type. Values are neither rounded, guessed nor converted, except as
+docs/reference/pipeline.rst lists in "Decoding payloads".
+"""
 
 from base64 import b64encode
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from datetime import date, datetime
+from decimal import Context, Decimal, Inexact, InvalidOperation
+from functools import partial
+from typing import Annotated, Any, TypedDict
 
 import msgspec
 import pyarrow as pa
 
 from fleximq.wire.messagepack_json import toJson
 
+#: Exceptions that decoding hostile bytes can raise.
+FAULTS = (ValueError, TypeError, OverflowError, RecursionError, MemoryError, ArithmeticError)
+LARGEST_FLOAT = 3.4028234663852886e38
+_PLAIN: dict[pa.DataType, Any] = {
+    pa.string(): str,
+    pa.bool_(): bool,
+    **{
+        type: Annotated[int, msgspec.Meta(ge=-(1 << bits - 1), le=(1 << bits - 1) - 1)]
+        for type, bits in ((pa.int8(), 8), (pa.int16(), 16), (pa.int32(), 32), (pa.int64(), 64))
+    },
+    # Excludes NaN and the infinities, which are checked one by one.
+    pa.float32(): Annotated[float, msgspec.Meta(ge=-LARGEST_FLOAT, le=LARGEST_FLOAT)],
+    pa.float64(): float,
+    pa.binary(): bytes,
+    pa.date32(): date,
+    pa.timestamp("us", tz="UTC"): datetime,
+}
 
-class Text:
-    """The format ``text``: one column of text, in UTF-8."""
-
-    def columns(self, values: pa.Array, errors: dict[int, str]) -> list[pa.Array]:
-        """Return the texts; a payload that is not UTF-8 is null and has an error."""
-        try:
-            return [values.cast(pa.string())]
-        except pa.ArrowInvalid:
-            return [
-                pa.array([_text(value, place, errors) for place, value in enumerate(values.to_pylist())], pa.string())
-            ]
-
-
-class Raw:
-    """The format ``raw``: one column of unchanged bytes."""
-
-    def columns(self, values: pa.Array, errors: dict[int, str]) -> list[pa.Array]:
-        """Return the payloads."""
-        return [values]
-
-
-def _text(value: bytes | None, place: int, errors: dict[int, str]) -> str | None:
-    if value is None:
-        return None
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        errors[place] = "the payload is not UTF-8"
-        return None
+Convert = Callable[[Any], Any]
+_SPACE = b" \t\r\n"
 
 
 class Json:
-    """The format ``json``."""
+    """The format ``json``: one value in UTF-8, with optional white space around it."""
 
     name = "JSON"
     empty = b"{}"
 
     def decoder(self, type: Any) -> Callable[[Any], Any]:
-        """Return a decoder for exactly one value of a type, with optional white space around it."""
-        decode: Callable[[Any], Any] = msgspec.json.Decoder(type).decode
-        return decode
+        """Return a decoder for exactly one value of a type."""
+        return msgspec.json.Decoder(type).decode
 
     def isMap(self, packed: bytes) -> bool:
         """Return whether the first character opens an object."""
-        return packed.lstrip(b" \t\r\n")[:1] == b"{"
+        return packed.lstrip(_SPACE)[:1] == b"{"
 
     def isNull(self, packed: bytes) -> bool:
         """Return whether it is null."""
-        return packed.strip(b" \t\r\n") == b"null"
+        return packed.strip(_SPACE) == b"null"
 
     def text(self, packed: bytes) -> str:
         """Return a string as it is, other values as JSON without white space; numbers retain their digits."""
-        if packed.lstrip(b" \t\r\n")[:1] == b'"':
+        if packed.lstrip(_SPACE)[:1] == b'"':
             return msgspec.json.decode(packed, type=str)
         return msgspec.json.format(packed, indent=-1).decode()
 
@@ -71,8 +65,10 @@ class Json:
         return msgspec.json.decode(packed, type=bytes)
 
 
+#: The first bytes of values.
 _MAPS = frozenset((*range(0x80, 0x90), 0xDE, 0xDF))
 _BINS = frozenset((0xC4, 0xC5, 0xC6))
+_STRINGS = frozenset((*range(0xA0, 0xC0), 0xD9, 0xDA, 0xDB))
 
 
 class MessagePack:
@@ -83,12 +79,11 @@ class MessagePack:
 
     def decoder(self, type: Any) -> Callable[[Any], Any]:
         """Return a decoder for exactly one value of a type."""
-        decode: Callable[[Any], Any] = msgspec.msgpack.Decoder(type).decode
-        return decode
+        return msgspec.msgpack.Decoder(type).decode
 
     def isMap(self, packed: bytes) -> bool:
         """Return whether the first byte begins a map."""
-        return packed[:1] != b"" and packed[0] in _MAPS
+        return not _MAPS.isdisjoint(packed[:1])
 
     def isNull(self, packed: bytes) -> bool:
         """Return whether it is nil."""
@@ -96,13 +91,13 @@ class MessagePack:
 
     def text(self, packed: bytes) -> str:
         """Return a str as it is, a bin as its text or else as base64, a timestamp in ISO 8601, other values as JSON."""
-        if packed[:1] and packed[0] in _BINS:
+        if not _BINS.isdisjoint(packed[:1]):
             content = msgspec.msgpack.decode(packed, type=bytes)
             try:
                 return content.decode()
             except UnicodeDecodeError:
                 return b64encode(content).decode()
-        if _isString(packed):
+        if not _STRINGS.isdisjoint(packed[:1]):
             return msgspec.msgpack.decode(packed, type=str)
         text = toJson(packed)
         # Values without a JSON type become strings.
@@ -110,10 +105,58 @@ class MessagePack:
 
     def binary(self, packed: bytes) -> bytes:
         """Return a bin as it is, and a str as its UTF-8."""
-        if _isString(packed):
+        if not _STRINGS.isdisjoint(packed[:1]):
             return msgspec.msgpack.decode(packed, type=str).encode()
         return msgspec.msgpack.decode(packed, type=bytes)
 
 
-def _isString(packed: bytes) -> bool:
-    return packed[:1] != b"" and (0xA0 <= packed[0] < 0xC0 or 0xD9 <= packed[0] <= 0xDB)
+Format = Json | MessagePack
+
+
+def annotation(type: pa.DataType) -> Any:
+    """Return the Python type by which :mod:`msgspec` decodes a value of an Arrow type."""
+    if type in _PLAIN:
+        return _PLAIN[type]
+    if pa.types.is_decimal(type):
+        return Decimal
+    if pa.types.is_list(type):
+        return list[annotation(type.value_type) | None]  # type: ignore[misc]
+    if pa.types.is_map(type):
+        return dict[str, annotation(type.item_type) | None]  # type: ignore[misc]
+    fields = {field.name: annotation(field.type) | None for field in type}
+    return TypedDict("Fields", fields, total=False)  # type: ignore[operator]
+
+
+def exact(type: pa.DataType) -> Convert | None:
+    """Return a function that gives decimals in a value the digits of the type, None if the type has no decimals. It
+    raises ValueError for more digits, with which Arrow ends the process, for example at 1E-999999999.
+    """
+    if pa.types.is_decimal(type):
+        context = Context(prec=type.precision, traps=[InvalidOperation, Inexact])
+        return partial(_exactDecimal, context, Decimal((0, (1,), -type.scale)))
+    if pa.types.is_list(type):
+        each = exact(type.value_type)
+        return None if each is None else lambda values: [None if value is None else each(value) for value in values]
+    if pa.types.is_map(type):
+        item = exact(type.item_type)
+        return None if item is None else partial(_exactItems, {}, item)
+    if pa.types.is_struct(type):
+        fields = {field.name: made for field in type if (made := exact(field.type)) is not None}
+        return partial(_exactItems, fields, None) if fields else None
+    return None
+
+
+def _exactDecimal(context: Context, one: Decimal, value: Decimal) -> Decimal:
+    try:
+        if value.is_finite():
+            return context.quantize(value, one)
+    except (InvalidOperation, Inexact):
+        pass
+    raise ValueError(f"does not fit a DECIMAL({context.prec},{-one.adjusted()})")
+
+
+def _exactItems(named: Mapping[str, Convert], others: Convert | None, values: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: value if value is None or (made := named.get(name, others)) is None else made(value)
+        for name, value in values.items()
+    }

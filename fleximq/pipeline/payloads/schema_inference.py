@@ -1,26 +1,16 @@
-"""Infers a schema from payloads: unknown fields become columns.
+"""Infers a schema from payloads: unknown fields become columns. Costs about 2 us for a map of 5 fields; a sample of a
+few thousand is usually enough.
 
-Costs about 2 us for a map of 5 fields; a sample of a few thousand is usually enough. The column of a value:
-
-| value | column |
-| --- | --- |
-| true, false | BOOLEAN |
-| whole number | BIGINT; STRING if it is larger than that |
-| other number | DOUBLE |
-| str | STRING |
-| bin | BINARY |
-| MessagePack's timestamp | TIMESTAMP |
-| array | ARRAY of the common type of its values |
-| map with texts as keys | STRUCT |
-| other values, and values nested deeper than 32 | STRING, its JSON |
-| null, empty array, empty map | none, until a payload has more |
+Values have the columns BOOLEAN, BIGINT (STRING, if larger), DOUBLE, STRING, BINARY, TIMESTAMP, ARRAY, and STRUCT for a
+map with texts as keys. Other values, and values nested deeper than 32, become STRING, their JSON. Null, an empty array
+and an empty map have no column until a payload has more.
 
 The common type of BIGINT and DOUBLE is DOUBLE, of two STRUCTs one with all their fields, of two ARRAYs one of the
 common type of their values, and otherwise STRING. A known column stays as it is if it accepts the values: numbers in an
 INT, FLOAT or DECIMAL, texts in a DATE, TIMESTAMP, DECIMAL or BINARY, though some of them may not fit.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 from functools import reduce
 from typing import Any
@@ -31,12 +21,11 @@ import pyarrow as pa
 from fleximq.pipeline.payloads.ddl import NESTING
 from fleximq.pipeline.payloads.decoder import STRUCTURED, Decoder
 from fleximq.pipeline.payloads.dialect_payloads import VERBATIM, Identity, divided, packedAt, splitBodies
-from fleximq.pipeline.payloads.typed_values import FAULTS
+from fleximq.pipeline.payloads.payload_formats import FAULTS
 
 #: Maximum number of columns, and of fields of a STRUCT; a map with more keys is better a MAP, which needs a given
 #: schema.
 MAX_COLUMNS = 1000
-#: Maximum bytes of a column's name.
 MAX_NAME_BYTES = 255
 
 _BIGINT, _DOUBLE, _STRING = pa.int64(), pa.float64(), pa.string()
@@ -46,8 +35,8 @@ _CLASSES = {bool: pa.bool_(), float: _DOUBLE, str: _STRING, bytes: pa.binary(), 
 _WHOLE = frozenset((pa.int8(), pa.int16(), pa.int32(), _BIGINT))
 
 Kind = Any
-#: Tells whether a known type remains when a value of another type is seen.
-_Stays = Callable[[pa.DataType, pa.DataType], bool]
+#: Tells whether a known type remains when a value of another type is seen; None: it never does.
+_Stays = Callable[[pa.DataType, pa.DataType], bool] | None
 
 
 def inferred(
@@ -59,64 +48,52 @@ def inferred(
     contents: pa.Int32Array | None = None,
     widen: bool = True,
 ) -> pa.Schema:
-    """Return the known columns, perhaps of a wider type, followed by the new columns of payloads.
-
-    The result is empty if no payload has a field. A key becomes no column if it is empty, longer than
+    """Return the known columns, perhaps of a wider type, followed by the new columns of payloads; none at all if no
+    payload has a field. Raises OptionRefused for an unknown format. A key becomes no column if it is empty, longer than
     :data:`MAX_NAME_BYTES`, or equal to another regardless of case, which Spark could not distinguish. Payloads that are
     no maps are the column ``value``, if there are only those.
 
-    Values, dialects and contents are as for :meth:`fleximq.pipeline.payloads.decoder.Decoder.decode`.
-
-    :param known: without the column of metadata, which is the decoder's own.
+    @:param known: without the column of metadata, which is the decoder's own.
     :param widen: False only adds columns: known ones stay as they are.
-    :raises OptionRefused: the format is unknown.
     """
     if format not in STRUCTURED:
         return Decoder(format, known).schema
     body, _ = splitBodies(values, dialects, identity, {})
     own, packed = divided(format, body, packedAt(format, dialects, contents))
     decode = msgspec.msgpack.decode if format == "messagepack" else msgspec.json.decode
-    kinds = _kinds(own, decode) | _kinds(packed or (), msgspec.msgpack.decode)
-    maps = [kind for kind in kinds if _isMap(kind)]
+    kinds = _kinds(own, decode) | _kinds(packed, msgspec.msgpack.decode)
+    maps = [kind for kind in kinds if isinstance(kind, tuple) and kind[0] == "map"]
     fields = list(known) if known is not None else []
     if not maps and (not fields or [field.name for field in fields] == ["value"]):
         maps = [("map", (("value", kind),)) for kind in kinds]
-    seen: list[pa.Field] = []
-    for kind in maps:
-        seen = _merged(seen, _fieldsOf(kind), _nothing)
+    seen: list[pa.Field] = reduce(_merged, map(_fieldsOf, maps), [])
     return pa.schema(_admitted(_merged(fields, seen, _takes if widen else _everything), fields))
 
 
 def unionSchema(one: pa.Schema, other: pa.Schema, widen: bool = True) -> pa.Schema:
-    """Return the union of two inferred schemas, with the wider type for each common column. Of names that differ only
-    in case, the first schema's remain. ``widen`` is as for :func:`inferred`.
+    """Return the union of two inferred schemas; of names that differ only in case, those of the first."""
+    return pa.schema(_admitted(_merged(list(one), list(other), None if widen else _everything), one))
+
+
+def roomy(
+    found: Iterable[pa.Field], known: Iterable[pa.Field] | None, integers: Collection[str], path: str = ""
+) -> pa.Schema:
+    """Return inferred fields with DOUBLE in place of each BIGINT, except in the types of known columns, because no
+    format of tables widens BIGINT to DOUBLE later. ``integers`` are the fields that stay BIGINT, with all that they
+    contain; those in a STRUCT as ``outer.inner``; ``path`` is that of the STRUCT, with a dot.
     """
-    return pa.schema(_admitted(_merged(list(one), list(other), _nothing if widen else _everything), one))
+    had = {field.name: field.type for field in known or ()}
+    fields = []
+    for field in found:
+        name = f"{path}{field.name}"
+        type = field.type if name in integers else _roomyType(field.type, had.get(field.name), integers, f"{name}.")
+        fields.append(field.with_type(type))
+    return pa.schema(fields)
 
 
-def roomy(found: pa.Schema, known: pa.Schema | None, integers: Iterable[str]) -> pa.Schema:
-    """Return an inferred schema with DOUBLE in place of each BIGINT, except in the types of known columns.
-
-    No format of tables widens BIGINT to DOUBLE later, so a fraction after whole numbers would not fit.
-
-    :param integers: the fields that stay BIGINT, with all that they contain; those in a STRUCT as ``outer.inner``.
-    """
-    return pa.schema(_roomy(found, () if known is None else known, frozenset(integers), ""))
-
-
-def _roomy(found: Iterable[pa.Field], known: Iterable[pa.Field], integers: frozenset[str], path: str) -> list[pa.Field]:
-    had = {field.name: field.type for field in known}
-    return [
-        field
-        if f"{path}{field.name}" in integers
-        else field.with_type(_roomyType(field.type, had.get(field.name), integers, f"{path}{field.name}."))
-        for field in found
-    ]
-
-
-def _roomyType(found: pa.DataType, known: pa.DataType | None, integers: frozenset[str], path: str) -> pa.DataType:
+def _roomyType(found: pa.DataType, known: pa.DataType | None, integers: Collection[str], path: str) -> pa.DataType:
     if pa.types.is_struct(found):
-        return pa.struct(_roomy(found, known if known is not None else (), integers, path))
+        return pa.struct(list(roomy(found, known, integers, path)))
     if pa.types.is_list(found):
         return pa.list_(_roomyType(found.value_type, None if known is None else known.value_type, integers, path))
     return _DOUBLE if found == _BIGINT and known is None else found
@@ -150,25 +127,21 @@ def _kindOf(value: Any, depth: int) -> Kind:
     return _CLASSES.get(known, _STRING)
 
 
-def _isMap(kind: Kind) -> bool:
-    return isinstance(kind, tuple) and kind[0] == "map"
-
-
 def _typeOf(kind: Kind) -> pa.DataType | None:
     if not isinstance(kind, tuple):
         return kind
-    if _isMap(kind):
-        fields = _merged([], _fieldsOf(kind), _nothing)
+    if kind[0] == "map":
+        fields = _merged([], _fieldsOf(kind))
         return pa.struct(fields) if fields else None
     types = [type for each in kind[1] if (type := _typeOf(each)) is not None]
-    return pa.list_(reduce(lambda one, other: _common(one, other, _nothing), types)) if types else None
+    return pa.list_(reduce(_common, types)) if types else None
 
 
 def _fieldsOf(kind: Kind) -> list[pa.Field]:
     return [pa.field(name, type) for name, each in kind[1] if (type := _typeOf(each)) is not None]
 
 
-def _merged(known: list[pa.Field], seen: list[pa.Field], stays: _Stays) -> list[pa.Field]:
+def _merged(known: list[pa.Field], seen: list[pa.Field], stays: _Stays = None) -> list[pa.Field]:
     fields = {field.name: field for field in known}
     for field in seen:
         old = fields.get(field.name)
@@ -183,8 +156,9 @@ def _admitted(fields: Iterable[pa.Field], known: Iterable[pa.Field]) -> list[pa.
     found: list[pa.Field] = []
     for field in fields:
         name, type = field.name, _admittedType(field.type, old.get(field.name))
-        isNew = len(found) < MAX_COLUMNS and name.lower() not in lowered and _isName(name) and type is not None
-        if name in old or isNew:
+        isName = 0 < len(name.encode()) <= MAX_NAME_BYTES and name.isprintable()
+        isNew = len(found) < MAX_COLUMNS and name.lower() not in lowered and type is not None
+        if name in old or (isName and isNew):
             found.append(field.with_type(type))
             lowered.add(name.lower())
     return found
@@ -195,9 +169,8 @@ def _admittedType(type: pa.DataType, known: pa.DataType | None) -> pa.DataType |
         fields = _admitted(type, known if known is not None and pa.types.is_struct(known) else ())
         return pa.struct(fields) if fields else None
     if pa.types.is_list(type):
-        inner = _admittedType(
-            type.value_type, known.value_type if known is not None and pa.types.is_list(known) else None
-        )
+        old = known.value_type if known is not None and pa.types.is_list(known) else None
+        inner = _admittedType(type.value_type, old)
         return None if inner is None else pa.list_(inner)
     if pa.types.is_map(type):
         # Only a given schema has these.
@@ -205,11 +178,7 @@ def _admittedType(type: pa.DataType, known: pa.DataType | None) -> pa.DataType |
     return type
 
 
-def _isName(name: str) -> bool:
-    return 0 < len(name.encode()) <= MAX_NAME_BYTES and name.isprintable()
-
-
-def _common(known: pa.DataType, seen: pa.DataType, stays: _Stays) -> pa.DataType:
+def _common(known: pa.DataType, seen: pa.DataType, stays: _Stays = None) -> pa.DataType:
     if known == seen:
         return known
     if pa.types.is_struct(known) and pa.types.is_struct(seen):
@@ -221,19 +190,13 @@ def _common(known: pa.DataType, seen: pa.DataType, stays: _Stays) -> pa.DataType
         for field in seen:
             item = _common(item, field.type, stays)
         return pa.map_(pa.string(), item)
-    if stays(known, seen):
+    if stays is not None and stays(known, seen):
         return known
     numbers = (*_WHOLE, _DOUBLE)
     return _DOUBLE if _DOUBLE in (known, seen) and known in numbers and seen in numbers else _STRING
 
 
-def _nothing(known: pa.DataType, seen: pa.DataType) -> bool:
-    """Always widen: no seen type remains."""
-    return False
-
-
 def _everything(known: pa.DataType, seen: pa.DataType) -> bool:
-    """Never widen a known type."""
     return True
 
 

@@ -1,10 +1,9 @@
-"""Samples journals and sealed history without Spark: topics, their totals, and some payloads.
-
-Totals need one pass over a journal, at a few million records a second.
-"""
+"""Samples journals and sealed history without Spark, at a few million records a second."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -23,18 +22,13 @@ SAMPLE = 2000
 
 
 def batches(options: SourceOptions, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the columns of all intact records that these options select, for each journal in order; raises
-    PipelineError, JournalError or OSError if a journal cannot be read.
-    """
-    journals = Journals(options)
+    """Yield all intact selected records of each journal; raises PipelineError, JournalError or OSError."""
     wanted = Selection(topics=options.topics)
-    try:
+    with closing(Journals(options)) as journals:
         for journal in journals.find().values():
             bounds = journal.bounds()
             for partition in journals.partitions(journal, bounds.first, bounds.next, options, wanted):
                 yield from read(partition, columns, wanted.within(bounds.first, bounds.next), False)
-    finally:
-        journals.close()
 
 
 def sealedBatches(folder: str, topics: Topics, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -42,18 +36,14 @@ def sealedBatches(folder: str, topics: Topics, columns: Sequence[str]) -> Iterat
     for id in journalsIn(folder):
         for file in sealedFiles(folder, id):
             try:
-                yield from _ofFile(file.path, topics, columns)
+                with pq.ParquetFile(file.path) as opened:
+                    for batch in opened.iter_batches(columns=list(dict.fromkeys(["topic", *columns]))):
+                        names = batch.column("topic")
+                        wanted = [name for name in pc.unique(names).to_pylist() if name in topics]
+                        if wanted:
+                            yield batch.filter(pc.is_in(names, pa.array(wanted, pa.string()))).select(columns)
             except (OSError, pa.ArrowInvalid) as error:
                 raise PipelineError(f"the sealed history {file.path} cannot be read: {error}") from error
-
-
-def _ofFile(path: str, topics: Topics, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(columns=list(dict.fromkeys(["topic", *columns]))):
-            names = batch.column("topic")
-            wanted = [name for name in pc.unique(names).to_pylist() if name in topics]
-            if wanted:
-                yield batch.filter(pc.is_in(names, pa.array(wanted, pa.string()))).select(columns)
 
 
 def _looks(options: SourceOptions, columns: Sequence[str], sealed: str | None) -> list[Iterator[pa.RecordBatch]]:
@@ -70,29 +60,28 @@ def isThere(options: SourceOptions, topic: str, sealed: str | None = None) -> bo
 
 def topicsOf(options: SourceOptions, sealed: str | None = None) -> list[str]:
     """Return the names of all topics with a record, sorted."""
-    found: set[str] = set()
-    for each in _looks(options, ["topic"], sealed):
-        for batch in each:
-            found.update(pc.unique(batch.column("topic")).to_pylist())
-    return sorted(found)
+    found = chain.from_iterable(_looks(options, ["topic"], sealed))
+    return sorted({name for batch in found for name in pc.unique(batch.column("topic")).to_pylist()})
 
 
 def schemaOf(options: SourceOptions, format: str, topic: str | None = None, sealed: str | None = None) -> pa.Schema:
-    """Return the columns of the first payloads of a topic, or of all, in this format; none without payloads. Both the
-    journal's and the sealed ones are used, so that one schema fits both.
-    """
+    """Return one schema for the first payloads, journal's and sealed, of a topic, or of all; empty without payloads."""
     only = options if topic is None else replace(options, topics=options.topics.only([topic]))
     schema = pa.schema([])
     for each in _looks(only, ["value", "dialect", "content"], sealed):
         looked = 0
         for batch in each:
             part = batch.slice(0, SAMPLE - looked)
-            value, dialect, content = part.columns
-            schema = inferred(format, value, schema, dialects=dialect, contents=content)
+            schema = _inferred(format, part, schema)
             looked += len(part)
             if looked >= SAMPLE:
                 break
     return schema
+
+
+def _inferred(format: str, rows: pa.RecordBatch, known: pa.Schema) -> pa.Schema:
+    value, dialect, content = rows.columns
+    return inferred(format, value, known, dialects=dialect, contents=content)
 
 
 #: The formats to guess for a topic; the first one that fits most payloads is chosen.
@@ -133,25 +122,18 @@ class TopicSummary:
         for format in _GUESSED:
             schema = pa.schema([])
             for rows in self._looked:
-                value, dialect, content = rows.columns
-                schema = inferred(format, value, schema, dialects=dialect, contents=content)
+                schema = _inferred(format, rows, schema)
             if schema.names:
                 self.format, self.schema = format, schema
                 break
         else:
-            self.format = "text" if all(_isText(rows.column("value")) for rows in self._looked) else "raw"
+            with suppress(pa.ArrowInvalid):
+                for rows in self._looked:
+                    rows.column("value").cast(pa.string())
+                self.format = "text"
         self._looked = []
 
 
-def _isText(values: pa.Array) -> bool:
-    try:
-        values.cast(pa.string())
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
-#: The columns that :func:`overview` needs.
 COLUMNS = ("topic", "offset", "timestamp", "value", "dialect", "content")
 
 

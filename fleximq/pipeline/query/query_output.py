@@ -1,7 +1,6 @@
-"""Writes the result of a query for people or programs: an aligned table, CSV, or lines of JSON.
-
-Bytes become text if they are UTF-8 or one MessagePack value (then its JSON), else hexadecimal. With a column
-``dialect``, those of a column ``value`` are decoded as the dialect says.
+"""Writes the result of a query as an aligned table, CSV, or lines of JSON. Bytes become text if they are UTF-8 or one
+MessagePack value (then its JSON), else hexadecimal; with a column ``dialect``, that of ``value`` decides which is tried
+first.
 """
 
 import csv
@@ -9,8 +8,10 @@ import json
 import math
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from itertools import accumulate
 from typing import Any, TextIO
 
 import pyarrow as pa
@@ -33,25 +34,20 @@ def show(rows: pa.Table, format: str, out: TextIO) -> None:
 def textOf(written: bytes, packed: bool = False) -> str:
     """Return bytes as text; ``packed``: MessagePack is more likely than text."""
     for attempt in (_packed, _utf8) if packed else (_utf8, _packed):
-        found = attempt(written)
-        if found is not None:
-            return found
+        with suppress(ValueError):
+            found = attempt(written)
+            if found is not None:
+                return found
     return written.hex()
 
 
 def _utf8(written: bytes) -> str | None:
-    try:
-        text = written.decode()
-    except UnicodeDecodeError:
-        return None
+    text = written.decode()
     return text if all(each.isprintable() or each in "\t\r\n" for each in text) else None
 
 
 def _packed(written: bytes) -> str | None:
-    try:
-        return toJson(written).decode() if written else None
-    except ValueError:
-        return None
+    return toJson(written).decode() if written else None
 
 
 def _rows(table: pa.Table) -> Iterator[list[Any]]:
@@ -61,32 +57,25 @@ def _rows(table: pa.Table) -> Iterator[list[Any]]:
     types = [_plain(field.type) for field in table.schema]
     for batch in table.to_batches(max_chunksize=10_000):
         columns = [_column(column) for column in batch.columns]
-        for place in range(batch.num_rows):
-            row = []
-            for at, type in enumerate(types):
-                value = columns[at][place]
-                isPacked = names[at] == "value" and dialects is not None and columns[dialects][place] == "fleximq"
-                row.append(textOf(value, isPacked) if isinstance(value, bytes) else _value(value, type))
-            yield row
+        for values in zip(*columns, strict=True):
+            isPacked = dialects is not None and values[dialects] == "fleximq"
+            yield [
+                textOf(value, isPacked and name == "value") if isinstance(value, bytes) else _value(value, type)
+                for value, name, type in zip(values, names, types, strict=True)
+            ]
 
 
 def _column(column: pa.Array) -> list[Any]:
-    if pa.types.is_timestamp(column.type):
+    isTime = pa.types.is_timestamp(column.type)
+    values: list[Any] = (column.cast(pa.timestamp("us")).cast(pa.int64()) if isTime else column).to_pylist()
+    for place, microseconds in enumerate(values if isTime else ()):
         # Years beyond Python's datetime stay numbers.
-        zone = column.type.tz is not None
-        return [_moment(each, zone) for each in column.cast(pa.timestamp("us")).cast(pa.int64()).to_pylist()]
-    found: list[Any] = column.to_pylist()
-    return found
-
-
-def _moment(microseconds: int | None, zone: bool) -> str | int | None:
-    if microseconds is None:
-        return None
-    try:
-        found = datetime(1970, 1, 1) + timedelta(microseconds=microseconds)
-    except OverflowError:
-        return microseconds
-    return found.isoformat(timespec="microseconds" if microseconds % 1000 else "milliseconds") + ("Z" if zone else "")
+        with suppress(OverflowError):
+            if microseconds is not None:
+                moment = datetime(1970, 1, 1) + timedelta(microseconds=microseconds)
+                precision = "microseconds" if microseconds % 1000 else "milliseconds"
+                values[place] = moment.isoformat(timespec=precision) + ("Z" if column.type.tz is not None else "")
+    return values
 
 
 def _plain(type: pa.DataType) -> pa.DataType:
@@ -99,18 +88,15 @@ def _value(value: Any, type: pa.DataType | None) -> Any:
     if isinstance(value, bytes):
         return textOf(value)
     if isinstance(value, datetime):
-        zone = value.tzinfo is not None
-        moment = value.astimezone(UTC) if zone else value
-        return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + ("Z" if zone else "")
+        moment = value if value.tzinfo is None else value.astimezone(UTC)
+        return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, dict):
         return {str(key): _value(each, None) for key, each in value.items()}
-    if isinstance(value, list):
-        if type is not None and pa.types.is_map(type):
-            return {str(_value(key, None)): _value(each, None) for key, each in value}
-        return [_value(each, None) for each in value]
-    return str(value)
+    if isinstance(value, list) and type is not None and pa.types.is_map(type):
+        return {str(_value(key, None)): _value(each, None) for key, each in value}
+    return [_value(each, None) for each in value] if isinstance(value, list) else str(value)
 
 
 def _exact(value: Any) -> Any:
@@ -142,8 +128,7 @@ def _json(table: pa.Table, out: TextIO) -> None:
 
 def _csv(table: pa.Table, out: TextIO) -> None:
     """Write CSV as PostgreSQL does: null is empty, and an empty text is ``""``."""
-    nothing = csv.writer(out, lineterminator="\n")
-    nothing.writerow(table.schema.names)
+    csv.writer(out, lineterminator="\n").writerow(table.schema.names)
     for row in _rows(table):
         line = ",".join("" if value is None else _quoted(_cell(value)) for value in row) + "\n"
         out.write(printable(line, lines=True) if out.isatty() else line)
@@ -156,12 +141,8 @@ def _quoted(text: str) -> str:
 
 
 def _table(table: pa.Table, out: TextIO) -> None:
-    aligned(
-        table.schema.names,
-        [[_tableCell(value) for value in row] for row in _rows(table)],
-        [any(isNumber(_plain(field.type)) for isNumber in _NUMBERS) for field in table.schema],
-        out,
-    )
+    numbers = [any(isNumber(_plain(field.type)) for isNumber in _NUMBERS) for field in table.schema]
+    aligned(table.schema.names, [[_tableCell(value) for value in row] for row in _rows(table)], numbers, out)
 
 
 def _tableCell(value: Any) -> str:
@@ -170,39 +151,27 @@ def _tableCell(value: Any) -> str:
     if value == _NULL:
         return f"'{value}'"
     text = "".join(each if each.isprintable() else repr(each)[1:-1] for each in _cell(value))
-    return text if widthOf(text) <= WIDEST else f"{_cut(text)}…"
-
-
-def _cut(text: str) -> str:
-    width = 0
-    for place, each in enumerate(text):
-        width += widthOf(each)
-        if width >= WIDEST:
-            return text[:place]
-    return text
+    if widthOf(text) <= WIDEST:
+        return text
+    ends = accumulate(map(widthOf, text))
+    return text[: sum(end < WIDEST for end in ends)] + "…"
 
 
 def widthOf(text: str) -> int:
     """Return the width of a text in terminal columns."""
     if text.isascii():
         return len(text)
-    return sum(
-        0 if unicodedata.combining(each) else 2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text
-    )
+    wide = sum(unicodedata.east_asian_width(each) in "WF" for each in text if not unicodedata.combining(each))
+    return wide + sum(not unicodedata.combining(each) for each in text)
 
 
 def aligned(names: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[bool], out: TextIO) -> None:
     """Write cells below their names; numbers are right-aligned, others left-aligned."""
     widths = [max([widthOf(name), *(widthOf(row[at]) for row in rows)]) for at, name in enumerate(names)]
 
-    def line(cells: Sequence[str]) -> str:
+    for cells in (names, ["-" * width for width in widths], *rows):
         padded = []
         for cell, width, isNumber in zip(cells, widths, numbers, strict=True):
             space = " " * (width - widthOf(cell))
             padded.append(space + cell if isNumber else cell + space)
-        return "  ".join(padded).rstrip() + "\n"
-
-    out.write(line(names))
-    out.write("  ".join("-" * width for width in widths) + "\n")
-    for row in rows:
-        out.write(line(row))
+        out.write("  ".join(padded).rstrip() + "\n")

@@ -1,7 +1,4 @@
-"""The tables of a query: each topic by its own name, ``messages`` for all of them, and those of a lake.
-
-A table is opened only if a query names it.
-"""
+"""The tables of a query: each topic by its own name, ``messages`` for all, and those of a lake; opened when named."""
 
 import json
 import re
@@ -30,9 +27,7 @@ _NAMED = 20
 
 
 class Tables:
-    """The tables that a query can name: of the source, with the folder of sealed history, and of the folder of a lake.
-    Without ``options`` only the lake is queried.
-    """
+    """The tables that a query can name: of the source, with sealed history, and of the folder of a lake."""
 
     def __init__(
         self, spark: SparkSession, options: Mapping[str, str] | None, sealed: str | None = None, lake: str | None = None
@@ -43,9 +38,7 @@ class Tables:
         self._lake = lake
 
     def ask(self, query: str) -> DataFrame:
-        """Return the result of a query; raises PipelineError if it is invalid or names an unknown table, and on
-        failure.
-        """
+        """Return the result of a query; raises PipelineError if it is invalid, fails, or names an unknown table."""
         opened: list[str] = []
         try:
             while True:
@@ -81,34 +74,32 @@ class Tables:
             return lakeTable(self._spark, f"{self._lake}/{name}")
         if self._options is None:
             raise OptionRefused(f"there is no table {name!r} in {self._lake}")
-        chosen = SourceOptions.of(_plain(self._options))
-        if name != ALL and not isThere(chosen, name, self._sealed):
+        options = dict(self._options)
+        if name != ALL:
+            self._checkTopic(name)
+            for other in ("topics", "subscribe", "subscribePattern"):
+                options.pop(other, None)
+            # The option is a list with commas.
+            isListed = "," not in name and name == name.strip()
+            options.update({"subscribe": name} if isListed else {"subscribePattern": re.escape(name)})
+        return self._decoded(options, None if name == ALL else name) if "decode" in options else self._load(options)
+
+    def _checkTopic(self, name: str) -> None:
+        chosen = SourceOptions.of(_plain(self._options or {}))
+        if not isThere(chosen, name, self._sealed):
             known = topicsOf(chosen, self._sealed)
             some = ", ".join(known[:_NAMED]) + (f" and {len(known) - _NAMED} more" if len(known) > _NAMED else "")
             dotted = "; a name with a dot must be in double quotes" if any("." in each for each in known) else ""
             raise OptionRefused(f"there is no topic {name!r}, only {some or 'none at all'}{dotted}")
-        return self._read(None if name == ALL else name)
-
-    def _read(self, topic: str | None) -> DataFrame:
-        options = dict(self._options or {})
-        if topic is not None:
-            options.pop("topics", None)
-            options.pop("subscribePattern", None)
-            if _canBeListed(topic):
-                options["subscribe"] = topic
-            else:
-                options.pop("subscribe", None)
-                options["subscribePattern"] = re.escape(topic)
-        return self._decoded(options, topic) if "decode" in options else self._load(options)
 
     def _load(self, options: Mapping[str, str]) -> DataFrame:
         if self._sealed is None:
             return self._spark.read.format("fleximq").options(**options).load()
         from fleximq.pipeline import history
 
-        path = options.get("path")
+        others = dict(options)
+        path = others.pop("path", None)
         folders = json.loads(path) if path is not None and path.startswith("[") else path
-        others = {name: value for name, value in options.items() if name != "path"}
         return history.read(self._spark, folders, self._sealed, **others)
 
     def _decoded(self, options: dict[str, str], topic: str | None) -> DataFrame:
@@ -133,11 +124,6 @@ class Tables:
         return rows.select(*columns, F.col("error"))
 
 
-def _canBeListed(topic: str) -> bool:
-    """Tell whether the option ``subscribe``, a list with commas, can name a topic."""
-    return "," not in topic and topic == topic.strip()
-
-
 def _plain(options: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in options.items() if name not in ("decode", "decodeSchema")}
 
@@ -148,7 +134,17 @@ def lakeTable(spark: SparkSession, table: str) -> DataFrame:
     if form["format"] == PARQUET:
         return spark.read.parquet(table)
     try:
-        files = _deltaFiles(table) if form["format"] == DELTA else _icebergFiles(table, form.get("catalog"))
+        if form["format"] == DELTA:
+            from deltalake import DeltaTable
+
+            files: list[str] = DeltaTable(table).file_uris()
+        else:
+            from fleximq.pipeline.lake.iceberg import catalogOf
+            from fleximq.pipeline.lake.iceberg.snapshots import NAMESPACE
+
+            catalog = catalogOf(str(Path(table).parent), form.get("catalog"))
+            scan = catalog.load_table((NAMESPACE, Path(table).name)).scan()
+            files = [task.file.file_path for task in scan.plan_files()]
     except ImportError as error:
         raise OptionRefused(
             f"{error.name} is not installed: pip install '.[{form['format']}]' in a clone of FlexiMQ installs it"
@@ -156,21 +152,6 @@ def lakeTable(spark: SparkSession, table: str) -> DataFrame:
     if not files:
         raise OptionRefused(f"the table {table} has no files yet")
     return spark.read.option("basePath", table).option("mergeSchema", "true").parquet(*files)
-
-
-def _deltaFiles(table: str) -> list[str]:
-    from deltalake import DeltaTable
-
-    found: list[str] = DeltaTable(table).file_uris()
-    return found
-
-
-def _icebergFiles(table: str, catalog: str | None) -> list[str]:
-    from fleximq.pipeline.lake.iceberg import catalogOf
-    from fleximq.pipeline.lake.iceberg.snapshots import NAMESPACE
-
-    found = catalogOf(str(Path(table).parent), catalog).load_table((NAMESPACE, Path(table).name))
-    return [task.file.file_path for task in found.scan().plan_files()]
 
 
 def _missing(error: AnalysisException) -> str | None:

@@ -1,21 +1,36 @@
-"""Reads the present content of journals: ``spark.read.format("fleximq")``."""
+"""Reads the present content of journals: ``spark.read.format("fleximq")``. A query's filters on topic, offset and
+timestamp restrict the selection; this is exact, so Spark does not repeat them.
+"""
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from fleximq.pipeline.files.selection import Selection
-from fleximq.pipeline.reader.journals import Journal, Journals, SlicePartition, freezeImports, read
+from fleximq.pipeline.reader.journals import Journals, SlicePartition, freezeImports, read
 from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Points, resolved, startOf
-from fleximq.pipeline.reader.push_down import PushDown, pushed
 from fleximq.pipeline.reader.source_options import SourceOptions
 
-#: Maximum number of paths with cached journals.
-_MAX_KNOWN = 16
-_known: dict[tuple[tuple[str, ...], int], Journals] = {}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+#: The names of a range's ends in a selection.
+_RANGES = {"offset": ("start", "end"), "timestamp": ("since", "until")}
+#: For each comparison: added to the value for the range's start, and for its end; None: that end is unchanged.
+_BOUNDS: dict[type[Filter], tuple[int | None, int | None]] = {
+    datasource.EqualTo: (0, 1),
+    datasource.EqualNullSafe: (0, 1),
+    datasource.GreaterThan: (1, None),
+    datasource.GreaterThanOrEqual: (0, None),
+    datasource.LessThan: (None, 0),
+    datasource.LessThanOrEqual: (None, 1),
+}
 
 
 class BatchReader(DataSourceReader):
@@ -28,35 +43,34 @@ class BatchReader(DataSourceReader):
 
     @property
     def pushFilters(self) -> Any:
-        """The filter push-down for Spark (see :class:`PushDown`)."""
-        return PushDown(self._pushed)
+        """The filter push-down for Spark. Spark refuses every read of a source with a method of this name while the
+        setting ``spark.sql.python.filterPushdown.enabled`` is off, the default. It compares the method's function with
+        that of the base class, which this one presents: the source can be read with the setting on or off.
+        """
 
-    def _pushed(self, filters: list[Filter]) -> Iterable[Filter]:
-        if not self._options.pushFilters:
-            return filters
-        self._selection, rest = pushed(filters, self._selection)
-        return rest
+        def push(filters: list[Filter]) -> Iterable[Filter]:
+            if not self._options.pushFilters:
+                return filters
+            self._selection, rest = pushed(filters, self._selection)
+            return rest
+
+        push.__func__ = DataSourceReader.pushFilters  # type: ignore[attr-defined]
+        return push
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return slices of all journals, balanced by bytes; raises RecordsMissing for a removed start offset."""
         freezeImports()
-        journals = _journalsOf(self._options)
-        try:
-            found: list[SlicePartition] = []
-            known = journals.having(self._options.start)
-            checkNamed(self._options, known)
-            for journal in known.values():
-                start, end = self._range(journal)
-                found += journals.partitions(journal, start, end, self._options, self._selection)
-            return found
-        finally:
-            journals.close()
-
-    def _range(self, journal: Journal) -> tuple[int, int]:
-        options = self._options
-        start = startOf((options.start or Points(EARLIEST)).of(journal.id), journal, options.failOnDataLoss)
-        end = min(resolved((options.end or Points(LATEST)).of(journal.id), journal), journal.end().offset)
-        return max(start, self._selection.start), min(end, self._selection.end)
+        options, wanted = self._options, self._selection
+        found: list[SlicePartition] = []
+        with closing(_journalsOf(options)) as journals:
+            known = journals.having(options.start)
+            checkNamed(options, known)
+            for id, journal in known.items():
+                start = startOf((options.start or Points(EARLIEST)).of(id), journal, options.failOnDataLoss)
+                end = min(resolved((options.end or Points(LATEST)).of(id), journal), journal.end().offset)
+                start, end = max(start, wanted.start), min(end, wanted.end)
+                found += journals.partitions(journal, start, end, options, wanted)
+        return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         options = self._options
@@ -71,14 +85,54 @@ def checkNamed(options: SourceOptions, journals: Iterable[str]) -> None:
 
 
 def _journalsOf(options: SourceOptions) -> Journals:
-    """Return the journals that options name, with the lookups of earlier queries: a segment without an index has to be
-    scanned completely, which this process then does only once.
-    """
-    if options.brokers:
-        return Journals(options)
-    place = tuple(options.paths), threading.get_ident()
-    journals = _known.pop(place) if place in _known else Journals(options)
-    _known[place] = journals
-    if len(_known) > _MAX_KNOWN:
-        del _known[next(iter(_known))]
-    return journals
+    return Journals(options) if options.brokers else _known(tuple(options.paths), threading.get_ident())
+
+
+@lru_cache(16)
+def _known(paths: tuple[str, ...], thread: int) -> Journals:
+    """Return journals, with the lookups of earlier queries: a scan of a segment without an index takes long."""
+    return Journals(SourceOptions(paths))
+
+
+def pushed(filters: Iterable[Filter], selection: Selection) -> tuple[Selection, list[Filter]]:
+    """Return a selection restricted by these filters, and the filters that remain for Spark."""
+    rest = []
+    for filter in filters:
+        narrowed = _pushedFilter(filter, selection)
+        if narrowed is None:
+            rest.append(filter)
+        else:
+            selection = narrowed
+    return selection, rest
+
+
+def _pushedFilter(filter: Any, selection: Selection) -> Selection | None:
+    attribute: tuple[str, ...] = getattr(filter, "attribute", ())
+    column = attribute[0] if len(attribute) == 1 else ""
+    value: Any = getattr(filter, "value", None)
+    if isinstance(filter, datasource.IsNotNull):
+        return selection if column in ("journal", "topic", *_RANGES) else None
+    if column == "topic":
+        return _narrowedTopics(filter, selection, value)
+    if column == "timestamp":
+        isExact = isinstance(value, datetime) and value.tzinfo is not None
+        value = (value - _EPOCH) // timedelta(microseconds=1) if isExact else None
+    if column not in _RANGES or type(value) is not int or type(filter) not in _BOUNDS:
+        return None
+    (low, high), (since, until) = _RANGES[column], _BOUNDS[type(filter)]
+    if since is not None:
+        selection = replace(selection, **{low: max(getattr(selection, low), value + since)})
+    if until is not None:
+        selection = replace(selection, **{high: min(getattr(selection, high), value + until)})
+    return selection
+
+
+def _narrowedTopics(filter: Any, selection: Selection, value: Any) -> Selection | None:
+    topics = selection.topics
+    if isinstance(filter, datasource.EqualTo | datasource.EqualNullSafe) and isinstance(value, str):
+        return replace(selection, topics=topics.only([value]))
+    if isinstance(filter, datasource.In) and all(isinstance(each, str) for each in filter.value):
+        return replace(selection, topics=topics.only(filter.value))
+    if isinstance(filter, datasource.StringStartsWith) and isinstance(value, str):
+        return replace(selection, topics=replace(topics, prefixes=(*topics.prefixes, value)))
+    return None

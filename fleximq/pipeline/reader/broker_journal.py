@@ -1,12 +1,11 @@
-"""A broker's journal as a source of records, read through the broker; the counterpart of
-:mod:`fleximq.pipeline.files.journal_files` for a folder.
-
-The broker returns complete frames from any position on, and their offsets ascend. So an offset or time is found by
+"""A broker's journal, read through the broker; the counterpart of :mod:`fleximq.pipeline.files.journal_files`. The
+broker returns complete frames from any position on, and their offsets ascend. So an offset or time is found by
 bisection, with a dozen requests for a GiB; visited positions are cached.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import pairwise
 from platform import machine
 from typing import Any, NamedTuple
 
@@ -20,10 +19,10 @@ from fleximq.limits import KIBIBYTE, MEBIBYTE
 from fleximq.pipeline.broker_link import Behind, BrokerLink, Check, Place
 from fleximq.pipeline.errors import BrokerRefused
 from fleximq.pipeline.files.folder import End
-from fleximq.pipeline.files.frame_columns import PlacedFrame, decodeFrames, offsetsAndTimes
+from fleximq.pipeline.files.frame_columns import RECORDS, PlacedFrame, decodeFrames, offsetsAndTimes
 from fleximq.pipeline.files.journal_files import OffsetBounds
 from fleximq.pipeline.files.selection import NEVER, SLICE_BYTES, SegmentRange, Selection, Slice, Topics
-from fleximq.pipeline.files.slice_reader import Missing
+from fleximq.pipeline.files.slice_reader import Missing, Placed, placedFrames
 
 #: Maximum bytes of one response.
 RESPONSE_BYTES = 4 * MEBIBYTE
@@ -33,8 +32,6 @@ STEP = 256 * KIBIBYTE
 _READS_UNALIGNED = machine().lower() in ("x86_64", "amd64", "aarch64", "arm64")
 #: Maximum number of cached positions.
 _TRIED = 10_000
-_RECORDS = (FrameKind.RECORDS, FrameKind.SPARSE_RECORDS)
-
 Frame = tuple[FrameHeader, memoryview]
 
 
@@ -47,9 +44,9 @@ class Answer(NamedTuple):
 
 
 def ask(link: BrokerLink, journal: str, position: int, least: int, maxBytes: int = RESPONSE_BYTES) -> Answer:
-    """Request the complete frames from a position on, at most so many bytes, or one frame; none at the end. A node of a
-    cluster whose journal ends before ``least`` is passed over. Raises PipelineError if the broker is away, refuses, has
-    no journal or another one, or its answer is malformed.
+    """Request the complete frames from a position on, at most so many bytes, or one frame; none at the end. A cluster's
+    node is passed over if its journal ends before ``least``. Raises PipelineError as :class:`RemoteJournal`, or for a
+    malformed answer.
     """
     answer = link.askLarge("/journal/read", {"position": position, "most": maxBytes}, _reaching(link, "end", least))
     _check(link, journal, answer["journal"])
@@ -63,12 +60,16 @@ def ask(link: BrokerLink, journal: str, position: int, least: int, maxBytes: int
         if at > len(data):
             raise FrameError("the last one is cut off")
     except FrameError as error:
-        raise BrokerRefused(f"the broker at {link.place.url} sent frames that cannot be read: {error}") from error
+        raise _unreadable(link.place.url, error) from error
     return Answer(data, frames, answer["next"])
 
 
+def _unreadable(url: str, error: FrameError) -> BrokerRefused:
+    return BrokerRefused(f"the broker at {url} sent frames that cannot be read: {error}")
+
+
 def _reaching(link: BrokerLink, name: str, least: int) -> Check:
-    """Return a check of answers, whose value of this name is the end of the journal."""
+    """Return a check of answers; their value of this name is the end of the journal."""
 
     def checked(answer: Any) -> Any:
         if answer[name] < least and link.place.addresses > 1:
@@ -118,48 +119,44 @@ class RemoteJournal:
         _check(self._link, self.id, about["journal"])
         return End(about["position"], about["end"])
 
+    def _answers(self, position: int) -> Iterator[Answer]:
+        """Request the frames from a position to the end."""
+        while (answer := ask(self._link, self.id, position, self._least, STEP)).frames:
+            yield answer
+            position = answer.next
+
     def bounds(self) -> OffsetBounds:
         """Return the first retained offset and the next one; both are equal if the journal is empty."""
         end = self.end()
-        position = 0
-        while True:
-            answer = ask(self._link, self.id, position, self._least, STEP)
+        for answer in self._answers(0):
             for _, header in answer.frames:
-                if header.kind in (*_RECORDS, FrameKind.TRANSACTION, FrameKind.GAP):
+                if header.kind in (*RECORDS, FrameKind.TRANSACTION, FrameKind.GAP):
                     return OffsetBounds(min(header.baseOffset, end.offset), end.offset)
-            if not answer.frames:
-                return OffsetBounds(end.offset, end.offset)
-            position = answer.next
+        return OffsetBounds(end.offset, end.offset)
 
     def offsetAt(self, time: int) -> int:
-        """Return the offset of the first record of this time or later (microseconds since 1970), or else the next.
-        Records of a transaction count with the time of the transaction.
+        """Return the offset of the first record of this time or later (us since 1970), or else the next. Records of a
+        transaction count with the time of the transaction.
         """
         end = self.end()
         position, _ = self._search(lambda header: header.lastTime >= time, end.position)
-        while True:
-            answer = ask(self._link, self.id, position, self._least, STEP)
+        for answer in self._answers(position):
             for at, header in answer.frames:
                 if header.lastTime < time:
                     continue
                 if header.kind == FrameKind.TRANSACTION and header.count:
                     return header.baseOffset
-                if header.kind in _RECORDS:
-                    for offsets, times in offsetsAndTimes(answer.data, [PlacedFrame(at)]):
-                        return int(offsets[(times >= time).argmax()])
-            if not answer.frames:
-                return end.offset
-            position = answer.next
+                if header.kind in RECORDS:
+                    offsets, times = next(offsetsAndTimes(answer.data, [PlacedFrame(at)]))
+                    return int(offsets[(times >= time).argmax()])
+        return end.offset
 
     def advance(self, start: int, end: int, records: int | None, size: int | None) -> Distance:
         """Do as :meth:`fleximq.pipeline.files.journal_files.JournalFiles.advance`."""
         counted = Distance(start, 0, 0)
         while counted.offset < end:
-            limits = {
-                name: limit - done
-                for name, limit, done in (("records", records, counted.records), ("bytes", size, counted.bytes))
-                if limit is not None
-            }
+            done = (("records", records, counted.records), ("bytes", size, counted.bytes))
+            limits = {name: limit - number for name, limit, number in done if limit is not None}
             if counted.records and min(limits.values(), default=1) <= 0:
                 break
             asked = {name: max(limit, 1) for name, limit in limits.items()}
@@ -180,9 +177,7 @@ class RemoteJournal:
         since: int = NEVER,
         sliceBytes: int = SLICE_BYTES,
     ) -> list[Slice]:
-        """Do as :meth:`fleximq.pipeline.files.journal_files.JournalFiles.slices`, but topics and times skip no part,
-        since the broker gives no index, and parts are a frame or more.
-        """
+        """Do as JournalFiles.slices, but parts are a frame or more, and none is skipped: the broker gives no index."""
         if start >= end:
             return []
         last = self.end()
@@ -206,15 +201,11 @@ class RemoteJournal:
         cuts.append((until, min(end, last.offset)))
         return [
             Slice(self.path, self.id, start, end, last.position, (SegmentRange(0, one[0], next[0], one[1], next[1]),))
-            for one, next in zip(cuts, cuts[1:], strict=False)
+            for one, next in pairwise(cuts)
         ]
 
-    # -- bisection ---------------------------------------------------------------------------------
-
     def _search(self, holds: Callable[[FrameHeader], bool], end: int) -> tuple[int, int]:
-        """Return two positions, about a step apart, between which the condition becomes true: it is false for all
-        frames before some position, true from there on.
-        """
+        """Return two positions, about a step apart, between which a condition becomes true for good."""
         low, high = 0, end
         while high - low > STEP:
             middle = (low + high) // 2 // STEP * STEP
@@ -248,72 +239,55 @@ def readRemote(
     """
     selection = selection.within(slice.start, slice.end)
     with BrokerLink(place) as link, ThreadPoolExecutor(1) as pool:
-        reader = _RemoteReader(link, pool, slice, missing)
+
+        def request(position: int, maxBytes: int = RESPONSE_BYTES) -> Future[Answer]:
+            return pool.submit(ask, link, slice.journal, position, slice.limit, maxBytes)
+
         try:
-            for data, places in reader.frames():
+            for data, places in _RemoteReader(request, slice, missing).frames():
                 yield from decodeFrames(data, places, columns, slice.journal, selection)
         except FrameError as error:
-            raise BrokerRefused(f"the broker at {slice.path} sent frames that cannot be read: {error}") from error
+            raise _unreadable(slice.path, error) from error
 
 
 class _RemoteReader:
     """Reads a slice, once; the next frames are requested while the previous ones are decoded."""
 
     def __init__(
-        self, link: BrokerLink, pool: ThreadPoolExecutor, slice: Slice, missing: Callable[[Missing], None]
+        self, request: Callable[..., Future[Answer]], slice: Slice, missing: Callable[[Missing], None]
     ) -> None:
-        self._link = link
-        self._pool = pool
+        self._request = request
         self._slice = slice
         self._missing = missing
         # The expected next offset; None after a frame with an unknown last offset.
         self._next: int | None = None
         self._held: dict[int, Frame] = {}
 
-    def frames(self) -> Iterator[tuple[memoryview, list[PlacedFrame]]]:
-        """Yield frames with records, including those of transactions, with the buffer that contains them."""
+    def frames(self) -> Iterator[Placed]:
+        """Yield frames with records, including those of transactions."""
         for piece in self._slice.pieces:
             self._next = piece.first
-            for answer in self._answers(piece):
-                yield from self._placed(answer, piece.until)
+            coming: Future[Answer] | None = self._request(piece.position)
+            while coming is not None:
+                answer = coming.result()
+                if not answer.frames or answer.frames[0][1].position >= piece.until:
+                    break
+                coming = self._request(answer.next) if answer.next < piece.until else None
+                passed = self._passed(answer, piece.until)
+                yield from placedFrames(answer.data, passed, self._slice, self._published)
             self._reached(piece.next)
 
-    def _answers(self, piece: SegmentRange) -> Iterator[Answer]:
-        limit = self._slice.limit
-        coming = self._pool.submit(ask, self._link, self._slice.journal, piece.position, limit)
-        while True:
-            answer = coming.result()
-            if not answer.frames or answer.frames[0][1].position >= piece.until:
-                return
-            more = answer.next < piece.until
-            if more:
-                coming = self._pool.submit(ask, self._link, self._slice.journal, answer.next, limit)
-            yield answer
-            if not more:
-                return
-
-    def _placed(self, answer: Answer, until: int) -> Iterator[tuple[memoryview, list[PlacedFrame]]]:
-        start, end = self._slice.start, self._slice.end
-        places: list[PlacedFrame] = []
+    def _passed(self, answer: Answer, until: int) -> Iterator[tuple[int, FrameHeader]]:
+        """Yield the frames up to a position, and note which offsets they have."""
         for at, header in answer.frames:
             if header.position >= until:
-                break
+                return
             base = header.baseOffset
             self._reached(base)
-            frame = answer.data[at : at + header.length]
-            self._next = _nextOffset(header, frame)
-            if header.kind in _RECORDS and base < end:
-                if header.kind == FrameKind.SPARSE_RECORDS or base + header.count > start:
-                    places.append(PlacedFrame(at))
-            elif header.kind == FrameKind.REMOVED and header.count and base < end:
+            self._next = _nextOffset(header, answer.data[at : at + header.length])
+            if header.kind == FrameKind.REMOVED and header.count and base < self._slice.end:
                 self._missing(Missing(base, base + header.count, "retention has taken some out", lost=False))
-            elif header.kind == FrameKind.TRANSACTION and base < end and base + header.count > start:
-                if places:
-                    yield answer.data, places
-                    places = []
-                yield from self._published(header, frame)
-        if places:
-            yield answer.data, places
+            yield at, header
 
     def _reached(self, offset: int) -> None:
         """Continue at an offset, and report the missing records before it."""
@@ -326,9 +300,7 @@ class _RemoteReader:
         if first < next:
             self._missing(Missing(first, next, why))
 
-    # -- transactions ------------------------------------------------------------------------------
-
-    def _published(self, header: FrameHeader, frame: memoryview) -> Iterator[tuple[memoryview, list[PlacedFrame]]]:
+    def _published(self, header: FrameHeader, frame: memoryview) -> Iterator[Placed]:
         transaction = decodeTransaction(header, frame)
         if transaction.aborted:
             return
@@ -342,9 +314,7 @@ class _RemoteReader:
             yield from self._within(staged, offset)
             offset += staged[0].count
 
-    def _publishedInPart(
-        self, positions: Sequence[int], offset: int, behind: int
-    ) -> Iterator[tuple[memoryview, list[PlacedFrame]]]:
+    def _publishedInPart(self, positions: Sequence[int], offset: int, behind: int) -> Iterator[Placed]:
         """Yield those of some staged frames with known offsets, although others are gone."""
         found = [self._staged(position, positions) for position in positions]
         counts = [None if staged is None else staged[0].count for staged in found]
@@ -355,7 +325,7 @@ class _RemoteReader:
             if staged is not None and first is not None:
                 yield from self._within(staged, first)
 
-    def _within(self, staged: Frame, first: int) -> Iterator[tuple[memoryview, list[PlacedFrame]]]:
+    def _within(self, staged: Frame, first: int) -> Iterator[Placed]:
         header, frame = staged
         if first < self._slice.end and first + header.count > self._slice.start:
             yield frame, [PlacedFrame(0, first)]
@@ -364,9 +334,7 @@ class _RemoteReader:
         """Return the staged frame at a position, None if it is gone; caches wanted ones from the same response."""
         if position not in self._held:
             near = any(position < each < position + RESPONSE_BYTES for each in positions)
-            answer = self._pool.submit(
-                ask, self._link, self._slice.journal, position, self._slice.limit, RESPONSE_BYTES if near else 1
-            ).result()
+            answer = self._request(position, maxBytes=RESPONSE_BYTES if near else 1).result()
             self._held = {
                 header.position: (header, answer.data[at : at + header.length])
                 for at, header in answer.frames

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from fleximq.pipeline.errors import OptionRefused
-from fleximq.pipeline.payloads.ddl import parsed, typeWritten
+from fleximq.pipeline.payloads.ddl import parsed
 from fleximq.pipeline.payloads.dialect_payloads import VERBATIM, Identity
 
 if TYPE_CHECKING:
@@ -51,10 +51,6 @@ class Decoding(NamedTuple):
         """Return the types of the columns that are made."""
         return {"decoded": pa.struct(list(self.decoder().schema)), "error": pa.string()}
 
-    def ddl(self) -> dict[str, str]:
-        """Return the same as Spark's DDL."""
-        return {name: typeWritten(type) for name, type in self.types().items()}
-
 
 def needed(columns: Sequence[str]) -> list[str]:
     """Return the columns to read in order to make these."""
@@ -73,9 +69,7 @@ def decoded(
     decoder = decoding.decoder()
     for batch in batches:
         made = decoder.decode(*(batch.column(name) for name in _NEEDED))
-        found = {
-            **dict(zip(batch.schema.names, batch.columns, strict=True)),
-            "decoded": made.columns,
-            "error": pa.nulls(len(batch), pa.string()) if made.errors is None else made.errors,
-        }
+        found = dict(zip(batch.schema.names, batch.columns, strict=True))
+        found["decoded"] = made.columns
+        found["error"] = pa.nulls(len(batch), pa.string()) if made.errors is None else made.errors
         yield pa.record_batch([found[name] for name in columns], names=list(columns))

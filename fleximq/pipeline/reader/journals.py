@@ -1,12 +1,6 @@
-"""The journals that the options name: in folders, or behind brokers.
-
-Folders, or brokers, with the same journal are copies at the nodes of a cluster. Any of them can be read; one that has
-less than another, or less than is needed, is passed over or waited for.
-
-Globs are expanded again at each call, since later they may match more folders.
-
-Spark's Python processes serve many tasks and collect garbage after each, which takes 20 ms with Spark, pyarrow and
-numpy imported, none of it garbage; :func:`freezeImports` excludes the imports.
+"""The journals that the options name: in folders, or behind brokers. Those with the same journal are copies at the
+nodes of a cluster. Any of them can be read; one that has less than another, or than is needed, is passed over or waited
+for.
 """
 
 import gc
@@ -16,7 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
 
 import pyarrow as pa
@@ -38,21 +32,17 @@ from fleximq.pipeline.wait_notice import waitNotice
 
 #: Spark sets this environment variable in processes that serve more than one task.
 _SERVES_MANY = "SPARK_REUSE_WORKER"
-#: Number of calls that have an effect.
-_CALLS = 2
 _calls = count()
 
 
 def freezeImports() -> None:
-    """Exclude imports from garbage collection, if this is one of Spark's processes.
-
-    Called at the start of a task. The second call excludes the imports of the first task: pyarrow imports pandas, if
-    installed, on the first use of numpy's arrays.
+    """Exclude imports from garbage collection, which takes 20 ms after each task of Spark's processes. Called at the
+    start of a task, and effective twice: pyarrow imports pandas on the first use of numpy's arrays, so in the first
+    task.
     """
-    if _SERVES_MANY not in os.environ or next(_calls) >= _CALLS:
-        return
-    gc.collect()
-    gc.freeze()
+    if _SERVES_MANY in os.environ and next(_calls) < 2:
+        gc.collect()
+        gc.freeze()
 
 
 Journal = JournalFiles | RemoteJournal
@@ -64,15 +54,13 @@ _log = logging.getLogger("fleximq.pipeline")
 _PAUSE = 0.1
 
 
+@dataclass
 class SlicePartition(InputPartition):
-    """One slice of a journal for one task, read through ``broker``, or from its folder if None."""
+    """One slice of a journal, read through ``broker``, or from its folder or one of the ``others`` with the same."""
 
-    def __init__(self, slice: Slice, broker: Place | None = None, others: Sequence[str] = ()) -> None:
-        super().__init__(slice)
-        self.slice = slice
-        self.broker = broker
-        #: Other folders with the same journal.
-        self.others = tuple(others)
+    slice: Slice
+    broker: Place | None = None
+    others: Sequence[str] = ()
 
 
 class Journals:
@@ -92,11 +80,12 @@ class Journals:
 
     def find(self, ranges: Ranges = _ALL) -> dict[str, Journal]:
         """Return the journals that exist now, by id; of several copies the one that has most of a range of offsets.
-        Raises OptionRefused if none was found, JournalError if a named folder is no journal, PipelineError if a broker
-        is away, refuses, or has no journal.
+        Globs are expanded again at each call. Raises OptionRefused if none was found, JournalError if a named folder is
+        no journal, PipelineError if a broker is away, refuses, or has no journal.
         """
         found: dict[str, list[Journal]] = {}
-        for path in [*self._brokers, *self._folders()]:
+        folders = [folder for path in self._paths for folder in _folders(os.path.abspath(os.path.expanduser(path)))]
+        for path in dict.fromkeys([*self._brokers, *folders]):
             try:
                 journal = self._at(path)
             except JournalError:
@@ -110,48 +99,48 @@ class Journals:
         return {id: self._best(found[id], *ranges.get(id, (FOREVER, FOREVER))) for id in sorted(found)}
 
     def covering(self, ranges: Ranges) -> dict[str, Journal]:
-        """Return the journals; wait for copies that lag to have these ranges of offsets. Raises PipelineError if they
-        do not within 30 seconds, and as :meth:`find`.
-        """
+        """Return the journals, after copies that lag have these ranges; raises PipelineError after 30 seconds."""
         deadline = self._now() + TIMEOUT
         with waitNotice(lambda: f"waiting for copies that lag, for {TIMEOUT:g} s at most", _log.warning):
             while True:
                 found = self.find(ranges)
-                behind = [
-                    id
-                    for id, (_, end) in ranges.items()
-                    if id in found and self._mayLag(found[id]) and found[id].end().offset < end
-                ]
+                behind = [id for id in ranges if id in found and self._lags(found[id], ranges[id][1])]
                 if not behind:
                     return found
                 if self._now() >= deadline:
-                    id = behind[0]
-                    place, next = found[id].path, found[id].end().offset
-                    raise PipelineError(f"the copy in {place} lags: its next offset is {next}, not {ranges[id][1]} yet")
+                    place, next, end = found[behind[0]].path, found[behind[0]].end().offset, ranges[behind[0]][1]
+                    raise PipelineError(f"the copy in {place} lags: its next offset is {next}, not {end} yet")
                 self._sleep(_PAUSE)
+
+    def _lags(self, journal: Journal, end: int) -> bool:
+        isCopy = journal.mayLag or self._copiesOf(journal.path)
+        return bool(isCopy) and journal.end().offset < end
 
     def having(self, points: Points | None) -> dict[str, Journal]:
         """Return the journals; wait as :meth:`covering` for offsets that are named."""
         found = self.find()
-        named = {} if points is None else {id: points.of(id) for id in found}
-        wanted = {id: (point.value, point.value) for id, point in named.items() if point.kind is StartKind.OFFSET}
+        named = [] if points is None else [(id, points.of(id)) for id in found]
+        wanted = {id: (point.value, point.value) for id, point in named if point.kind is StartKind.OFFSET}
         return self.covering(wanted) if wanted else found
 
     def _at(self, path: str) -> Journal:
-        journal = self._known.get(path)
-        if journal is not None and _isStill(journal):
-            return journal
-        return RemoteJournal(self._brokers[path]) if path in self._brokers else JournalFiles(path)
+        known = self._known.get(path)
+        if path in self._brokers:
+            # Each response is checked for another journal.
+            return RemoteJournal(self._brokers[path]) if known is None else known
+        try:
+            if known is not None and readIdentity(Files(), path) == known.id:
+                return known
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise JournalError(f"the journal in {path} cannot be read: {errorText(error)}") from error
+        return JournalFiles(path)
 
     def _copiesOf(self, path: str) -> list[str]:
         """Return the other folders that have, or had, the same journal."""
-        known = self._known.get(path)
-        if known is None:
-            return []
-        return [other for other, journal in self._known.items() if journal.id == known.id and other != path]
-
-    def _mayLag(self, journal: Journal) -> bool:
-        return journal.mayLag or bool(self._copiesOf(journal.path))
+        id = self._known[path].id if path in self._known else None
+        return [other for other, journal in self._known.items() if journal.id == id and other != path]
 
     def _best(self, copies: Sequence[Journal], start: int, end: int) -> Journal:
         if len(copies) == 1:
@@ -159,12 +148,9 @@ class Journals:
         remote = [each for each in copies if isinstance(each, RemoteJournal)]
         if remote:
             return self._joined(remote)
-
-        def fitness(journal: Journal) -> tuple[int, int]:
-            bounds = journal.bounds()
-            return min(bounds.next, end), -max(bounds.first, start)
-
-        return max(copies, key=fitness)
+        bounds = [journal.bounds() for journal in copies]
+        most = max(range(len(copies)), key=lambda at: (min(bounds[at].next, end), -max(bounds[at].first, start)))
+        return copies[most]
 
     def _joined(self, copies: Sequence[RemoteJournal]) -> Journal:
         """Replace brokers with the same journal by one with all of their addresses."""
@@ -192,27 +178,12 @@ class Journals:
             if isinstance(journal, RemoteJournal):
                 journal.close()
 
-    def _folders(self) -> list[str]:
-        folders: list[str] = []
-        for path in self._paths:
-            path = os.path.abspath(os.path.expanduser(path))
-            if not glob.has_magic(path) or os.path.isdir(path):
-                folders.append(path)
-            else:
-                folders += [each for each in sorted(glob.glob(path)) if os.path.exists(f"{each}/identity")]
-        return list(dict.fromkeys(folders))
 
-
-def _isStill(journal: Journal) -> bool:
-    """Tell whether a folder still has the same journal; a broker is checked by each response."""
-    if isinstance(journal, RemoteJournal):
-        return True
-    try:
-        return readIdentity(Files(), journal.path) == journal.id
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        raise JournalError(f"the journal in {journal.path} cannot be read: {errorText(error)}") from error
+def _folders(path: str) -> list[str]:
+    """Return the folder, or those that match if it is a glob."""
+    if not glob.has_magic(path) or os.path.isdir(path):
+        return [path]
+    return [each for each in sorted(glob.glob(path)) if os.path.exists(f"{each}/identity")]
 
 
 def read(
@@ -222,13 +193,12 @@ def read(
     failOnDataLoss: bool,
     decoding: Decoding | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a partition; none for the empty partition that Spark adds if there are no others. Raises
+    """Yield the records of a partition, none of the empty one that Spark adds if there are no others. Raises
     RecordsMissing if records are missing, and ``failOnDataLoss`` is set.
     """
     freezeImports()
-    if not isinstance(partition, SlicePartition):
-        return
-    yield from decoded(records(partition, needed(columns), selection, failOnDataLoss, []), columns, decoding)
+    if isinstance(partition, SlicePartition):
+        yield from decoded(records(partition, needed(columns), selection, failOnDataLoss, []), columns, decoding)
 
 
 def records(
@@ -239,10 +209,9 @@ def records(
     missing: list[Missing],
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of a partition, and add to ``missing`` which ones are; raises as :func:`read`."""
-    tell = missingReporter(partition.slice.journal, failOnDataLoss)
 
     def miss(found: Missing) -> None:
-        tell(found)
+        reportLoss(f"journal {partition.slice.journal}, {found}", found.lost and failOnDataLoss)
         missing.append(found)
 
     if partition.broker is not None:
@@ -253,20 +222,9 @@ def records(
 def _readable(partition: SlicePartition) -> Slice:
     """Return the slice; of another folder if its own cannot be read any more. All have it at the same positions."""
     slice = partition.slice
-    if not partition.others:
-        return slice
-    for path in (slice.path, *partition.others):
+    for path in (slice.path, *partition.others) if partition.others else ():
         with suppress(JournalError, OSError):
             journal = JournalFiles(path)
             if journal.id == slice.journal and journal.end().position >= slice.limit:
                 return slice._replace(path=path)
     return slice
-
-
-def missingReporter(journal: str, failOnDataLoss: bool) -> Callable[[Missing], None]:
-    """Return a callback that raises or logs missing records."""
-
-    def report(missing: Missing) -> None:
-        reportLoss(f"journal {journal}, {missing}", missing.lost and failOnDataLoss)
-
-    return report

@@ -1,8 +1,4 @@
-"""Start, end and batch limits of a read. Pure functions.
-
-A journal counts its records over all topics, so one number is its progress: a stream's offsets are the next offset of
-each journal, by journal id.
-"""
+"""Start, end and batch limits of a read. Offsets count all topics, so the next one of a journal is its progress."""
 
 import json
 import logging
@@ -14,13 +10,11 @@ from typing import Any, NamedTuple, Protocol
 
 from fleximq.journal.files.record_distance import Distance
 from fleximq.pipeline.errors import OptionRefused, PipelineError
+from fleximq.pipeline.files.selection import FOREVER
 
 _log = logging.getLogger("fleximq.pipeline")
 #: The next offset of each journal, in the order of their ids.
 Offsets = dict[str, int]
-#: Kafka's numbers for the first and the next offset.
-_EARLIEST, _LATEST = -2, -1
-_MAX_OFFSET = (1 << 63) - 1
 _DIGITS = 19
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -46,16 +40,16 @@ class Point(NamedTuple):
 
 
 EARLIEST, LATEST = Point(StartKind.EARLIEST), Point(StartKind.LATEST)
+#: Kafka's numbers for the first and the next offset are -2 and -1.
+_WORDS = {"earliest": EARLIEST, "latest": LATEST, "-2": EARLIEST, "-1": LATEST}
 
 
 class OffsetSource(Protocol):
-    """A journal's lookup of offsets."""
+    """A journal: its first retained and its next offset, and that of the first record of a time, or else the next."""
 
-    def bounds(self) -> Any:
-        """Return the first retained offset as ``first``, and the next one as ``next``."""
+    def bounds(self) -> Any: ...
 
-    def offsetAt(self, time: int) -> int:
-        """Return the offset of the first record of this time or later, or else the next one."""
+    def offsetAt(self, time: int) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,48 +75,43 @@ class Points:
 
 def pointsOf(name: str, written: str, others: Point) -> Points:
     """Read ``startingOffsets`` and its companions: ``earliest`` (or -2, as for Kafka), ``latest`` (-1), an offset, or
-    JSON with one for each journal; ``others`` is for journals that it does not name. Raises OptionRefused for another
-    text.
+    JSON with one for each journal; ``others`` is for journals that it does not name. Raises OptionRefused.
     """
-    return _points(name, written.strip(), others, _point)
+    return _points(name, written.strip(), others, _offset)
 
 
 def timesOf(name: str, written: str, others: Point) -> Points:
-    """Read ``startingTimestamp`` and its companions likewise: milliseconds since 1970, ISO 8601, or JSON with one for
-    each journal.
-    """
+    """Read ``startingTimestamp`` likewise: milliseconds since 1970, ISO 8601, or JSON with one for each journal."""
     return _points(name, written.strip(), others, _time)
 
 
-def _points(name: str, text: str, others: Point, read: Callable[[str, Any], Point]) -> Points:
+def _points(name: str, text: str, others: Point, read: Callable[[str, Any, str], Point]) -> Points:
     if not text.startswith("{"):
-        return Points(read(name, text))
+        return Points(read(name, text, text))
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError):
         fields = None
     if not isinstance(fields, dict) or not fields:
         raise OptionRefused(f"the option {name!r} is {text!r}, but must be JSON with a value for each journal's id")
-    return Points(others, {journal: read(name, value) for journal, value in fields.items()})
+    words = {id: str(value) if type(value) in (int, str) else "" for id, value in fields.items()}
+    return Points(others, {id: read(name, value, words[id]) for id, value in fields.items()})
 
 
-def _isNumber(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= _DIGITS
+def _isNumber(text: str, most: int = FOREVER) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _DIGITS and int(text) <= most
 
 
-def _point(name: str, written: Any) -> Point:
-    known = {"earliest": EARLIEST, "latest": LATEST, str(_EARLIEST): EARLIEST, str(_LATEST): LATEST}
-    text = str(written).lower() if isinstance(written, int | str) and not isinstance(written, bool) else ""
-    if text in known:
-        return known[text]
-    if _isNumber(text) and int(text) <= _MAX_OFFSET:
-        return Point(StartKind.OFFSET, max(1, int(text)))  # 0 is the first offset of Kafka
-    raise OptionRefused(f"the option {name!r} has {written!r}, but must have earliest, latest or an offset")
+def _offset(name: str, written: Any, text: str) -> Point:
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    if not _isNumber(text):
+        raise OptionRefused(f"the option {name!r} has {written!r}, but must have earliest, latest or an offset")
+    return Point(StartKind.OFFSET, max(1, int(text)))  # 0 is the first offset of Kafka
 
 
-def _time(name: str, written: Any) -> Point:
-    text = str(written) if isinstance(written, int | str) and not isinstance(written, bool) else ""
-    if _isNumber(text) and int(text) <= _MAX_OFFSET // 1000:
+def _time(name: str, written: Any, text: str) -> Point:
+    if _isNumber(text, FOREVER // 1000):
         return Point(StartKind.TIME, int(text) * 1000)
     try:
         moment = datetime.fromisoformat(text)
@@ -137,13 +126,11 @@ def _time(name: str, written: Any) -> Point:
 
 def resolved(point: Point, journal: OffsetSource) -> int:
     """Return the offset of a point."""
-    if point.kind is StartKind.EARLIEST:
-        return int(journal.bounds().first)
-    if point.kind is StartKind.LATEST:
-        return int(journal.bounds().next)
     if point.kind is StartKind.TIME:
         return journal.offsetAt(point.value)
-    return point.value
+    if point.kind is StartKind.OFFSET:
+        return point.value
+    return int(journal.bounds().first if point.kind is StartKind.EARLIEST else journal.bounds().next)
 
 
 def startOf(point: Point, journal: Any, fail: bool) -> int:
@@ -183,30 +170,28 @@ Advance = Callable[[str, int, int, int | None, int | None], Distance]
 def batchEnd(
     start: Mapping[str, int], end: Mapping[str, int], records: int | None, size: int | None, advance: Advance
 ) -> Offsets:
-    """Return the end of a micro-batch that begins at ``start`` and must not go beyond ``end``. Journals with long
-    backlogs share the rest of the limit evenly.
-
-    :param records: approximate maximum of records, ``size`` of bytes; None for unlimited.
-    :param advance: goes at least one record forward, so that each batch makes progress.
+    """Return the end of a micro-batch from ``start`` to ``end`` at most, of about so many records and bytes; None:
+    unlimited. Journals with long backlogs share the rest of a limit evenly. ``advance`` takes at least one record.
     """
     if records is None and size is None:
         return ordered({**start, **end})
     reached = {**end, **start}
     waiting = [journal for journal in sorted(end) if reached[journal] < end[journal]]
-    while waiting and _some(records) and _some(size):
-        before = len(waiting)
-        for number, journal in enumerate(tuple(waiting)):
+    while waiting:
+        behind = []
+        for number, journal in enumerate(waiting):
             if not (_some(records) and _some(size)):
-                break
-            left = before - number
+                return ordered(reached)
+            left = len(waiting) - number
             found = advance(journal, reached[journal], end[journal], _share(records, left), _share(size, left))
             reached[journal] = found.offset
             records = None if records is None else records - found.records
             size = None if size is None else size - found.bytes
-            if found.offset >= end[journal]:
-                waiting.remove(journal)
-        if len(waiting) == before:
+            if found.offset < end[journal]:
+                behind.append(journal)
+        if len(behind) == len(waiting):
             break
+        waiting = behind
     return ordered(reached)
 
 

@@ -1,6 +1,4 @@
-"""The options of the source, parsed and checked. They have the names of the options of Spark's Kafka source where both
-exist.
-"""
+"""The options of the source, with the names of those of Spark's Kafka source where both exist."""
 
 import json
 import re
@@ -10,7 +8,7 @@ from typing import Any
 
 from fleximq.config import option_values
 from fleximq.errors import SettingError
-from fleximq.pipeline.broker_link import Place
+from fleximq.pipeline.broker_link import Place, flag
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.files.schema import ALL_COLUMNS, COLUMNS
 from fleximq.pipeline.files.selection import SLICE_BYTES, Topics
@@ -33,7 +31,6 @@ _KNOWN = {
     *("failOnDataLoss", "pushFilters", "consumerGroup", "lagUrl"),
 }
 _CANONICAL = {name.lower(): name for name in _KNOWN}
-_TRUTH = {"true": True, "false": False}
 #: Seconds of the units of time that Spark knows.
 _TIME_UNITS = {"us": 1e-6, "": 1e-3, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 _TIME = re.compile(r"([0-9]{1,15}) *([a-z]*)", re.ASCII)
@@ -43,12 +40,9 @@ MAX_DELAY = 900.0
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """The parsed options of the source.
-
-    Either ``paths``, folders or globs of folders, or ``brokers``, to read journals through, is set. ``start`` and
-    ``end`` are None by default: then a stream begins with the next record, a batch reads all. A stream with a ``group``
-    reports its progress to the brokers in ``told``. ``decoding`` is None if payloads stay as they are. A stream waits
-    for ``minRecords`` new records, at most ``maxDelay`` seconds from one micro-batch to the next.
+    """The parsed options of the source: either ``paths``, folders or globs of folders, or ``brokers``. Without
+    ``start`` and ``end`` a stream begins with the next record, and a batch reads all. A stream reports the progress of
+    ``group`` to the brokers in ``told``, and waits for ``minRecords``, at most ``maxDelay`` seconds.
     """
 
     paths: tuple[str, ...]
@@ -84,7 +78,7 @@ class SourceOptions:
         if end is not None and any(point.kind is StartKind.EARLIEST for point in (end.others, *end.named.values())):
             raise OptionRefused("the option 'endingOffsets' cannot be earliest")
         brokers = _brokers(options)
-        identity = Identity(_flag(options, "identityMetadata", False), _flag(options, "identityBase64", False))
+        identity = Identity(flag(options, "identityMetadata", False), flag(options, "identityBase64", False))
         decoding = Decoding.of(options, identity)
         return cls(
             () if brokers else _paths(options),
@@ -92,13 +86,13 @@ class SourceOptions:
             _columns(options, () if decoding is None else MADE),
             _points(options, "starting"),
             end,
-            _number(options, "maxOffsetsPerTrigger", option_values.count, None),
-            _number(options, "maxBytesPerTrigger", option_values.size, None),
+            _number(options, "maxOffsetsPerTrigger", option_values.count),
+            _number(options, "maxBytesPerTrigger", option_values.size),
             *_minimum(options),
-            _number(options, "minPartitions", option_values.count, 1) or 1,
-            _number(options, "partitionBytes", option_values.size, SLICE_BYTES) or SLICE_BYTES,
-            _flag(options, "failOnDataLoss", True),
-            _flag(options, "pushFilters", False),
+            _number(options, "minPartitions", option_values.count) or 1,
+            _number(options, "partitionBytes", option_values.size) or SLICE_BYTES,
+            flag(options, "failOnDataLoss", True),
+            flag(options, "pushFilters", False),
             decoding,
             brokers,
             *_group(options, brokers),
@@ -163,7 +157,7 @@ def _topics(options: Mapping[str, str]) -> Topics:
 
 
 def _columns(options: Mapping[str, str], made: tuple[str, ...]) -> tuple[str, ...]:
-    headers = _flag(options, "includeHeaders", True)
+    headers = flag(options, "includeHeaders", True)
     if "columns" not in options:
         return tuple(name for name in (*COLUMNS, *made) if headers or name != "headers")
     known = (*ALL_COLUMNS, *made)
@@ -176,12 +170,10 @@ def _columns(options: Mapping[str, str], made: tuple[str, ...]) -> tuple[str, ..
     return tuple(columns)
 
 
-def _atCommas(text: str) -> list[str]:
-    return text.split(",")
-
-
-def _list(options: Mapping[str, str], name: str, split: Callable[[str], list[str]] = _atCommas) -> list[str]:
-    found = [each.strip() for each in split(options[name]) if each.strip(" ,")]
+def _list(options: Mapping[str, str], name: str, split: Callable[[str], list[str]] | None = None) -> list[str]:
+    """Return the parts of an option, by default those between commas."""
+    parts = options[name].split(",") if split is None else split(options[name])
+    found = [each.strip() for each in parts if each.strip(" ,")]
     if not found:
         raise OptionRefused(f"the option {name!r} is empty")
     return found
@@ -197,11 +189,9 @@ def _points(options: Mapping[str, str], which: str) -> Points | None:
     return None
 
 
-def _number(
-    options: Mapping[str, str], name: str, read: Callable[[str, Any], int], otherwise: int | None
-) -> int | None:
+def _number(options: Mapping[str, str], name: str, read: Callable[[str, Any], int]) -> int | None:
     if name not in options:
-        return otherwise
+        return None
     try:
         number = read(name, options[name])
     except SettingError as error:
@@ -213,8 +203,8 @@ def _number(
 
 def _minimum(options: Mapping[str, str]) -> tuple[int, float]:
     """Return the number of new records to wait for, and the maximum delay in seconds."""
-    records = _number(options, "minOffsetsPerTrigger", option_values.count, 1) or 1
-    most = _number(options, "maxOffsetsPerTrigger", option_values.count, None)
+    records = _number(options, "minOffsetsPerTrigger", option_values.count) or 1
+    most = _number(options, "maxOffsetsPerTrigger", option_values.count)
     if most is not None and records > most:
         raise OptionRefused(
             f"the option minOffsetsPerTrigger is {records}, but must be at most maxOffsetsPerTrigger, which is {most}"
@@ -228,10 +218,3 @@ def _minimum(options: Mapping[str, str]) -> tuple[int, float]:
     if found is None or found[2] not in _TIME_UNITS:
         raise OptionRefused(f"the option 'maxTriggerDelay' is {written!r}, but must be a time, e.g. 15m, 30s or 500ms")
     return records, int(found[1]) * _TIME_UNITS[found[2]]
-
-
-def _flag(options: Mapping[str, str], name: str, otherwise: bool) -> bool:
-    written = options.get(name, str(otherwise)).lower()
-    if written not in _TRUTH:
-        raise OptionRefused(f"the option {name!r} is {options[name]!r}, but must be true or false")
-    return _TRUTH[written]

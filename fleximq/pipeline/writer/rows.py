@@ -1,12 +1,12 @@
-"""Converts rows of Spark to records for the broker, in groups of about the size of one request.
-
-This file is hot: a row with a binary value costs 0.2 us here, one with a struct of five fields 3 us.
-
-Types that MessagePack lacks are written as text: times and dates in ISO 8601, decimals with all their digits.
+"""Converts rows of Spark to records for the broker, in groups of about the size of one request. Types that MessagePack
+lacks become text: times and dates in ISO 8601, decimals with all their digits. This file is hot: a row with a binary
+value costs 0.2 us here, one with a struct of five fields 3 us.
 """
 
 import datetime
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgpack
@@ -27,42 +27,31 @@ _AROUND = 24
 
 #: Content types by dialect. A message of the broker itself may have any, mostly MessagePack.
 _BYTES = contentOf(Message(b"", Content.BYTES))
-_CONTENTS = {
-    name: contentOf(Message(b"", content))
-    for name, content in (
-        ("broker", Content.MESSAGEPACK),
-        ("fleximq", Content.MESSAGEPACK),
-        ("minimq", Content.TEXT),
-        ("identity", Content.TEXT),
-    )
-}
+_TEXT, _PACKED = contentOf(Message(b"", Content.TEXT)), contentOf(Message(b"", Content.MESSAGEPACK))
+_CONTENTS = {"broker": _PACKED, "fleximq": _PACKED, "minimq": _TEXT, "identity": _TEXT}
+
+_BYTES_TYPES = (pa.types.is_binary, pa.types.is_string, pa.types.is_large_binary, pa.types.is_large_string)
 
 Record = dict[str, Any]
 _Convert = Callable[[Any], Any]
 
 
+@dataclass(frozen=True, slots=True)
 class Rows:
     """Converts rows to records, in groups of about ``portion`` bytes, at most one record more. ``topic`` is that of
-    rows without one.
-
-    :param packed: whether the bytes of ``value`` are MessagePack already.
-    :param original: whether they are payloads as the source reads them, to publish unchanged; the column ``content``,
-        or else ``dialect``, has their type.
+    rows without one. ``packed``: the bytes of ``value`` are MessagePack already; ``original``: they are payloads as the
+    source reads them, to publish unchanged; the column ``content``, or else ``dialect``, has their type.
     """
 
-    def __init__(
-        self, topic: str | None = None, packed: bool = False, portion: int = MEBIBYTE, original: bool = False
-    ) -> None:
-        self._topic = topic
-        self._packed = packed
-        self._original = original
-        self._portion = portion
+    topic: str | None = None
+    packed: bool = False
+    portion: int = MEBIBYTE
+    original: bool = False
 
     def portions(self, batches: Iterable[pa.RecordBatch]) -> Iterator[list[Record]]:
-        """Yield the rows of some batches as groups of records: maps with ``topic``, ``value`` and perhaps ``headers``.
-
-        In place of a value, an original one has its ``payload`` and the code of its ``content``. Raises RowRefused if a
-        row has no topic, or a value that should be MessagePack and is not.
+        """Yield rows as groups of records: maps with ``topic``, ``value`` (an original one has ``payload`` and the code
+        of its ``content`` instead) and perhaps ``headers``. Raises RowRefused for a row without a topic, or a value
+        that is no MessagePack although it should.
         """
         held: list[Record] = []
         size = 0
@@ -73,12 +62,12 @@ class Rows:
             ends = np.cumsum(sizes)
             start = before = 0
             while start < len(records):
-                full = int(np.searchsorted(ends, before + self._portion - size)) + 1
+                full = int(np.searchsorted(ends, before + self.portion - size)) + 1
                 stop = min(full, len(records), start + RECORDS - len(held))
                 held += records[start:stop]
                 size += int(ends[stop - 1]) - before
                 start, before = stop, int(ends[stop - 1])
-                if size >= self._portion or len(held) >= RECORDS:
+                if size >= self.portion or len(held) >= RECORDS:
                     yield held
                     held, size = [], 0
         if held:
@@ -94,8 +83,11 @@ class Rows:
         else:
             records = [{"topic": each, "value": value} for each, value in zip(topics, values, strict=True)]
             sizes = sizes + np.fromiter(map(len, topics), np.int64, len(topics))
-        if self._original:
-            _asTheyWere(records, contentsOf(columns.get("content"), columns.get("dialect"), batch.num_rows))
+        if self.original:
+            contents = contentsOf(columns.get("content"), columns.get("dialect"), batch.num_rows)
+            for record, content in zip(records, contents, strict=True):
+                record["payload"] = record.pop("value") or b""
+                record["content"] = content
         for place, headers in _headers(columns.get("headers"), columns.get("key")):
             records[place]["headers"] = headers
             sizes[place] += _packedSize(headers)
@@ -103,27 +95,25 @@ class Rows:
 
     def _topics(self, column: pa.Array | None, number: int) -> tuple[list[str] | None, str]:
         if column is None or column.null_count:
-            if self._topic is None:
+            if self.topic is None:
                 raise RowRefused("a row has no topic: its column 'topic' is null, and there is no option 'topic'")
             if column is None or column.null_count == number:
-                return None, self._topic
-            column = pc.fill_null(column, self._topic)
+                return None, self.topic
+            column = pc.fill_null(column, self.topic)
         names: list[str] = column.to_pylist()
         first = names[0]
         return (None, first) if names.count(first) == number else (names, "")
 
     def _values(self, column: pa.Array) -> tuple[list[Any], npt.NDArray[np.int64]]:
         values = valuesOf(column)
-        if not _isBytes(column.type):
+        if not any(isBytes(column.type) for isBytes in _BYTES_TYPES):
             return values, np.fromiter(map(_packedSize, values), np.int64, len(values)) + _AROUND
         sizes = pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64) + _AROUND
-        return ([_unpacked(value) for value in values] if self._packed else values), sizes
+        return ([_unpacked(value) for value in values] if self.packed else values), sizes
 
 
 def contentsOf(contents: pa.Array | None, dialects: pa.Array | None, number: int) -> list[int]:
-    """Return the content types of payloads, as the journal's codes: from a column, or else by their dialects; those of
-    an unknown dialect are plain bytes.
-    """
+    """Return the codes of payloads' content types, from a column or else by their dialects."""
     if dialects is None or dialects.null_count == number:
         guessed = pa.repeat(pa.scalar(_BYTES, pa.int32()), number)
     else:
@@ -133,19 +123,6 @@ def contentsOf(contents: pa.Array | None, dialects: pa.Array | None, number: int
     found = guessed if contents is None else pc.coalesce(contents.cast(pa.int32()), guessed)
     known: list[int] = found.to_pylist()
     return known
-
-
-def _asTheyWere(records: list[Record], contents: list[int]) -> None:
-    for record, content in zip(records, contents, strict=True):
-        record["payload"] = record.pop("value") or b""
-        record["content"] = content
-
-
-def _isBytes(type: pa.DataType) -> bool:
-    return any(
-        test(type)
-        for test in (pa.types.is_binary, pa.types.is_string, pa.types.is_large_binary, pa.types.is_large_string)
-    )
 
 
 def _packedSize(value: Any) -> int:
@@ -193,10 +170,13 @@ def valuesOf(column: pa.Array) -> list[Any]:
 def converter(type: pa.DataType) -> _Convert | None:
     """Return a function that converts values of this type to types of MessagePack; None if no conversion is needed."""
     if pa.types.is_map(type):
-        return _mapConverter(converter(type.key_type), converter(type.item_type))
+        key, item = converter(type.key_type), converter(type.item_type)
+        if key is None and item is None:
+            return dict
+        return lambda pairs: {key(name) if key else name: _orNone(item, each) if item else each for name, each in pairs}
     if pa.types.is_struct(type):
         fields = {field.name: made for field in type if (made := converter(field.type)) is not None}
-        return _structConverter(fields) if fields else None
+        return partial(_structConverted, fields) if fields else None
     if pa.types.is_list(type) or pa.types.is_large_list(type) or pa.types.is_fixed_size_list(type):
         made = converter(type.value_type)
         return None if made is None else lambda values: [_orNone(made, value) for value in values]
@@ -215,24 +195,11 @@ def _orNone(convert: _Convert, value: Any) -> Any:
     return None if value is None else convert(value)
 
 
-def _mapConverter(key: _Convert | None, item: _Convert | None) -> _Convert:
-    if key is None and item is None:
-        return dict
-
-    def convert(pairs: Sequence[tuple[Any, Any]]) -> dict[Any, Any]:
-        return {key(name) if key else name: _orNone(item, value) if item else value for name, value in pairs}
-
-    return convert
-
-
-def _structConverter(fields: Mapping[str, _Convert]) -> _Convert:
-    def convert(values: dict[str, Any]) -> dict[str, Any]:
-        for name, made in fields.items():
-            if values[name] is not None:
-                values[name] = made(values[name])
-        return values
-
-    return convert
+def _structConverted(fields: Mapping[str, _Convert], values: dict[str, Any]) -> dict[str, Any]:
+    for name, convert in fields.items():
+        if values[name] is not None:
+            values[name] = convert(values[name])
+    return values
 
 
 def _isoTime(value: datetime.datetime) -> str:

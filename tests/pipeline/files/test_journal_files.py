@@ -105,6 +105,16 @@ class WholeTests(LayoutCase):
         self.fill(3)
         self.assertEqual(tuple(JournalFiles(str(self.folder)).bounds()), (1, 34))
 
+    def test_noSegment(self) -> None:
+        """A journal in which there is no segment yet is empty."""
+        self.written.close()
+        for path in self.folder.iterdir():
+            if path.name != "identity":
+                path.unlink()
+        journal = JournalFiles(str(self.folder))
+        self.assertEqual((tuple(journal.bounds()), journal.offsetAt(0)), ((1, 1), 1))
+        self.assertEqual((journal.slices(1, 9), journal.segments()), ([], []))
+
     def test_identity(self) -> None:
         """Its id is the journal's; a folder without a journal is refused with a sentence."""
         self.assertEqual(JournalFiles(str(self.folder)).id, self.written.id)
@@ -317,7 +327,7 @@ class DamagedTests(LayoutCase):
         path, header = self.victim
         os.truncate(path, header.position - int(path.name[:20]) + 70)
         index = JournalFiles(str(self.folder))._lookups.all(1 << 60)
-        behind = next(sketch.next for _, sketch in index if sketch.base == int(path.name[:20]))
+        behind = next(sketch.next for sketch, _, _ in index if sketch.base == int(path.name[:20]))
         rows = {offset: row for offset, row in self.rows.items() if not header.baseOffset <= offset < behind}
         self.assertEqual(self.all(), rows)
         self.assertEqual([(each.first, each.next) for each in self.missing], [(header.baseOffset, behind)])

@@ -88,7 +88,7 @@ def _slow(format: str) -> "Decoder":
         raise ValueError("read it again")
 
     decoder = Decoder(format, SCHEMA)
-    decoder._columns._decode = refuse  # type: ignore[union-attr]
+    decoder._maps._decode = refuse  # type: ignore[union-attr]
     return decoder
 
 

@@ -1,7 +1,10 @@
-"""What the process in which queries are planned keeps of journals from one query to the next."""
+"""What planning keeps of journals from one query to the next, and the filters that it takes from Spark."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -11,10 +14,29 @@ from tests.pipeline.installed import missing as skip
 from tests.pipeline.written import Written
 
 if not skip:
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        EqualNullSafe,
+        EqualTo,
+        GreaterThan,
+        GreaterThanOrEqual,
+        In,
+        IsNotNull,
+        IsNull,
+        LessThan,
+        LessThanOrEqual,
+        Not,
+        StringContains,
+        StringStartsWith,
+    )
+
     from fleximq.pipeline.files import segment_lookup
+    from fleximq.pipeline.files.selection import FOREVER, NEVER, Selection, Topics
     from fleximq.pipeline.reader import batch_reader
-    from fleximq.pipeline.reader.batch_reader import BatchReader
+    from fleximq.pipeline.reader.batch_reader import BatchReader, pushed
     from fleximq.pipeline.reader.source_options import SourceOptions
+
+MOMENT = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=70)
 
 
 class PlanningTests(SynchronousTestCase):
@@ -76,11 +98,79 @@ class PlanningTests(SynchronousTestCase):
 
     def test_few(self) -> None:
         """Of the paths that were asked for longest ago nothing is kept."""
-        self.patch(batch_reader, "_known", {})
-        self.patch(batch_reader, "_MAX_KNOWN", 2)
+        self.patch(batch_reader, "_known", lru_cache(2)(batch_reader._known.__wrapped__))
         for number in range(3):
             folder = f"{self.folder}{number}"
             Written(folder).kept("a", b"1")
             self.read(folder)
-        self.read(f"{self.folder}1")
-        self.assertEqual([paths[0][-1] for paths, _ in batch_reader._known], ["2", "1"])
+        for number, misses in ((1, 3), (2, 3), (0, 4)):
+            self.read(f"{self.folder}{number}")
+            self.assertEqual(batch_reader._known.cache_info().misses, misses)
+
+
+class PushdownTests(SynchronousTestCase):
+    """What becomes of each filter."""
+
+    def taken(self, *filters: Any) -> Any:
+        """Return the selection behind filters that are all taken."""
+        selection, rest = pushed(filters, Selection())
+        self.assertEqual(rest, [])
+        return selection
+
+    def test_ranges(self) -> None:
+        """Comparisons of offset and time are ranges, exact to the unit."""
+        for kind, start, end in [
+            (EqualTo, 70, 71),
+            (EqualNullSafe, 70, 71),
+            (GreaterThan, 71, None),
+            (GreaterThanOrEqual, 70, None),
+            (LessThan, None, 70),
+            (LessThanOrEqual, None, 71),
+        ]:
+            until = FOREVER if end is None else end
+            self.assertEqual(self.taken(kind(("offset",), 70)), Selection(start=start or 0, end=until))
+            since = NEVER if start is None else start
+            self.assertEqual(self.taken(kind(("timestamp",), MOMENT)), Selection(since=since, until=until))
+
+    def test_together(self) -> None:
+        """Filters narrow one after the other."""
+        selection = self.taken(
+            GreaterThan(("offset",), 3), LessThan(("offset",), 9), GreaterThan(("offset",), 1), IsNotNull(("offset",))
+        )
+        self.assertEqual(selection, Selection(start=4, end=9))
+
+    def test_topics(self) -> None:
+        """Names and beginnings of names."""
+        self.assertEqual(self.taken(EqualTo(("topic",), "a")).topics, Topics(frozenset("a")))
+        self.assertEqual(self.taken(In(("topic",), ("a", "b"))).topics, Topics(frozenset("ab")))
+        self.assertEqual(self.taken(StringStartsWith(("topic",), "a")).topics, Topics(prefixes=("a",)))
+
+    def test_rest(self) -> None:
+        """Anything else is left to Spark."""
+        filters = [
+            EqualTo(("publisher",), 5),
+            Not(EqualTo(("topic",), "a")),
+            StringContains(("topic",), "a"),
+            IsNull(("offset",)),
+            IsNotNull(("key",)),
+            EqualTo(("headers", "key"), "a"),
+            EqualTo(("topic",), 5),
+            EqualTo(("offset",), "5"),
+            In(("offset",), (1, 2)),
+            LessThan(("timestamp",), datetime(2020, 1, 1)),
+        ]
+        self.assertEqual(pushed(filters, Selection()), (Selection(), filters))
+
+    def test_disguise(self) -> None:
+        """The reader takes filters, and looks to Spark as if it did not."""
+        reader = BatchReader(SourceOptions(("/j",), pushFilters=True), ("offset",))
+        self.assertIs(reader.pushFilters.__func__, DataSourceReader.pushFilters)
+        other = EqualTo(("publisher",), 5)
+        self.assertEqual(list(reader.pushFilters([EqualTo(("offset",), 5), other])), [other])
+        self.assertEqual(reader._selection, Selection(start=5, end=6))
+
+    def test_unasked(self) -> None:
+        """Without the option all filters are left to Spark."""
+        reader = BatchReader(SourceOptions(("/j",)), ("offset",))
+        filters = [EqualTo(("offset",), 5)]
+        self.assertEqual((list(reader.pushFilters(filters)), reader._selection), (filters, Selection()))

@@ -180,9 +180,3 @@ class SelectionTests(SynchronousTestCase):
         """Names that are wanted by both are left."""
         self.assertEqual(Topics().only("ab").names, frozenset("ab"))
         self.assertEqual(Topics(frozenset("bc")).only("ab").names, frozenset("b"))
-
-    def test_empty(self) -> None:
-        """It is known where nothing can be selected."""
-        self.assertFalse(Selection().empty)
-        for selection in (Selection(start=3, end=3), Selection(since=2, until=1), Selection(Topics(frozenset()))):
-            self.assertTrue(selection.empty)

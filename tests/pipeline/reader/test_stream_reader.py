@@ -13,10 +13,9 @@ if not skip:
 
     from fleximq.pipeline.files.schema import COLUMNS
     from fleximq.pipeline.lag.reporter import StreamProgress
-    from fleximq.pipeline.reader import new_records, stream_reader
-    from fleximq.pipeline.reader.new_records import PATIENCE
+    from fleximq.pipeline.reader import stream_reader
     from fleximq.pipeline.reader.source_options import SourceOptions
-    from fleximq.pipeline.reader.stream_reader import StreamReader
+    from fleximq.pipeline.reader.stream_reader import PATIENCE, StreamReader
 
 
 class ReaderCase(SynchronousTestCase):
@@ -143,7 +142,7 @@ class OtherTopicsTests(ReaderCase):
 
     def test_many(self) -> None:
         """The driver does not search more than some megabytes: that is left to the tasks."""
-        self.patch(new_records, "LOOK_BYTES", 1000)
+        self.patch(stream_reader, "LOOK_BYTES", 1000)
         self.open(subscribe="t")
         self.fill("u", 3)
         self.assertEqual(self.next(), [-1])
