@@ -120,8 +120,8 @@ class Broker:
         self.reload: Callable[[], Any] = _missing("this broker has no settings to read again")
         self.audit: Callable[..., None] = lambda *arguments, **fields: None
         self.operate: Callable[[str, Mapping[str, Any], str], Any] = _missing("this broker has no connections")
-        #: Takes the title of a listing or an act, the client, its arguments and the callback for the answer; returns
-        #: a callback for this broker's page of a listing, or its answer to an act, that adds those of other nodes.
+        #: In a mesh, adds the rows of other nodes to a listing, or their answers to an operator's act: it takes a
+        #: title, the client, its arguments and the callback for the whole; returns the callback for this broker's part.
         self.gathered: Callable[..., Callable[[Any], None]] = lambda title, client, arguments, answer: answer
         self.clients = Clients(rules.limits.clients, clock.seconds, randomHex)
         self._durable = anyOf(rules.durable + rules.retain if journal.onDisk else ())
@@ -318,7 +318,7 @@ class Broker:
 
         :param onDecided: called with None and the indexes of durable messages after their commit, or with the reason
             why they are not stored; perhaps several times, and perhaps before this returns.
-        :raises NotKept: a subscription that must not lose messages is full; the others than ``refused`` were delivered.
+        :raises NotKept: a subscription that must not lose messages is full; all but ``refused`` were delivered.
         :raises NotRecorded: the journal stores nothing at present; no message was delivered.
         """
         if envelope.topic.needsSlowPath or envelope.durable:
@@ -349,8 +349,8 @@ class Broker:
         self.journal.whenCommitted(call, None if client is None or consumed else client.lastRun)
 
     def announce(self, topic: str | None, call: Callable[[], None]) -> None:
-        """Call when all nodes of a mesh, if there are others, know the clients' names, and that one will subscribe to a
-        topic.
+        """Call at once; in a mesh, which replaces this method, when all nodes know the names of this node's clients and
+        that one of them will subscribe to this topic.
         """
         call()
 

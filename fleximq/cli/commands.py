@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from fleximq import __version__
 from fleximq.cli.bench.command import bench
 from fleximq.cli.check_config import checkConfig
-from fleximq.cli.client_commands.broker_views import BAN, CLIENTS, DEAD_LETTERS, QUEUES, TOPICS
 from fleximq.cli.client_commands.doctor import doctor, ping
+from fleximq.cli.client_commands.operator_commands import BAN, CLIENTS, DEAD_LETTERS, QUEUES, TOPICS
 from fleximq.cli.client_commands.pub import produce, pub
 from fleximq.cli.client_commands.requests import notify, req, serve
 from fleximq.cli.client_commands.sub import consume, sub, tail

@@ -98,7 +98,7 @@ class OwnerJournal(DiskJournal):
     def _checkRoom(self, runs: Sequence[Run], count: int) -> None:
         """Check that the stream has room for runs with so many messages."""
         if self._runs and not self._stream.hasRoom(self._group.waiting + sum(map(sizeOf, runs))):
-            self._room.make()
+            self._cleaner.makeRoom()
             raise NotKept("the stream of the cluster is full", range(count))
 
     @property
@@ -169,7 +169,7 @@ class OwnerJournal(DiskJournal):
         if began:
             self._group.stop()
             self._worker.stop(0.0)
-            self._room.stop()
+            self._cleaner.stop()
         if hasattr(self, "_reader"):
             self._reader.stop()
         if hasattr(self, "_durableEnd"):

@@ -26,10 +26,9 @@ from fleximq.dialects.publisher_backpressure import pausePublisher
 from fleximq.dialects.session import ConnectionState, Session, StreamSession
 from fleximq.security.credentials import Certificate
 
-#: Read sizes in bytes: first, largest, smallest. After admission the size doubles while reads are full; the largest
-#: carries a quarter more messages of 1 KB than half of it would, and short reads are faster with a small buffer. It
-#: doubles while processing one read, with all its writes, delays other connections for less than ``READ_SECONDS``, and
-#: halves beyond twice as long: a larger read fills a write to each of many subscribers with more messages.
+#: Read sizes in bytes: first, largest, smallest. Larger reads are faster: each write to one of many subscribers has
+#: more messages. But other connections wait meanwhile. So after admission the size doubles with each full read that was
+#: processed, with all its writes, in less than ``READ_SECONDS``, and is halved if that took twice as long.
 READ_FIRST, READ_MOST, READ_LEAST = FIRST_READ_BYTES, 1 << 19, 1 << 12
 READ_SECONDS = 0.01
 WRITE_BYTES = 1 << 20

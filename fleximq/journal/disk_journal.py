@@ -179,7 +179,7 @@ class DiskJournal:
         self._collectFrom(found.nextOffset)
         self._staging = StagingArea(self._group, self._segments, found.transactions, self._now)
         self.abortStaged, self.stagedTopics = self._staging.abort, self._staging.topics
-        self._room = CleanerThread(
+        self._cleaner = CleanerThread(
             self._files,
             self._folder,
             self._segments,
@@ -275,7 +275,7 @@ class DiskJournal:
             return
         ended = before is State.NEW or self._finish(time.monotonic() + STOP_TIMEOUT)
         if before is not State.NEW:
-            self._room.stop()
+            self._cleaner.stop()
             self._reader.stop()
         if hasattr(self, "_durableEnd"):
             self._durableEnd.close()
@@ -283,7 +283,7 @@ class DiskJournal:
                 self._lock.release()
 
     def _finish(self, until: float) -> bool:
-        """End the writing; False if a write may still be running, so that the lock must stay."""
+        """End the writing; False if a write may still be running; the lock of the folder is not released then."""
         group = self._group
         whole = self._flush(until)
         if whole and group.readOnly is None:
@@ -349,7 +349,7 @@ class DiskJournal:
         if commit.opening is not None:
             first = max(first, commit.opening.snapshot.offset)
         self.commits.add(commit.seconds, max(0, segments.nextOffset - first), max(0, commit.end - before))
-        self._room.settled(commit, before)
+        self._cleaner.settled(commit, before)
         self._durableEnd.publish(commit.end, commit.next, commit.time)
         if commit.begun is not None:
             self.clean()  # older segments may be removed only after the new one has a checkpoint
@@ -365,7 +365,7 @@ class DiskJournal:
 
     def clean(self, done: Callable[[FreedSpace], None] = lambda freed: None) -> bool:
         """Begin to remove expired records on a thread; False if a pass is running, or without rules."""
-        return self._runs and self._room.clean(done)
+        return self._runs and self._cleaner.clean(done)
 
     def look(self) -> None:
         """Check that the journal's files exist, in times without commits; if not, later runs are refused."""
@@ -410,7 +410,7 @@ class DiskJournal:
 
     def append(self, topic: str, publisher: int, name: str, dialect: str, run: Run, committed: OnCommitted) -> int:
         if self._maxBytes:
-            self._room.check(len(run.payloads), self._group.waiting)
+            self._cleaner.check(len(run.payloads), self._group.waiting)
         if topic in self._topicLimit.known:
             return self._group.append(topic, publisher, name, dialect, run, committed)
         new = self._topicLimit.check((topic,), len(run.payloads))
@@ -425,7 +425,7 @@ class DiskJournal:
 
     def stage(self, query: str, batch: int, part: str, runs: Sequence[PublishedRun], found: OnStaged) -> None:
         try:
-            self._room.check(1, self._group.waiting)
+            self._cleaner.check(1, self._group.waiting)
             self._topicLimit.check((run.topic for run in runs), 1)
         except NotKept as error:
             found(None, error.reason)
@@ -437,7 +437,7 @@ class DiskJournal:
         self._staging.commit(query, batch, tokens, committed)
         self._topicLimit.pending |= new
 
-    # The other methods of the interface are those of the parts that do the work.
+    # Further methods of the interface are attributes, set where their parts are made: reader and staging area.
 
     @property
     def removals(self) -> int:

@@ -19,7 +19,6 @@ from fleximq.security.rates.rate_limits import RateLimitedAdmission, RateLimits
 from fleximq.services.audit_log import AuditLog
 from fleximq.services.broker_service import BrokerService, makeBroker
 from fleximq.services.extension_service import ExtensionContext, ExtensionService
-from fleximq.services.health import Health, LagService, listenersOf, siteFactory
 from fleximq.services.journal_service import JournalService, makeJournal, restore
 from fleximq.services.network.connection_limit import ConnectionLimit
 from fleximq.services.network.connections import OpenConnections
@@ -33,6 +32,7 @@ from fleximq.services.process.service_manager import NotifySocket, Readiness, Wa
 from fleximq.services.process.startup_failure import StartupFailure
 from fleximq.services.process.wakeup import Wakeup
 from fleximq.services.reload import Reload, follow, originsOf, prepareSecurity
+from fleximq.services.web_site import Health, LagService, listenersOf, siteFactory
 from fleximq.startup.configuration_check import configurationOf
 from fleximq.values.log_limit import LogLimits
 from fleximq.values.unadmitted_budget import UnadmittedBudget

@@ -674,7 +674,7 @@ class CleaningTests(JournalCase):
 
     def idle(self) -> None:
         """Let a pass end that began by itself."""
-        self.pump(lambda: self.journal._room._thread is None)
+        self.pump(lambda: self.journal._cleaner._thread is None)
 
     def age(self) -> None:
         """Let what was kept grow old."""
@@ -724,7 +724,7 @@ class CleaningTests(JournalCase):
     def test_full(self) -> None:
         """A journal that is full begins another segment, so that all that is old can go, and takes messages again."""
         self.begin(maxBytes=8192, rules=self.RULES)
-        while self.journal._room.bytes < 8192:
+        while self.journal._cleaner.bytes < 8192:
             self.kept(b"x" * 50)
         self.assertRaises(NotKept, self.append, b"y")
         self.steps.all()
@@ -732,14 +732,14 @@ class CleaningTests(JournalCase):
         self.age()
         self.assertRaises(NotKept, self.append, b"y")
         self.steps.all()
-        self.pump(lambda: self.journal._room.bytes < 8192)
+        self.pump(lambda: self.journal._cleaner.bytes < 8192)
         self.kept(b"z")
         self.assertEqual((self.told[-1][0], self.told[-1][2]), (b"z", None))
 
     def test_fullNotForEver(self) -> None:
         """The first refusal begins a segment, which can then be cleaned; later ones begin none."""
         self.begin(maxBytes=4096, rules=self.RULES)
-        while self.journal._room.bytes < 4096:
+        while self.journal._cleaner.bytes < 4096:
             self.kept(b"x" * 50)
         # A pass of the cleaner, which runs meanwhile, may remove any segment but the last.
         before = self.journal._segments.all[-1]

@@ -5,7 +5,7 @@ from typing import Any
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.services.health import LagService
+from fleximq.services.web_site import LagService
 
 
 class LagTests(SynchronousTestCase):

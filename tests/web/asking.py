@@ -18,7 +18,7 @@ from fleximq.journal.memory_journal import MemoryJournal
 from fleximq.limits import NO_LIMITS
 from fleximq.rights import EVERYTHING
 from fleximq.security.principal import Admitted, Principal
-from fleximq.services.health import LagService
+from fleximq.services.web_site import LagService
 from fleximq.web.api import Api
 from fleximq.web.health_pages import Check, healthAnswer
 from fleximq.web.metrics import Metrics

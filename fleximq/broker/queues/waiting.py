@@ -65,7 +65,10 @@ class WaitingMessages:
 
 
 class MessageAges:
-    """Arrival numbers with one time for all messages that arrive within a hundredth of the seconds that they live."""
+    """Finds the messages that are too old by their arrival numbers.
+
+    All messages that arrive within a hundredth of the time to live share one time.
+    """
 
     __slots__ = ("_expired", "_timeToLive", "_marks")
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from fleximq.cli.bench.dialect_clients import BENCH_CLIENTS, Plan
 from fleximq.cli.bench.processes import STAMP_BYTES, BenchResults, RoleResult, run
-from fleximq.cli.client_commands.broker_command import brokerCommand, progress
 from fleximq.cli.client_commands.broker_options import Address, count, rate, seconds
+from fleximq.cli.client_commands.client_command import clientCommand, progress
 from fleximq.cli.command import argument
 from fleximq.cli.output import console, jsonOption, outJson, say, table
 from fleximq.errors import SettingError
@@ -36,7 +36,7 @@ def _orNone(text: str) -> int:
 _orNone.__name__ = "number"  # used in the message of argparse
 
 
-@brokerCommand(
+@clientCommand(
     "bench", argument("topic", "TOPIC", "the topic [a new one]", nargs="?"),
     argument("--dialect", help="the dialect of the clients [fleximq]", choices=tuple(BENCH_CLIENTS), default="fleximq"),
     argument("--publishers", "N", "number of publishers [1]", type=count, default=1),

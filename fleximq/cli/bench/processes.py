@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 from fleximq.cli.bench.dialect_clients import BENCH_CLIENTS, BenchClient, Plan
-from fleximq.cli.client_commands.broker_command import publishPace
+from fleximq.cli.client_commands.client_command import publishPace
 from fleximq.client.errors import ClientError
 from fleximq.errors import SettingError
 

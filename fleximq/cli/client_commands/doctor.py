@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from fleximq import __version__
-from fleximq.cli.client_commands.broker_command import brokerCommand, hintFor, readingAnswers
 from fleximq.cli.client_commands.broker_options import Address, count, seconds
+from fleximq.cli.client_commands.client_command import clientCommand, hintFor, readingAnswers
 from fleximq.cli.command import argument
 from fleximq.cli.output import jsonOption, out, outJson, tell
 from fleximq.client.blocking import Client
@@ -136,7 +136,7 @@ def _about(about: Any, now: float) -> Iterator[Check]:
         yield Check("journal", GOOD, words) if isWritable else Check("journal", BAD, words, advice)
 
 
-@brokerCommand("doctor", jsonOption("one JSON object per check"))
+@clientCommand("doctor", jsonOption("one JSON object per check"))
 def doctor(arguments: Namespace, address: Address) -> int:
     """Check address, TLS, credentials, rights, clock and version of each address."""
     faults = 0
@@ -149,7 +149,7 @@ def doctor(arguments: Namespace, address: Address) -> int:
     return 1 if faults else 0
 
 
-@brokerCommand(
+@clientCommand(
     "ping", argument("--count", "N", "number of PINGs [4]", type=count, default=4),
     argument("--interval", "SECONDS", "seconds between them [1]", type=seconds, default=1.0),
     jsonOption("one JSON object, in milliseconds"),

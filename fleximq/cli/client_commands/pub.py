@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from fleximq.cli.client_commands.broker_command import brokerCommand, progress, publishPace
 from fleximq.cli.client_commands.broker_options import Address, count, rate
+from fleximq.cli.client_commands.client_command import clientCommand, progress, publishPace
 from fleximq.cli.client_commands.texts import INPUT, PARSERS, STRICT, argumentValue, checkTopics
 from fleximq.cli.command import argument, switch
 from fleximq.cli.output import jsonOption, outJson, say
@@ -40,7 +40,7 @@ VALUES = (
 )
 
 
-@brokerCommand(
+@clientCommand(
     "pub", *VALUES, INPUT,
     argument("--key", help="the key of each message, for the pipeline"),
     argument("--message-id", "ID", "the id of the message; on durable topics the broker drops a repeated one"),
@@ -62,7 +62,7 @@ def pub(arguments: Namespace, address: Address) -> None:
         _sendAll(arguments, values, send, client.flush)
 
 
-@brokerCommand("produce", *VALUES, lambda parser: parser.set_defaults(as_="text"))
+@clientCommand("produce", *VALUES, lambda parser: parser.set_defaults(as_="text"))
 def produce(arguments: Namespace, address: Address) -> None:
     """Put a value, the lines of standard input, or a file into a work queue."""
     checkTopics([arguments.topic], arguments.strict, publishes=True)

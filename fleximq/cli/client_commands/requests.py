@@ -12,8 +12,8 @@ import time
 from argparse import ArgumentTypeError, Namespace
 from typing import Any
 
-from fleximq.cli.client_commands.broker_command import brokerCommand
 from fleximq.cli.client_commands.broker_options import Address, Outages, count, seconds
+from fleximq.cli.client_commands.client_command import clientCommand
 from fleximq.cli.client_commands.pub import content
 from fleximq.cli.client_commands.texts import FORMATTERS, INPUT, OUTPUT, PARSERS, argumentValue, asJson
 from fleximq.cli.command import argument
@@ -43,7 +43,7 @@ def clientOf(text: str) -> int | str:
     return text
 
 
-@brokerCommand(
+@clientCommand(
     "req", argument("client", "CLIENT", "its id or name, or broker", type=clientOf),
     argument("path", "PATH", "the path of the request, e.g. /broker/about"), _VALUE, INPUT, *OUTPUT,
 )  # fmt: skip
@@ -71,7 +71,7 @@ def _value(arguments: Namespace, written: str | None) -> Any:
     return PARSERS[arguments.as_](content(written)) if written == "-" else argumentValue(arguments.as_, written)
 
 
-@brokerCommand(
+@clientCommand(
     "notify", argument("client", "CLIENT", "its id or name, several with commas between them, or all"),
     argument("path", "PATH", "the path of the notification; none with all", nargs="?"), _VALUE, INPUT,
 )  # fmt: skip
@@ -134,7 +134,7 @@ class CommandService:
             return Status.INTERNAL_SERVER_ERROR, str(error), None
 
 
-@brokerCommand(
+@clientCommand(
     "serve", argument("path", "PATH", "the path to serve, e.g. /time"),
     argument("command", "COMMAND", "shell command to run for each request, e.g. 'date +%%s'"), INPUT,
     argument("--name", "NAME", "answer requests to this name, with all others that have it"),

@@ -9,8 +9,8 @@ from datetime import datetime
 from threading import Timer
 from typing import Any
 
-from fleximq.cli.client_commands.broker_command import brokerCommand
 from fleximq.cli.client_commands.broker_options import Address, Outages, count, seconds
+from fleximq.cli.client_commands.client_command import clientCommand
 from fleximq.cli.client_commands.pub import miniClient
 from fleximq.cli.client_commands.texts import FORMATTERS, OUTPUT, STRICT, asJson, checkTopics, deliveryAsJson
 from fleximq.cli.command import Argument, argument, switch
@@ -24,7 +24,7 @@ from fleximq.values.patterns import isPattern
 JOINED, LEFT, CREATED = "$sys/clients/joined", "$sys/clients/left", "$sys/topics/created"
 
 
-@brokerCommand("tail", argument("--count", "N", "end after this many events", type=count), jsonOption(), RAW)
+@clientCommand("tail", argument("--count", "N", "end after this many events", type=count), jsonOption(), RAW)
 def tail(arguments: Namespace, address: Address) -> None:
     """Stream connects, disconnects and new topics."""
     told = 0
@@ -75,7 +75,7 @@ def _start(text: str) -> Start:
     raise ArgumentTypeError(f"{text!r} is not a start: give first, last, an offset, or a time such as 15m, 2h, 7d")
 
 
-@brokerCommand(
+@clientCommand(
     "sub", argument("topics", "TOPIC", "a topic, or a pattern such as orders.* or orders.#", nargs="+"), STRICT,
     argument("--from", "WHERE", _FROM, type=_start, dest="from_"), *_endOptions(),
     switch("--topic", "show the topic before each value"), *OUTPUT,
@@ -100,7 +100,7 @@ def sub(arguments: Namespace, address: Address) -> int:
     return _ended(arguments, shownSoFar)
 
 
-@brokerCommand(
+@clientCommand(
     "consume", argument("topic", "TOPIC", "the topic of the queue, which is made if there is none"), STRICT,
     *_endOptions("; without it, wait for messages"),
     switch("--no-ack", "acknowledge nothing, so that all returns to the queue"), jsonOption(), RAW,

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from itertools import repeat
 from typing import Any, NamedTuple
 
-from fleximq.cli.client_commands.broker_command import Row, brokerCommand, pagedRows, readingAnswers
 from fleximq.cli.client_commands.broker_options import Address, Outages, count, seconds
+from fleximq.cli.client_commands.client_command import Row, clientCommand, pagedRows, readingAnswers
 from fleximq.cli.command import argument
 from fleximq.cli.output import console, jsonOption, outJson, table
 from fleximq.client.blocking import Client
@@ -96,7 +96,7 @@ def screen(found: Mapping[str, Any], url: str) -> Any:
     return Group(title, table(topicHeadings, topics), table(clientHeadings, clients))
 
 
-@brokerCommand(
+@clientCommand(
     "top", argument("--interval", "SECONDS", "seconds between two snapshots [1]", type=seconds, default=1.0),
     argument("--count", "N", "end after this many snapshots", type=count),
     argument("--rows", "N", "number of topics and clients to show [15]", type=count, default=15), jsonOption(),

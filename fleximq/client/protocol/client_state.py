@@ -51,7 +51,8 @@ class ClientState:
     :param onRelieved: called when the unread bytes fall below the limit for reading.
     :param onState: called with each new state and its reason.
     :param onRequest: called with each request to a served path.
-    :param holder: finds the account of the running thread or task; by default each thread has its own.
+    :param holder: returns the account of the running thread or task, its unconfirmed messages; by default each thread
+        has its own.
     """
 
     def __init__(
@@ -256,7 +257,7 @@ class ClientState:
             self.accounts.loseLate(account, self.lost)
 
     def checkLosses(self) -> None:
-        """Raise the loss of messages that the running thread or task has sent since its last flush, or an ended one.
+        """Raise the loss of messages that the running thread or task, or one that has ended, sent since its last flush.
 
         :raises ConnectionLost: a connection ended before the broker confirmed them. Raised once.
         """
@@ -299,7 +300,7 @@ class ClientState:
     def request(self, target: int | str, path: str, payload: bytes) -> tuple[bytes, str, Pending[Reply]]:
         """Return a REQ, its id, and a result for the answer; raises ConnectionLost while not connected."""
         self._checkJoined()
-        # A service is asked by its name, so any client may answer; others must not guess the id.
+        # Random, because any client may answer a request to a name: one that was not asked must not guess the id.
         id = token_urlsafe(12)
         pending: Pending[Reply] = Pending()
         self._replies[id] = target, pending

@@ -69,10 +69,10 @@ class CleanerThread:
     def check(self, count: int, waiting: int) -> None:
         """Check the space beside ``waiting`` bytes; if there is none, begins to free some and raises NotKept."""
         if self.most and self.bytes + waiting >= self.most:
-            self.make()
+            self.makeRoom()
             raise NotKept(f"the journal is full: it may have {self.most} bytes", range(count))
 
-    def make(self) -> None:
+    def makeRoom(self) -> None:
         """Attempt to free space, unless the last attempt was a short time ago."""
         if self.rules is None or self.now() < self._again:
             return

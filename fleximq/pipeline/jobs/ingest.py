@@ -12,13 +12,13 @@ from fleximq.config import option_values
 from fleximq.pipeline.command import job
 from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused
+from fleximq.pipeline.lake.table.file_names import LAYOUTS
+from fleximq.pipeline.lake.table.format import TABLE_FORMATS
 
 if TYPE_CHECKING:
     from fleximq.pipeline.lag import Reporter
     from fleximq.pipeline.lake.table.table_spec import TableSpec
 
-FORMATS = ("parquet", "delta", "iceberg")
-LAYOUTS = ("date", "topic")
 #: Default approximate size of a batch in bytes of journals, and of a task.
 BATCH_BYTES, TASK_BYTES = 1 << 30, 32 << 20
 
@@ -40,7 +40,9 @@ def _prepare(parser: ArgumentParser) -> None:
     job.option(group, "--schema", "DDL", words)
     words = "an inferred field whose numbers are BIGINT, not DOUBLE; one in a struct is OUTER.INNER; may be repeated"
     job.option(group, "--integers", "FIELD", words, action="append")
-    job.option(group, "--format", "FORMAT", f"{', '.join(FORMATS)} (parquet)", _oneOf(FORMATS), default="parquet")
+    job.option(
+        group, "--format", "FORMAT", f"{', '.join(TABLE_FORMATS)} (parquet)", _oneOf(TABLE_FORMATS), default="parquet"
+    )
     words = "files by date, sorted by topic, or by topic and date (date for new tables)"
     job.option(group, "--layout", "LAYOUT", words, _oneOf(LAYOUTS))
     group = parser.add_argument_group("progress")

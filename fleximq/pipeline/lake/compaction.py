@@ -2,7 +2,7 @@
 
 Merged files of a Delta table replace the others in its log. Those of a plain table are written to a folder aside, to
 which, under the table's lock, links to all remaining files are added; it is exchanged with the partition's in one step
-(``renameat2``, Linux only). If the process ends, one of them is rubbish.
+(``renameat2``, Linux only). If the process is killed, the folder aside remains, and the next compaction deletes it.
 """
 
 import ctypes
@@ -72,7 +72,7 @@ def compact(table: str, goal: CompactionGoal, files: Files = FILES, now: float |
         with compactorLock(table, files):
             own = log.compact(goal, aside, files, now, partial(exclusive, table, files))
             yield from own or ()
-        if own is None:
+        if own is None:  # this format leaves merging to the log of its table
             yield from _throughLog(table, log, goal, files, now)
         return
     with compactorLock(table, files), writing(table):
@@ -135,7 +135,7 @@ def _compacted(
             if not _exchanged(folder, aside, groups, files):
                 return None
     finally:
-        # It has the merged files, or the files that they replaced.
+        # Before the exchange it has the merged files, after it the files that they replaced.
         shutil.rmtree(aside, ignore_errors=True)
     return Compacted(partition, sum(map(len, groups)), len(groups))
 

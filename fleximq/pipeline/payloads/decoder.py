@@ -11,7 +11,7 @@ from fleximq.pipeline.payloads.dialect_payloads import METADATA, VERBATIM, Ident
 from fleximq.pipeline.payloads.map_columns import Maps
 from fleximq.pipeline.payloads.payload_formats import Json, MessagePack
 
-FORMATS = ("messagepack", "json", "text", "raw")
+ENCODINGS = ("messagepack", "json", "text", "raw")
 #: Formats with the columns of the schema; the others have a single column.
 STRUCTURED = ("messagepack", "json")
 _ONE = {"text": pa.string(), "raw": pa.binary()}
@@ -27,7 +27,7 @@ class Decoded(NamedTuple):
 
 
 class Decoder:
-    """Decodes payloads of one of :data:`FORMATS`; messages of the dialect Identity are split before. ``text`` and
+    """Decodes payloads of one of :data:`ENCODINGS`; messages of the dialect Identity are split before. ``text`` and
     ``raw`` need no schema: they have one column, called ``value`` unless it says otherwise. Raises OptionRefused if the
     schema does not suit the format.
     """
@@ -86,8 +86,8 @@ class Decoder:
 
 
 def _bodySchema(format: str, schema: pa.Schema | None) -> pa.Schema:
-    if format not in FORMATS:
-        raise OptionRefused(f"there is no format {format!r} of payloads, only {', '.join(FORMATS)}")
+    if format not in ENCODINGS:
+        raise OptionRefused(f"there is no format {format!r} of payloads, only {', '.join(ENCODINGS)}")
     if format in STRUCTURED:
         if schema is None or not len(schema):
             raise OptionRefused(f"payloads in {format} need a schema, which says their columns")

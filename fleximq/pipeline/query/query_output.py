@@ -19,7 +19,7 @@ import pyarrow as pa
 from fleximq.values.printable import jsonLine, printable
 from fleximq.wire.messagepack_json import toJson
 
-FORMATS = ("table", "csv", "json")
+OUTPUT_FORMATS = ("table", "csv", "json")
 #: Maximum terminal columns of one value in a table.
 WIDEST = 80
 _NULL = "NULL"
@@ -27,7 +27,7 @@ _NUMBERS: tuple[Callable[[pa.DataType], bool], ...] = (pa.types.is_integer, pa.t
 
 
 def show(rows: pa.Table, format: str, out: TextIO) -> None:
-    """Write all rows in one of :data:`FORMATS`."""
+    """Write all rows in one of :data:`OUTPUT_FORMATS`."""
     {"table": _table, "csv": _csv, "json": _json}[format](rows, out)
 
 

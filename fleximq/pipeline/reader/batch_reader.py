@@ -44,8 +44,9 @@ class BatchReader(DataSourceReader):
     @property
     def pushFilters(self) -> Any:
         """The filter push-down for Spark. Spark refuses every read of a source with a method of this name while the
-        setting ``spark.sql.python.filterPushdown.enabled`` is off, the default. It compares the method's function with
-        that of the base class, which this one presents: the source can be read with the setting on or off.
+        setting ``spark.sql.python.filterPushdown.enabled`` is off, the default. To find out, it compares
+        the method's ``__func__`` with that of the base class. This method shows it that one, so that the source can be
+        read with the setting on or off.
         """
 
         def push(filters: list[Filter]) -> Iterable[Filter]:

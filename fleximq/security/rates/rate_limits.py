@@ -25,7 +25,7 @@ from fleximq.security.rates.token_bucket import KeyedBuckets
 from fleximq.values.counted_event import CountedEvent, EventFamily
 
 #: The events counted for refused attempts.
-TOO_OFTEN = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "too many attempts to join a second from one address")
+JOINING_TOO_OFTEN = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "too many attempts to join a second from one address")
 FLAPS = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "came and went too often")
 BANNED = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "banned")
 
@@ -54,7 +54,9 @@ class RateLimits:
         )
 
     def prepare(self, settings: Settings) -> Callable[[], None]:
-        """Return a function that applies other settings. A client without any limit gets one when it reconnects."""
+        """Return a function that applies other settings. A client that had no limit so far gets it with its next
+        connection.
+        """
         rules = rulesOf(settings)
 
         def change() -> None:
@@ -99,7 +101,7 @@ class RateLimitedAdmission:
             try:
                 self._checkWaits(place)
                 if not self.limits.joins.passes(place, self.limits.clock.seconds()):
-                    self.counted(TOO_OFTEN, 1)
+                    self.counted(JOINING_TOO_OFTEN, 1)
                     raise JoinRejected("this address tries to join too often")
             except JoinRejected:
                 return fail()
@@ -107,6 +109,7 @@ class RateLimitedAdmission:
         return admitted.addCallback(self._checkAdmitted, place)
 
     def renewed(self, admitted: Any) -> Any:
+        """Return the inner admission's result, unless the principal was banned; see :class:`IAdmission`."""
         return self._checkPrincipal(self.inner.renewed(admitted), self._checkBan)
 
     def _checkAdmitted(self, admitted: Admitted, place: Any) -> Admitted:

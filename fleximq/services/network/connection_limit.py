@@ -30,14 +30,14 @@ _log = Logger()
 #: Counter events for connections closed at once.
 TOO_MANY_WAIT = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "too many connections wait to be let in")
 TOO_MANY_THERE = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "too many connections from one address")
-TOO_OFTEN = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "too many new connections a second from one address")
+TOO_MANY_NEW = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "too many new connections a second from one address")
 #: Seconds between two log lines about refusals, so that a flood of connections does not flood the log.
 LOG_INTERVAL = 1.0
 
 _OPTIONS = {
     TOO_MANY_WAIT: "--max-waiting",
     TOO_MANY_THERE: "--max-clients-per-address",
-    TOO_OFTEN: "--max-connect-rate",
+    TOO_MANY_NEW: "--max-connect-rate",
     FLAPS: "--max-disconnects",
     BANNED: "/broker/bans",
 }
@@ -105,7 +105,7 @@ class ConnectionLimit:
         elif self._perAddress[key] >= self.limits.clientsPerAddress:
             self._refuse(TOO_MANY_THERE, address)
         elif not self._rates.connects.passes(key, self._clock.seconds()):
-            self._refuse(TOO_OFTEN, address)
+            self._refuse(TOO_MANY_NEW, address)
         else:
             self._perAddress[key] += 1
             return partial(self._leaveFrom, key)

@@ -9,7 +9,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq import __version__
-from fleximq.cli.client_commands import broker_command
+from fleximq.cli.client_commands import client_command
 from fleximq.cli.client_commands.doctor import _about
 from fleximq.cli.credential_files import setSecret
 from fleximq.client.errors import Untrusted
@@ -91,7 +91,7 @@ class DoctorTests(CommandCase):
         self.assertIn("this port speaks TLS, so the URL begins with tls://", ran("ping", "--url", place).err)
         self.assertIn("--tls-authority FILE names", ran("ping", "--url", self.secure).err)
         other = Untrusted("Hostname mismatch, certificate is not valid for 'there'.")
-        hint = broker_command.hintFor(other, Url.parse("tls://there:7891"))
+        hint = client_command.hintFor(other, Url.parse("tls://there:7891"))
         self.assertIn("a host for which the certificate is", hint or "")
         with socket.socket() as closed:
             closed.bind(("127.0.0.1", 0))
@@ -113,7 +113,7 @@ class DoctorTests(CommandCase):
 
     def test_otherServer(self) -> None:
         """What listens there is no broker."""
-        self.patch(broker_command, "_PROBE_SECONDS", 0.2)
+        self.patch(client_command, "_PROBE_SECONDS", 0.2)
         with socket.create_server(("127.0.0.1", 0)) as server:
             found = self.found("--url", f"127.0.0.1:{server.getsockname()[1]}", "--timeout", "0.2")
         self.assertEqual(found["broker"], ("fault", "is this the port of a FlexiMQ broker?"))

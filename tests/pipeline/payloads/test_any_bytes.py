@@ -17,7 +17,7 @@ if not skip:
     from hypothesis import strategies as st
 
     from fleximq.pipeline.payloads.ddl import parsed
-    from fleximq.pipeline.payloads.decoder import FORMATS, STRUCTURED, Decoder
+    from fleximq.pipeline.payloads.decoder import ENCODINGS, STRUCTURED, Decoder
     from fleximq.pipeline.payloads.dialect_payloads import Identity
     from fleximq.pipeline.payloads.schema_inference import inferred
     from tests.pipeline.payloads.read import binary, codes, rowsOf, texts
@@ -103,7 +103,7 @@ class AnyBytesTests(SynchronousTestCase):
         """Each row has values or an error, in any format, and each alone has the same as among others."""
         decoders = [
             Decoder(format, SCHEMA if format in STRUCTURED else None, identity)
-            for format in FORMATS
+            for format in ENCODINGS
             for identity in (Identity(), Identity(True, True))
         ]
 

@@ -18,7 +18,7 @@ if not skip:
 
     from fleximq.pipeline.errors import OptionRefused
     from fleximq.pipeline.payloads.ddl import parsed
-    from fleximq.pipeline.payloads.decoder import FORMATS, Decoder
+    from fleximq.pipeline.payloads.decoder import ENCODINGS, Decoder
     from fleximq.pipeline.payloads.dialect_payloads import Identity
     from fleximq.pipeline.payloads.map_columns import MAX_CLAUSE
     from tests.pipeline.payloads.read import binary, codes, decode, rowsOf, texts, valueOf
@@ -381,7 +381,7 @@ class PayloadTests(SynchronousTestCase):
 
     def test_noErrors(self) -> None:
         """Where all fits there is no column of errors; nothing at all fits, too."""
-        for format in FORMATS:
+        for format in ENCODINGS:
             ddl = "a INT" if format in ("messagepack", "json") else None
             for payloads in ((), (None,), (None, None)):
                 decoded = decode(format, ddl, *payloads)

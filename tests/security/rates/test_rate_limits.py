@@ -19,7 +19,14 @@ from fleximq.security.peer_address import addressKey, clientKey
 from fleximq.security.principal import Admitted, Principal
 from fleximq.security.rates.client_rates import Allowance, RateRules, Rates
 from fleximq.security.rates.flapping import FlappingLimit
-from fleximq.security.rates.rate_limits import BANNED, FLAPS, TOO_OFTEN, RateLimitedAdmission, RateLimits, rulesOf
+from fleximq.security.rates.rate_limits import (
+    BANNED,
+    FLAPS,
+    JOINING_TOO_OFTEN,
+    RateLimitedAdmission,
+    RateLimits,
+    rulesOf,
+)
 from fleximq.security.rates.token_bucket import KeyedBuckets
 from tests.dialects.admissions import OPEN
 
@@ -93,7 +100,7 @@ class RateLimitedAdmissionTests(SynchronousTestCase):
             self.successResultOf(self.admission.admit("anna", FAR))
         error = self.failureResultOf(self.admission.admit("anna", FAR), JoinRejected).value
         self.assertEqual(str(error), "this address tries to join too often")
-        self.assertEqual((self.inner.asked, self.counted), (2, [TOO_OFTEN]))
+        self.assertEqual((self.inner.asked, self.counted), (2, [JOINING_TOO_OFTEN]))
         self.clock.advance(0.5)
         self.successResultOf(self.admission.admit("anna", FAR))
 

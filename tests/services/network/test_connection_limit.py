@@ -24,9 +24,9 @@ from fleximq.security.rates.rate_limits import FLAPS, RateLimits
 from fleximq.security.rates.token_bucket import KeyedBuckets
 from fleximq.services.network.connection_limit import (
     LOG_INTERVAL,
+    TOO_MANY_NEW,
     TOO_MANY_THERE,
     TOO_MANY_WAIT,
-    TOO_OFTEN,
     ConnectionLimit,
 )
 from tests.log_observer import observeLog
@@ -170,7 +170,7 @@ class LimitTests(SynchronousTestCase):
         self.assertEqual([self.isIn(peer(1)), self.isIn(peer(2)), self.isIn()], [False, True, True])
         self.clock.advance(1)
         self.assertTrue(self.isIn(peer(1)))
-        self.assertEqual(self.counted, [(TOO_OFTEN, 1)])
+        self.assertEqual(self.counted, [(TOO_MANY_NEW, 1)])
 
     def test_flaps(self) -> None:
         """An address that has to stay away is closed, until its time is over."""

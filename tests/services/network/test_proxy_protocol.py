@@ -22,7 +22,7 @@ from fleximq.security.peer_address import addressKey
 from fleximq.security.rates.flapping import FlappingLimit
 from fleximq.security.rates.rate_limits import FLAPS, RateLimits
 from fleximq.security.rates.token_bucket import KeyedBuckets
-from fleximq.services.network.connection_limit import TOO_MANY_THERE, TOO_OFTEN, ConnectionLimit
+from fleximq.services.network.connection_limit import TOO_MANY_NEW, TOO_MANY_THERE, ConnectionLimit
 from fleximq.services.network.proxy_protocol import HEADER_BYTES, MALFORMED, SILENT, ProxiedFactory
 from tests.log_observer import observeLog
 
@@ -210,7 +210,7 @@ class ProxiedTests(SynchronousTestCase):
             self.lose(self.come(header1())[0])
         _, fourth = self.come(header1())
         self.assertTrue(fourth.disconnecting)
-        self.assertEqual(self.counted, [TOO_OFTEN])
+        self.assertEqual(self.counted, [TOO_MANY_NEW])
 
     def test_flaps(self) -> None:
         """So is who has to stay away."""

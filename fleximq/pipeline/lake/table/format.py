@@ -9,7 +9,7 @@ from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.table.file_names import DATE, FILES, LAYOUTS, NAMED, OWN, TOPIC, writeOwn
 
 PARQUET, DELTA, ICEBERG = "parquet", "delta", "iceberg"
-FORMATS = (PARQUET, DELTA, ICEBERG)
+TABLE_FORMATS = (PARQUET, DELTA, ICEBERG)
 _NAME = "format"
 _LAYOUT = "layout"
 
@@ -23,7 +23,7 @@ def formatOf(table: str, files: Files = FILES) -> dict[str, Any]:
         return {"format": PARQUET}
     except (OSError, ValueError) as error:
         raise LakeRefused(f"{path} cannot be read: {error}") from error
-    if not isinstance(found, dict) or found.get("format") not in FORMATS:
+    if not isinstance(found, dict) or found.get("format") not in TABLE_FORMATS:
         raise LakeRefused(f"{path} names a format that this FlexiMQ does not know")
     if found.get(_LAYOUT, TOPIC) not in LAYOUTS:
         raise LakeRefused(f"{path} names a layout that this FlexiMQ does not know")

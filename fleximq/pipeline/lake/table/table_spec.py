@@ -15,7 +15,7 @@ from fleximq.pipeline.files.selection import Topics
 from fleximq.pipeline.lake.table.columns import TableColumns
 from fleximq.pipeline.lake.table.file_names import FILES, isTableName, readRecorded, writeOwn
 from fleximq.pipeline.payloads import ddl
-from fleximq.pipeline.payloads.decoder import FORMATS, STRUCTURED, Decoder
+from fleximq.pipeline.payloads.decoder import ENCODINGS, STRUCTURED, Decoder
 from fleximq.pipeline.payloads.dialect_payloads import Identity
 
 #: Suffix of the topic for messages that do not fit the table.
@@ -49,9 +49,9 @@ class TableSpec:
                 f"a table cannot be called {self.name!r}: letters, digits, '.', '_' and '-' only, at most 100, and a "
                 "letter or digit first"
             )
-        if self.decode not in FORMATS:
+        if self.decode not in ENCODINGS:
             raise OptionRefused(
-                f"the table {self.name} has payloads as {self.decode!r}, but there are only {', '.join(FORMATS)}"
+                f"the table {self.name} has payloads as {self.decode!r}, but there are only {', '.join(ENCODINGS)}"
             )
         if self.schema is not None:
             if self.decode not in STRUCTURED:
@@ -96,9 +96,9 @@ def tableOf(name: str, written: object) -> TableSpec:
     text = option_values.text(name, written)
     table, equals, rest = text.partition("=")
     patterns, colon, decode = rest.rpartition(":")
-    if not colon or decode not in FORMATS:
+    if not colon or decode not in ENCODINGS:
         if patterns.endswith(("#", "*")):
-            raise OptionRefused(f"{name} is {text!r}, but there is no format {decode!r}, only {', '.join(FORMATS)}")
+            raise OptionRefused(f"{name} is {text!r}, but there is no format {decode!r}, only {', '.join(ENCODINGS)}")
         # A topic's name may have a colon.
         patterns, colon, decode = rest, "", "raw"
     topics = tuple(each.strip() for each in patterns.split(",") if each.strip())

@@ -43,7 +43,7 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 
 
 class LagService(Service):
-    """Measures while it runs; ``histogram`` has the results."""
+    """Measures the delay of the event loop each second; ``histogram`` has the results."""
 
     def __init__(self, clock: IReactorTime) -> None:
         self.histogram = Histogram(BUCKETS)

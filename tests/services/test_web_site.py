@@ -8,7 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.config.settings import Settings
 from fleximq.services.compose import compose
-from fleximq.services.health import LIVE_LAG, READY_LAG, Health, LagService, listenersOf
+from fleximq.services.web_site import LIVE_LAG, READY_LAG, Health, LagService, listenersOf
 
 
 class Place(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.cli.client_commands import broker_command
+from fleximq.cli.client_commands import client_command
 from fleximq.cli.client_commands.broker_options import Address
 from fleximq.client.errors import ClientError, JoinRefused
 from fleximq.client.payloads import packed
@@ -36,7 +36,7 @@ class PageTests(SynchronousTestCase):
     def listed(self, pages: Iterator[dict[str, Any]], most: int | None = None) -> list[Any]:
         """Return all rows."""
         self.broker = _Broker(pages)
-        return list(broker_command.pagedRows(self.broker, "/broker/all", "all", 1.0, most))  # type: ignore[arg-type]
+        return list(client_command.pagedRows(self.broker, "/broker/all", "all", 1.0, most))  # type: ignore[arg-type]
 
     def test_pages(self) -> None:
         """All pages are read, an empty one among them; with a limit no page after it."""
@@ -53,8 +53,8 @@ class PageTests(SynchronousTestCase):
 
     def test_endless(self) -> None:
         """Answers without an end are an error: without progress, in many pages, and in many bytes."""
-        self.patch(broker_command, "MAX_PAGES", 20)
-        self.patch(broker_command, "MAX_BYTES", 5000)
+        self.patch(client_command, "MAX_PAGES", 20)
+        self.patch(client_command, "MAX_BYTES", 5000)
         for row, step, asked in ((0, 0, 2), (0, 1, 20), ("x" * 1000, 1, 5)):
             pages = ({"all": [row], "next": number * step} for number in count())
             error = self.assertRaises(ClientError, self.listed, pages)
@@ -72,9 +72,9 @@ class CredentialTests(SynchronousTestCase):
             raise refusal
 
         address = Address("tcp://localhost:1", credentials or None)
-        self.patch(broker_command, "addressOf", lambda arguments: address)
+        self.patch(client_command, "addressOf", lambda arguments: address)
         with redirect_stderr(io.StringIO()) as written:
-            self.assertEqual(broker_command.run(work, Namespace()), 1)
+            self.assertEqual(client_command.run(work, Namespace()), 1)
         return written.getvalue()
 
     def test_hints(self) -> None:

@@ -9,8 +9,8 @@ from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
-from fleximq.cli.client_commands.broker_command import Row, brokerCommand, pagedRows, readingAnswers, run, tellMissing
 from fleximq.cli.client_commands.broker_options import Address, addOptions, count
+from fleximq.cli.client_commands.client_command import Row, clientCommand, pagedRows, readingAnswers, run, tellMissing
 from fleximq.cli.client_commands.texts import asJson
 from fleximq.cli.command import Argument, Command, argument, group
 from fleximq.cli.output import console, jsonOption, outJson, say, show, table, tell
@@ -177,7 +177,7 @@ def _banned(parser: ArgumentParser) -> None:
     banned.add_argument("--address", metavar="IP", help="an address; of IPv6 the first 64 bits count")
 
 
-@brokerCommand(
+@clientCommand(
     "add",
     _banned,
     argument("--seconds", "N", "how long [3600]", type=count, default=3600),
@@ -193,7 +193,7 @@ def _ban(arguments: Namespace, address: Address) -> None:
     show(arguments, f"{_banSentence(found)}; clients disconnected: {found['disconnected']}", found)
 
 
-@brokerCommand("ls", jsonOption("one JSON object per ban"))
+@clientCommand("ls", jsonOption("one JSON object per ban"))
 def _listBans(arguments: Namespace, address: Address) -> None:
     """List the bans in force."""
     with readingAnswers(), address.connect() as client:
@@ -201,7 +201,7 @@ def _listBans(arguments: Namespace, address: Address) -> None:
             show(arguments, _banSentence(row), row)
 
 
-@brokerCommand("remove", _banned)
+@clientCommand("remove", _banned)
 def _unban(arguments: Namespace, address: Address) -> int:
     """End a ban."""
     with address.connect() as client:

@@ -5,7 +5,7 @@ import os
 from typing import Any
 
 from fleximq.cli.client_commands import sub
-from fleximq.cli.client_commands.broker_views import NOUNS
+from fleximq.cli.client_commands.operator_commands import NOUNS
 from tests.cli.client_commands.commands import PATIENCE, CommandCase, ran
 
 

@@ -31,7 +31,7 @@ PAGE = 1000  #: Rows of one request for a page of a listing.
 MAX_PAGES, MAX_BYTES = 10_000, 256 * MEBIBYTE  #: Limits of one listing: answers, and their bytes in all.
 
 
-def brokerCommand(name: str, *arguments: Argument) -> Callable[[BrokerWork], Command]:
+def clientCommand(name: str, *arguments: Argument) -> Callable[[BrokerWork], Command]:
     """Return a decorator as :func:`command`, for a function that gets the broker selected by the command's options."""
     return lambda work: Command(name, work.__doc__ or "", (*arguments, addOptions), partial(run, work))
 
