@@ -21,6 +21,11 @@ def isLocal(address: object) -> bool:
     host = getattr(address, "host", None)
     if host is None:
         return isinstance(address, UNIXAddress | PipeAddress)
+    return _isLoopback(host)
+
+
+@lru_cache(maxsize=1024)
+def _isLoopback(host: str) -> bool:
     ip = ipOf(host)
     return ip is not None and ip.is_loopback
 
