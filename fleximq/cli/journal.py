@@ -94,7 +94,8 @@ def stat(arguments: Namespace) -> None:
     survey = _survey(arguments.folder)
     id, files = readIdentity(Files(), arguments.folder), len(survey.files)
     size = formattedSize(survey.bytes)
-    tell(arguments, f"journal {id}\n{_many(files, 'file')}, {size} bytes", journal=id, files=files, bytes=survey.bytes)
+    unit = "" if size.endswith("B") else " bytes"
+    tell(arguments, f"journal {id}\n{_many(files, 'file')}, {size}{unit}", journal=id, files=files, bytes=survey.bytes)
     topics: dict[str, TopicBounds] = {}
     for batch in survey.batches():
         for topic, bounds in topicCountsOf(batch).items():
@@ -152,7 +153,7 @@ def repair(arguments: Namespace) -> None:
         if rehearsal.steps and arguments.yes:
             recover(Files(), arguments.folder, journal)
         if not arguments.json:
-            print("there is nothing to cut" if not rehearsal.steps else
+            print("there is nothing to cut; journal check reads complete files, too" if not rehearsal.steps else
                   "done" if arguments.yes else "nothing was changed; --yes does it")  # fmt: skip
     finally:
         lock.release()

@@ -92,7 +92,8 @@ class Tls:
 
     def refused(self, error: Exception) -> SettingError:
         """Return the error about files that can be read, but not used."""
-        return SettingError(f"{' and '.join(self._paths())} cannot be used for TLS as PEM files: {error}")
+        hint = ", the key may be missing" if self.certificate is not None and self.key is None else ""
+        return SettingError(f"{' and '.join(self._paths())} cannot be used for TLS as PEM files{hint}: {error}")
 
     def _paths(self) -> list[str]:
         return [path for path in (self.authority, self.certificate, self.key) if path is not None]

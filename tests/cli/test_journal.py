@@ -343,7 +343,7 @@ class RepairTests(JournalCase):
         self.assertEqual((code, lines[-1]), (0, "done"))
         end = self.places[3]
         self.assertEqual(self.content(), {self.file.name: before[:end], f"{end:020d}.torn": before[end:]})
-        self.assertEqual(self.run_("repair")[1], ["there is nothing to cut"])
+        self.assertEqual(self.run_("repair")[1], ["there is nothing to cut; journal check reads complete files, too"])
         self.assertEqual(self.run_("check")[0], 0)
 
     def test_inUse(self) -> None:

@@ -177,6 +177,7 @@ class Conversations(BrokerCase):
         one, two = self.connected(), self.connected()
         self.assertEqual(one.ask("/broker/about")["name"], "FlexiMQ")
         self.assertEqual(self.assertRaises(RequestFailed, one.request, 999_999, "/p").status, 600)
+        self.assertIn("comes first", str(self.assertRaises(ValueError, one.request, "/p", "x")))
         waiting = two.subscribe(self.topic)
         serving = InThread(lambda: waiting.next())
         self.assertEqual(self.assertRaises(RequestFailed, one.request, two.id, "/p").status, 404)

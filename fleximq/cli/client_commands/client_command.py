@@ -58,6 +58,8 @@ def hintFor(error: Exception, url: Url) -> str | None:
         return "no broker listens there: fleximq broker starts one"
     if isinstance(error, Untrusted) and "mismatch" in str(error):
         return f"use a host for which the certificate is, or a certificate for {url.host}"
+    if isinstance(error, Untrusted) and "this client's certificate" in str(error):
+        return "--tls-certificate FILE and --tls-key FILE show one"
     if isinstance(error, Untrusted):
         return "--tls-authority FILE names the certificate to trust, which must be for the host of the URL"
     if url.isSecure and "does not use TLS" in str(error):

@@ -83,6 +83,8 @@ def notify(arguments: Namespace, address: Address) -> None:
         raise SettingError("a broadcast has no path: give all and a VALUE")
     if not toAll and arguments.path is None:
         raise SettingError("a notification needs a PATH")
+    if not toAll and arguments.value is None and not arguments.path.startswith("/"):
+        raise SettingError(f"{arguments.path!r} is the PATH, and a VALUE is missing: notify CLIENT PATH VALUE")
     value = _value(arguments, written)
     with address.connect() as client:
         if toAll:

@@ -242,8 +242,10 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
         :raises RequestFailed: the answer is an error, or the broker could not reach the client.
         :raises TimeoutError: no answer within ``timeout`` seconds.
         :raises ConnectionLost: the connection ended; the request may have arrived.
-        :raises ValueError: the answer cannot be decoded.
+        :raises ValueError: the target is a path, or the answer cannot be decoded.
         """
+        if isinstance(target, str) and target.startswith("/"):
+            raise ValueError(f"{target!r} is a path: the target, the id or name of a client, comes first")
         reply = await self._request(target, path, self._settings.codec.pack(value), timeout)
         return self._clientState.valueOf(path, reply)
 

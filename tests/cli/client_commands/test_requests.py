@@ -99,6 +99,7 @@ class NotifyTests(CommandCase):
     def test_wrong(self) -> None:
         """Words that make no sense together."""
         self.assertIn("needs a PATH", ran("notify", "1000").err)
+        self.assertIn("'rain' is the PATH, and a VALUE is missing", ran("notify", "1000", "rain").err)
         self.assertIn("has no path", ran("notify", "all", "/x", "y").err)
 
 

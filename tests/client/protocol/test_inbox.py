@@ -207,3 +207,7 @@ class PastTests(SynchronousTestCase):
         self.assertTrue(self.inbox.refused(Refusal(404, "gone", "a", b"")))
         assert isinstance(box.end, SubscribeFailed)
         self.assertEqual((box.end.status, box.end.words, box.end.path), (404, "gone", "a"))
+        self.assertTrue(self.inbox.refused(Refusal(603, "not permitted any more", "b", b"")))
+        assert isinstance(other.end, SubscribeFailed)
+        self.assertEqual((other.end.status, other.end.path), (603, "b"))
+        self.assertFalse(self.inbox.refused(Refusal(603, "", "b", b"")))
