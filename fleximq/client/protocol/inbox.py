@@ -226,8 +226,9 @@ class Inbox:
 
     def refused(self, refusal: Refusal) -> bool:
         """Close the boxes of a subscription that the broker has ended; False if the refusal is not about one."""
-        # Refused publications also name a topic, with other statuses; 503 if the journal refused them.
-        boxes = self._boxes.get(refusal.path, ())
+        # Refused publications also name a topic, with other statuses; 503 if the journal refused them. The refusal of a
+        # new subscription names none.
+        boxes = self._boxes.get(refusal.path, ()) if refusal.path else ()
         hasStart = any(box.hasStart for box in boxes) and refusal.status != Status.SERVICE_UNAVAILABLE
         if not (hasStart or (boxes and refusal.status == Status.SUBSCRIPTION_FAILED)):
             return False
