@@ -60,12 +60,7 @@ class Outbox:
                  "waiting")  # fmt: skip
 
     def __init__(
-        self,
-        transport: Any,
-        turn: WriteTurn,
-        limit: int,
-        overflow: Callable[[], None],
-        policy: Policy = DISCONNECT,
+        self, transport: Any, turn: WriteTurn, limit: int, overflow: Callable[[], None], policy: Policy = DISCONNECT
     ) -> None:
         self._transport = transport
         self._turn = turn

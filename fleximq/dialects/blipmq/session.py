@@ -378,15 +378,8 @@ _SECOND_HELLO = _refuse(BadRequest, "HELLO already performed")
 #: The action for each frame type in each phase.
 _STEPS: dict[Phase, dict[FrameType, _Step]] = {
     Phase.GREETING: _EARLY
-    | {
-        FrameType.HELLO: BlipSession._hello,
-        FrameType.AUTH: _refuse(BadRequest, "HELLO not performed"),
-    },
-    Phase.AUTHENTICATING: _EARLY
-    | {
-        FrameType.HELLO: _SECOND_HELLO,
-        FrameType.AUTH: BlipSession._auth,
-    },
+    | {FrameType.HELLO: BlipSession._hello, FrameType.AUTH: _refuse(BadRequest, "HELLO not performed")},
+    Phase.AUTHENTICATING: _EARLY | {FrameType.HELLO: _SECOND_HELLO, FrameType.AUTH: BlipSession._auth},
     Phase.TALKING: {
         FrameType.HELLO: _SECOND_HELLO,
         FrameType.AUTH: _refuse(BadRequest, "already authenticated"),
