@@ -329,8 +329,12 @@ class Session(metaclass=ABCMeta):
             self.close()
 
     def close(self) -> None:
-        """Close after the last answer; overridden by sessions whose answers may await a commit."""
-        self.outbox.close()
+        """Close after the last answer; where answers may await a commit, after all publications are decided."""
+        answers = self.answers
+        if answers is None:
+            self.outbox.close()
+        else:
+            self.whenDecided(lambda: answers.whenSent(self.outbox.close))
 
     def abort(self, reason: str) -> None:
         """Close now; pending output is dropped."""

@@ -17,7 +17,6 @@ from fleximq.values.message import Content, Message
 from fleximq.values.records import CONTENTS, Run, StoredBatch, contentOf
 from fleximq.wire.fleximq_frame import MessageType, encodeFrame
 from fleximq.wire.fleximq_header import Header, packHeader
-from fleximq.wire.fleximq_layout_b import framesWithinLayoutB
 from fleximq.wire.fleximq_record_frame import (
     framesWithOffsets,
     framesWithoutOffsets,
@@ -27,7 +26,7 @@ from fleximq.wire.fleximq_record_frame import (
     prefixWithoutOffset,
     withoutTopic,
 )
-from fleximq.wire.fleximq_scanner import FIXED_BYTES, framesWithin, payloads, singleFrames
+from fleximq.wire.fleximq_scanner import FIXED_BYTES, payloads, singleFrames
 from fleximq.wire.payload_conversion import toMessagePack
 
 
@@ -134,10 +133,6 @@ class FlexiForm:
             for message in envelope.source.messages(body)
         )
 
-    def cut(self, frames: bytes | memoryview, space: int) -> tuple[int, int]:
-        """Return how many bytes, and how many frames, end within ``space`` bytes."""
-        return framesWithin(frames, space)
-
 
 def _header(topic: str, message: Message) -> bytes:
     fields = {"topic": topic}
@@ -161,10 +156,6 @@ class LayoutBForm:
     def render(self, envelope: Envelope, body: Any, count: int) -> bytes:
         """Return the run as frames."""
         return choice.toLayoutB(bytes(self._form.render(envelope, body, count)))
-
-    def cut(self, frames: bytes | memoryview, space: int) -> tuple[int, int]:
-        """Return how many bytes, and how many frames, end within ``space`` bytes."""
-        return framesWithinLayoutB(frames, space)
 
 
 #: The form of subscribers with layout B; :data:`FLEXI_FORM` is the form of all others.

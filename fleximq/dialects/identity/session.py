@@ -13,7 +13,7 @@ from zope.interface import implementer
 from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.dialects.context import Context
 from fleximq.dialects.identity.channel_list import ChannelList
-from fleximq.dialects.identity.form import IDENTITY_FORM, RECALLING, IdentitySource, RecordTexts
+from fleximq.dialects.identity.form import RECALLING, IdentitySource, RecordTexts
 from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.replay_outlet import ReplayOutlet
 from fleximq.dialects.session import ConnectionState, NamedLogger, Session
@@ -32,7 +32,7 @@ from fleximq.wire.identity_text import (
     encodeUnsubAck,
     parseText,
 )
-from fleximq.wire.websocket_frame import PING, TEXT, encodeFrame
+from fleximq.wire.websocket_frame import PING, TEXT, encodeFrame, webSocketFramesWithin
 
 _PUBLISH = Word.PUBLISH.value + b":"
 #: Bytes of history read at a time.
@@ -67,7 +67,7 @@ class IdentitySession(Session):
     ) -> None:
         super().__init__(context, outbox, address)
         self.deliver = outbox.deliverLate
-        outbox.cut = IDENTITY_FORM.cut
+        outbox.cut = webSocketFramesWithin
         self._channels = channels or ChannelList(context)
         self._recordTexts = recordTexts or RecordTexts()
         self._envelopes: dict[bytes, Envelope] = {}
