@@ -30,8 +30,7 @@ from fleximq.dialects.connection.connection_rate import admittedRuns, overRate
 from fleximq.dialects.connection.envelope_cache import EnvelopeCache
 from fleximq.dialects.context import Context
 from fleximq.dialects.outbox import Outbox
-from fleximq.dialects.pull_session import PullEvent, PullSession, PullState
-from fleximq.dialects.pull_stream import CHUNK_BYTES
+from fleximq.dialects.pull_stream import CHUNK_BYTES, PullEvent, PullSession, PullState
 from fleximq.dialects.session import ConnectionState, NamedLogger
 from fleximq.dialects.stream import READ_SECONDS
 from fleximq.errors import (

@@ -23,8 +23,7 @@ from fleximq.dialects.context import Context
 from fleximq.dialects.minimq.consume_wait import WaitingConsume
 from fleximq.dialects.minimq.messages import SOURCE, MiniJoinRefused, renderAnswers, renderError
 from fleximq.dialects.outbox import Outbox
-from fleximq.dialects.pull_session import PullEvent, PullSession, PullState
-from fleximq.dialects.pull_stream import CHUNK_BYTES
+from fleximq.dialects.pull_stream import CHUNK_BYTES, PullEvent, PullSession, PullState
 from fleximq.dialects.session import ConnectionState, NamedLogger
 from fleximq.errors import BadRequest, BrokerError, NoCapacity, NotKept, NotRecorded
 from fleximq.security.principal import Admitted
