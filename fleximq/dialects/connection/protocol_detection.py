@@ -5,6 +5,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
@@ -164,6 +165,7 @@ class SniffingProtocol(Handover):
         self._endAll()
 
 
+@dataclass(eq=False, repr=False)
 class SniffingFactory(HandoverFactory):
     """Builds the protocols of a port that several dialects share.
 
@@ -172,26 +174,21 @@ class SniffingFactory(HandoverFactory):
     plug-ins' dialects.
     """
 
-    def __init__(
-        self,
-        streams: Mapping[str, IProtocolFactory],
-        http: IProtocolFactory | None,
-        clock: IReactorTime,
-        deadline: float,
-        counted: Callable[[str, int], object] = lambda event, number: None,
-        claims: Mapping[bytes, str] = MappingProxyType({}),
-        logLimits: LogLimits | None = None,
-    ) -> None:
-        self._factories = dict(streams)
-        if http is not None:
-            self._factories[Decision.HTTP] = http
+    streams: Mapping[str, IProtocolFactory]
+    http: IProtocolFactory | None
+    clock: IReactorTime
+    deadline: float
+    counted: Callable[[str, int], object] = lambda event, number: None
+    claims: Mapping[bytes, str] = field(default_factory=dict)
+    logLimits: LogLimits = field(default_factory=LogLimits)
+
+    def __post_init__(self) -> None:
+        """Collect the factories of all dialects."""
+        self._factories = dict(self.streams)
+        if self.http is not None:
+            self._factories[Decision.HTTP] = self.http
         super().__init__(self._factories.values())
         self.allowed = frozenset(self._factories)
-        self.clock = clock
-        self.deadline = deadline
-        self.counted = counted
-        self.claims = claims
-        self.logLimits = LogLimits() if logLimits is None else logLimits
 
     def buildProtocol(self, addr: IAddress | None) -> SniffingProtocol:
         """Return a protocol that detects the dialect of a new connection."""

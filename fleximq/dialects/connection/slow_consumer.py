@@ -12,7 +12,8 @@ decides about a run that would exceed it.
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
@@ -80,13 +81,12 @@ class Disconnect:
 DISCONNECT = Disconnect()
 
 
+@dataclass(slots=True, eq=False)
 class Drop:
     """Drops the newest deliveries; ``counted`` is called with :data:`DROPPED` and their number."""
 
-    answerFactor = 2
-
-    def __init__(self, counted: Callable[[str, int], None]) -> None:
-        self._counted = counted
+    counted: Callable[[str, int], None]
+    answerFactor: ClassVar[int] = 2
 
     def deliver(self, outbox: ReaderBacklog, chunk: bytes | memoryview, count: int) -> None:
         """Buffer the messages of a run that fit; drop and count the others."""
@@ -98,18 +98,17 @@ class Drop:
         elif space > 0:
             outbox.hold(chunk)
             return
-        self._counted(DROPPED, count)
+        self.counted(DROPPED, count)
 
 
+@dataclass(slots=True, eq=False)
 class Block:
     """Pauses the publishers instead, for at most ``longest`` seconds because of one consumer."""
 
-    answerFactor = 2
-
-    def __init__(self, clock: IReactorTime, longest: float = MAX_BLOCK_SECONDS) -> None:
-        self._clock = clock
-        self._longest = longest
-        self._waiting: dict[ReaderBacklog, IDelayedCall] = {}
+    clock: IReactorTime
+    longest: float = MAX_BLOCK_SECONDS
+    answerFactor: ClassVar[int] = 2
+    _waiting: dict[ReaderBacklog, IDelayedCall] = field(default_factory=dict, init=False)
 
     def deliver(self, outbox: ReaderBacklog, chunk: bytes | memoryview, count: int) -> None:
         """Buffer the run, and pause its publisher while the backlog exceeds the mark."""
@@ -123,7 +122,7 @@ class Block:
         elif -outbox.space > outbox.limit:
             outbox.overflow()
         if outbox not in self._waiting:
-            self._waiting[outbox] = self._clock.callLater(self._longest, self._giveUp, outbox)
+            self._waiting[outbox] = self.clock.callLater(self.longest, self._giveUp, outbox)
             outbox.whenRelieved(lambda: self._relieved(outbox))
 
     def _relieved(self, outbox: ReaderBacklog) -> None:

@@ -187,8 +187,8 @@ class IdentitySession(Session):
         self._send(encodeSubAck(channel))
         self.broker.subscribe(self.client, self, channel, literal=True)
         render, slices = self._recordTexts.render, self.broker.slices
-        past = ReplayOutlet(self, self.outbox, self.context.clock, RECALLING, render, slices=slices)
-        past.chunkBytes = _RECALLED_BYTES
+        clock, size = self.context.clock, _RECALLED_BYTES
+        past = ReplayOutlet(self, self.outbox, clock, RECALLING, render, slices=slices, chunkBytes=size)
         self.broker.recall(self.client, past, channel, literal=True, history=self.broker.rules.history)
 
     def _unsubscribe(self, request: ClientText) -> None:
