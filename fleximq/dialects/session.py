@@ -168,7 +168,8 @@ class Session(metaclass=ABCMeta):
         if size > MAX_UNAUTHENTICATED_BYTES and (
             self.joinsFirst or (self.admission.required and self.certificate() is None)
         ):
-            self.attempt(_raiseTooLarge)
+            most = MAX_UNAUTHENTICATED_BYTES
+            self.failed(TooLarge(f"at most {most} bytes can be sent here before credentials are shown"))
         return self.state is ConnectionState.WAITING
 
     def buffering(self, size: int) -> None:
@@ -216,9 +217,6 @@ class Session(metaclass=ABCMeta):
             if self.state is not ConnectionState.CHECKING:  # again
                 self.checking(False)
 
-    def _expired(self) -> None:
-        self.expel(Unauthorized(_EXPIRED))
-
     def letIn(self, admitted: Admitted, peer: IPeer | None = None, user: bool = False) -> ConnectedClient:
         """Join the broker as a client, until the credentials expire.
 
@@ -250,7 +248,7 @@ class Session(metaclass=ABCMeta):
         self.charge.change(0)
         self.handshakeDone()
         if who is not None and who.expires is not None:
-            self._expiry = CredentialExpiry(self.context.clock, who.expires, self._expired)
+            self._expiry = CredentialExpiry(self.context.clock, who.expires, lambda: self.expel(Unauthorized(_EXPIRED)))
         self._audit("login")
         more = self._more("client joined" if self.stays else "joined")
         if more is not None:
@@ -316,10 +314,9 @@ class Session(metaclass=ABCMeta):
 
     def handshakeDone(self) -> None:
         """Stop the deadline of the handshake, or of the connection's end."""
-        if self._deadline is not None:
-            if self._deadline.active():
-                self._deadline.cancel()
-            self._deadline = None
+        deadline, self._deadline = self._deadline, None
+        if deadline is not None and deadline.active():
+            deadline.cancel()
 
     # -- the end of the connection -----------------------------------------------------------------
 
@@ -442,16 +439,15 @@ class Session(metaclass=ABCMeta):
             self.rate.close()
         if self.client is not None:
             self.broker.leave(self.client, reason)
-            self._flapped(self.client)
+            if self.stays:
+                who = clientKey(self.client.principal, self.address)
+                self.context.flapping.left(who, self.context.clock.seconds() - self.client.joined)
         else:
             self.broker.observers.counted(CountedEvent(EventFamily.NOT_LET_IN, reason), 1)
         self.left()
         # The protocol's functions end reference cycles.
         self.certificate = _noCertificate
         self.checking = _ignore
-        self._logLeft(reason)
-
-    def _logLeft(self, reason: str) -> None:
         more = self._more("client left" if self.client is not None and self.stays else "left")
         if more is not None:
             self._log.info(
@@ -462,11 +458,6 @@ class Session(metaclass=ABCMeta):
     def _more(self, kind: str) -> str | None:
         """Return the end of a log line of this kind, None if it is over the limit."""
         return self.context.logLimits[kind].ending(self.context.clock.seconds())
-
-    def _flapped(self, client: ConnectedClient) -> None:
-        if self.stays:
-            who = clientKey(client.principal, self.address)
-            self.context.flapping.left(who, self.context.clock.seconds() - client.joined)
 
     def _account(self) -> dict[str, object]:
         client, traffic = self.client, self.traffic
@@ -526,7 +517,3 @@ def _noCertificate() -> None:
 
 def _ignore(waits: bool) -> None:
     pass
-
-
-def _raiseTooLarge() -> None:
-    raise TooLarge(f"at most {MAX_UNAUTHENTICATED_BYTES} bytes can be sent here before credentials are shown")

@@ -99,7 +99,7 @@ class BlipSession(PullSession):
         """Process a read, run by run, until the outbox is full; called with b"" to continue."""
         runs = self._scanner.feed(data)
         if self.rate is not None and self.rate.refuses:
-            runs = admittedRuns(self.rate.meter, runs, self._overRate)
+            runs = admittedRuns(self.rate.meter, runs, partial(self._refused, overRate()))
         if self.pullState is _READY:
             self._runs = runs
         elif data:
@@ -111,9 +111,6 @@ class BlipSession(PullSession):
             self.traffic.messagesIn -= len(rest[2])  # they were counted on arrival
             self._runs = chain([rest] if rest[2] else [], self._runs)
         self._work()
-
-    def _overRate(self, correlations: Sequence[int]) -> None:
-        self._refused(overRate(), correlations)
 
     def _work(self) -> None:
         seconds = self.context.clock.seconds

@@ -30,14 +30,9 @@ from fleximq.wire.fleximq_scanner import FIXED_BYTES, payloads, singleFrames
 from fleximq.wire.payload_conversion import toMessagePack
 
 
-def recordsWith(batches: Sequence[StoredBatch]) -> bytes:
-    """Return records as PUB frames with offsets."""
-    return b"".join([_frames(batch, True) for batch in batches])
-
-
-def recordsWithout(batches: Sequence[StoredBatch]) -> bytes:
-    """Return records as PUB frames without offsets."""
-    return b"".join([_frames(batch, False) for batch in batches])
+def records(batches: Sequence[StoredBatch], offsets: bool) -> bytes:
+    """Return records as PUB frames, with offsets or without."""
+    return b"".join([_frames(batch, offsets) for batch in batches])
 
 
 def _frames(batch: StoredBatch, offset: bool) -> bytes:
@@ -125,7 +120,7 @@ class FlexiForm:
         if type(envelope.source) is FlexiSource:
             return body  # type: ignore[no-any-return]  # its own source's bodies are frames
         if type(body) is StoredBatch:
-            return recordsWithout([body])
+            return _frames(body, False)
         publisher = envelope.publisher.id
         topic = envelope.topic.name
         return b"".join(

@@ -17,7 +17,7 @@ from functools import partial
 
 from twisted.internet.interfaces import IAddress
 
-from fleximq.broker.envelope import ConnectedClient, Envelope, OnDecided, QueueDelivery
+from fleximq.broker.envelope import ConnectedClient, Envelope, QueueDelivery
 from fleximq.compiled import choice
 from fleximq.dialects.context import Context
 from fleximq.dialects.minimq.consume_wait import WaitingConsume
@@ -204,22 +204,22 @@ class MiniSession(PullSession):
         ids = [message.message_id or "" for message in run]
         batch += ("\n".join(ids) + "\n").encode().splitlines(keepends=True)
         self._awaitOwnMessages = True
+        onDecided = partial(self._reportRefused, batch, first)
         try:
-            self._produceRun(self._envelope, run, ids, partial(self._reportRefused, batch, first))
+            if self.context.settings.minimqIdempotent:
+                self.broker.produceOnce(self._envelope, run, ids, onDecided)
+            else:
+                self.broker.produce(self._envelope, run, len(run), onDecided)
         except NotKept as error:
             if len(error.refused) == len(run) > 1 and not isinstance(error, NotRecorded):
                 del batch[first:]
-                self._publishSingly(run)
+                for message in run:
+                    self._run = [message]
+                    self._publish()
             else:
                 self._replace(batch, first, error.refused, error)
         except BrokerError as error:
             self._replace(batch, first, range(len(run)), error)
-
-    def _produceRun(self, envelope: Envelope, run: list[Message], ids: Sequence[str], onDecided: OnDecided) -> None:
-        if self.context.settings.minimqIdempotent:
-            self.broker.produceOnce(envelope, run, ids, onDecided)
-        else:
-            self.broker.produce(envelope, run, len(run), onDecided)
 
     def _reportRefused(self, batch: list[bytes], first: int, reason: str | None, indexes: Sequence[int]) -> None:
         if reason is not None:
@@ -230,11 +230,6 @@ class MiniSession(PullSession):
         for index in indexes:
             self.counted(error)
             batch[first + index] = line
-
-    def _publishSingly(self, run: list[Message]) -> None:
-        for message in run:
-            self._run = [message]
-            self._publish()
 
     def _consume(self, line: bytes, topic: str) -> None:
         """Start a run of CONSUMEs; they are answered together on the next other line or at the end of the read."""

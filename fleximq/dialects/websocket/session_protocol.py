@@ -210,12 +210,8 @@ class WebSocketSessionProtocol(SessionProtocol, BoundedProtocol):  # type: ignor
         """End a session whose request was refused."""
         more = self.factory.context.logLimits["WebSocket refused"].ending(self._seconds())
         if more is not None:
-            self._log.debug(
-                "refusing a WebSocket with {code}: {reason}{more}",
-                code=code,
-                reason=reason[:REASON_CHARACTERS],
-                more=more,
-            )
+            words = reason[:REASON_CHARACTERS]
+            self._log.debug("refusing a WebSocket with {code}: {reason}{more}", code=code, reason=words, more=more)
         self.session.end("no WebSocket")
 
     def closed(self) -> None:
