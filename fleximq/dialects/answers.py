@@ -1,7 +1,4 @@
-"""Answers of one connection in the order of its requests, some of which await a commit.
-
-If no answer is waiting, a new one is sent at once; otherwise it is queued after the waiting ones.
-"""
+"""Answers of one connection in the order of its requests: one that follows an answer awaiting a commit is queued."""
 
 from collections import deque
 from collections.abc import Callable, Sequence

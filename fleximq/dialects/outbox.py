@@ -200,10 +200,9 @@ class Outbox:
         probePeer(self._transport, seconds)
 
     def linger(self) -> None:
-        """Make :meth:`close` end only our output, and the connection when the peer has ended its side too.
+        """On a plain socket, make :meth:`close` end only our output, and the connection when the peer has ended too.
 
-        The system discards sent but unread output when a socket with unread input is closed. Has an effect on plain
-        sockets only.
+        The system discards sent but unread output when a socket with unread input is closed.
         """
         if self._direct and self._halfClose is HalfClose.NEVER:
             self._halfClose = HalfClose.WANTED
@@ -319,10 +318,7 @@ class Outbox:
         self._transport.write(chunk)
 
     def _pushOn(self) -> None:
-        """Pass backlog to the kernel directly. If it is full, an empty write of the transport asks for more later.
-
-        The transport itself would send smaller chunks, and copy each twice.
-        """
+        """Pass backlog to the kernel, in larger chunks than the transport would; if it is full, ask for more later."""
         space, send = _CHUNK_BYTES, self._transport.socket.send
         while self._held and space > 0:
             chunk = self._held.takeView(space)

@@ -1,8 +1,7 @@
 """Session and protocol of dialects whose peers pull: requests are processed in order, and some must wait.
 
-A peer that does not read its answers is not disconnected at once. Its further requests are left unread until it has
-read the earlier answers, and TCP passes the pressure on. A peer that reads none for :data:`READ_TIMEOUT` seconds is
-disconnected, because its answers would never be freed.
+Requests of a peer that does not read its answers are left unread until it has read them, and TCP passes the pressure
+on. A peer that reads none for :data:`READ_TIMEOUT` seconds is disconnected: its answers would never be freed.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """Passes messages from the journal to one connection as it reads them (:mod:`fleximq.broker.replay.feed`).
 
-Replayed data is allowed in addition to the outbox limit: the client requested it, and must not be disconnected as a
-slow consumer because of its size. It is read in chunks, the next one when most of the last was sent.
+Replayed data is allowed in addition to the outbox limit, as the client requested it. It is read in chunks, the next one
+when most of the last was sent.
 """
 
 from collections.abc import Callable, Sequence

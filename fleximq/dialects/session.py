@@ -181,10 +181,7 @@ class Session(metaclass=ABCMeta):
         """Drop cached permissions after a change of rights, and report the subscriptions with the ``lost`` names."""
 
     def left(self) -> None:
-        """Release timers and large objects after the connection is closed.
-
-        Sessions are part of reference cycles: without this, Python may free the memory late.
-        """
+        """Release timers and large objects after the connection is closed, as Python frees reference cycles late."""
 
     def resume(self) -> None:
         """Continue with the input suspended by a credential check; raises only BrokerError."""
@@ -192,10 +189,10 @@ class Session(metaclass=ABCMeta):
     def admit(
         self, credentials: object, then: Callable[[Admitted], None], refused: Callable[[BrokerError], None]
     ) -> None:
-        """Check credentials and call one of the two functions: at once if the result is immediate, else later.
+        """Check credentials and call one of the two functions, at once or later, unless the connection ends before.
 
-        Until then the session is CHECKING: it gets no input, and :meth:`resume` is called after the decision. Neither
-        function is called if the connection ends before. A BrokerError raised by ``then`` is passed to ``refused``.
+        Until then the session is CHECKING: it gets no input, and :meth:`resume` is called after the decision. A
+        BrokerError raised by ``then`` is passed to ``refused``.
         """
         check = self.admission.admit(credentials, self.address)
         outcome: list[Admitted | Failure] = []
@@ -278,10 +275,7 @@ class Session(metaclass=ABCMeta):
             self.broker.whenCommitted(call, self.client)
 
     def subscribing(self) -> None:
-        """Charge one subscription request.
-
-        :raises TooManyRequests: it exceeds the client's rate.
-        """
+        """Charge one subscription request; raises TooManyRequests if it exceeds the client's rate."""
         if self.rate is not None:
             self.rate.subscribing()
 

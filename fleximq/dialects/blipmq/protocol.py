@@ -30,7 +30,7 @@ class BlipProtocol(PullStreamProtocol):
         self._quickAck()
 
     def receiver(self) -> Callable[[bytes], None]:
-        """Return a function that passes a read to the session, and pauses reading while the session waits."""
+        """Return a function that also pauses reading while the session waits."""
         received, stopWhereStuck = self.session.received, self._stopWhereStuck
 
         def receive(data: bytes) -> None:

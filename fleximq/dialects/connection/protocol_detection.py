@@ -129,7 +129,8 @@ class SniffingProtocol(Handover):
             self._refuse("no dialect begins with these bytes", first=self._first[0])
             return
         first, self._first = self._first, b""
-        self.handOver(self.factory.protocolFor(decision, self._address), first)
+        factory: Any = self.factory.factories[decision]
+        self.handOver(factory.buildProtocol(self._address), first)
 
     def readConnectionLost(self) -> None:
         """Close a connection whose input ended before its dialect was known."""
@@ -184,19 +185,14 @@ class SniffingFactory(HandoverFactory):
 
     def __post_init__(self) -> None:
         """Collect the factories of all dialects."""
-        self._factories = dict(self.streams)
+        self.factories = dict(self.streams)
         if self.http is not None:
-            self._factories[Decision.HTTP] = self.http
-        super().__init__(self._factories.values())
-        self.allowed = frozenset(self._factories)
+            self.factories[Decision.HTTP] = self.http
+        super().__init__(self.factories.values())
+        self.allowed = frozenset(self.factories)
 
     def buildProtocol(self, addr: IAddress | None) -> SniffingProtocol:
         """Return a protocol that detects the dialect of a new connection."""
         protocol = SniffingProtocol(addr)
         protocol.factory = self
         return protocol
-
-    def protocolFor(self, decision: str, address: IAddress | None) -> Any:
-        """Return the protocol of the detected dialect, None if its factory accepts no more connections."""
-        factory: Any = self._factories[decision]
-        return factory.buildProtocol(address)

@@ -3,12 +3,8 @@
 A policy is called only while the peer does not read. A message that begins below the mark is always taken; the policy
 decides about a run that would exceed it.
 
-- ``disconnect``: the connection is closed as soon as its backlog would exceed the mark.
-- ``drop``: the newest deliveries are dropped and counted. Answers are never dropped; at twice the mark they close the
-  connection.
-- ``block``: publishers are not read until the consumer has caught up, for at most :data:`MAX_BLOCK_SECONDS` seconds;
-  then the consumer is disconnected. A consumer that publishes itself is never blocked by its own backlog, but is
-  disconnected at twice the mark too.
+:class:`Drop` never drops answers; at twice the mark they close the connection. Under :class:`Block` a consumer that
+publishes itself is never blocked by its own backlog, but disconnected at twice the mark too.
 """
 
 from collections.abc import Callable
@@ -103,7 +99,7 @@ class Drop:
 
 @dataclass(slots=True, eq=False)
 class Block:
-    """Pauses the publishers instead, for at most ``longest`` seconds because of one consumer."""
+    """Pauses publishers until the consumer has caught up; disconnects it after ``longest`` seconds."""
 
     clock: IReactorTime
     longest: float = MAX_BLOCK_SECONDS

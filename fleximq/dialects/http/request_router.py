@@ -1,9 +1,8 @@
 """Routes HTTP connections: WebSockets to their dialect, all other requests to the web site.
 
-Reads the head of the first request within a size limit and a deadline, refuses peers without access, and passes on the
-connection and all its bytes except credentials. The next protocol receives the result in ``admitted`` and the rule in
-``admission``, if it has these attributes. docs/reference/dialects.rst, "Credentials", "Identity" and "One port for
-all".
+Refuses peers without access, and passes on the connection and all its bytes except credentials. The next protocol
+receives the result in ``admitted`` and the rule in ``admission``, if it has these attributes.
+docs/reference/dialects.rst, "Credentials", "Identity" and "One port for all".
 """
 
 from collections.abc import Callable, Mapping
@@ -153,9 +152,8 @@ class RequestRouter(Handover):
         self._timer = None
         self._drop()
         if not self._received:
-            self.factory.counted(
-                CountedEvent(EventFamily.REFUSED_CONNECTIONS, "said nothing before the handshake deadline"), 1
-            )
+            event = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "said nothing before the handshake deadline")
+            self.factory.counted(event, 1)
             more = self.factory.logLimits["silent"].ending(self.factory.clock.seconds())
             if more is not None:
                 peer = peerAddress(self._peer())

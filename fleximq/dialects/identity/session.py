@@ -106,10 +106,6 @@ class IdentitySession(Session):
 
     # -- input -------------------------------------------------------------------------------------
 
-    def received(self, data: bytes) -> None:
-        """Process one message."""
-        self.receivedAll((data,))
-
     def receivedAll(self, messages: Sequence[bytes]) -> None:
         """Process UTF-8 messages in order.
 

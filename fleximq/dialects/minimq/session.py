@@ -1,11 +1,8 @@
 """The MiniMQ dialect: actions and answers for each line (MiniMQ document, docs/reference/dialects.rst).
 
 The ids that answer PRODUCEs, and all answers after them, await the commit of their messages. A CONSUME is processed
-only after the commit of this connection's own messages, so that it finds them. While a command waits, the protocol
-buffers the following lines.
-
-Consecutive PRODUCEs to one topic are one publication, and equal CONSUMEs take their messages at once, or one by one
-where CONSUMEs wait (``--consume-wait``).
+only after the commit of this connection's own messages, so that it finds them. Consecutive PRODUCEs to one topic are
+one publication, and equal CONSUMEs take their messages at once, or one by one where CONSUMEs wait (``--consume-wait``).
 
 Measured over TCP, contents of 100 bytes pipelined in rounds of 100,000 (benchmarks, scene ``minimq``): 0.77 M PRODUCEs
 (0.44 M in pure Python), 0.64 M CONSUMEs and 0.98 M ACKs a second of processor time. Where CONSUME and ACK alternate,

@@ -1,7 +1,7 @@
 """Output buffers of WebSockets: of complete frames, or of a byte stream that is sent as one binary message per turn.
 
-Autobahn's own frames (the upgrade response, PONGs, the close frame) pass through the outbox too. So the order is
-preserved: a PONG follows the answers to messages before its PING, the close frame follows all output.
+Autobahn's own frames pass through them too: a PONG follows the answers to messages before its PING, the close frame
+follows all output.
 """
 
 from collections.abc import Callable, Sequence

@@ -3,12 +3,10 @@
 Autobahn handles the handshake, control frames, fragments, extensions and all refusals. The differences, and their
 reasons:
 
-- Batches of complete small frames bypass its parser (:func:`fleximq.wire.websocket_frame.readSmallFrames`). All other
-  input is passed to it frame by frame: by itself it copies the rest of a read for each frame.
-- Messages are collected in a buffer whose size is independent of the fragment sizes; Autobahn stores an object for each
-  fragment, even an empty one.
-- After a violation input is ignored; after our close frame only the peer's is awaited, for a limited number of frames:
-  Autobahn would continue to collect messages.
+- Batches of complete small frames bypass its parser (:func:`fleximq.wire.websocket_frame.readSmallFrames`). Other input
+  is passed to it frame by frame: by itself it copies the rest of a read for each frame.
+- Messages are collected in one buffer; Autobahn stores an object for each fragment, even an empty one.
+- After a violation input is ignored; after our close frame only the peer's is awaited, for a limited number of frames.
 - UTF-8 is checked once, for the complete message.
 - Its timers and its log lines about refusals are off, and subclasses decide how its output is sent.
 """
