@@ -1,17 +1,12 @@
 """The life cycle of a client connection, common to all dialects.
 
-A session speaks one dialect with one peer. It knows the dialect and the broker but not the transport: a *protocol*
-(:mod:`fleximq.dialects.stream`, :mod:`fleximq.dialects.websocket.session_protocol`) gives it an outbox and passes input
-to it.
-
-The states and their transitions::
+A session knows the dialect and the broker but not the transport: a *protocol* (:mod:`fleximq.dialects.stream`,
+:mod:`fleximq.dialects.websocket.session_protocol`) gives it an outbox and passes input to it. The states::
 
     WAITING --letIn()--> OPEN --end()--> ENDING --connection lost--> CLOSED
      |   ^|___________________________________^
      v   |
     CHECKING (of credentials; back to WAITING when decided. Or of a name by the nodes of a mesh; then OPEN)
-
-``end`` is called with a short constant phrase, which is logged and counted.
 """
 
 from abc import ABCMeta, abstractmethod
@@ -217,10 +212,8 @@ class Session(metaclass=ABCMeta):
     def letIn(self, admitted: Admitted, peer: IPeer | None = None, user: bool = False) -> ConnectedClient:
         """Join the broker as a client, until the credentials expire.
 
-        :param admitted: the result of :meth:`admit`.
         :raises NoCapacity: the broker is full.
-        :raises JoinRejected: the peer's address was banned meanwhile.
-        :raises Unauthorized: the credentials have expired meanwhile.
+        :raises JoinRejected, Unauthorized: the peer's address was banned, or the credentials have expired, meanwhile.
         """
         refusal = self.refusal()
         if refusal is not None:
@@ -315,7 +308,7 @@ class Session(metaclass=ABCMeta):
     # -- the end of the connection -----------------------------------------------------------------
 
     def end(self, reason: str) -> None:
-        """Send pending output, then close."""
+        """Send pending output, then close; the reason is a short constant phrase, which is logged and counted."""
         if self._ending(reason):
             self.close()
 

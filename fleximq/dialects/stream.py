@@ -27,9 +27,9 @@ from fleximq.dialects.outbox import Outbox, markOf
 from fleximq.dialects.session import ConnectionState, Session, StreamSession
 from fleximq.security.credentials import Certificate
 
-#: Read sizes in bytes: first, largest, smallest. Larger reads are faster: each write to one of many subscribers has
-#: more messages. But other connections wait meanwhile. So after admission the size doubles with each full read that was
-#: processed, with all its writes, in less than ``READ_SECONDS``, and is halved if that took twice as long.
+#: Read sizes in bytes: first, largest, smallest. Larger reads are faster, but other connections wait meanwhile: after
+#: admission the size doubles with each full read that was processed, with all its writes, in less than
+#: ``READ_SECONDS``, and is halved if that took twice as long.
 READ_FIRST, READ_MOST, READ_LEAST = FIRST_READ_BYTES, 1 << 19, 1 << 12
 READ_SECONDS = 0.01
 WRITE_BYTES = 1 << 20

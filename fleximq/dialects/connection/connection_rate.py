@@ -1,8 +1,7 @@
 """Applies rate limits to one connection: pauses reading, or refuses messages over the limit.
 
-When pausing, each read is charged once; it can exceed the burst, so reads are made small where bursts are small. When
-refusing, the functions below pass on admitted messages and have the others answered. Messages that end a subscription
-(ACK, UNSUB), answer another client or serve keep-alive are charged but never refused.
+When pausing, each read is charged once; it can exceed the burst, so reads are made small where bursts are small.
+Messages that end a subscription (ACK, UNSUB), answer another client or serve keep-alive are charged, not refused.
 """
 
 import sys

@@ -48,13 +48,11 @@ class Decision(StrEnum):
 
 
 def decide(first: bytes, allowed: frozenset[str], claims: Mapping[bytes, str] = MappingProxyType({})) -> str:
-    """Return which of the allowed dialects a connection with these first bytes speaks.
+    """Return which of the allowed dialects, or ``"http"``, a connection with these first bytes speaks.
 
-    The result does not depend on how the bytes were cut: for a prefix it is either the same or undecided. If a single
-    stream dialect is allowed, it receives everything except HTTP and TLS, so that it answers errors itself: a web page
-    can make a browser send either, with lines of the page's choice in it.
+    For a prefix the result is either the same or undecided. A single allowed stream dialect receives everything, to
+    answer errors itself, except HTTP and TLS: a web page can make a browser send either, with lines of its choice.
 
-    :param allowed: names of dialects, and ``"http"`` if HTTP is served.
     :param claims: beginnings of further dialects, none a prefix of another; see :func:`mayBeClaimed`.
     """
     decision = _recognised(first)
@@ -168,11 +166,10 @@ class SniffingProtocol(Handover):
 
 @dataclass(eq=False, repr=False)
 class SniffingFactory(HandoverFactory):
-    """Builds the protocols of a port that several dialects share.
+    """Builds the protocols of a port that several dialects share, without ``http`` no HTTP and WebSockets.
 
-    Without ``http``, HTTP and WebSocket connections are not served. The dialect must be known within ``deadline``
-    seconds. ``counted`` is called with the reason and 1 for every refused connection. ``claims`` are the beginnings of
-    plug-ins' dialects.
+    The dialect must be known within ``deadline`` seconds. ``counted`` is called with the reason and 1 for every refused
+    connection. ``claims`` are the beginnings of plug-ins' dialects.
     """
 
     streams: Mapping[str, IProtocolFactory]

@@ -178,9 +178,11 @@ class OffsetForm:
         )
 
 
-#: The forms of subscribers that follow the journal, in layout A and layout B.
-FOLLOWING = DeferredForm(OffsetForm())
-FOLLOWING_B = DeferredForm(LayoutBForm(OffsetForm()))
-#: The forms of subscribers that receive earlier messages first, then live ones.
-PASSING = DeferredForm(FLEXI_FORM)
-PASSING_B = DeferredForm(LAYOUT_B_FORM)
+#: The forms of subscribers that receive earlier messages first, then live ones: by live form, and whether they follow
+#: the journal, with offsets.
+REPLAY_FORMS: dict[tuple[IForm, bool], DeferredForm] = {
+    (FLEXI_FORM, False): DeferredForm(FLEXI_FORM),
+    (FLEXI_FORM, True): DeferredForm(OffsetForm()),
+    (LAYOUT_B_FORM, False): DeferredForm(LAYOUT_B_FORM),
+    (LAYOUT_B_FORM, True): DeferredForm(LayoutBForm(OffsetForm())),
+}

@@ -19,15 +19,7 @@ from fleximq.dialects.connection.read_pauses import ReadPause
 from fleximq.dialects.connection.slow_consumer import PausablePublisher
 from fleximq.dialects.context import Context
 from fleximq.dialects.fleximq.direct_cache import DirectCache
-from fleximq.dialects.fleximq.forms import (
-    FOLLOWING,
-    FOLLOWING_B,
-    LAYOUT_B_FORM,
-    PASSING,
-    PASSING_B,
-    FlexiSource,
-    records,
-)
+from fleximq.dialects.fleximq.forms import REPLAY_FORMS, FlexiSource, records
 from fleximq.dialects.fleximq.replies import FlexiReplies, correlation, errorPayload
 from fleximq.dialects.outbox import Chunk, Outbox
 from fleximq.dialects.replay_outlet import ReplayOutlet
@@ -218,10 +210,7 @@ class FlexiMessages(FlexiReplies):
             raise SubscriptionFailed(str(error)) from error
 
     def _replaying(self, offsets: bool) -> ReplayOutlet:
-        if self.form is LAYOUT_B_FORM:
-            form = FOLLOWING_B if offsets else PASSING_B
-        else:
-            form = FOLLOWING if offsets else PASSING
+        form = REPLAY_FORMS[self.form, offsets]
         shaped, clock, failed = self._shaped, self.context.clock, self._subscriptionLost
         return ReplayOutlet(self, self.outbox, clock, form, lambda batches: shaped(records(batches, offsets)), failed)
 

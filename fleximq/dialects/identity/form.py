@@ -1,7 +1,4 @@
-"""Conversion of Identity publications: the source for publishers and the form for subscribers.
-
-A run is encoded once for all subscribers, as consecutive text frames that are sent unchanged.
-"""
+"""Conversion of Identity publications: the source for publishers and the form for subscribers, text frames."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence

@@ -109,8 +109,7 @@ class IdentitySession(Session):
     def receivedAll(self, messages: Sequence[bytes]) -> None:
         """Process UTF-8 messages in order.
 
-        An envelope is cached by the beginning of its PUBLISHes, ``PUBLISH:<channel>:``, from the first one that passed
-        all checks until the client unsubscribes.
+        An envelope is cached by ``PUBLISH:<channel>:`` from the first one that passed all checks to the UNSUBSCRIBE.
         """
         self.traffic.messagesIn += len(messages)
         self._process(iter(self.admittedOf(messages)))

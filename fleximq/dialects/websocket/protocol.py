@@ -46,10 +46,9 @@ _CONTROL = 8
 class BoundedProtocol(WebSocketServerProtocol, metaclass=ABCMeta):
     """Parses input; a message has at most ``limit`` bytes after inflation.
 
-    ``messages`` holds complete messages that were not processed yet. ``kinds`` are the first bytes of frames that may
-    bypass Autobahn; if :data:`TEXT` is one of them, binary messages are read as text too. ``violated`` is set after a
-    protocol violation. While subclasses set ``halted``, input is buffered; the next :meth:`feed` continues. ``step`` is
-    the number of bytes of a frame that are processed at once.
+    ``messages`` are complete and unprocessed. ``kinds`` are the first bytes of frames that may bypass Autobahn; with
+    :data:`TEXT`, binary messages are read as text too. ``violated`` is set after a protocol violation. While subclasses
+    set ``halted``, input is buffered; the next :meth:`feed` continues. ``step`` bytes of a frame are processed at once.
     """
 
     kinds: ClassVar[frozenset[int]]
