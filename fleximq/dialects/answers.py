@@ -1,10 +1,8 @@
-"""Answers of one connection in the order of its requests, some of which await a commit.
-
-If no answer is waiting, a new one is sent at once; otherwise it is queued after the waiting ones.
-"""
+"""Answers of one connection in the order of its requests: one that follows an answer awaiting a commit is queued."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from fleximq.dialects.outbox import Chunk, Outbox
 
@@ -14,15 +12,13 @@ _ENTRY_BYTES = 256
 _NO_ANSWERS: "deque[_PendingAnswer]" = deque(maxlen=0)
 
 
+@dataclass(slots=True, eq=False)
 class _PendingAnswer:
     """One queued answer, in chunks, and whether it may be sent."""
 
-    __slots__ = ("chunks", "ready", "size")
-
-    def __init__(self, chunks: Sequence[Chunk], size: int, ready: bool) -> None:
-        self.chunks = chunks
-        self.size = size
-        self.ready = ready
+    chunks: Sequence[Chunk]
+    size: int
+    ready: bool
 
 
 class Answers:

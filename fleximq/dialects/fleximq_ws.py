@@ -1,7 +1,7 @@
 """FlexiMQ over WebSocket: binary messages with arbitrary boundaries (docs/reference/dialects.rst, "Over WebSocket").
 
-Message boundaries are unrelated to FlexiMQ frames. So input is passed on as it arrives, also of an incomplete message,
-and the scanner's limits apply; only the inflated size of a compressed message is limited here.
+Input is passed on as it arrives, also of an incomplete message. The scanner's limits apply; only the inflated size of a
+compressed message is limited here.
 """
 
 from typing import Any

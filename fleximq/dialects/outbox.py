@@ -1,13 +1,12 @@
 """Output buffer of one connection. Hot.
 
-A delivery costs one list append, 0.1 us; the output of one turn is joined and written once. If the transport is a
-plain, idle socket, the bytes are passed to the kernel at once, which saves a reactor round and a copy: 12 us less per
-request and reply. Unread output is buffered up to a byte limit, the mark, which includes the bytes that the transport
-has not sent. While the peer does not read, the policy of :mod:`fleximq.dialects.connection.slow_consumer` decides about
-each further delivery. :mod:`fleximq.dialects.connection.write_backlog` stores the bytes.
+A delivery costs one list append, 0.1 us; the output of one turn is joined and written once: to the kernel directly if
+the transport is a plain, idle socket, which saves 12 us per request and reply. Unread output is buffered up to a byte
+limit, the mark, which includes the bytes that the transport has not sent. While the peer does not read, the policy of
+:mod:`fleximq.dialects.connection.slow_consumer` decides about each further delivery.
 
 Deliveries to a slow peer in a form of its own are rendered after all writes of the turn, and not at all if the policy
-would drop them: rendering 16 messages of 4 KiB as base64 takes 125 us, for which 20 other connections waited before.
+would drop them: rendering 16 messages of 4 KiB as base64 takes 125 us, while other connections wait.
 """
 
 from collections.abc import Callable, Sequence
@@ -60,12 +59,7 @@ class Outbox:
                  "waiting")  # fmt: skip
 
     def __init__(
-        self,
-        transport: Any,
-        turn: WriteTurn,
-        limit: int,
-        overflow: Callable[[], None],
-        policy: Policy = DISCONNECT,
+        self, transport: Any, turn: WriteTurn, limit: int, overflow: Callable[[], None], policy: Policy = DISCONNECT
     ) -> None:
         self._transport = transport
         self._turn = turn
@@ -74,9 +68,8 @@ class Outbox:
         self._direct = isinstance(transport, Connection) and not transport.TLS
         self._fresh: list[Chunk] = []
         self._held = WriteBacklog()
-        self._deferred: list[
-            tuple[DeferredRun, int, PausablePublisher | None]
-        ] = []  # received while paused, with their publisher
+        # Received while paused, with their publisher.
+        self._deferred: list[tuple[DeferredRun, int, PausablePublisher | None]] = []
         self._publisher: PausablePublisher | None = None
         self._unsent = 0
         self._state = _WRITING
@@ -205,10 +198,9 @@ class Outbox:
         probePeer(self._transport, seconds)
 
     def linger(self) -> None:
-        """Make :meth:`close` end only our output, and the connection when the peer has ended its side too.
+        """On a plain socket, make :meth:`close` end only our output, and the connection when the peer has ended too.
 
-        The system discards sent but unread output when a socket with unread input is closed. Has an effect on plain
-        sockets only.
+        The system discards sent but unread output when a socket with unread input is closed.
         """
         if self._direct and self._halfClose is HalfClose.NEVER:
             self._halfClose = HalfClose.WANTED
@@ -324,10 +316,7 @@ class Outbox:
         self._transport.write(chunk)
 
     def _pushOn(self) -> None:
-        """Pass backlog to the kernel directly. If it is full, an empty write of the transport asks for more later.
-
-        The transport itself would send smaller chunks, and copy each twice.
-        """
+        """Pass backlog to the kernel, in larger chunks than the transport would; if it is full, ask for more later."""
         space, send = _CHUNK_BYTES, self._transport.socket.send
         while self._held and space > 0:
             chunk = self._held.takeView(space)

@@ -1,8 +1,4 @@
-"""Installed dialects and extensions, found as Twisted plug-ins; the broker's own dialects too.
-
-Each conflict is reported in one sentence: two plug-ins of one name, a name that cannot precede a ``+`` in a listener's
-URL, and first bytes that two dialects of one port claim.
-"""
+"""Installed dialects and extensions, found as Twisted plug-ins, and their conflicts; the broker's own dialects too."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -55,7 +51,21 @@ class Registry:
 
         :raises SettingError: two of them claim the same, or one claims what the broker's own dialects may begin with.
         """
-        _checkClaims(each for name, each in self.dialects.items() if only in (None, name))
+        checked: list[tuple[bytes, str]] = []
+        for beginning, name in _claims(each for name, each in self.dialects.items() if only in (None, name)):
+            if not mayBeClaimed(beginning):
+                raise SettingError(
+                    f"the dialect {name} claims connections that begin with {beginning!r}, "
+                    f"but the broker's own dialects may begin so: {_REMEDY} {name}"
+                )
+            for other, owner in checked:
+                if beginning.startswith(other) or other.startswith(beginning):
+                    raise SettingError(
+                        f"the dialects {owner} and {name} both claim connections that begin with "
+                        f"{max(beginning, other, key=len)!r}: {_REMEDY} {name}, "
+                        f"or give each a listener of its own, e.g. {name}+tcp:7891"
+                    )
+            checked.append((beginning, name))
 
     def claims(self) -> dict[bytes, str]:
         """Return the first bytes that plug-ins claim, with the dialect of each."""
@@ -93,21 +103,3 @@ def _claims(dialects: Iterable[IDialect]) -> Iterator[tuple[bytes, str]]:
     for dialect in dialects:
         for beginning in dialect.beginnings:
             yield beginning, dialect.name
-
-
-def _checkClaims(dialects: Iterable[IDialect]) -> None:
-    checked: list[tuple[bytes, str]] = []
-    for beginning, name in _claims(dialects):
-        if not mayBeClaimed(beginning):
-            raise SettingError(
-                f"the dialect {name} claims connections that begin with {beginning!r}, "
-                f"but the broker's own dialects may begin so: {_REMEDY} {name}"
-            )
-        for other, owner in checked:
-            if beginning.startswith(other) or other.startswith(beginning):
-                raise SettingError(
-                    f"the dialects {owner} and {name} both claim connections that begin with "
-                    f"{max(beginning, other, key=len)!r}: {_REMEDY} {name}, "
-                    f"or give each a listener of its own, e.g. {name}+tcp:7891"
-                )
-        checked.append((beginning, name))

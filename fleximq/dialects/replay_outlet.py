@@ -1,10 +1,11 @@
 """Passes messages from the journal to one connection as it reads them (:mod:`fleximq.broker.replay.feed`).
 
-Replayed data is allowed in addition to the outbox limit: the client requested it, and must not be disconnected as a
-slow consumer because of its size. It is read in chunks, the next one when most of the last was sent.
+Replayed data is allowed in addition to the outbox limit, as the client requested it. It is read in chunks, the next one
+when most of the last was sent.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from twisted.internet.interfaces import IReactorTime
@@ -23,6 +24,7 @@ CHUNK_BYTES = MEBIBYTE
 LOW_WATER = 1 << 18
 
 
+@dataclass(eq=False)
 class ReplayOutlet:
     """Sends replayed messages to one connection.
 
@@ -30,61 +32,48 @@ class ReplayOutlet:
     of this name has failed.
     """
 
-    def __init__(
-        self,
-        subscriber: ISubscriber,
-        outbox: Outbox,
-        clock: IReactorTime,
-        form: DeferredForm,
-        render: Callable[[Sequence[StoredBatch]], bytes],
-        failed: Callable[[BrokerError, str], None] = lambda error, name: None,
-        slices: Slices | None = None,
-    ) -> None:
-        self.subscriber = subscriber
-        self.form = form
-        self.chunkBytes = CHUNK_BYTES
-        self.slices = slices
-        self.failed = failed
-        self._outbox = outbox
-        self._clock = clock
-        self._render = render
-        self._lent = 0
+    subscriber: ISubscriber
+    outbox: Outbox
+    clock: IReactorTime
+    form: DeferredForm
+    render: Callable[[Sequence[StoredBatch]], bytes]
+    failed: Callable[[BrokerError, str], None] = lambda error, name: None
+    slices: Slices | None = None
+    chunkBytes: int = CHUNK_BYTES
+    _lent: int = field(default=0, init=False)
 
     @property
     def full(self) -> bool:
         """Whether the connection should get no more for now."""
-        return self._outbox.waiting > LOW_WATER
+        return self.outbox.waiting > LOW_WATER
 
     def whenRelieved(self, call: Callable[[], None]) -> None:
         """Call in a later reactor turn, once the connection has sent its output, because a write may be in progress."""
-        self._outbox.whenRelieved(lambda: self.soon(call))
+        self.outbox.whenRelieved(lambda: self.soon(call))
 
     def soon(self, call: Callable[[], None]) -> None:
         """Call in the next reactor turn, after pending output was written."""
-        self._clock.callLater(0, call)
+        self.clock.callLater(0, call)
 
     def send(self, rendered: Any) -> None:
-        """Send a run."""
-        self._lend(LOW_WATER + 2 * len(rendered))
-        self._outbox.take(rendered)
+        """Send a run, in a limit raised for this chunk, the one before, and the rest of other output."""
+        size = LOW_WATER + 2 * len(rendered)
+        if size > self._lent:
+            self.outbox.limit += size - self._lent
+            self._lent = size
+        self.outbox.take(rendered)
 
     def sendBatches(self, batches: Sequence[StoredBatch]) -> None:
         """Send records."""
-        self.send(self._render(batches))
-
-    def _lend(self, size: int) -> None:
-        """Raise the outbox limit: for this chunk, the one before, and the rest of other output."""
-        if size > self._lent:
-            self._outbox.limit += size - self._lent
-            self._lent = size
+        self.send(self.render(batches))
 
     def close(self) -> None:
         """Restore the outbox limit as soon as the output allows it."""
-        if self._outbox.space == self._outbox.limit:
+        if self.outbox.space == self.outbox.limit:
             self._takeBack()
         else:
-            self._outbox.whenRelieved(self._takeBack)
+            self.outbox.whenRelieved(self._takeBack)
 
     def _takeBack(self) -> None:
-        self._outbox.limit -= self._lent
+        self.outbox.limit -= self._lent
         self._lent = 0

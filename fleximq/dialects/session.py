@@ -1,17 +1,12 @@
 """The life cycle of a client connection, common to all dialects.
 
-A session speaks one dialect with one peer. It knows the dialect and the broker but not the transport: a *protocol*
-(:mod:`fleximq.dialects.stream`, :mod:`fleximq.dialects.websocket.session_protocol`) gives it an outbox and passes input
-to it.
-
-The states and their transitions::
+A session knows the dialect and the broker but not the transport: a *protocol* (:mod:`fleximq.dialects.stream`,
+:mod:`fleximq.dialects.websocket.session_protocol`) gives it an outbox and passes input to it. The states::
 
     WAITING --letIn()--> OPEN --end()--> ENDING --connection lost--> CLOSED
      |   ^|___________________________________^
      v   |
     CHECKING (of credentials; back to WAITING when decided. Or of a name by the nodes of a mesh; then OPEN)
-
-``end`` is called with a short constant phrase, which is logged and counted.
 """
 
 from abc import ABCMeta, abstractmethod
@@ -168,7 +163,8 @@ class Session(metaclass=ABCMeta):
         if size > MAX_UNAUTHENTICATED_BYTES and (
             self.joinsFirst or (self.admission.required and self.certificate() is None)
         ):
-            self.attempt(_raiseTooLarge)
+            most = MAX_UNAUTHENTICATED_BYTES
+            self.failed(TooLarge(f"at most {most} bytes can be sent here before credentials are shown"))
         return self.state is ConnectionState.WAITING
 
     def buffering(self, size: int) -> None:
@@ -180,10 +176,7 @@ class Session(metaclass=ABCMeta):
         """Drop cached permissions after a change of rights, and report the subscriptions with the ``lost`` names."""
 
     def left(self) -> None:
-        """Release timers and large objects after the connection is closed.
-
-        Sessions are part of reference cycles: without this, Python may free the memory late.
-        """
+        """Release timers and large objects after the connection is closed, as Python frees reference cycles late."""
 
     def resume(self) -> None:
         """Continue with the input suspended by a credential check; raises only BrokerError."""
@@ -191,10 +184,10 @@ class Session(metaclass=ABCMeta):
     def admit(
         self, credentials: object, then: Callable[[Admitted], None], refused: Callable[[BrokerError], None]
     ) -> None:
-        """Check credentials and call one of the two functions: at once if the result is immediate, else later.
+        """Check credentials and call one of the two functions, at once or later, unless the connection ends before.
 
-        Until then the session is CHECKING: it gets no input, and :meth:`resume` is called after the decision. Neither
-        function is called if the connection ends before. A BrokerError raised by ``then`` is passed to ``refused``.
+        Until then the session is CHECKING: it gets no input, and :meth:`resume` is called after the decision. A
+        BrokerError raised by ``then`` is passed to ``refused``.
         """
         check = self.admission.admit(credentials, self.address)
         outcome: list[Admitted | Failure] = []
@@ -216,16 +209,11 @@ class Session(metaclass=ABCMeta):
             if self.state is not ConnectionState.CHECKING:  # again
                 self.checking(False)
 
-    def _expired(self) -> None:
-        self.expel(Unauthorized(_EXPIRED))
-
     def letIn(self, admitted: Admitted, peer: IPeer | None = None, user: bool = False) -> ConnectedClient:
         """Join the broker as a client, until the credentials expire.
 
-        :param admitted: the result of :meth:`admit`.
         :raises NoCapacity: the broker is full.
-        :raises JoinRejected: the peer's address was banned meanwhile.
-        :raises Unauthorized: the credentials have expired meanwhile.
+        :raises JoinRejected, Unauthorized: the peer's address was banned, or the credentials have expired, meanwhile.
         """
         refusal = self.refusal()
         if refusal is not None:
@@ -250,7 +238,7 @@ class Session(metaclass=ABCMeta):
         self.charge.change(0)
         self.handshakeDone()
         if who is not None and who.expires is not None:
-            self._expiry = CredentialExpiry(self.context.clock, who.expires, self._expired)
+            self._expiry = CredentialExpiry(self.context.clock, who.expires, lambda: self.expel(Unauthorized(_EXPIRED)))
         self._audit("login")
         more = self._more("client joined" if self.stays else "joined")
         if more is not None:
@@ -280,10 +268,7 @@ class Session(metaclass=ABCMeta):
             self.broker.whenCommitted(call, self.client)
 
     def subscribing(self) -> None:
-        """Charge one subscription request.
-
-        :raises TooManyRequests: it exceeds the client's rate.
-        """
+        """Charge one subscription request; raises TooManyRequests if it exceeds the client's rate."""
         if self.rate is not None:
             self.rate.subscribing()
 
@@ -316,21 +301,24 @@ class Session(metaclass=ABCMeta):
 
     def handshakeDone(self) -> None:
         """Stop the deadline of the handshake, or of the connection's end."""
-        if self._deadline is not None:
-            if self._deadline.active():
-                self._deadline.cancel()
-            self._deadline = None
+        deadline, self._deadline = self._deadline, None
+        if deadline is not None and deadline.active():
+            deadline.cancel()
 
     # -- the end of the connection -----------------------------------------------------------------
 
     def end(self, reason: str) -> None:
-        """Send pending output, then close."""
+        """Send pending output, then close; the reason is a short constant phrase, which is logged and counted."""
         if self._ending(reason):
             self.close()
 
     def close(self) -> None:
-        """Close after the last answer; overridden by sessions whose answers may await a commit."""
-        self.outbox.close()
+        """Close after the last answer; where answers may await a commit, after all publications are decided."""
+        answers = self.answers
+        if answers is None:
+            self.outbox.close()
+        else:
+            self.whenDecided(lambda: answers.whenSent(self.outbox.close))
 
     def abort(self, reason: str) -> None:
         """Close now; pending output is dropped."""
@@ -438,16 +426,15 @@ class Session(metaclass=ABCMeta):
             self.rate.close()
         if self.client is not None:
             self.broker.leave(self.client, reason)
-            self._flapped(self.client)
+            if self.stays:
+                who = clientKey(self.client.principal, self.address)
+                self.context.flapping.left(who, self.context.clock.seconds() - self.client.joined)
         else:
             self.broker.observers.counted(CountedEvent(EventFamily.NOT_LET_IN, reason), 1)
         self.left()
         # The protocol's functions end reference cycles.
         self.certificate = _noCertificate
         self.checking = _ignore
-        self._logLeft(reason)
-
-    def _logLeft(self, reason: str) -> None:
         more = self._more("client left" if self.client is not None and self.stays else "left")
         if more is not None:
             self._log.info(
@@ -458,11 +445,6 @@ class Session(metaclass=ABCMeta):
     def _more(self, kind: str) -> str | None:
         """Return the end of a log line of this kind, None if it is over the limit."""
         return self.context.logLimits[kind].ending(self.context.clock.seconds())
-
-    def _flapped(self, client: ConnectedClient) -> None:
-        if self.stays:
-            who = clientKey(client.principal, self.address)
-            self.context.flapping.left(who, self.context.clock.seconds() - client.joined)
 
     def _account(self) -> dict[str, object]:
         client, traffic = self.client, self.traffic
@@ -522,7 +504,3 @@ def _noCertificate() -> None:
 
 def _ignore(waits: bool) -> None:
     pass
-
-
-def _raiseTooLarge() -> None:
-    raise TooLarge(f"at most {MAX_UNAUTHENTICATED_BYTES} bytes can be sent here before credentials are shown")

@@ -16,19 +16,20 @@ from twisted.internet.tcp import Connection
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from fleximq.broker.envelope import ConnectedClient
 from fleximq.dialects.connection.connection_rate import maxReadBytes
 from fleximq.dialects.connection.credential_check import certificateOf
 from fleximq.dialects.connection.handover import FIRST_READ_BYTES
 from fleximq.dialects.connection.read_pauses import ReadPause, ReadPauses
+from fleximq.dialects.connection.slow_consumer import PausablePublisher
 from fleximq.dialects.context import Context
 from fleximq.dialects.outbox import Outbox, markOf
-from fleximq.dialects.publisher_backpressure import pausePublisher
 from fleximq.dialects.session import ConnectionState, Session, StreamSession
 from fleximq.security.credentials import Certificate
 
-#: Read sizes in bytes: first, largest, smallest. Larger reads are faster: each write to one of many subscribers has
-#: more messages. But other connections wait meanwhile. So after admission the size doubles with each full read that was
-#: processed, with all its writes, in less than ``READ_SECONDS``, and is halved if that took twice as long.
+#: Read sizes in bytes: first, largest, smallest. Larger reads are faster, but other connections wait meanwhile: after
+#: admission the size doubles with each full read that was processed, with all its writes, in less than
+#: ``READ_SECONDS``, and is halved if that took twice as long.
 READ_FIRST, READ_MOST, READ_LEAST = FIRST_READ_BYTES, 1 << 19, 1 << 12
 READ_SECONDS = 0.01
 WRITE_BYTES = 1 << 20
@@ -230,6 +231,25 @@ class StreamFactory(Factory):
         protocol = self.protocolClass(self._context, self._makeSession)
         protocol.factory = self
         return protocol
+
+
+def pausePublisher(session: Session, client: ConnectedClient, reader: PausablePublisher) -> None:
+    """Pause a connection with pending publications if the broker is overloaded or too many answers are pending.
+
+    So the data on its way to the disk, or waiting for a transaction, is bounded by one journal write and one read of
+    each connection, and the answers of a connection by its outbox limit. Other connections are read normally, and a
+    paused one does not count as silent. It is also recorded as their publisher, for consumers that pause it.
+    """
+    broker = session.broker
+    reading = reader.readPauses
+    client.reader = reader
+    if broker.overloaded:
+        reading.pause(ReadPause.OVERLOADED)
+        broker.whenRelieved(lambda: reading.resume(ReadPause.OVERLOADED))
+    answers = session.answers
+    if answers is not None and 0 < answers.size > session.outbox.space:
+        reading.pause(ReadPause.UNSENT)
+        broker.whenPublicationsDecided(lambda: reading.resume(ReadPause.UNSENT), client)
 
 
 def tune(transport: Any, maximum: int = READ_MOST) -> int:

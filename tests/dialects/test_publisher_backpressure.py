@@ -6,7 +6,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.envelope import ConnectedClient
-from fleximq.dialects.publisher_backpressure import pausePublisher
+from fleximq.dialects.stream import pausePublisher
 from tests.dialects.connection.test_slow_consumer import Publisher
 
 

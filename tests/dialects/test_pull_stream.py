@@ -1,6 +1,6 @@
 """Peers that ask for more than they read, in the dialects that send only what was asked for."""
 
-from itertools import count
+from itertools import count, product
 from typing import Any
 
 from twisted.internet.protocol import Factory
@@ -11,12 +11,43 @@ from fleximq.dialects.blipmq import BlipFactory
 from fleximq.dialects.blipmq import session as blipmq
 from fleximq.dialects.connection.read_pauses import ReadPause
 from fleximq.dialects.minimq import MiniFactory
-from fleximq.dialects.pull_session import PullState
-from fleximq.dialects.pull_stream import CHUNK_BYTES, READ_TIMEOUT, PullStreamProtocol
+from fleximq.dialects.pull_stream import (
+    CHUNK_BYTES,
+    READ_TIMEOUT,
+    TRANSITIONS,
+    PullEvent,
+    PullState,
+    PullStreamProtocol,
+)
 from fleximq.dialects.stream import READ_SECONDS
 from fleximq.limits import Limits
 from tests.dialects.blipmq.case import ack, auth, hello, ping, poll, pong, publish, subscribe
 from tests.dialects.conversations import ConversationCase, Peer, makeContext
+
+#: The next state for each event; "-" where the event cannot occur.
+TABLE = """
+                 CHECK    COMMIT_PENDING  OUTBOX_FULL     LOAD    QUEUE_EMPTY      TURN_OVER     RESUME CONTINUE
+READY            CHECKING AWAITING_COMMIT AWAITING_READER LOADING AWAITING_MESSAGE AWAITING_TURN -      READY
+CHECKING         -        -               -               -       -                -             READY  -
+AWAITING_COMMIT  -        -               AWAITING_READER LOADING AWAITING_MESSAGE -             -      READY
+AWAITING_READER  -        -               -               -       -                -             READY  AWAITING_READER
+LOADING          -        -               -               -       -                -             READY  LOADING
+AWAITING_MESSAGE -        -               -               -       -                -             -      READY
+AWAITING_TURN    -        -               -               -       -                -             READY  AWAITING_TURN
+"""
+
+
+class PullTransitionTests(SynchronousTestCase):
+    """The table of transitions."""
+
+    def test_everyPair(self) -> None:
+        """Each state and event has the listed next state, and unlisted pairs have none."""
+        events, *rows = [line.split() for line in TABLE.strip().splitlines()]
+        expected = {(row[0], event): next for row in rows for event, next in zip(events, row[1:], strict=True)}
+        for state, event in product(PullState, PullEvent):
+            found = TRANSITIONS[state, event].name if (state, event) in TRANSITIONS else "-"
+            self.assertEqual(found, expected.pop((state.name, event.name)), (state, event))
+        self.assertEqual(expected, {})
 
 
 class UnreadTests(ConversationCase):

@@ -9,8 +9,7 @@ from fleximq.dialects.blipmq.session import BlipSession
 from fleximq.dialects.connection.read_pauses import ReadPause
 from fleximq.dialects.connection.tcp_socket import quickAcks
 from fleximq.dialects.context import Context
-from fleximq.dialects.pull_session import PullState
-from fleximq.dialects.pull_stream import PullStreamProtocol
+from fleximq.dialects.pull_stream import PullState, PullStreamProtocol
 from fleximq.dialects.stream import StreamFactory
 
 
@@ -31,7 +30,7 @@ class BlipProtocol(PullStreamProtocol):
         self._quickAck()
 
     def receiver(self) -> Callable[[bytes], None]:
-        """Return a function that passes a read to the session, and pauses reading while the session waits."""
+        """Return a function that also pauses reading while the session waits."""
         received, stopWhereStuck = self.session.received, self._stopWhereStuck
 
         def receive(data: bytes) -> None:

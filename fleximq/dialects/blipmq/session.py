@@ -1,7 +1,7 @@
 """The BlipMQ dialect: actions and answers for each frame (BlipMQ document, docs/reference/dialects.rst).
 
-The action depends on the phase of the handshake: the table :data:`_STEPS` has one for each phase and frame type. A run
-is processed as a whole: one publication, one poll.
+Each phase of the handshake has a table of actions by frame type. A run is processed as a whole: one publication, one
+poll.
 
 Measured over TCP, messages of 100 bytes pipelined in rounds of 100,000 (benchmarks, scenes ``blipmq-qos0`` and
 ``blipmq-qos1``): QoS0 1.4 M published and 1.3 M polled a second of processor time, QoS1 1.6 M published, 1.2 M
@@ -10,7 +10,6 @@ polled and acknowledged; 0.15 M where POLL and ACK alternate (StringTransport).
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from enum import Enum
 from functools import partial
 from itertools import chain
 
@@ -31,8 +30,7 @@ from fleximq.dialects.connection.connection_rate import admittedRuns, overRate
 from fleximq.dialects.connection.envelope_cache import EnvelopeCache
 from fleximq.dialects.context import Context
 from fleximq.dialects.outbox import Outbox
-from fleximq.dialects.pull_session import PullEvent, PullSession, PullState
-from fleximq.dialects.pull_stream import CHUNK_BYTES
+from fleximq.dialects.pull_stream import CHUNK_BYTES, PullEvent, PullSession, PullState
 from fleximq.dialects.session import ConnectionState, NamedLogger
 from fleximq.dialects.stream import READ_SECONDS
 from fleximq.errors import (
@@ -72,14 +70,6 @@ _NONE: BlipRun = (FrameType.POLL, b"", [], [])
 COPIES = 60_000
 
 
-class Phase(Enum):
-    """The phase of the handshake."""
-
-    GREETING = "HELLO is awaited"
-    AUTHENTICATING = "AUTH is awaited"
-    TALKING = "the client is authenticated"
-
-
 class BlipSession(PullSession):
     """One BlipMQ client's conversation. Input that arrives while it waits is only split into runs."""
 
@@ -98,10 +88,7 @@ class BlipSession(PullSession):
         self._runs: Iterator[BlipRun] = iter(())
         self._unanswered: BlipRun = _NONE
         self._polled = 0
-        self._enter(Phase.GREETING)
-
-    def _enter(self, phase: Phase) -> None:
-        self._steps = _STEPS[phase]
+        self._steps = _GREETING
 
     @property
     def buffered(self) -> int:
@@ -112,7 +99,7 @@ class BlipSession(PullSession):
         """Process a read, run by run, until the outbox is full; called with b"" to continue."""
         runs = self._scanner.feed(data)
         if self.rate is not None and self.rate.refuses:
-            runs = admittedRuns(self.rate.meter, runs, self._overRate)
+            runs = admittedRuns(self.rate.meter, runs, partial(self._refused, overRate()))
         if self.pullState is _READY:
             self._runs = runs
         elif data:
@@ -124,9 +111,6 @@ class BlipSession(PullSession):
             self.traffic.messagesIn -= len(rest[2])  # they were counted on arrival
             self._runs = chain([rest] if rest[2] else [], self._runs)
         self._work()
-
-    def _overRate(self, correlations: Sequence[int]) -> None:
-        self._refused(overRate(), correlations)
 
     def _work(self) -> None:
         seconds = self.context.clock.seconds
@@ -161,7 +145,7 @@ class BlipSession(PullSession):
     def _hello(self, head: bytes, correlations: list[int], messages: list[bytes]) -> None:
         if decodeHello(head) != VERSION:
             raise UnsupportedVersion("unsupported protocol version")
-        self._enter(Phase.AUTHENTICATING)
+        self._steps = _AUTHENTICATING
         self._acknowledge(correlations[0], _NO_SUBSCRIPTION)
 
     def _auth(self, head: bytes, correlations: list[int], messages: list[bytes]) -> None:
@@ -198,7 +182,7 @@ class BlipSession(PullSession):
     def _authenticated(self, correlations: list[int], key: str, admitted: Admitted) -> None:
         self._me = self.letIn(admitted)
         self._owner = ownerOf(admitted, key)
-        self._enter(Phase.TALKING)
+        self._steps = _TALKING
         self._acknowledge(correlations[0], _NO_SUBSCRIPTION)
 
     def _wrong(self, correlations: list[int], error: BrokerError) -> None:
@@ -357,10 +341,6 @@ class BlipSession(PullSession):
         self._scanner = choice.BlipScanner()
         self._runs = iter(())
 
-    def close(self) -> None:
-        """Close after all publications are decided and the last PONG was sent."""
-        self.whenDecided(lambda: self.answers.whenSent(self.outbox.close))
-
 
 _Step = Callable[[BlipSession, bytes, list[int], list[bytes]], None]
 
@@ -375,29 +355,19 @@ def _refuse(kind: type[BrokerError], words: str) -> _Step:
 _EARLY: dict[FrameType, _Step] = dict.fromkeys(FrameType, _refuse(Unauthorized, "unauthenticated"))
 _SECOND_HELLO = _refuse(BadRequest, "HELLO already performed")
 
-#: The action for each frame type in each phase.
-_STEPS: dict[Phase, dict[FrameType, _Step]] = {
-    Phase.GREETING: _EARLY
-    | {
-        FrameType.HELLO: BlipSession._hello,
-        FrameType.AUTH: _refuse(BadRequest, "HELLO not performed"),
-    },
-    Phase.AUTHENTICATING: _EARLY
-    | {
-        FrameType.HELLO: _SECOND_HELLO,
-        FrameType.AUTH: BlipSession._auth,
-    },
-    Phase.TALKING: {
-        FrameType.HELLO: _SECOND_HELLO,
-        FrameType.AUTH: _refuse(BadRequest, "already authenticated"),
-        FrameType.PUBLISH: BlipSession._publish,
-        FrameType.SUBSCRIBE: BlipSession._subscribe,
-        FrameType.ACK: BlipSession._ack,
-        FrameType.NACK: BlipSession._ignore,
-        FrameType.PING: BlipSession._ping,
-        FrameType.PONG: BlipSession._ignore,
-        FrameType.POLL: BlipSession._poll,
-    },
+#: The action for each frame type while HELLO is awaited, while AUTH is awaited, and for an authenticated client.
+_GREETING = _EARLY | {FrameType.HELLO: BlipSession._hello, FrameType.AUTH: _refuse(BadRequest, "HELLO not performed")}
+_AUTHENTICATING = _EARLY | {FrameType.HELLO: _SECOND_HELLO, FrameType.AUTH: BlipSession._auth}
+_TALKING: dict[FrameType, _Step] = {
+    FrameType.HELLO: _SECOND_HELLO,
+    FrameType.AUTH: _refuse(BadRequest, "already authenticated"),
+    FrameType.PUBLISH: BlipSession._publish,
+    FrameType.SUBSCRIBE: BlipSession._subscribe,
+    FrameType.ACK: BlipSession._ack,
+    FrameType.NACK: BlipSession._ignore,
+    FrameType.PING: BlipSession._ping,
+    FrameType.PONG: BlipSession._ignore,
+    FrameType.POLL: BlipSession._poll,
 }
 
 

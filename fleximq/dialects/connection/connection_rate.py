@@ -1,12 +1,12 @@
 """Applies rate limits to one connection: pauses reading, or refuses messages over the limit.
 
-When pausing, each read is charged once; it can exceed the burst, so reads are made small where bursts are small. When
-refusing, the functions below pass on admitted messages and have the others answered. Messages that end a subscription
-(ACK, UNSUB), answer another client or serve keep-alive are charged but never refused.
+When pausing, each read is charged once; it can exceed the burst, so reads are made small where bursts are small.
+Messages that end a subscription (ACK, UNSUB), answer another client or serve keep-alive are charged, not refused.
 """
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
@@ -38,21 +38,18 @@ def overRate() -> TooManyRequests:
     return TooManyRequests("too much at once: the rate is limited here")
 
 
+@dataclass(slots=True, eq=False)
 class ConnectionRate:
     """The rate limits of one connection; ``counted`` is called with :data:`PAUSED` and 1 at each pause."""
 
-    __slots__ = ("_clock", "_counted", "_messages", "_reading", "_size", "_timer", "_traffic", "meter")
-
-    def __init__(
-        self, meter: Meter, traffic: Traffic, clock: IReactorTime, counted: Callable[[str, int], object]
-    ) -> None:
-        self.meter = meter
-        self._traffic = traffic
-        self._clock = clock
-        self._counted = counted
-        self._messages = self._size = 0
-        self._timer: IDelayedCall | None = None
-        self._reading: ReadPauses | None = None
+    meter: Meter
+    traffic: Traffic
+    clock: IReactorTime
+    counted: Callable[[str, int], object]
+    _messages: int = field(default=0, init=False)
+    _size: int = field(default=0, init=False)
+    _timer: IDelayedCall | None = field(default=None, init=False)
+    _reading: ReadPauses | None = field(default=None, init=False)
 
     @property
     def refuses(self) -> bool:
@@ -64,23 +61,20 @@ class ConnectionRate:
 
         :param gained: bytes that the connection's input gained by inflation so far.
         """
-        messages, size = self._traffic.messagesIn, self._traffic.bytesIn + gained
+        messages, size = self.traffic.messagesIn, self.traffic.bytesIn + gained
         if not self.meter.refuses:
             self.meter.spend(messages - self._messages, size - self._size)
         self._messages, self._size = messages, size
         if self._timer is None:
             wait = self.meter.wait()
             if wait > MIN_PAUSE and not self.meter.refuses:
-                self._counted(PAUSED, 1)
+                self.counted(PAUSED, 1)
                 self._reading = reading
                 reading.pause(self)
-                self._timer = self._clock.callLater(min(wait, MAX_PAUSE), self._continue)
+                self._timer = self.clock.callLater(min(wait, MAX_PAUSE), self._continue)
 
     def subscribing(self) -> None:
-        """Charge one subscription request.
-
-        :raises TooManyRequests: it is over the limit, and this connection refuses.
-        """
+        """Charge one subscription request; raises TooManyRequests if this connection refuses it as over the limit."""
         if not self.meter.refuses:
             self.meter.spendSubscription()
         elif not self.meter.admitsSubscription():
@@ -99,7 +93,7 @@ class ConnectionRate:
         self._timer = None
         wait = self.meter.wait()
         if wait > MIN_PAUSE and not self.meter.refuses:
-            self._timer = self._clock.callLater(min(wait, MAX_PAUSE), self._continue)
+            self._timer = self.clock.callLater(min(wait, MAX_PAUSE), self._continue)
         elif self._reading is not None:
             self._reading.resume(self)
 

@@ -1,8 +1,4 @@
-"""Credentials of connections: the certificate of a transport, and the expiry.
-
-Reading stops while a check runs, but bytes already in the transport may still arrive: one read, or the TLS records made
-of one. Protocols buffer them unparsed.
-"""
+"""Credentials of connections: the certificate of a transport, and the expiry."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,7 @@
 """A connection's frequent envelopes, parsed, so that a repeated one costs a single look-up.
 
-Each connection remembers a limited number. All connections of a listener share a budget too: when it is used up, a
-connection with more than :data:`MIN_ENTRIES` entries drops its oldest for each new one.
+All connections of a listener share a budget too: when it is used up, a connection with more than :data:`MIN_ENTRIES`
+entries drops its oldest for each new one.
 """
 
 from fleximq.broker.envelope import Envelope

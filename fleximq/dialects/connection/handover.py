@@ -1,8 +1,7 @@
 """Base of protocols that read the first bytes of a connection and then pass it to another protocol.
 
-After the handover the transport calls the new protocol directly: the methods of the first protocol *are* the bound
-methods of the second, so a read costs no extra call. The new protocol must therefore not replace its own
-``dataReceived`` later, unless it is a :class:`Handover` itself.
+After the handover the methods of the first protocol *are* the bound methods of the second, so a read costs no extra
+call. So the second must not replace its ``dataReceived`` later, unless it is a :class:`Handover` itself.
 """
 
 from collections.abc import Callable, Iterable
@@ -68,10 +67,7 @@ class Handover(Protocol):
             inner.dataReceived(received)
 
     def _follow(self, inner: IProtocol, lost: Callable[[Failure], None] | None = None) -> None:
-        """Redirect every call of the transport to this protocol, also in the protocols that handed over to this one.
-
-        :param lost: called instead of the protocol when the connection is lost.
-        """
+        """Redirect the transport's calls to this protocol, or ``lost``, also in those that handed over to this one."""
         lost = lost or inner.connectionLost
         half = IHalfCloseableProtocol(inner, None)
         bound: Any = self

@@ -1,7 +1,7 @@
 """Keep-alive of FlexiMQ connections (FlexiMQ document 3.7, docs/reference/dialects.rst), and of Identity ones.
 
-A connection that was silent for one interval is sent a PING; after three it is closed. Traffic costs no timer calls:
-the timer compares the time of the last read when it fires.
+After one interval of silence, in seconds, a connection is sent a PING; after three it is closed. Traffic costs no timer
+calls: the timer compares the time of the last read when it fires.
 """
 
 from typing import Protocol
@@ -28,10 +28,7 @@ class Watched(Protocol):
 
 
 class KeepAlive:
-    """The keep-alive timer of one connection: calls ``ping`` after ``interval`` seconds of silence, later ``silent``.
-
-    ``mayBeSilent`` means that the peer is not known to answer a PING: then ``silent`` is not called.
-    """
+    """The timer of one connection; ``mayBeSilent``: the peer is not known to answer a PING, so it is not closed."""
 
     __slots__ = ("_clock", "_timer", "_watched", "interval", "mayBeSilent")
 

@@ -5,6 +5,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
@@ -47,13 +48,11 @@ class Decision(StrEnum):
 
 
 def decide(first: bytes, allowed: frozenset[str], claims: Mapping[bytes, str] = MappingProxyType({})) -> str:
-    """Return which of the allowed dialects a connection with these first bytes speaks.
+    """Return which of the allowed dialects, or ``"http"``, a connection with these first bytes speaks.
 
-    The result does not depend on how the bytes were cut: for a prefix it is either the same or undecided. If a single
-    stream dialect is allowed, it receives everything except HTTP and TLS, so that it answers errors itself: a web page
-    can make a browser send either, with lines of the page's choice in it.
+    For a prefix the result is either the same or undecided. A single allowed stream dialect receives everything, to
+    answer errors itself, except HTTP and TLS: a web page can make a browser send either, with lines of its choice.
 
-    :param allowed: names of dialects, and ``"http"`` if HTTP is served.
     :param claims: beginnings of further dialects, none a prefix of another; see :func:`mayBeClaimed`.
     """
     decision = _recognised(first)
@@ -128,7 +127,8 @@ class SniffingProtocol(Handover):
             self._refuse("no dialect begins with these bytes", first=self._first[0])
             return
         first, self._first = self._first, b""
-        self.handOver(self.factory.protocolFor(decision, self._address), first)
+        factory: Any = self.factory.factories[decision]
+        self.handOver(factory.buildProtocol(self._address), first)
 
     def readConnectionLost(self) -> None:
         """Close a connection whose input ended before its dialect was known."""
@@ -164,42 +164,32 @@ class SniffingProtocol(Handover):
         self._endAll()
 
 
+@dataclass(eq=False, repr=False)
 class SniffingFactory(HandoverFactory):
-    """Builds the protocols of a port that several dialects share.
+    """Builds the protocols of a port that several dialects share, without ``http`` no HTTP and WebSockets.
 
-    Without ``http``, HTTP and WebSocket connections are not served. The dialect must be known within ``deadline``
-    seconds. ``counted`` is called with the reason and 1 for every refused connection. ``claims`` are the beginnings of
-    plug-ins' dialects.
+    The dialect must be known within ``deadline`` seconds. ``counted`` is called with the reason and 1 for every refused
+    connection. ``claims`` are the beginnings of plug-ins' dialects.
     """
 
-    def __init__(
-        self,
-        streams: Mapping[str, IProtocolFactory],
-        http: IProtocolFactory | None,
-        clock: IReactorTime,
-        deadline: float,
-        counted: Callable[[str, int], object] = lambda event, number: None,
-        claims: Mapping[bytes, str] = MappingProxyType({}),
-        logLimits: LogLimits | None = None,
-    ) -> None:
-        self._factories = dict(streams)
-        if http is not None:
-            self._factories[Decision.HTTP] = http
-        super().__init__(self._factories.values())
-        self.allowed = frozenset(self._factories)
-        self.clock = clock
-        self.deadline = deadline
-        self.counted = counted
-        self.claims = claims
-        self.logLimits = LogLimits() if logLimits is None else logLimits
+    streams: Mapping[str, IProtocolFactory]
+    http: IProtocolFactory | None
+    clock: IReactorTime
+    deadline: float
+    counted: Callable[[str, int], object] = lambda event, number: None
+    claims: Mapping[bytes, str] = field(default_factory=dict)
+    logLimits: LogLimits = field(default_factory=LogLimits)
+
+    def __post_init__(self) -> None:
+        """Collect the factories of all dialects."""
+        self.factories = dict(self.streams)
+        if self.http is not None:
+            self.factories[Decision.HTTP] = self.http
+        super().__init__(self.factories.values())
+        self.allowed = frozenset(self.factories)
 
     def buildProtocol(self, addr: IAddress | None) -> SniffingProtocol:
         """Return a protocol that detects the dialect of a new connection."""
         protocol = SniffingProtocol(addr)
         protocol.factory = self
         return protocol
-
-    def protocolFor(self, decision: str, address: IAddress | None) -> Any:
-        """Return the protocol of the detected dialect, None if its factory accepts no more connections."""
-        factory: Any = self._factories[decision]
-        return factory.buildProtocol(address)

@@ -1,6 +1,7 @@
 """Pauses reading from a connection for as long as at least one reason exists."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -15,37 +16,23 @@ class ReadPause(Enum):
     UNSENT = "its own answers that wait for the disk are too many"
 
 
-_NONE: frozenset[object] = frozenset()
-
-
-def _ignore(isRead: bool) -> None:
-    pass
-
-
+@dataclass(slots=True, eq=False)
 class ReadPauses:
     """Pauses and resumes one transport; ``changed`` is called with whether it is read, at each change."""
 
-    __slots__ = ("_changed", "_reasons", "_transport")
-
-    def __init__(self, transport: Any, changed: Callable[[bool], None]) -> None:
-        self._transport = transport
-        self._changed = changed
-        self._reasons: frozenset[object] = _NONE
-
-    @property
-    def paused(self) -> bool:
-        """Whether reading is paused."""
-        return bool(self._reasons)
+    transport: Any
+    changed: Callable[[bool], None]
+    _reasons: frozenset[object] = field(default=frozenset(), init=False)
 
     def end(self) -> None:
         """Report no more changes, as the connection is closed; this ends a reference cycle."""
-        self._changed = _ignore
+        self.changed = lambda isRead: None
 
     def pause(self, reason: object) -> None:
         """Pause reading until :meth:`resume` was called for every reason given here."""
         if not self._reasons:
-            self._changed(False)
-            self._transport.pauseProducing()
+            self.changed(False)
+            self.transport.pauseProducing()
         self._reasons |= {reason}
 
     def resume(self, reason: object) -> None:
@@ -53,5 +40,5 @@ class ReadPauses:
         if reason in self._reasons:
             self._reasons -= {reason}
             if not self._reasons:
-                self._changed(True)
-                self._transport.resumeProducing()
+                self.changed(True)
+                self.transport.resumeProducing()

@@ -3,16 +3,13 @@
 A policy is called only while the peer does not read. A message that begins below the mark is always taken; the policy
 decides about a run that would exceed it.
 
-- ``disconnect``: the connection is closed as soon as its backlog would exceed the mark.
-- ``drop``: the newest deliveries are dropped and counted. Answers are never dropped; at twice the mark they close the
-  connection.
-- ``block``: publishers are not read until the consumer has caught up, for at most :data:`MAX_BLOCK_SECONDS` seconds;
-  then the consumer is disconnected. A consumer that publishes itself is never blocked by its own backlog, but is
-  disconnected at twice the mark too.
+:class:`Drop` never drops answers; at twice the mark they close the connection. Under :class:`Block` a consumer that
+publishes itself is never blocked by its own backlog, but disconnected at twice the mark too.
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
@@ -80,13 +77,12 @@ class Disconnect:
 DISCONNECT = Disconnect()
 
 
+@dataclass(slots=True, eq=False)
 class Drop:
     """Drops the newest deliveries; ``counted`` is called with :data:`DROPPED` and their number."""
 
-    answerFactor = 2
-
-    def __init__(self, counted: Callable[[str, int], None]) -> None:
-        self._counted = counted
+    counted: Callable[[str, int], None]
+    answerFactor: ClassVar[int] = 2
 
     def deliver(self, outbox: ReaderBacklog, chunk: bytes | memoryview, count: int) -> None:
         """Buffer the messages of a run that fit; drop and count the others."""
@@ -98,18 +94,17 @@ class Drop:
         elif space > 0:
             outbox.hold(chunk)
             return
-        self._counted(DROPPED, count)
+        self.counted(DROPPED, count)
 
 
+@dataclass(slots=True, eq=False)
 class Block:
-    """Pauses the publishers instead, for at most ``longest`` seconds because of one consumer."""
+    """Pauses publishers until the consumer has caught up; disconnects it after ``longest`` seconds."""
 
-    answerFactor = 2
-
-    def __init__(self, clock: IReactorTime, longest: float = MAX_BLOCK_SECONDS) -> None:
-        self._clock = clock
-        self._longest = longest
-        self._waiting: dict[ReaderBacklog, IDelayedCall] = {}
+    clock: IReactorTime
+    longest: float = MAX_BLOCK_SECONDS
+    answerFactor: ClassVar[int] = 2
+    _waiting: dict[ReaderBacklog, IDelayedCall] = field(default_factory=dict, init=False)
 
     def deliver(self, outbox: ReaderBacklog, chunk: bytes | memoryview, count: int) -> None:
         """Buffer the run, and pause its publisher while the backlog exceeds the mark."""
@@ -123,7 +118,7 @@ class Block:
         elif -outbox.space > outbox.limit:
             outbox.overflow()
         if outbox not in self._waiting:
-            self._waiting[outbox] = self._clock.callLater(self._longest, self._giveUp, outbox)
+            self._waiting[outbox] = self.clock.callLater(self.longest, self._giveUp, outbox)
             outbox.whenRelieved(lambda: self._relieved(outbox))
 
     def _relieved(self, outbox: ReaderBacklog) -> None:

@@ -39,11 +39,10 @@ def probePeer(transport: Any, seconds: int) -> None:
 
 
 def quickAcks(transport: Any) -> Callable[[], None]:
-    """Return a function that requests immediate acknowledgements on this socket; to be called after every read.
+    """Return a function that requests immediate acknowledgements on a TCP socket; to be called after every read.
 
-    A client with Nagle's algorithm delays a small message until the previous one is acknowledged. If that one needs no
-    answer, the system would delay its acknowledgement by 40 ms. Linux can be asked not to, but the option resets
-    itself. Under TLS the function uses the TCP socket below. For transports without TCP it does nothing.
+    A client with Nagle's algorithm delays a small message until the previous one is acknowledged, which may take 40 ms
+    if that one needs no answer. Linux can be asked to acknowledge sooner, but the option resets itself.
     """
     handle = tcpSocket(transport)
     if _QUICK_ACK is None or handle is None:

@@ -1,10 +1,8 @@
 """The unsent bytes of one connection, in order.
 
-Appending stores a reference, because other connections wait for their deliveries meanwhile. A reader that lags only a
-little shares its chunks with others. The backlog of a slow one is copied into its own memory sheets after all writes of
-the turn: references alone would hold whole reads in memory, of which the chunks are parts. A sheet occupies only the
-size of its content, and the system gets it back at once. Allocation is the slow part: 25 us for 64 KiB page by page,
-less for a whole sheet at once.
+Appending stores a reference, because other connections wait meanwhile. The backlog of a slow reader is copied into its
+own memory sheets after all writes of the turn: references would hold the whole reads of which the chunks are parts. The
+system gets a sheet back at once. Allocating one takes up to 25 us for 64 KiB.
 """
 
 import mmap
@@ -86,10 +84,9 @@ class WriteBacklog:
             self._begin = self._end
 
     def takeView(self, maximum: int) -> Chunk:
-        """Remove and return at most so many bytes from the front.
+        """Remove and return at most so many bytes from the front: a view of a large chunk, or a few small ones joined.
 
-        Of a large chunk, that is a view; small ones are joined, but only a few, since copying more takes longer than
-        sending twice.
+        Copying more takes longer than sending twice.
         """
         if not self._ready:
             self._makeReady()

@@ -1,8 +1,7 @@
 """One write per connection and reactor turn.
 
-While a read is processed, outboxes with output register here; at its end each writes once. The work for slow readers
-follows, when no connection waits any more: applying their policy, packing their backlogs. Output produced outside a
-read (a deadline, a lost connection) is written in the next reactor turn.
+While a read is processed, outboxes with output register here; at its end each writes once. Then follows the work for
+slow readers: their policy and backlogs. Output made outside a read is written in the next reactor turn.
 """
 
 from collections import deque

@@ -1,7 +1,6 @@
-"""A cache of direct message headers that differ only in the request id. Hot.
+"""A cache of direct message headers that differ only in the request id, at a fixed position. Hot.
 
-Headers of requests to one service, and of its replies to one client, are equal except for the id, at a fixed position.
-With the id left out, a known header costs one look-up, 1.2 us, instead of 6 us for parsing and checking.
+Such a header of requests to one service, or of its replies, costs one look-up, 1.2 us, instead of 6 us for parsing.
 """
 
 from typing import Any, NamedTuple

@@ -17,7 +17,6 @@ from fleximq.values.message import Content, Message
 from fleximq.values.records import CONTENTS, Run, StoredBatch, contentOf
 from fleximq.wire.fleximq_frame import MessageType, encodeFrame
 from fleximq.wire.fleximq_header import Header, packHeader
-from fleximq.wire.fleximq_layout_b import framesWithinLayoutB
 from fleximq.wire.fleximq_record_frame import (
     framesWithOffsets,
     framesWithoutOffsets,
@@ -27,18 +26,13 @@ from fleximq.wire.fleximq_record_frame import (
     prefixWithoutOffset,
     withoutTopic,
 )
-from fleximq.wire.fleximq_scanner import FIXED_BYTES, framesWithin, payloads, singleFrames
+from fleximq.wire.fleximq_scanner import FIXED_BYTES, payloads, singleFrames
 from fleximq.wire.payload_conversion import toMessagePack
 
 
-def recordsWith(batches: Sequence[StoredBatch]) -> bytes:
-    """Return records as PUB frames with offsets."""
-    return b"".join([_frames(batch, True) for batch in batches])
-
-
-def recordsWithout(batches: Sequence[StoredBatch]) -> bytes:
-    """Return records as PUB frames without offsets."""
-    return b"".join([_frames(batch, False) for batch in batches])
+def records(batches: Sequence[StoredBatch], offsets: bool) -> bytes:
+    """Return records as PUB frames, with offsets or without."""
+    return b"".join([_frames(batch, offsets) for batch in batches])
 
 
 def _frames(batch: StoredBatch, offset: bool) -> bytes:
@@ -126,17 +120,13 @@ class FlexiForm:
         if type(envelope.source) is FlexiSource:
             return body  # type: ignore[no-any-return]  # its own source's bodies are frames
         if type(body) is StoredBatch:
-            return recordsWithout([body])
+            return _frames(body, False)
         publisher = envelope.publisher.id
         topic = envelope.topic.name
         return b"".join(
             encodeFrame(MessageType.PUB, publisher, _header(topic, message), toMessagePack(message))
             for message in envelope.source.messages(body)
         )
-
-    def cut(self, frames: bytes | memoryview, space: int) -> tuple[int, int]:
-        """Return how many bytes, and how many frames, end within ``space`` bytes."""
-        return framesWithin(frames, space)
 
 
 def _header(topic: str, message: Message) -> bytes:
@@ -161,10 +151,6 @@ class LayoutBForm:
     def render(self, envelope: Envelope, body: Any, count: int) -> bytes:
         """Return the run as frames."""
         return choice.toLayoutB(bytes(self._form.render(envelope, body, count)))
-
-    def cut(self, frames: bytes | memoryview, space: int) -> tuple[int, int]:
-        """Return how many bytes, and how many frames, end within ``space`` bytes."""
-        return framesWithinLayoutB(frames, space)
 
 
 #: The form of subscribers with layout B; :data:`FLEXI_FORM` is the form of all others.
@@ -192,9 +178,11 @@ class OffsetForm:
         )
 
 
-#: The forms of subscribers that follow the journal, in layout A and layout B.
-FOLLOWING = DeferredForm(OffsetForm())
-FOLLOWING_B = DeferredForm(LayoutBForm(OffsetForm()))
-#: The forms of subscribers that receive earlier messages first, then live ones.
-PASSING = DeferredForm(FLEXI_FORM)
-PASSING_B = DeferredForm(LAYOUT_B_FORM)
+#: The forms of subscribers that receive earlier messages first, then live ones: by live form, and whether they follow
+#: the journal, with offsets.
+REPLAY_FORMS: dict[tuple[IForm, bool], DeferredForm] = {
+    (FLEXI_FORM, False): DeferredForm(FLEXI_FORM),
+    (FLEXI_FORM, True): DeferredForm(OffsetForm()),
+    (LAYOUT_B_FORM, False): DeferredForm(LAYOUT_B_FORM),
+    (LAYOUT_B_FORM, True): DeferredForm(LayoutBForm(OffsetForm())),
+}

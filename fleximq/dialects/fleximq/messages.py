@@ -13,23 +13,13 @@ from twisted.internet.interfaces import IAddress
 
 from fleximq.broker.authorization import permits
 from fleximq.broker.envelope import BROKER_ID, Envelope
-from fleximq.broker.replay.feed import DeferredForm
 from fleximq.broker.replay.replay import Start
 from fleximq.dialects.connection.envelope_cache import EnvelopeCache
 from fleximq.dialects.connection.read_pauses import ReadPause
 from fleximq.dialects.connection.slow_consumer import PausablePublisher
 from fleximq.dialects.context import Context
 from fleximq.dialects.fleximq.direct_cache import DirectCache
-from fleximq.dialects.fleximq.forms import (
-    FOLLOWING,
-    FOLLOWING_B,
-    LAYOUT_B_FORM,
-    PASSING,
-    PASSING_B,
-    FlexiSource,
-    recordsWith,
-    recordsWithout,
-)
+from fleximq.dialects.fleximq.forms import REPLAY_FORMS, FlexiSource, records
 from fleximq.dialects.fleximq.replies import FlexiReplies, correlation, errorPayload
 from fleximq.dialects.outbox import Chunk, Outbox
 from fleximq.dialects.replay_outlet import ReplayOutlet
@@ -48,7 +38,6 @@ from fleximq.errors import (
 from fleximq.rights import Action
 from fleximq.status import Status
 from fleximq.values.patterns import isPattern
-from fleximq.values.records import StoredBatch
 from fleximq.wire.fleximq_frame import FIXED_BYTES, MessageType, hasZeroReserved, payloadOf
 from fleximq.wire.fleximq_header import Header, RoutingEntry, peek
 
@@ -213,25 +202,17 @@ class FlexiMessages(FlexiReplies):
     def _subscribe(self, header: Header) -> None:
         try:
             if header.start is not None:
-                self.broker.follow(self._me, self._following(), header.topic, Start(*header.start))
+                self.broker.follow(self._me, self._replaying(offsets=True), header.topic, Start(*header.start))
             elif header.topic not in self._me.subscriptions:
                 self.broker.subscribe(self._me, self, header.topic)
-                self.broker.recall(self._me, self._replayOutlet(), header.topic)
+                self.broker.recall(self._me, self._replaying(offsets=False), header.topic)
         except (InvalidTopic, NotPermitted) as error:
             raise SubscriptionFailed(str(error)) from error
 
-    def _following(self) -> ReplayOutlet:
-        form = FOLLOWING_B if self.form is LAYOUT_B_FORM else FOLLOWING
-        return self._replaying(form, recordsWith)
-
-    def _replayOutlet(self) -> ReplayOutlet:
-        form = PASSING_B if self.form is LAYOUT_B_FORM else PASSING
-        return self._replaying(form, recordsWithout)
-
-    def _replaying(self, form: DeferredForm, render: Callable[[Sequence[StoredBatch]], bytes]) -> ReplayOutlet:
-        shaped, clock = self._shaped, self.context.clock
-        failed = self._subscriptionLost
-        return ReplayOutlet(self, self.outbox, clock, form, lambda batches: shaped(render(batches)), failed)
+    def _replaying(self, offsets: bool) -> ReplayOutlet:
+        form = REPLAY_FORMS[self.form, offsets]
+        shaped, clock, failed = self._shaped, self.context.clock, self._subscriptionLost
+        return ReplayOutlet(self, self.outbox, clock, form, lambda batches: shaped(records(batches, offsets)), failed)
 
     def _subscriptionLost(self, error: BrokerError, name: str) -> None:
         self.counted(error)
@@ -239,10 +220,7 @@ class FlexiMessages(FlexiReplies):
 
     def message_UNSUB(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """End a subscription, by the name it was made with; an unknown one is no error."""
-        self._inOrder(self._unsubscribe, header)
-
-    def _unsubscribe(self, header: Header) -> None:
-        self.broker.unsubscribe(self._me, header.topic)
+        self._inOrder(lambda header: self.broker.unsubscribe(self._me, header.topic), header)
 
     def message_PING(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Answer with a PONG after the commit of all earlier publications."""

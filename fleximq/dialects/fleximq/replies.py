@@ -22,6 +22,8 @@ from fleximq.status import Status
 from fleximq.wire.fleximq_array_header import named, withStatusName
 from fleximq.wire.fleximq_frame import MessageType, encodeFrameHead, encodeMessage, words
 from fleximq.wire.fleximq_header import Header, RoutingEntry, peekId, peekPath, reportsError
+from fleximq.wire.fleximq_layout_b import framesWithinLayoutB
+from fleximq.wire.fleximq_scanner import framesWithin
 from fleximq.wire.large_value import packLarge
 
 #: The path of the NOTIF sent when the broker stops.
@@ -49,7 +51,7 @@ class FlexiReplies(StreamSession):
         self.deliver = outbox.deliver
         self.receiveBroadcast: Callable[[bytes], None] = outbox.deliver
         self.forward: Callable[[bytes], None] = outbox.take
-        outbox.cut = FLEXI_FORM.cut
+        outbox.cut = framesWithin
         self.answers: Answers = Answers(outbox)
         self._shaped: Callable[[bytes], bytes] = bytes
         self._fields: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
@@ -65,7 +67,7 @@ class FlexiReplies(StreamSession):
         self._shaped = choice.toLayoutB
         self.forward = lambda frame: outbox.take(_sharedLayoutB(frame))
         self.receiveBroadcast = lambda frame: outbox.deliver(_sharedLayoutB(frame))
-        outbox.cut = LAYOUT_B_FORM.cut
+        outbox.cut = framesWithinLayoutB
 
     def _send(self, kind: MessageType, fields: dict[str, Any], payload: bytes = b"", sender: int = BROKER_ID) -> None:
         self.answers.take(self._encoded(kind, fields, payload, sender))
@@ -104,10 +106,6 @@ class FlexiReplies(StreamSession):
         """Close a connection whose input has ended, after its last answer and its pending PONGs."""
         if self._inputEnded and not self._requests and (self.client is None or not self.broker.waiting(self.client)):
             self.whenDecided(lambda: self.end("client closed"))
-
-    def close(self) -> None:
-        """Close after all publications are decided and the last PONG was sent."""
-        self.whenDecided(lambda: self.answers.whenSent(self.outbox.close))
 
     def _sendError(self, error: BrokerError, path: str, id: str | None = None) -> None:
         self.answers.take(self._error(error.status, errorPayload(error), path, id))

@@ -1,7 +1,6 @@
 """The rules about ``Origin`` and ``Host``: which web pages may use a broker (docs/guides/security.rst, "Web pages").
 
-Browsers send a page's origin with each WebSocket request and each POST, and often add credentials by themselves. The
-rules prevent a foreign web page from using a broker through its reader's browser.
+They prevent a foreign page from using a broker through its reader's browser, which may add credentials by itself.
 """
 
 import ipaddress

@@ -1,8 +1,7 @@
 """The head of an HTTP/1 request as a value, and the dialect and credentials that it names.
 
-Pure functions; :mod:`fleximq.dialects.http.request_router` acts on them. Credentials are in ``Authorization``, or in a
-query parameter for web pages that cannot set headers. :func:`withoutCredentials` removes them, so that the web site,
-which may log requests, never sees them. docs/reference/dialects.rst, "Credentials".
+Credentials are in ``Authorization``, or in a query parameter for web pages that cannot set headers. The web site, which
+may log requests, never sees them. docs/reference/dialects.rst, "Credentials".
 """
 
 import base64

@@ -1,12 +1,12 @@
 """Routes HTTP connections: WebSockets to their dialect, all other requests to the web site.
 
-Reads the head of the first request within a size limit and a deadline, refuses peers without access, and passes on the
-connection and all its bytes except credentials. The next protocol receives the result in ``admitted`` and the rule in
-``admission``, if it has these attributes. docs/reference/dialects.rst, "Credentials", "Identity" and "One port for
-all".
+Refuses peers without access, and passes on the connection and all its bytes except credentials. The next protocol
+receives the result in ``admitted`` and the rule in ``admission``, if it has these attributes.
+docs/reference/dialects.rst, "Credentials", "Identity" and "One port for all".
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
@@ -119,24 +119,24 @@ class RequestRouter(Handover):
         if not outcome:
             self._check = check
             transport.pauseProducing()
-        check.addCallback(lambda ignored: self._answered(request, credentials is None, inner, outcome[0]))
+        mayLack = credentials is None and hasattr(inner, "admitted") and not request.head.isUpgrade
+        check.addCallback(lambda ignored: self._answered(mayLack, inner, outcome[0]))
         check.addErrback(lambda failure: _log.failure("a request could not be admitted", failure))
 
-    def _answered(
-        self, request: "UpgradeRequest", lacksCredentials: bool, inner: Any, outcome: "Admitted | Failure"
-    ) -> None:
+    def _answered(self, mayLackCredentials: bool, inner: Any, outcome: "Admitted | Failure") -> None:
+        """Continue with the identity of a request; without one if the site may answer to lacking credentials."""
         if self._timer is None:
             return  # too late, or the connection is closed
         if self._check is not None:
             self._check = None
             transport: Any = self.transport
             transport.resumeProducing()
-        try:
-            self._enter(
-                inner, self.factory.admittedOf(request, lacksCredentials and hasattr(inner, "admitted"), outcome)
-            )
-        except HttpError as error:
-            self._refuse(error)
+        if not isinstance(outcome, Failure):
+            self._enter(inner, outcome)
+        elif isinstance(outcome.value, Unauthorized) and mayLackCredentials:
+            self._enter(inner, None)
+        else:
+            self._refuse(_httpErrorOf(outcome))
 
     def _enter(self, inner: Any, admitted: Admitted | None) -> None:
         self._stopClock()
@@ -152,9 +152,8 @@ class RequestRouter(Handover):
         self._timer = None
         self._drop()
         if not self._received:
-            self.factory.counted(
-                CountedEvent(EventFamily.REFUSED_CONNECTIONS, "said nothing before the handshake deadline"), 1
-            )
+            event = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "said nothing before the handshake deadline")
+            self.factory.counted(event, 1)
             more = self.factory.logLimits["silent"].ending(self.factory.clock.seconds())
             if more is not None:
                 peer = peerAddress(self._peer())
@@ -197,6 +196,7 @@ class UpgradeRequest(NamedTuple):
     secure: bool
 
 
+@dataclass(eq=False, repr=False)
 class RequestRouterFactory(HandoverFactory):
     """Builds the routers of a listener. ``audit`` records refusals, see :class:`fleximq.broker.broker.Broker`.
 
@@ -208,36 +208,22 @@ class RequestRouterFactory(HandoverFactory):
     :param unadmitted: charged for heads, and for input while their credentials are checked.
     """
 
-    def __init__(
-        self,
-        webSockets: Mapping[str, IProtocolFactory],
-        site: IProtocolFactory,
-        admission: IAdmission,
-        behindProxy: IAdmission,
-        origins: Origins,
-        clock: IReactorTime,
-        deadline: float,
-        counted: Callable[[str, int], object] = lambda event, number: None,
-        path: str = "",
-        logLimits: LogLimits | None = None,
-        unadmitted: UnadmittedBudget | None = None,
-    ) -> None:
-        super().__init__((site, *webSockets.values()))
-        self._webSockets = dict(webSockets)
-        self._site = site
-        self._admission = admission
-        self._behindProxy = behindProxy
-        self._origins = origins
-        self.clock = clock
-        self.deadline = deadline
-        self.counted = counted
-        self._path = path
-        self.logLimits = LogLimits() if logLimits is None else logLimits
-        self.unadmitted = unadmitted or UnadmittedBudget()
+    webSockets: Mapping[str, IProtocolFactory]
+    site: IProtocolFactory
+    admission: IAdmission
+    behindProxy: IAdmission
+    origins: Origins
+    clock: IReactorTime
+    deadline: float
+    counted: Callable[[str, int], object] = lambda event, number: None
+    path: str = ""
+    logLimits: LogLimits = field(default_factory=LogLimits)
+    unadmitted: UnadmittedBudget = field(default_factory=UnadmittedBudget)
+    audit: Callable[..., None] = lambda event, **fields: None
 
-    @staticmethod
-    def audit(event: str, **fields: object) -> None:
-        """Record nothing; replaced where an audit log is written."""
+    def __post_init__(self) -> None:
+        """Start and stop the factories with this one."""
+        super().__init__((self.site, *self.webSockets.values()))
 
     def buildProtocol(self, addr: IAddress | None) -> RequestRouter:
         """Return a router for a new connection."""
@@ -245,7 +231,7 @@ class RequestRouterFactory(HandoverFactory):
 
     def admissionOf(self, request: "UpgradeRequest") -> IAdmission:
         """Return the rule for this request."""
-        return self._behindProxy if nameProxy(request.head.fields) else self._admission
+        return self.behindProxy if nameProxy(request.head.fields) else self.admission
 
     def factoryOf(self, request: "UpgradeRequest") -> Any:
         """Return the factory that serves this request.
@@ -258,23 +244,10 @@ class RequestRouterFactory(HandoverFactory):
             raise HttpError(403, refusal)
         self._checkPage(request)
         if not head.isUpgrade:
-            return self._site
-        if self._path not in ("", head.path):
+            return self.site
+        if self.path not in ("", head.path):
             raise HttpError(404, "there are no WebSockets on this path")
-        return self._webSockets[webSocketDialect(head, frozenset(self._webSockets))]
-
-    def admittedOf(
-        self, request: "UpgradeRequest", mayLackCredentials: bool, outcome: "Admitted | Failure"
-    ) -> Admitted | None:
-        """Return the identity of a request; None if it lacks required credentials but the site may answer it.
-
-        :raises HttpError: 401, 403 or 503 if it is refused.
-        """
-        if isinstance(outcome, Failure):
-            if mayLackCredentials and not request.head.isUpgrade and isinstance(outcome.value, Unauthorized):
-                return None
-            raise _httpErrorOf(outcome)
-        return outcome
+        return self.webSockets[webSocketDialect(head, frozenset(self.webSockets))]
 
     def _checkPage(self, request: "UpgradeRequest") -> None:
         """Refuse a web page that must not use this broker, whatever its credentials."""
@@ -283,9 +256,9 @@ class RequestRouterFactory(HandoverFactory):
         changing = head.method not in ("GET", "HEAD")
         if head.isUpgrade or changing:
             site = head.only("sec-fetch-site") or "none"
-            if not self._origins.admit(head.only("origin"), host, request.secure, changing, site):
+            if not self.origins.admit(head.only("origin"), host, request.secure, changing, site):
                 raise HttpError(403, "pages of this origin are not admitted, see --allowed-origin")
-        if not head.isUpgrade and not self._origins.admitHost(host):
+        if not head.isUpgrade and not self.origins.admitHost(host):
             raise HttpError(403, "ask by an address or as localhost: other names are not trusted here")
 
 

@@ -15,11 +15,10 @@ _FRAMES = 256
 
 
 class ChannelList:
-    """The CHANNELS frame, encoded only after changes, and its subscribers.
+    """The CHANNELS frame, encoded only after changes and shared by clients with the same rights, and its subscribers.
 
-    Omitted are names that the dialect cannot represent, the last names in alphabetical order if the list exceeds the
-    maximum size of a text, and channels that a restricted client may not use. Clients with the same rights share one
-    frame.
+    Omitted are names that the dialect cannot represent, channels that a restricted client may not use, and the last
+    names in alphabetical order if the list exceeds the maximum size of a text.
     """
 
     def __init__(self, context: Context) -> None:

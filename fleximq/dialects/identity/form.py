@@ -1,7 +1,4 @@
-"""Conversion of Identity publications: the source for publishers and the form for subscribers.
-
-A run is encoded once for all subscribers, as consecutive text frames that are sent unchanged.
-"""
+"""Conversion of Identity publications: the source for publishers and the form for subscribers, text frames."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -20,7 +17,6 @@ from fleximq.values.message import Content, Message
 from fleximq.values.records import Run, StoredBatch, contentOf
 from fleximq.wire.identity_text import encodeMsg
 from fleximq.wire.payload_conversion import toUtf8
-from fleximq.wire.websocket_frame import webSocketFramesWithin
 
 _CONTENT = contentOf(Message(b"", Content.TEXT))
 #: Payloads from this many bytes on, whose conversion takes up to 25 ms, are cached; and so many bytes of texts.
@@ -95,10 +91,6 @@ class IdentityForm:
             return choice.encodeTexts(source.prefix, body)
         prefix = encodeMsg(envelope.topic.name, envelope.publisher.name, b"")
         return choice.encodeTexts(prefix, [toUtf8(message) for message in source.messages(body)])
-
-    def cut(self, frames: bytes | memoryview, space: int) -> tuple[int, int]:
-        """Return how many bytes, and how many frames, end within ``space`` bytes."""
-        return webSocketFramesWithin(frames, space)
 
 
 #: The form of all Identity subscribers.

@@ -13,7 +13,7 @@ from zope.interface import implementer
 from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.dialects.context import Context
 from fleximq.dialects.identity.channel_list import ChannelList
-from fleximq.dialects.identity.form import IDENTITY_FORM, RECALLING, IdentitySource, RecordTexts
+from fleximq.dialects.identity.form import RECALLING, IdentitySource, RecordTexts
 from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.replay_outlet import ReplayOutlet
 from fleximq.dialects.session import ConnectionState, NamedLogger, Session
@@ -32,7 +32,7 @@ from fleximq.wire.identity_text import (
     encodeUnsubAck,
     parseText,
 )
-from fleximq.wire.websocket_frame import PING, TEXT, encodeFrame
+from fleximq.wire.websocket_frame import PING, TEXT, encodeFrame, webSocketFramesWithin
 
 _PUBLISH = Word.PUBLISH.value + b":"
 #: Bytes of history read at a time.
@@ -67,7 +67,7 @@ class IdentitySession(Session):
     ) -> None:
         super().__init__(context, outbox, address)
         self.deliver = outbox.deliverLate
-        outbox.cut = IDENTITY_FORM.cut
+        outbox.cut = webSocketFramesWithin
         self._channels = channels or ChannelList(context)
         self._recordTexts = recordTexts or RecordTexts()
         self._envelopes: dict[bytes, Envelope] = {}
@@ -106,15 +106,10 @@ class IdentitySession(Session):
 
     # -- input -------------------------------------------------------------------------------------
 
-    def received(self, data: bytes) -> None:
-        """Process one message."""
-        self.receivedAll((data,))
-
     def receivedAll(self, messages: Sequence[bytes]) -> None:
         """Process UTF-8 messages in order.
 
-        An envelope is cached by the beginning of its PUBLISHes, ``PUBLISH:<channel>:``, from the first one that passed
-        all checks until the client unsubscribes.
+        An envelope is cached by ``PUBLISH:<channel>:`` from the first one that passed all checks to the UNSUBSCRIBE.
         """
         self.traffic.messagesIn += len(messages)
         self._process(iter(self.admittedOf(messages)))
@@ -187,8 +182,8 @@ class IdentitySession(Session):
         self._send(encodeSubAck(channel))
         self.broker.subscribe(self.client, self, channel, literal=True)
         render, slices = self._recordTexts.render, self.broker.slices
-        past = ReplayOutlet(self, self.outbox, self.context.clock, RECALLING, render, slices=slices)
-        past.chunkBytes = _RECALLED_BYTES
+        clock, size = self.context.clock, _RECALLED_BYTES
+        past = ReplayOutlet(self, self.outbox, clock, RECALLING, render, slices=slices, chunkBytes=size)
         self.broker.recall(self.client, past, channel, literal=True, history=self.broker.rules.history)
 
     def _unsubscribe(self, request: ClientText) -> None:

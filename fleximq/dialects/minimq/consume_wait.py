@@ -1,13 +1,15 @@
 """A CONSUME that waits for a message (``--consume-wait``)."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.interfaces import IReactorTime
 
 from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import ConnectedClient, QueueDelivery
 
 
+@dataclass(eq=False)
 class WaitingConsume:
     """Waits up to ``seconds`` for a message for this client, then calls ``done`` once: with it, or with None.
 
@@ -15,21 +17,17 @@ class WaitingConsume:
     loses none.
     """
 
-    def __init__(
-        self,
-        broker: Broker,
-        clock: IReactorTime,
-        client: ConnectedClient,
-        topic: str,
-        seconds: float,
-        done: Callable[[QueueDelivery | None], None],
-    ) -> None:
-        self._broker = broker
-        self._client = client
-        self._topic = topic
-        self._done = done
-        self._timer: IDelayedCall = clock.callLater(seconds, self._finish, None)
-        self._leaveLine = broker.whenAvailable(client, topic, self._available)
+    broker: Broker
+    clock: IReactorTime
+    client: ConnectedClient
+    topic: str
+    seconds: float
+    done: Callable[[QueueDelivery | None], None]
+
+    def __post_init__(self) -> None:
+        """Start to wait."""
+        self._timer = self.clock.callLater(self.seconds, self.giveUp)
+        self._leaveLine = self.broker.whenAvailable(self.client, self.topic, self._available)
 
     def retry(self) -> None:
         """Take a message if available, else wait again after the other consumers.
@@ -50,12 +48,12 @@ class WaitingConsume:
             self._timer.cancel()
 
     def _available(self) -> None:
-        delivery = self._broker.consume(self._client, self._topic)
+        delivery = self.broker.consume(self.client, self.topic)
         if delivery is None:
-            self._leaveLine = self._broker.whenAvailable(self._client, self._topic, self._available)
+            self._leaveLine = self.broker.whenAvailable(self.client, self.topic, self._available)
         else:
             self._finish(delivery)
 
     def _finish(self, delivery: QueueDelivery | None) -> None:
         self.cancel()
-        self._done(delivery)
+        self.done(delivery)

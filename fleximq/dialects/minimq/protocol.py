@@ -17,8 +17,7 @@ from fleximq.dialects.connection.read_pauses import ReadPause
 from fleximq.dialects.context import Context
 from fleximq.dialects.minimq.session import MiniSession
 from fleximq.dialects.outbox import Outbox
-from fleximq.dialects.pull_session import PullEvent, PullState
-from fleximq.dialects.pull_stream import PullStreamProtocol
+from fleximq.dialects.pull_stream import PullEvent, PullState, PullStreamProtocol
 from fleximq.dialects.stream import READ_SECONDS, StreamFactory
 from fleximq.wire.minimq_line import LineScanner
 from fleximq.wire.ulids import newUlid

@@ -1,8 +1,7 @@
 """Inflates compressed WebSocket messages within a limit (permessage-deflate, RFC 7692).
 
-Autobahn negotiates the extension. Its inflater, which this class replaces, refuses an incompressible message at the
-limit and buffers input after the end of a stream. Each message is inflated separately, so an idle connection holds no
-window. Output is never compressed: one encoded frame serves all subscribers.
+Autobahn's own inflater refuses an incompressible message at the limit and buffers input after the end of a stream. Each
+message is inflated separately: an idle connection has no window. Output is not compressed; all subscribers share it.
 """
 
 import zlib

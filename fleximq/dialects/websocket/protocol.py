@@ -3,12 +3,10 @@
 Autobahn handles the handshake, control frames, fragments, extensions and all refusals. The differences, and their
 reasons:
 
-- Batches of complete small frames bypass its parser (:func:`fleximq.wire.websocket_frame.readSmallFrames`). All other
-  input is passed to it frame by frame: by itself it copies the rest of a read for each frame.
-- Messages are collected in a buffer whose size is independent of the fragment sizes; Autobahn stores an object for each
-  fragment, even an empty one.
-- After a violation input is ignored; after our close frame only the peer's is awaited, for a limited number of frames:
-  Autobahn would continue to collect messages.
+- Batches of complete small frames bypass its parser (:func:`fleximq.wire.websocket_frame.readSmallFrames`). Other input
+  is passed to it frame by frame: by itself it copies the rest of a read for each frame.
+- Messages are collected in one buffer; Autobahn stores an object for each fragment, even an empty one.
+- After a violation input is ignored; after our close frame only the peer's is awaited, for a limited number of frames.
 - UTF-8 is checked once, for the complete message.
 - Its timers and its log lines about refusals are off, and subclasses decide how its output is sent.
 """
@@ -48,10 +46,9 @@ _CONTROL = 8
 class BoundedProtocol(WebSocketServerProtocol, metaclass=ABCMeta):
     """Parses input; a message has at most ``limit`` bytes after inflation.
 
-    ``messages`` holds complete messages that were not processed yet. ``kinds`` are the first bytes of frames that may
-    bypass Autobahn; if :data:`TEXT` is one of them, binary messages are read as text too. ``violated`` is set after a
-    protocol violation. While subclasses set ``halted``, input is buffered; the next :meth:`feed` continues. ``step`` is
-    the number of bytes of a frame that are processed at once.
+    ``messages`` are complete and unprocessed. ``kinds`` are the first bytes of frames that may bypass Autobahn; with
+    :data:`TEXT`, binary messages are read as text too. ``violated`` is set after a protocol violation. While subclasses
+    set ``halted``, input is buffered; the next :meth:`feed` continues. ``step`` bytes of a frame are processed at once.
     """
 
     kinds: ClassVar[frozenset[int]]

@@ -20,9 +20,8 @@ from zope.interface import implementer
 
 from fleximq.dialects.connection.read_pauses import ReadPause
 from fleximq.dialects.context import Context
-from fleximq.dialects.publisher_backpressure import pausePublisher
 from fleximq.dialects.session import MAX_UNAUTHENTICATED_BYTES, STOPPED, ConnectionState, Session
-from fleximq.dialects.stream import SessionProtocol
+from fleximq.dialects.stream import SessionProtocol, pausePublisher
 from fleximq.dialects.websocket.frame_outbox import WebSocketOutbox
 from fleximq.dialects.websocket.inflation import WINDOW_BYTES, acceptDeflate
 from fleximq.dialects.websocket.protocol import (
@@ -211,12 +210,8 @@ class WebSocketSessionProtocol(SessionProtocol, BoundedProtocol):  # type: ignor
         """End a session whose request was refused."""
         more = self.factory.context.logLimits["WebSocket refused"].ending(self._seconds())
         if more is not None:
-            self._log.debug(
-                "refusing a WebSocket with {code}: {reason}{more}",
-                code=code,
-                reason=reason[:REASON_CHARACTERS],
-                more=more,
-            )
+            words = reason[:REASON_CHARACTERS]
+            self._log.debug("refusing a WebSocket with {code}: {reason}{more}", code=code, reason=words, more=more)
         self.session.end("no WebSocket")
 
     def closed(self) -> None:

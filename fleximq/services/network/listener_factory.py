@@ -84,7 +84,7 @@ def factoryOf(
             dialects.webSockets, site(dialects.ways), context.admission, behindProxy, origins, clock, deadline, counted,
             path, context.logLimits, context.unadmitted,
         )  # fmt: skip
-        router.audit = context.broker.audit  # type: ignore[method-assign]
+        router.audit = context.broker.audit
         if not streams:
             return router
     return SniffingFactory(streams, router, clock, deadline, counted, dialects.claims, context.logLimits)
