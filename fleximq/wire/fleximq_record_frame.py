@@ -36,24 +36,16 @@ def withoutTopic(header: bytes) -> bytes:
     return _mapHead(count) + pairs if count else b""
 
 
-def offsetHead(header: bytes, topic: str) -> bytes:
-    """Return a header with its topic and an offset, up to the offset's eight bytes (big-endian), which follow it.
+def headerWithTopic(header: bytes, topic: str, hasOffset: bool) -> bytes:
+    """Return a header with its topic and, for ``hasOffset``, all of an offset but its eight bytes (big-endian).
 
     A publisher's own key of one of these names is omitted.
 
     :param header: a result of :func:`withoutTopic`.
     """
-    count, pairs = _pairs(header, _OWN)
-    return b"".join((_mapHead(count + 2), _PACKED_TOPIC, msgpack.packb(topic), pairs, _OFFSET_HEAD))
-
-
-def withTopic(header: bytes, topic: str) -> bytes:
-    """Return a header with its topic, for subscribers that do not ask for offsets.
-
-    :param header: a result of :func:`withoutTopic`.
-    """
-    count, pairs = _pairs(header, _TOPIC)
-    return b"".join((_mapHead(count + 1), _PACKED_TOPIC, msgpack.packb(topic), pairs))
+    count, pairs = _pairs(header, _OWN if hasOffset else _TOPIC)
+    end = _OFFSET_HEAD if hasOffset else b""
+    return b"".join((_mapHead(count + 1 + hasOffset), _PACKED_TOPIC, msgpack.packb(topic), pairs, end))
 
 
 def _pairs(header: bytes, unwanted: Container[Any]) -> tuple[int, bytes]:
@@ -90,53 +82,27 @@ _OFFSET_BYTES = 8
 _SHORT = 1024
 
 
-def prefixWithOffset(publisher: int, header: bytes, topic: str) -> bytes:
-    """Return the bytes of a PUB's frame before its offset.
+def framePrefix(publisher: int, header: bytes, topic: str, hasOffset: bool) -> bytes:
+    """Return the bytes of a PUB's frame before its offset or, without one, before the length of its payload.
 
     :param header: a MessagePack map without the topic; no bytes for an empty one.
     """
-    return (_prefixWith if len(header) <= _SHORT else _prefixWith.__wrapped__)(publisher, header, topic)
+    return (_prefix if len(header) <= _SHORT else _prefix.__wrapped__)(publisher, header, topic, hasOffset)
 
 
-def prefixWithoutOffset(publisher: int, header: bytes, topic: str) -> bytes:
-    """Return the bytes of a PUB's frame before the length of its payload, without an offset."""
-    return (_prefixWithout if len(header) <= _SHORT else _prefixWithout.__wrapped__)(publisher, header, topic)
+@lru_cache(maxsize=2048)
+def _prefix(publisher: int, header: bytes, topic: str, hasOffset: bool) -> bytes:
+    head = headerWithTopic(header, topic, hasOffset)
+    return _fixed(VERSION, MessageType.PUB, publisher, len(head) + _OFFSET_BYTES * hasOffset) + head
 
 
-@lru_cache(maxsize=1024)
-def _prefixWith(publisher: int, header: bytes, topic: str) -> bytes:
-    head = offsetHead(header, topic)
-    return _fixed(VERSION, MessageType.PUB, publisher, len(head) + _OFFSET_BYTES) + head
-
-
-@lru_cache(maxsize=1024)
-def _prefixWithout(publisher: int, header: bytes, topic: str) -> bytes:
-    head = withTopic(header, topic)
-    return _fixed(VERSION, MessageType.PUB, publisher, len(head)) + head
-
-
-def framesWithOffsets(prefix: bytes, offsets: Iterable[int], payloads: Sequence[bytes]) -> bytes:
-    """Return the frames of payloads that share this prefix, each with its offset."""
-    return mixedFramesWithOffsets([prefix] * len(payloads), offsets, payloads)
-
-
-def framesWithoutOffsets(prefix: bytes, payloads: Sequence[bytes]) -> bytes:
-    """Return the frames of payloads that share this prefix, without offsets."""
-    return mixedFramesWithoutOffsets([prefix] * len(payloads), payloads)
-
-
-def mixedFramesWithOffsets(prefixes: Iterable[bytes], offsets: Iterable[int], payloads: Sequence[bytes]) -> bytes:
-    """Return the frames of payloads with a prefix and an offset each."""
-    pack = _offsetAndLength
+def recordFrames(prefixes: Iterable[bytes], offsets: Iterable[int] | None, payloads: Sequence[bytes]) -> bytes:
+    """Return the frames of payloads with a prefix each, and an offset each unless ``offsets`` is None."""
     pieces: list[bytes] = []
-    for prefix, offset, payload in zip(prefixes, offsets, payloads, strict=True):
-        pieces += (prefix, pack(offset, len(payload)), payload)
-    return b"".join(pieces)
-
-
-def mixedFramesWithoutOffsets(prefixes: Iterable[bytes], payloads: Sequence[bytes]) -> bytes:
-    """Return the frames of payloads with a prefix each, without offsets."""
-    pieces: list[bytes] = []
-    for prefix, payload in zip(prefixes, payloads, strict=True):
-        pieces += (prefix, _length(len(payload)), payload)
+    if offsets is None:
+        for prefix, payload in zip(prefixes, payloads, strict=True):
+            pieces += (prefix, _length(len(payload)), payload)
+    else:
+        for prefix, offset, payload in zip(prefixes, offsets, payloads, strict=True):
+            pieces += (prefix, _offsetAndLength(offset, len(payload)), payload)
     return b"".join(pieces)
