@@ -180,18 +180,6 @@ def reportsError(fields: Mapping[Any, Any]) -> bool:
     return isinstance(status, int) and not isinstance(status, bool) and status >= FIRST_ERROR
 
 
-def readHeader(kind: MessageType, raw: bytes) -> Header:
-    """Return a message's header, checked by the rules of its type.
-
-    :param raw: the bytes between HeaderLength and PayloadLength; none mean an empty map.
-    :raises BadRequest: no MessagePack map, or a duplicate key; otherwise as :func:`checkHeader`.
-    """
-    fields, error = openHeader(raw)
-    if error is not None:
-        raise error
-    return checkHeader(kind, fields)
-
-
 def checkHeader(kind: MessageType, fields: Mapping[Any, Any]) -> Header:
     """Return a message's header from its map.
 

@@ -30,7 +30,7 @@ _OFFSET_HEAD = msgpack.packb("offset") + b"\xcf"
 def withoutTopic(header: bytes) -> bytes:
     """Return a header without its topic; no bytes if that leaves an empty map.
 
-    :param header: as sent, accepted by :func:`fleximq.wire.fleximq_header.readHeader`.
+    :param header: as sent, accepted by :func:`fleximq.wire.fleximq_header.checkHeader`.
     """
     count, pairs = _pairs(header, _TOPIC)
     return _mapHead(count) + pairs if count else b""

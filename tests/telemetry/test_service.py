@@ -73,10 +73,10 @@ class TracingCase(SynchronousTestCase):
         """Publish a FlexiMQ frame with these header keys."""
         from fleximq.dialects.fleximq.forms import FlexiSource
         from fleximq.wire.fleximq_frame import FIXED_BYTES
-        from fleximq.wire.fleximq_header import readHeader
+        from fleximq.wire.fleximq_header import checkHeader, peek
 
         header = msgpack.packb({"topic": topic, **fields})
-        source = FlexiSource(FIXED_BYTES + len(header), readHeader(MessageType.PUB, header))
+        source = FlexiSource(FIXED_BYTES + len(header), checkHeader(MessageType.PUB, peek(header)))
         frame = encodeFrame(MessageType.PUB, self.client.id, header, b"\x01")
         self.broker.publish(Envelope(self.broker.topics.get(topic), self.client, source), frame, 1)
 
