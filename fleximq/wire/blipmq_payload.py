@@ -55,8 +55,7 @@ def decodeAuth(payload: bytes) -> str:
 
     :raises BadRequest: "invalid AUTH payload" unless it is exactly one length and as many bytes of UTF-8.
     """
-    if len(payload) < _U16.size or _U16.size + _U16.unpack_from(payload)[0] != len(payload):
-        raise BadRequest("invalid AUTH payload")
+    _fields(_U16, payload, "invalid AUTH payload")
     return _text(payload[_U16.size :], "invalid AUTH payload")
 
 
@@ -74,11 +73,7 @@ def decodePublish(head: bytes) -> TopicAndQos:
     :raises BadRequest: "invalid PUBLISH payload", "empty topic" or "invalid QoS value".
     :raises InvalidTopic: for a topic over :data:`fleximq.limits.TOPIC_BYTES`.
     """
-    if len(head) < _QOS_AND_LENGTH.size:
-        raise BadRequest("invalid PUBLISH payload")
-    qos, length = _QOS_AND_LENGTH.unpack_from(head)
-    if _QOS_AND_LENGTH.size + length != len(head):
-        raise BadRequest("invalid PUBLISH payload")
+    qos, _ = _fields(_QOS_AND_LENGTH, head, "invalid PUBLISH payload")
     return _checked(head[_QOS_AND_LENGTH.size :], qos, "invalid PUBLISH payload")
 
 
@@ -139,11 +134,7 @@ def decodeNack(payload: bytes) -> Nack:
 
     :raises BadRequest: "invalid NACK payload".
     """
-    if len(payload) < _CODE_AND_LENGTH.size:
-        raise BadRequest("invalid NACK payload")
-    code, length = _CODE_AND_LENGTH.unpack_from(payload)
-    if _CODE_AND_LENGTH.size + length != len(payload):
-        raise BadRequest("invalid NACK payload")
+    code, _ = _fields(_CODE_AND_LENGTH, payload, "invalid NACK payload")
     return Nack(code, _text(payload[_CODE_AND_LENGTH.size :], "invalid NACK payload"))
 
 
@@ -151,6 +142,15 @@ def encodeNack(code: int, message: str) -> bytes:
     """Return the payload of a NACK; words over 65,535 bytes are cut between two characters."""
     words = message.encode("utf-8", "replace")[:_U16_MOST].decode("utf-8", "ignore").encode()
     return _CODE_AND_LENGTH.pack(code, len(words)) + words
+
+
+def _fields(form: Struct, payload: bytes, words: str) -> tuple[int, ...]:
+    """Return the numbers that begin a payload; the last one must be the number of bytes after them."""
+    if len(payload) >= form.size:
+        numbers = form.unpack_from(payload)
+        if form.size + numbers[-1] == len(payload):
+            return numbers
+    raise BadRequest(words)
 
 
 def _checked(topic: bytes, qos: int, words: str) -> TopicAndQos:
