@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple
 
-from fleximq.errors import BadRequest, InvalidTopic
+from fleximq.errors import InvalidTopic
 from fleximq.limits import isTooLong
 
 _FORBIDDEN = re.compile(r"[:,\s\x00-\x1f\x7f-\x9f]")
@@ -72,16 +72,6 @@ def isChannel(name: str) -> bool:
     or control character.
     """
     return name != "" and not isTooLong(name) and not _FORBIDDEN.search(name)
-
-
-def checkMessage(message: bytes | None) -> bytes:
-    """Return the message of a PUBLISH.
-
-    :raises BadRequest: if there is no message field; an empty message is one.
-    """
-    if message is None:
-        raise BadRequest("Missing message")
-    return message
 
 
 def encodeIdentity(name: str) -> bytes:
