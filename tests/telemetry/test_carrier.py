@@ -7,8 +7,9 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.dialects.fleximq.forms import FlexiSource
 from fleximq.telemetry.service import contextIn
-from fleximq.wire.fleximq_frame import FIXED_BYTES, MessageType, encodeFrame
-from fleximq.wire.fleximq_header import checkHeader, peek
+from fleximq.wire.fleximq_frame import encodeFrame
+from fleximq.wire.fleximq_header import MessageType, checkHeader, peek
+from fleximq.wire.fleximq_scanner import FIXED_BYTES
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

@@ -15,8 +15,8 @@ from fleximq.compiled import choice
 from fleximq.interfaces import IForm
 from fleximq.values.message import Content, Message
 from fleximq.values.records import CONTENTS, Run, StoredBatch, contentOf
-from fleximq.wire.fleximq_frame import MessageType, encodeFrame
-from fleximq.wire.fleximq_header import Header, packHeader
+from fleximq.wire.fleximq_frame import encodeFrame
+from fleximq.wire.fleximq_header import Header, MessageType, packHeader
 from fleximq.wire.fleximq_layout_b import framesWithinLayoutB
 from fleximq.wire.fleximq_record_frame import framePrefix, recordFrames, withoutTopic
 from fleximq.wire.fleximq_scanner import FIXED_BYTES, framesWithin, payloads, singleFrames

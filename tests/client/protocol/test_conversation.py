@@ -23,8 +23,7 @@ from fleximq.client.payloads import errorText, packed, unpacked
 from fleximq.client.protocol.conversation import Conversation
 from fleximq.errors import BadFraming, TooLarge
 from fleximq.values.key_pairs import newPrivateKey, publicKeyOf, sign
-from fleximq.wire.fleximq_frame import MessageType
-from fleximq.wire.fleximq_header import Header, checkHeader, peek
+from fleximq.wire.fleximq_header import Header, MessageType, checkHeader, peek
 from tests.wire.flexi_frames import Heard, cut, frame
 
 WELCOME = frame("REP", 1000, {"status": 200})
