@@ -36,10 +36,7 @@ class Nack(NamedTuple):
 
 
 def decodeHello(payload: bytes) -> int:
-    """Return the protocol version that the client requests.
-
-    :raises BadRequest: "invalid HELLO payload" unless there are exactly two bytes.
-    """
+    """Return the protocol version that the client requests; raises BadRequest unless there are exactly two bytes."""
     if len(payload) != _U16.size:
         raise BadRequest("invalid HELLO payload")
     return int(_U16.unpack(payload)[0])
@@ -51,19 +48,13 @@ def encodeHello(version: int = VERSION) -> bytes:
 
 
 def decodeAuth(payload: bytes) -> str:
-    """Return the API key.
-
-    :raises BadRequest: "invalid AUTH payload" unless it is exactly one length and as many bytes of UTF-8.
-    """
+    """Return the API key; raises BadRequest unless it is exactly one length and as many bytes of UTF-8."""
     _fields(_U16, payload, "invalid AUTH payload")
     return _text(payload[_U16.size :], "invalid AUTH payload")
 
 
 def encodeAuth(key: str) -> bytes:
-    """Return the payload of an AUTH.
-
-    :raises ValueError: for a key of more than 65,535 bytes.
-    """
+    """Return the payload of an AUTH; raises ValueError for a key of more than 65,535 bytes."""
     return _counted(key)
 
 
@@ -78,10 +69,7 @@ def decodePublish(head: bytes) -> TopicAndQos:
 
 
 def encodePublish(topic: str, qos: int) -> bytes:
-    """Return the head of a PUBLISH; the message follows it.
-
-    :raises ValueError: for a topic of more than 65,535 bytes.
-    """
+    """Return the head of a PUBLISH, before its message; raises ValueError for a topic of more than 65,535 bytes."""
     return bytes([qos]) + _counted(topic)
 
 
@@ -100,27 +88,20 @@ def decodeSubscribe(payload: bytes) -> TopicAndQos:
 
 
 def encodeSubscribe(topic: str, qos: int) -> bytes:
-    """Return the payload of a SUBSCRIBE.
-
-    :raises ValueError: for a topic of more than 65,535 bytes.
-    """
+    """Return the payload of a SUBSCRIBE; raises ValueError for a topic of more than 65,535 bytes."""
     return _counted(topic) + bytes([qos])
 
 
 def decodeAck(payload: bytes, zero: bool = False) -> int:
-    """Return the subscription id of an ACK.
+    """Return the subscription id of an ACK; raises BadRequest if it is invalid.
 
     :param zero: whether it may be 0, as it is in the server's answers to HELLO and AUTH.
-    :raises BadRequest: "invalid ACK payload" or "subscription_id must be non-zero".
     """
     return _subscription(payload, "invalid ACK payload", zero)
 
 
 def decodePoll(payload: bytes) -> int:
-    """Return the subscription id of a POLL.
-
-    :raises BadRequest: "invalid POLL payload" or "subscription_id must be non-zero".
-    """
+    """Return the subscription id of a POLL; raises BadRequest if it is invalid or 0."""
     return _subscription(payload, "invalid POLL payload", False)
 
 
@@ -130,10 +111,7 @@ def encodeSubscription(subscription: int) -> bytes:
 
 
 def decodeNack(payload: bytes) -> Nack:
-    """Return the code and the words of a NACK.
-
-    :raises BadRequest: "invalid NACK payload".
-    """
+    """Return the code and the words of a NACK; raises BadRequest if it is invalid."""
     code, _ = _fields(_CODE_AND_LENGTH, payload, "invalid NACK payload")
     return Nack(code, _text(payload[_CODE_AND_LENGTH.size :], "invalid NACK payload"))
 

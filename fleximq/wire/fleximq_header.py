@@ -131,10 +131,7 @@ def peek(raw: bytes) -> Mapping[Any, Any]:
 
 
 def topicAlone(envelope: bytes, beginning: bytes) -> str | None:
-    """Return the topic of an envelope that begins with these bytes and whose header has only a topic, else None.
-
-    :param beginning: the bytes before HeaderLength.
-    """
+    """Return the topic of an envelope whose header has only that, and these bytes before HeaderLength; else None."""
     if not envelope.startswith(beginning) or envelope[FIXED_BYTES : FIXED_BYTES + len(_TOPIC)] != _TOPIC:
         return None
     try:

@@ -28,20 +28,15 @@ _OFFSET_HEAD = msgpack.packb("offset") + b"\xcf"
 
 
 def withoutTopic(header: bytes) -> bytes:
-    """Return a header without its topic; no bytes if that leaves an empty map.
-
-    :param header: as sent, accepted by :func:`fleximq.wire.fleximq_header.checkHeader`.
-    """
+    """Return a valid header, as sent, without its topic; no bytes if that leaves an empty map."""
     count, pairs = _pairs(header, _TOPIC)
     return _mapHead(count) + pairs if count else b""
 
 
 def headerWithTopic(header: bytes, topic: str, hasOffset: bool) -> bytes:
-    """Return a header with its topic and, for ``hasOffset``, all of an offset but its eight bytes (big-endian).
+    """Return a result of :func:`withoutTopic` with a topic and, for ``hasOffset``, an offset but for its eight bytes.
 
-    A publisher's own key of one of these names is omitted.
-
-    :param header: a result of :func:`withoutTopic`.
+    Those follow it, big-endian. A publisher's own key of one of these names is omitted.
     """
     count, pairs = _pairs(header, _OWN if hasOffset else _TOPIC)
     end = _OFFSET_HEAD if hasOffset else b""

@@ -40,10 +40,7 @@ _PUBLISH = Word.PUBLISH
 
 
 def parseText(text: bytes) -> ClientText | None:
-    """Parse a text or binary frame; None if it is to be ignored.
-
-    Ignored are unknown words, words without a colon, and bytes that are not UTF-8.
-    """
+    """Parse a text or binary frame; None for unknown words, words without a colon, and bytes that are not UTF-8."""
     name, colon, rest = text.partition(b":")
     word = _WORDS.get(name)
     if word is None or not colon:
@@ -57,10 +54,7 @@ def parseText(text: bytes) -> ClientText | None:
 
 
 def checkChannel(name: str) -> None:
-    """Check the name of a channel.
-
-    :raises InvalidTopic: "Invalid channel name", unless :func:`isChannel`.
-    """
+    """Check the name of a channel; raises InvalidTopic unless :func:`isChannel`."""
     if not isChannel(name):
         raise InvalidTopic("Invalid channel name")
 

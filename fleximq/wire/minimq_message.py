@@ -48,10 +48,7 @@ class MiniMessage(NamedTuple):
 
 
 def _parsePlain(payload: str, known: str | None) -> MiniMessage | None:
-    """Return the message of a common PRODUCE; None if it needs the full parser.
-
-    It has no line break, and every way to split it returns the same fields.
-    """
+    """Return the message of a PRODUCE that has no line break and one way to split it; None for any other."""
     if "\r" in payload or "\n" in payload:
         return None
     if payload.endswith(_NEITHER):
@@ -166,10 +163,7 @@ def renderDelivery(message: Message, topic: str, id: str) -> bytes:
 
 
 def checkTopic(topic: str) -> None:
-    """Check that MiniMQ can name a topic.
-
-    :raises InvalidTopic: if it is empty, over :data:`fleximq.limits.TOPIC_BYTES` or not :func:`isSpellable`.
-    """
+    """Check a topic; raises InvalidTopic if it is empty, over ``TOPIC_BYTES`` or not :func:`isSpellable`."""
     if not topic:
         raise InvalidTopic("empty topic")
     if isTooLong(topic):
