@@ -158,7 +158,7 @@ def payloads(frames: bytes, envelopeBytes: int) -> list[bytes]:
 
 
 def joinedPayloads(frames: bytes | memoryview, envelopeBytes: int) -> list[bytes] | Blobs:
-    """Return the payloads of a run for the journal, many of them joined while the bytes of the read are still cached."""
+    """Return the payloads of a run for the journal: many are joined while the bytes of the read are still cached."""
     found = payloads(bytes(frames), envelopeBytes)
     return found if len(found) < FEW else Blobs(b"".join(found), [0, *accumulate(map(len, found))])
 
