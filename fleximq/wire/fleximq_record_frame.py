@@ -17,14 +17,18 @@ import msgpack
 from fleximq.wire.fleximq_header import MessageType
 from fleximq.wire.fleximq_scanner import VERSION
 
-_u64 = Struct(">Q").pack
-_map16 = Struct(">BH").pack
-_map32 = Struct(">BI").pack
+_fixed = Struct(">BBI16xI").pack
+_length = Struct(">Q").pack
+_offsetAndLength = Struct(">QQ").pack
+_mapHead = msgpack.Packer().pack_map_header
 _TOPIC = frozenset({"topic"})
 _OWN = frozenset({"topic", "offset"})
 _PACKED_TOPIC = msgpack.packb("topic")
 #: The key, and the first byte of a number of eight bytes.
 _OFFSET_HEAD = msgpack.packb("offset") + b"\xcf"
+_OFFSET_BYTES = 8
+#: Longer headers are not cached.
+_SHORT = 1024
 
 
 def withoutTopic(header: bytes) -> bytes:
@@ -61,20 +65,6 @@ def _pairs(header: bytes, unwanted: Container[Any]) -> tuple[int, bytes]:
             kept.append(header[start:end])
         start = end
     return len(kept), b"".join(kept)
-
-
-def _mapHead(count: int) -> bytes:
-    if count < 16:
-        return bytes((0x80 | count,))
-    return _map16(0xDE, count) if count < 0x10000 else _map32(0xDF, count)
-
-
-_fixed = Struct(">BBI16xI").pack
-_length = Struct(">Q").pack
-_offsetAndLength = Struct(">QQ").pack
-_OFFSET_BYTES = 8
-#: Longer headers are not cached.
-_SHORT = 1024
 
 
 def framePrefix(publisher: int, header: bytes, topic: str, hasOffset: bool) -> bytes:
