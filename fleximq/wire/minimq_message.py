@@ -6,7 +6,6 @@ messages of every dialect. The decisions are those of "MiniMQ" and "Across diale
 """
 
 from collections.abc import Callable, Iterable
-from hashlib import sha256
 from itertools import islice
 from typing import NamedTuple
 
@@ -15,8 +14,6 @@ from fleximq.limits import TOPIC_BYTES, isTooLong
 from fleximq.values.message import Content, Message
 from fleximq.wire.payload_conversion import toLine
 
-#: The digits of a ULID.
-_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 SEPARATOR = ":::"
 #: The end of a message with neither CorrelationID nor ReplyTo.
 _NEITHER = 2 * SEPARATOR
@@ -123,12 +120,6 @@ def deliveryId(message: Message, newId: Callable[[], str]) -> str:
     """Return the id of a message for MiniMQ clients: its own if MiniMQ can represent it, else a new one."""
     id = message.message_id
     return id if id is not None and isId(id) else newId()
-
-
-def idAt(journal: str, offset: int) -> str:
-    """Return an id in the form of a ULID for a message without one, derived from its offset and journal."""
-    number = int.from_bytes(sha256(f"{journal}:{offset}".encode()).digest()[:16], "big")
-    return "".join(_CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
 
 
 def renderRun(messages: Iterable[Message], topic: str) -> list[bytes]:
