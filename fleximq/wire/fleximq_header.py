@@ -55,11 +55,9 @@ RULES: dict[int, HeaderRule] = {
     MessageType.PONG: HeaderRule(("keepalive",), ("routing", "reqrep", "topic", "status", "auth")),
 }
 
-
-_U32 = 0xFFFFFFFF
+_U32, _U64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
 #: The beginning of a header that has only a topic.
 _TOPIC = b"\x81\xa5topic"
-_U64 = 0xFFFFFFFFFFFFFFFF
 #: Types whose routing entries must name a path.
 _PATHS = frozenset({MessageType.REQ, MessageType.NOTIF})
 #: Types that go to exactly one client.

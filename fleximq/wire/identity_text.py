@@ -25,10 +25,7 @@ class Word(Enum):
 
 
 class ClientText(NamedTuple):
-    """A parsed text of a client. ``channel`` is not checked yet.
-
-    ``message`` is the UTF-8 of a PUBLISH's message; None if it has no message field, and for the other commands.
-    """
+    """A text of a client; ``channel`` is unchecked, and ``message`` in UTF-8, None for all but a PUBLISH with one."""
 
     word: Word
     channel: str

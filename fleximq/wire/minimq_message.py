@@ -136,14 +136,11 @@ def renderRun(messages: Iterable[Message], topic: str) -> list[bytes]:
 
 
 def renderDelivery(message: Message, topic: str, id: str) -> bytes:
-    """Return the line that answers a CONSUME, its line end included.
+    """Return the line that answers a CONSUME for a spellable topic and a :func:`deliveryId`, its line end included.
 
     A CorrelationID or ReplyTo that MiniMQ cannot represent is left empty. The content follows
     :mod:`fleximq.wire.payload_conversion`; if it contains a line break it becomes a JSON string. Only messages that
     arrived by MiniMQ preserve their carriage returns.
-
-    :param topic: one that :func:`isSpellable`.
-    :param id: a result of :func:`deliveryId`.
     """
     content = toLine(message)
     fields = [id.encode(), topic.encode(), content]
