@@ -9,7 +9,7 @@ from zope.interface import implementer
 from fleximq.interfaces import IConversation, IPeer, IRights, ISource, ISubscriber
 from fleximq.rights import EVERYTHING
 from fleximq.values.message import Message
-from fleximq.values.message_cost import weigh
+from fleximq.values.message_cost import OVERHEAD, cost
 from fleximq.values.records import Run, runOf
 
 if TYPE_CHECKING:
@@ -72,7 +72,8 @@ class MessageSource:
         return messages
 
     def size(self, body: Any) -> int:
-        return weigh(self.messages(body))
+        messages = self.messages(body)
+        return cost(messages) - OVERHEAD * len(messages)
 
     def run(self, body: Any) -> Run:
         return runOf(self.messages(body))

@@ -5,7 +5,6 @@ TLS on any other endpoint, including sockets of systemd; the colons of the inner
 "TLS".
 """
 
-import time
 from typing import Any
 
 from twisted.internet.endpoints import serverFromString
@@ -30,7 +29,7 @@ def parseStreamServer(reactor: Any, *arguments: str, **named: str) -> TlsEndpoin
         if not named.get(name):
             raise SettingError(f"fleximqtls needs {name}=")
     inner = serverFromString(reactor, withBacklog(named[INNER]))
-    return TlsEndpoint(inner, RenewingCertificate(_files(named), secondsOf(reactor)), reactor)
+    return TlsEndpoint(inner, RenewingCertificate(_files(named), reactor), reactor)
 
 
 def _files(named: dict[str, str]) -> TlsFiles:
@@ -41,8 +40,3 @@ def _files(named: dict[str, str]) -> TlsFiles:
     if authorities is None and ("clientRequired" in named or revoked is not None):
         raise SettingError("clientRequired= and crl= need clientCA=")
     return TlsFiles(named["cert"], named.get("key"), authorities, _CHOICES[required], revoked)
-
-
-def secondsOf(reactor: Any) -> Any:
-    """Return the reactor's clock, the system's without a reactor."""
-    return time.monotonic if reactor is None else reactor.seconds

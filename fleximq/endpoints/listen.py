@@ -17,7 +17,6 @@ from twisted.internet.interfaces import IStreamServerEndpoint
 
 from fleximq.config.settings import Settings
 from fleximq.endpoints.endpoint_string import BACKLOG, PROXY, TLS, EndpointString, layersOf, withBacklog
-from fleximq.endpoints.fleximqtls import secondsOf
 from fleximq.endpoints.pipe_names import isWindowsPath, pipeName
 from fleximq.endpoints.standard_streams import StandardStreamsEndpoint
 from fleximq.endpoints.tls_context import TlsFiles
@@ -144,8 +143,7 @@ class Listen:
         else:
             endpoint = TCP4ServerEndpoint(reactor, url.port, backlog=BACKLOG, interface=url.host)
             if url.isSecure:
-                certificate = RenewingCertificate(self.defaults.tlsFiles, secondsOf(reactor))
-                endpoint = TlsEndpoint(endpoint, certificate, reactor)
+                endpoint = TlsEndpoint(endpoint, RenewingCertificate(self.defaults.tlsFiles, reactor), reactor)
         return endpoint
 
     @property

@@ -34,12 +34,12 @@ PAUSE = 1.0
 
 @implementer(IOpenSSLServerConnectionCreator)
 class RenewingCertificate:
-    """Makes the server side of TLS connections; ``seconds`` is a monotonic clock. Raises SettingError."""
+    """Makes the server side of TLS connections. ``clock``: None for the system's. Raises SettingError."""
 
-    def __init__(self, files: TlsFiles, seconds: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, files: TlsFiles, clock: Any) -> None:
         self.files = files
-        self._seconds = seconds
-        self._lookedAt = seconds()
+        self._seconds: Callable[[], float] = time.monotonic if clock is None else clock.seconds
+        self._lookedAt = self._seconds()
         self._seen = files.stamp()  # before reading, so that a concurrent write counts as a change
         self._context = serverContext(files)
 

@@ -22,8 +22,8 @@ from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.interfaces import IJournal
 from fleximq.services.network.connections import OpenConnections
 from fleximq.values.log_limit import LogLimit
-from fleximq.wire.minimq_message import deliveryId, idAt
-from fleximq.wire.ulids import newUlid
+from fleximq.wire.minimq_message import deliveryId
+from fleximq.wire.ulids import idAt, newUlid
 
 _log = Logger()
 

@@ -33,8 +33,8 @@ from fleximq.services.mesh_direct import Direct, DirectMessages, MeshListings, R
 from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.patterns import isPattern
 from fleximq.values.records import DIALECTS, OTHER_DIALECT, StoredBatch
-from fleximq.wire.fleximq_frame import FIXED_BYTES, MessageType
-from fleximq.wire.fleximq_header import checkHeader, openHeader
+from fleximq.wire.fleximq_header import MessageType, checkHeader, openHeader
+from fleximq.wire.fleximq_scanner import FIXED_BYTES
 
 _log = Logger()
 

@@ -42,11 +42,6 @@ def cost(messages: Sequence[Message]) -> int:
     return size
 
 
-def weigh(messages: Sequence[Message]) -> int:
-    """Return the bytes of these messages: their cost without :data:`OVERHEAD`."""
-    return cost(messages) - OVERHEAD * len(messages)
-
-
 def costOf(message: Message) -> int:
     """Return the cost of one message."""
     return cost((message,))

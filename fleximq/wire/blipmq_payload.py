@@ -36,10 +36,7 @@ class Nack(NamedTuple):
 
 
 def decodeHello(payload: bytes) -> int:
-    """Return the protocol version that the client requests.
-
-    :raises BadRequest: "invalid HELLO payload" unless there are exactly two bytes.
-    """
+    """Return the protocol version that the client requests; raises BadRequest unless there are exactly two bytes."""
     if len(payload) != _U16.size:
         raise BadRequest("invalid HELLO payload")
     return int(_U16.unpack(payload)[0])
@@ -51,20 +48,13 @@ def encodeHello(version: int = VERSION) -> bytes:
 
 
 def decodeAuth(payload: bytes) -> str:
-    """Return the API key.
-
-    :raises BadRequest: "invalid AUTH payload" unless it is exactly one length and as many bytes of UTF-8.
-    """
-    if len(payload) < _U16.size or _U16.size + _U16.unpack_from(payload)[0] != len(payload):
-        raise BadRequest("invalid AUTH payload")
+    """Return the API key; raises BadRequest unless it is exactly one length and as many bytes of UTF-8."""
+    _fields(_U16, payload, "invalid AUTH payload")
     return _text(payload[_U16.size :], "invalid AUTH payload")
 
 
 def encodeAuth(key: str) -> bytes:
-    """Return the payload of an AUTH.
-
-    :raises ValueError: for a key of more than 65,535 bytes.
-    """
+    """Return the payload of an AUTH; raises ValueError for a key of more than 65,535 bytes."""
     return _counted(key)
 
 
@@ -74,19 +64,12 @@ def decodePublish(head: bytes) -> TopicAndQos:
     :raises BadRequest: "invalid PUBLISH payload", "empty topic" or "invalid QoS value".
     :raises InvalidTopic: for a topic over :data:`fleximq.limits.TOPIC_BYTES`.
     """
-    if len(head) < _QOS_AND_LENGTH.size:
-        raise BadRequest("invalid PUBLISH payload")
-    qos, length = _QOS_AND_LENGTH.unpack_from(head)
-    if _QOS_AND_LENGTH.size + length != len(head):
-        raise BadRequest("invalid PUBLISH payload")
+    qos, _ = _fields(_QOS_AND_LENGTH, head, "invalid PUBLISH payload")
     return _checked(head[_QOS_AND_LENGTH.size :], qos, "invalid PUBLISH payload")
 
 
 def encodePublish(topic: str, qos: int) -> bytes:
-    """Return the head of a PUBLISH; the message follows it.
-
-    :raises ValueError: for a topic of more than 65,535 bytes.
-    """
+    """Return the head of a PUBLISH, before its message; raises ValueError for a topic of more than 65,535 bytes."""
     return bytes([qos]) + _counted(topic)
 
 
@@ -105,27 +88,20 @@ def decodeSubscribe(payload: bytes) -> TopicAndQos:
 
 
 def encodeSubscribe(topic: str, qos: int) -> bytes:
-    """Return the payload of a SUBSCRIBE.
-
-    :raises ValueError: for a topic of more than 65,535 bytes.
-    """
+    """Return the payload of a SUBSCRIBE; raises ValueError for a topic of more than 65,535 bytes."""
     return _counted(topic) + bytes([qos])
 
 
 def decodeAck(payload: bytes, zero: bool = False) -> int:
-    """Return the subscription id of an ACK.
+    """Return the subscription id of an ACK; raises BadRequest if it is invalid.
 
     :param zero: whether it may be 0, as it is in the server's answers to HELLO and AUTH.
-    :raises BadRequest: "invalid ACK payload" or "subscription_id must be non-zero".
     """
     return _subscription(payload, "invalid ACK payload", zero)
 
 
 def decodePoll(payload: bytes) -> int:
-    """Return the subscription id of a POLL.
-
-    :raises BadRequest: "invalid POLL payload" or "subscription_id must be non-zero".
-    """
+    """Return the subscription id of a POLL; raises BadRequest if it is invalid or 0."""
     return _subscription(payload, "invalid POLL payload", False)
 
 
@@ -135,15 +111,8 @@ def encodeSubscription(subscription: int) -> bytes:
 
 
 def decodeNack(payload: bytes) -> Nack:
-    """Return the code and the words of a NACK.
-
-    :raises BadRequest: "invalid NACK payload".
-    """
-    if len(payload) < _CODE_AND_LENGTH.size:
-        raise BadRequest("invalid NACK payload")
-    code, length = _CODE_AND_LENGTH.unpack_from(payload)
-    if _CODE_AND_LENGTH.size + length != len(payload):
-        raise BadRequest("invalid NACK payload")
+    """Return the code and the words of a NACK; raises BadRequest if it is invalid."""
+    code, _ = _fields(_CODE_AND_LENGTH, payload, "invalid NACK payload")
     return Nack(code, _text(payload[_CODE_AND_LENGTH.size :], "invalid NACK payload"))
 
 
@@ -151,6 +120,15 @@ def encodeNack(code: int, message: str) -> bytes:
     """Return the payload of a NACK; words over 65,535 bytes are cut between two characters."""
     words = message.encode("utf-8", "replace")[:_U16_MOST].decode("utf-8", "ignore").encode()
     return _CODE_AND_LENGTH.pack(code, len(words)) + words
+
+
+def _fields(form: Struct, payload: bytes, words: str) -> tuple[int, ...]:
+    """Return the numbers that begin a payload; the last one must be the number of bytes after them."""
+    if len(payload) >= form.size:
+        numbers = form.unpack_from(payload)
+        if form.size + numbers[-1] == len(payload):
+            return numbers
+    raise BadRequest(words)
 
 
 def _checked(topic: bytes, qos: int, words: str) -> TopicAndQos:

@@ -42,7 +42,7 @@ def withMapHeader(envelope: bytes) -> tuple[bytes, Mapping[Any, Any], BadRequest
         return envelope, {}, BadRequest("the header is not MessagePack")
     if len(values) != len(_FIELDS):
         return envelope, {}, BadRequest("the header is not a map")
-    fields = fromArray(values)
+    fields = _translated(_named(_FIELDS, values))
     return _withHeader(envelope, fields), fields, None
 
 
@@ -78,11 +78,6 @@ def named(fields: Mapping[str, Any]) -> Mapping[str, Any]:
 def _withHeader(envelope: bytes, fields: Mapping[Any, Any]) -> bytes:
     header: bytes = msgpack.packb(fields)
     return envelope[: FIXED_BYTES - 4] + _headerLength.pack(len(header)) + header
-
-
-def fromArray(values: list[Any]) -> dict[str, Any]:
-    """Return the map for a header's array of six."""
-    return _translated(_named(_FIELDS, values))
 
 
 def _translated(fields: dict[str, Any]) -> dict[str, Any]:

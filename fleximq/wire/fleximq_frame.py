@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import msgpack
 
 from fleximq.wire.fleximq_header import MessageType, packHeader
-from fleximq.wire.fleximq_scanner import FIXED_BYTES, VERSION
+from fleximq.wire.fleximq_scanner import VERSION
 
 _fixed = Struct(">BBI16xI")
 _beginning = Struct(">BBI")
@@ -66,18 +66,3 @@ def withZeroReserved(frame: bytes) -> bytes:
 def payloadOf(frame: bytes, envelopeBytes: int) -> bytes:
     """Return the payload of one complete frame."""
     return frame[envelopeBytes + _payloadLength.size :]
-
-
-__all__ = [
-    "FIXED_BYTES",
-    "FramePrefix",
-    "MessageType",
-    "encodeFrame",
-    "encodeFrameHead",
-    "encodeMessage",
-    "hasZeroReserved",
-    "payloadOf",
-    "readPrefix",
-    "withZeroReserved",
-    "words",
-]

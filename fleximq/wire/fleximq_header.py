@@ -55,11 +55,9 @@ RULES: dict[int, HeaderRule] = {
     MessageType.PONG: HeaderRule(("keepalive",), ("routing", "reqrep", "topic", "status", "auth")),
 }
 
-
-_U32 = 0xFFFFFFFF
+_U32, _U64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
 #: The beginning of a header that has only a topic.
 _TOPIC = b"\x81\xa5topic"
-_U64 = 0xFFFFFFFFFFFFFFFF
 #: Types whose routing entries must name a path.
 _PATHS = frozenset({MessageType.REQ, MessageType.NOTIF})
 #: Types that go to exactly one client.
@@ -131,10 +129,7 @@ def peek(raw: bytes) -> Mapping[Any, Any]:
 
 
 def topicAlone(envelope: bytes, beginning: bytes) -> str | None:
-    """Return the topic of an envelope that begins with these bytes and whose header has only a topic, else None.
-
-    :param beginning: the bytes before HeaderLength.
-    """
+    """Return the topic of an envelope whose header has only that, and these bytes before HeaderLength; else None."""
     if not envelope.startswith(beginning) or envelope[FIXED_BYTES : FIXED_BYTES + len(_TOPIC)] != _TOPIC:
         return None
     try:
@@ -178,18 +173,6 @@ def reportsError(fields: Mapping[Any, Any]) -> bool:
     """Return whether a header carries a status of 400 or more."""
     status = fields.get("status")
     return isinstance(status, int) and not isinstance(status, bool) and status >= FIRST_ERROR
-
-
-def readHeader(kind: MessageType, raw: bytes) -> Header:
-    """Return a message's header, checked by the rules of its type.
-
-    :param raw: the bytes between HeaderLength and PayloadLength; none mean an empty map.
-    :raises BadRequest: no MessagePack map, or a duplicate key; otherwise as :func:`checkHeader`.
-    """
-    fields, error = openHeader(raw)
-    if error is not None:
-        raise error
-    return checkHeader(kind, fields)
 
 
 def checkHeader(kind: MessageType, fields: Mapping[Any, Any]) -> Header:

@@ -17,43 +17,34 @@ import msgpack
 from fleximq.wire.fleximq_header import MessageType
 from fleximq.wire.fleximq_scanner import VERSION
 
-_u64 = Struct(">Q").pack
-_map16 = Struct(">BH").pack
-_map32 = Struct(">BI").pack
+_fixed = Struct(">BBI16xI").pack
+_length = Struct(">Q").pack
+_offsetAndLength = Struct(">QQ").pack
+_mapHead = msgpack.Packer().pack_map_header
 _TOPIC = frozenset({"topic"})
 _OWN = frozenset({"topic", "offset"})
 _PACKED_TOPIC = msgpack.packb("topic")
 #: The key, and the first byte of a number of eight bytes.
 _OFFSET_HEAD = msgpack.packb("offset") + b"\xcf"
+_OFFSET_BYTES = 8
+#: Longer headers are not cached.
+_SHORT = 1024
 
 
 def withoutTopic(header: bytes) -> bytes:
-    """Return a header without its topic; no bytes if that leaves an empty map.
-
-    :param header: as sent, accepted by :func:`fleximq.wire.fleximq_header.readHeader`.
-    """
+    """Return a valid header, as sent, without its topic; no bytes if that leaves an empty map."""
     count, pairs = _pairs(header, _TOPIC)
     return _mapHead(count) + pairs if count else b""
 
 
-def offsetHead(header: bytes, topic: str) -> bytes:
-    """Return a header with its topic and an offset, up to the offset's eight bytes (big-endian), which follow it.
+def headerWithTopic(header: bytes, topic: str, hasOffset: bool) -> bytes:
+    """Return a result of :func:`withoutTopic` with a topic and, for ``hasOffset``, an offset but for its eight bytes.
 
-    A publisher's own key of one of these names is omitted.
-
-    :param header: a result of :func:`withoutTopic`.
+    Those follow it, big-endian. A publisher's own key of one of these names is omitted.
     """
-    count, pairs = _pairs(header, _OWN)
-    return b"".join((_mapHead(count + 2), _PACKED_TOPIC, msgpack.packb(topic), pairs, _OFFSET_HEAD))
-
-
-def withTopic(header: bytes, topic: str) -> bytes:
-    """Return a header with its topic, for subscribers that do not ask for offsets.
-
-    :param header: a result of :func:`withoutTopic`.
-    """
-    count, pairs = _pairs(header, _TOPIC)
-    return b"".join((_mapHead(count + 1), _PACKED_TOPIC, msgpack.packb(topic), pairs))
+    count, pairs = _pairs(header, _OWN if hasOffset else _TOPIC)
+    end = _OFFSET_HEAD if hasOffset else b""
+    return b"".join((_mapHead(count + 1 + hasOffset), _PACKED_TOPIC, msgpack.packb(topic), pairs, end))
 
 
 def _pairs(header: bytes, unwanted: Container[Any]) -> tuple[int, bytes]:
@@ -76,67 +67,27 @@ def _pairs(header: bytes, unwanted: Container[Any]) -> tuple[int, bytes]:
     return len(kept), b"".join(kept)
 
 
-def _mapHead(count: int) -> bytes:
-    if count < 16:
-        return bytes((0x80 | count,))
-    return _map16(0xDE, count) if count < 0x10000 else _map32(0xDF, count)
-
-
-_fixed = Struct(">BBI16xI").pack
-_length = Struct(">Q").pack
-_offsetAndLength = Struct(">QQ").pack
-_OFFSET_BYTES = 8
-#: Longer headers are not cached.
-_SHORT = 1024
-
-
-def prefixWithOffset(publisher: int, header: bytes, topic: str) -> bytes:
-    """Return the bytes of a PUB's frame before its offset.
+def framePrefix(publisher: int, header: bytes, topic: str, hasOffset: bool) -> bytes:
+    """Return the bytes of a PUB's frame before its offset or, without one, before the length of its payload.
 
     :param header: a MessagePack map without the topic; no bytes for an empty one.
     """
-    return (_prefixWith if len(header) <= _SHORT else _prefixWith.__wrapped__)(publisher, header, topic)
+    return (_prefix if len(header) <= _SHORT else _prefix.__wrapped__)(publisher, header, topic, hasOffset)
 
 
-def prefixWithoutOffset(publisher: int, header: bytes, topic: str) -> bytes:
-    """Return the bytes of a PUB's frame before the length of its payload, without an offset."""
-    return (_prefixWithout if len(header) <= _SHORT else _prefixWithout.__wrapped__)(publisher, header, topic)
+@lru_cache(maxsize=2048)
+def _prefix(publisher: int, header: bytes, topic: str, hasOffset: bool) -> bytes:
+    head = headerWithTopic(header, topic, hasOffset)
+    return _fixed(VERSION, MessageType.PUB, publisher, len(head) + _OFFSET_BYTES * hasOffset) + head
 
 
-@lru_cache(maxsize=1024)
-def _prefixWith(publisher: int, header: bytes, topic: str) -> bytes:
-    head = offsetHead(header, topic)
-    return _fixed(VERSION, MessageType.PUB, publisher, len(head) + _OFFSET_BYTES) + head
-
-
-@lru_cache(maxsize=1024)
-def _prefixWithout(publisher: int, header: bytes, topic: str) -> bytes:
-    head = withTopic(header, topic)
-    return _fixed(VERSION, MessageType.PUB, publisher, len(head)) + head
-
-
-def framesWithOffsets(prefix: bytes, offsets: Iterable[int], payloads: Sequence[bytes]) -> bytes:
-    """Return the frames of payloads that share this prefix, each with its offset."""
-    return mixedFramesWithOffsets([prefix] * len(payloads), offsets, payloads)
-
-
-def framesWithoutOffsets(prefix: bytes, payloads: Sequence[bytes]) -> bytes:
-    """Return the frames of payloads that share this prefix, without offsets."""
-    return mixedFramesWithoutOffsets([prefix] * len(payloads), payloads)
-
-
-def mixedFramesWithOffsets(prefixes: Iterable[bytes], offsets: Iterable[int], payloads: Sequence[bytes]) -> bytes:
-    """Return the frames of payloads with a prefix and an offset each."""
-    pack = _offsetAndLength
+def recordFrames(prefixes: Iterable[bytes], offsets: Iterable[int] | None, payloads: Sequence[bytes]) -> bytes:
+    """Return the frames of payloads with a prefix each, and an offset each unless ``offsets`` is None."""
     pieces: list[bytes] = []
-    for prefix, offset, payload in zip(prefixes, offsets, payloads, strict=True):
-        pieces += (prefix, pack(offset, len(payload)), payload)
-    return b"".join(pieces)
-
-
-def mixedFramesWithoutOffsets(prefixes: Iterable[bytes], payloads: Sequence[bytes]) -> bytes:
-    """Return the frames of payloads with a prefix each, without offsets."""
-    pieces: list[bytes] = []
-    for prefix, payload in zip(prefixes, payloads, strict=True):
-        pieces += (prefix, _length(len(payload)), payload)
+    if offsets is None:
+        for prefix, payload in zip(prefixes, payloads, strict=True):
+            pieces += (prefix, _length(len(payload)), payload)
+    else:
+        for prefix, offset, payload in zip(prefixes, offsets, payloads, strict=True):
+            pieces += (prefix, _offsetAndLength(offset, len(payload)), payload)
     return b"".join(pieces)

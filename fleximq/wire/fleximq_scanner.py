@@ -141,8 +141,6 @@ def payloads(frames: bytes, envelopeBytes: int) -> list[bytes]:
     """Return the payloads of a run of at least one frame.
 
     Payloads of equal length cost half as much: 0.06 us each, in runs of 1,000 frames with 100 bytes.
-
-    :param envelopeBytes: the length of the envelope that all its frames share.
     """
     length = _payloadLength(frames, envelopeBytes)[0]
     stride = envelopeBytes + 8 + length
@@ -160,10 +158,7 @@ def payloads(frames: bytes, envelopeBytes: int) -> list[bytes]:
 
 
 def joinedPayloads(frames: bytes | memoryview, envelopeBytes: int) -> list[bytes] | Blobs:
-    """Return the payloads of a run as the journal stores them: those of many frames are joined.
-
-    This is done right after the read, whose bytes are in the processor's cache.
-    """
+    """Return the payloads of a run for the journal: many are joined while the bytes of the read are still cached."""
     found = payloads(bytes(frames), envelopeBytes)
     return found if len(found) < FEW else Blobs(b"".join(found), [0, *accumulate(map(len, found))])
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple
 
-from fleximq.errors import BadRequest, InvalidTopic
+from fleximq.errors import InvalidTopic
 from fleximq.limits import isTooLong
 
 _FORBIDDEN = re.compile(r"[:,\s\x00-\x1f\x7f-\x9f]")
@@ -25,10 +25,7 @@ class Word(Enum):
 
 
 class ClientText(NamedTuple):
-    """A parsed text of a client. ``channel`` is not checked yet.
-
-    ``message`` is the UTF-8 of a PUBLISH's message; None if it has no message field, and for the other commands.
-    """
+    """A text of a client; ``channel`` is unchecked, and ``message`` in UTF-8, None for all but a PUBLISH with one."""
 
     word: Word
     channel: str
@@ -40,10 +37,7 @@ _PUBLISH = Word.PUBLISH
 
 
 def parseText(text: bytes) -> ClientText | None:
-    """Parse a text or binary frame; None if it is to be ignored.
-
-    Ignored are unknown words, words without a colon, and bytes that are not UTF-8.
-    """
+    """Parse a text or binary frame; None for unknown words, words without a colon, and bytes that are not UTF-8."""
     name, colon, rest = text.partition(b":")
     word = _WORDS.get(name)
     if word is None or not colon:
@@ -57,10 +51,7 @@ def parseText(text: bytes) -> ClientText | None:
 
 
 def checkChannel(name: str) -> None:
-    """Check the name of a channel.
-
-    :raises InvalidTopic: "Invalid channel name", unless :func:`isChannel`.
-    """
+    """Check the name of a channel; raises InvalidTopic unless :func:`isChannel`."""
     if not isChannel(name):
         raise InvalidTopic("Invalid channel name")
 
@@ -72,16 +63,6 @@ def isChannel(name: str) -> bool:
     or control character.
     """
     return name != "" and not isTooLong(name) and not _FORBIDDEN.search(name)
-
-
-def checkMessage(message: bytes | None) -> bytes:
-    """Return the message of a PUBLISH.
-
-    :raises BadRequest: if there is no message field; an empty message is one.
-    """
-    if message is None:
-        raise BadRequest("Missing message")
-    return message
 
 
 def encodeIdentity(name: str) -> bytes:

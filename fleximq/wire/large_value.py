@@ -21,9 +21,7 @@ _NOTHING = memoryview(b"")
 
 
 def packLarge(value: Any) -> tuple[bytes, memoryview]:
-    """Return a value as MessagePack in two pieces; the second is a map's last value if that is a large view, else
-    empty.
-    """
+    """Return a value as MessagePack in two pieces; the second is a map's last value if a large view, else empty."""
     last = next(reversed(value.values()), None) if isinstance(value, dict) else None
     if not isinstance(last, memoryview) or not LARGE <= last.nbytes <= _U32:
         return msgpack.packb(value), _NOTHING
@@ -38,10 +36,7 @@ def packLarge(value: Any) -> tuple[bytes, memoryview]:
 
 
 def unpackLarge(packed: bytes | memoryview) -> Any:
-    """Return the unpacked value; a large last value of a map is a view of the input.
-
-    :raises ValueError: they are no MessagePack.
-    """
+    """Return the unpacked value; a large last value of a map is a view of the input. Raises ValueError."""
     found = _apart(memoryview(packed)) if len(packed) >= LARGE else None
     return msgpack.unpackb(packed) if found is None else found
 

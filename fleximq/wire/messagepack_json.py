@@ -7,6 +7,7 @@ Both halves are C: 0.02 to 0.5 us for each value, 2 us for a timestamp (Python 3
 hashed as strings, so that a client cannot choose keys that collide.
 """
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -50,13 +51,11 @@ def toJson(packed: bytes, values: int | None = None) -> bytes:
         raise ValueError("the value is nested too deeply") from None
 
 
+@dataclass(slots=True)
 class _Count:
     """Hooks that refuse more values than ``left``, as soon as the containers read so far hold more."""
 
-    __slots__ = ("left",)
-
-    def __init__(self, left: int) -> None:
-        self.left = left
+    left: int
 
     def _spend(self, values: int) -> None:
         self.left -= values

@@ -17,10 +17,8 @@ from fleximq.limits import Limits
 from fleximq.wire.minimq_message import checkTopic
 from fleximq.wire.receive_buffer import ReceiveBuffer
 
-#: Answer to a CONSUME of an empty queue.
-NO_MESSAGE = b"NO_MSG\n"
-#: Answer to a PING.
-PONG = b"PONG:\n"
+#: Answers to a CONSUME of an empty queue, and to a PING.
+NO_MESSAGE, PONG = b"NO_MSG\n", b"PONG:\n"
 
 
 class LineScanner:
@@ -103,8 +101,7 @@ _CONSUME = CommandKind.CONSUME
 def parseCommand(line: bytes) -> MiniCommand:
     """Return the command of a line. The topic of a CONSUME has been checked, the message of a PRODUCE has not.
 
-    A line that begins with ``ACK:`` never raises, since an ACK has no answer; if it is not UTF-8 its payload is empty,
-    which is no message's id.
+    An ACK never raises, since it has no answer; if it is not UTF-8 its payload is empty, which is no message's id.
 
     :raises BadRequest: without a colon, for an unknown command (case matters) and for text that is not UTF-8.
     :raises InvalidTopic: for the topic of a CONSUME, see :func:`fleximq.wire.minimq_message.checkTopic`.
@@ -140,10 +137,7 @@ def readAcknowledgements(lines: Sequence[bytes], place: int) -> list[str]:
 
 
 def decodeText(encoded: bytes) -> str:
-    """Return the text of a line, or of a part of it.
-
-    :raises BadRequest: it is not UTF-8.
-    """
+    """Return the text of a line, or of a part of it; raises BadRequest if it is not UTF-8."""
     try:
         return encoded.decode()
     except UnicodeDecodeError as error:

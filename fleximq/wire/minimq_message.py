@@ -6,7 +6,6 @@ messages of every dialect. The decisions are those of "MiniMQ" and "Across diale
 """
 
 from collections.abc import Callable, Iterable
-from hashlib import sha256
 from itertools import islice
 from typing import NamedTuple
 
@@ -15,8 +14,6 @@ from fleximq.limits import TOPIC_BYTES, isTooLong
 from fleximq.values.message import Content, Message
 from fleximq.wire.payload_conversion import toLine
 
-#: The digits of a ULID.
-_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 SEPARATOR = ":::"
 #: The end of a message with neither CorrelationID nor ReplyTo.
 _NEITHER = 2 * SEPARATOR
@@ -48,10 +45,7 @@ class MiniMessage(NamedTuple):
 
 
 def _parsePlain(payload: str, known: str | None) -> MiniMessage | None:
-    """Return the message of a common PRODUCE; None if it needs the full parser.
-
-    It has no line break, and every way to split it returns the same fields.
-    """
+    """Return the message of a PRODUCE that has no line break and one way to split it; None for any other."""
     if "\r" in payload or "\n" in payload:
         return None
     if payload.endswith(_NEITHER):
@@ -128,12 +122,6 @@ def deliveryId(message: Message, newId: Callable[[], str]) -> str:
     return id if id is not None and isId(id) else newId()
 
 
-def idAt(journal: str, offset: int) -> str:
-    """Return an id in the form of a ULID for a message without one, derived from its offset and journal."""
-    number = int.from_bytes(sha256(f"{journal}:{offset}".encode()).digest()[:16], "big")
-    return "".join(_CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
-
-
 def renderRun(messages: Iterable[Message], topic: str) -> list[bytes]:
     """Return parts of the lines that answer CONSUMEs; as :func:`renderDelivery` with the ids of the messages."""
     parts: list[bytes] = []
@@ -148,14 +136,11 @@ def renderRun(messages: Iterable[Message], topic: str) -> list[bytes]:
 
 
 def renderDelivery(message: Message, topic: str, id: str) -> bytes:
-    """Return the line that answers a CONSUME, its line end included.
+    """Return the line that answers a CONSUME for a spellable topic and a :func:`deliveryId`, its line end included.
 
     A CorrelationID or ReplyTo that MiniMQ cannot represent is left empty. The content follows
     :mod:`fleximq.wire.payload_conversion`; if it contains a line break it becomes a JSON string. Only messages that
     arrived by MiniMQ preserve their carriage returns.
-
-    :param topic: one that :func:`isSpellable`.
-    :param id: a result of :func:`deliveryId`.
     """
     content = toLine(message)
     fields = [id.encode(), topic.encode(), content]
@@ -166,10 +151,7 @@ def renderDelivery(message: Message, topic: str, id: str) -> bytes:
 
 
 def checkTopic(topic: str) -> None:
-    """Check that MiniMQ can name a topic.
-
-    :raises InvalidTopic: if it is empty, over :data:`fleximq.limits.TOPIC_BYTES` or not :func:`isSpellable`.
-    """
+    """Check a topic; raises InvalidTopic if it is empty, over ``TOPIC_BYTES`` or not :func:`isSpellable`."""
     if not topic:
         raise InvalidTopic("empty topic")
     if isTooLong(topic):

@@ -22,6 +22,7 @@ import msgspec
 from fleximq.limits import MEBIBYTE
 from fleximq.values.message import Content, Message
 from fleximq.wire.messagepack_json import toJson
+from fleximq.wire.websocket_frame import isUtf8
 
 #: Maximum values in a payload that is converted to JSON, and its maximum bytes.
 JSON_VALUES = 1 << 16
@@ -100,7 +101,7 @@ def _plain(payload: bytes) -> tuple[bytes, bool] | None:
     if start + length != len(payload):
         return None
     content, isString = payload[start:], marker not in _BINS
-    return None if isString and not _isUtf8(content) else (content, isString)
+    return None if isString and not isUtf8(content) else (content, isString)
 
 
 def _head(length: int, marker: int) -> bytes:
@@ -111,12 +112,4 @@ def _head(length: int, marker: int) -> bytes:
 
 
 def _textOrBase64(content: bytes) -> bytes:
-    return content if _isUtf8(content) else b64encode(content)
-
-
-def _isUtf8(content: bytes) -> bool:
-    try:
-        content.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+    return content if isUtf8(content) else b64encode(content)

@@ -36,7 +36,6 @@ class ReceiveBuffer:
     def keep(self, rest: bytes, needed: int) -> None:
         """Buffer the unread rest of the bytes last taken.
 
-        :param rest: the beginning of an unfinished frame; may be empty.
         :param needed: the number of bytes, ``rest`` included, before :meth:`take` returns any.
         """
         self._needed = needed

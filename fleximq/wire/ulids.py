@@ -1,4 +1,4 @@
-"""Generates ids for messages without one: monotonic ULIDs.
+"""Generates ids for messages without one: monotonic ULIDs, and for those in a journal the same id each time.
 
 Within a millisecond the next id is the previous one plus one, as the ULID specification defines monotonic ids; the
 leading part is made by python-ulid. So an id costs 0.3 us instead of 3, and ids sort in the order in which they were
@@ -7,6 +7,7 @@ made.
 
 import time
 from collections.abc import Callable
+from hashlib import sha256
 from secrets import randbits
 
 from ulid import ULID
@@ -54,3 +55,9 @@ def _following(head: str) -> str:
 
 #: The next id of this process.
 newUlid = Ulids()
+
+
+def idAt(journal: str, offset: int) -> str:
+    """Return an id in the form of a ULID, derived from the offset and the journal of a message."""
+    number = int.from_bytes(sha256(f"{journal}:{offset}".encode()).digest()[:16], "big")
+    return "".join(_LETTERS[number >> shift & 31] for shift in range(125, -1, -5))

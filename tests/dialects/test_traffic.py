@@ -12,7 +12,8 @@ from fleximq.services.compose import compose
 from fleximq.wire.blipmq_frame import FrameType
 from fleximq.wire.blipmq_frame import encodeFrame as blip
 from fleximq.wire.blipmq_payload import encodeAuth, encodeHello, encodePublish, encodeSubscribe, encodeSubscription
-from fleximq.wire.fleximq_frame import MessageType, encodeFrame
+from fleximq.wire.fleximq_frame import encodeFrame
+from fleximq.wire.fleximq_header import MessageType
 from tests.dialects.conversations import Peer
 
 

@@ -32,7 +32,7 @@ class RenewalTests(SynchronousTestCase):
         self.files = TlsFiles(str(self.folder / "shown.crt"), str(self.folder / "shown.key"))
         self.show(self.first)
         self.reactor: Any = MemoryReactorClock()
-        self.certificate = RenewingCertificate(self.files, self.reactor.seconds)
+        self.certificate = RenewingCertificate(self.files, self.reactor)
         self.log: list[str] = []
         observeLog(self, self.observe)
 
@@ -121,7 +121,7 @@ class RenewalTests(SynchronousTestCase):
         both = TlsFiles(str(self.folder / "one"))
         path = Path(both.certificate)
         path.write_bytes(self.first.both.read_bytes())
-        self.certificate = RenewingCertificate(both, self.reactor.seconds)
+        self.certificate = RenewingCertificate(both, self.reactor)
         whole = self.second.both.read_bytes()
         for length in range(0, len(whole) - 1, 31):
             path.write_bytes(whole[:length])

@@ -19,8 +19,8 @@ from fleximq.errors import BrokerError
 from fleximq.values.message import Content, Message
 from fleximq.wire import blipmq_payload
 from fleximq.wire.fleximq_array_header import isArrayHeader, withMapHeader
-from fleximq.wire.fleximq_frame import FIXED_BYTES
-from fleximq.wire.fleximq_header import MessageType, peek, readHeader
+from fleximq.wire.fleximq_header import MessageType, checkHeader, openHeader
+from fleximq.wire.fleximq_scanner import FIXED_BYTES
 from fleximq.wire.identity_text import parseText
 from fleximq.wire.messagepack_json import toJson
 from fleximq.wire.minimq_line import LineScanner, decodeText, parseCommand
@@ -60,8 +60,10 @@ def _header(data: bytes) -> None:
     envelope = bytes(FIXED_BYTES) + raw
     if isArrayHeader(envelope):
         raw = withMapHeader(envelope)[0][FIXED_BYTES:]
-    peek(raw)
-    readHeader(kind, raw)
+    fields, error = openHeader(raw)
+    if error is not None:
+        raise error
+    checkHeader(kind, fields)
 
 
 def _converted(data: bytes) -> None:

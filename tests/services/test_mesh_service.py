@@ -20,8 +20,9 @@ from fleximq.interfaces import IForm, ISubscriber
 from fleximq.services.mesh_direct import RemoteClient
 from fleximq.services.mesh_service import REMOTE_FORM, SETTLING, MeshBroker
 from fleximq.values.message import Content, Message
-from fleximq.wire.fleximq_frame import FIXED_BYTES, MessageType, encodeFrame
-from fleximq.wire.fleximq_header import checkHeader, packHeader
+from fleximq.wire.fleximq_frame import encodeFrame
+from fleximq.wire.fleximq_header import MessageType, checkHeader, packHeader
+from fleximq.wire.fleximq_scanner import FIXED_BYTES
 from tests.broker.parts import AsMessages, Collector, ask, makeBroker
 from tests.broker_process import BrokerProcess
 from tests.cluster.memory import MemoryCluster, MemoryLink, MemoryServers

@@ -7,8 +7,9 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.dialects.fleximq.forms import FlexiSource
 from fleximq.telemetry.service import contextIn
-from fleximq.wire.fleximq_frame import FIXED_BYTES, MessageType, encodeFrame
-from fleximq.wire.fleximq_header import readHeader
+from fleximq.wire.fleximq_frame import encodeFrame
+from fleximq.wire.fleximq_header import MessageType, checkHeader, peek
+from fleximq.wire.fleximq_scanner import FIXED_BYTES
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -17,7 +18,7 @@ def found(payload: bytes = b"\x01", **fields: Any) -> dict[str, str]:
     """Return what is found in a PUB with these header keys."""
     header = msgpack.packb({"topic": "a", **fields})
     frame = encodeFrame(MessageType.PUB, 1000, header, payload)
-    source = FlexiSource(FIXED_BYTES + len(header), readHeader(MessageType.PUB, header))
+    source = FlexiSource(FIXED_BYTES + len(header), checkHeader(MessageType.PUB, peek(header)))
     return dict(contextIn(source, frame))
 
 

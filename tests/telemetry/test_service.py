@@ -24,7 +24,8 @@ from fleximq.services.extension_service import ExtensionContext
 from fleximq.telemetry.choices import Choices
 from fleximq.telemetry.service import TelemetryService
 from fleximq.values.message import Content, Message
-from fleximq.wire.fleximq_frame import MessageType, encodeFrame
+from fleximq.wire.fleximq_frame import encodeFrame
+from fleximq.wire.fleximq_header import MessageType
 from tests.telemetry.test_carrier import PARENT
 
 
@@ -72,11 +73,11 @@ class TracingCase(SynchronousTestCase):
     def publish(self, topic: str, **fields: Any) -> None:
         """Publish a FlexiMQ frame with these header keys."""
         from fleximq.dialects.fleximq.forms import FlexiSource
-        from fleximq.wire.fleximq_frame import FIXED_BYTES
-        from fleximq.wire.fleximq_header import readHeader
+        from fleximq.wire.fleximq_header import checkHeader, peek
+        from fleximq.wire.fleximq_scanner import FIXED_BYTES
 
         header = msgpack.packb({"topic": topic, **fields})
-        source = FlexiSource(FIXED_BYTES + len(header), readHeader(MessageType.PUB, header))
+        source = FlexiSource(FIXED_BYTES + len(header), checkHeader(MessageType.PUB, peek(header)))
         frame = encodeFrame(MessageType.PUB, self.client.id, header, b"\x01")
         self.broker.publish(Envelope(self.broker.topics.get(topic), self.client, source), frame, 1)
 

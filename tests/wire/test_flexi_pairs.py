@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.wire.fleximq_record_frame import offsetHead, withoutTopic, withTopic
+from fleximq.wire.fleximq_record_frame import headerWithTopic, withoutTopic
 
 #: What a publisher may write as values, and as keys.
 VALUES = st.recursive(
@@ -75,7 +75,7 @@ class WithoutTopicTests(SynchronousTestCase):
 
 def withTopicAndOffset(header: bytes, topic: str, offset: int) -> bytes:
     """Return a header with both."""
-    return offsetHead(header, topic) + offset.to_bytes(8, "big")
+    return headerWithTopic(header, topic, True) + offset.to_bytes(8, "big")
 
 
 class WithTopicAndOffsetTests(SynchronousTestCase):
@@ -107,12 +107,14 @@ class WithTopicTests(SynchronousTestCase):
 
     def test_vector(self) -> None:
         """The topic comes first, all else is as it was kept, a publisher's own offset among it."""
-        self.assertEqual(withTopic(b"", "t"), b"\x81\xa5topic\xa1t")
+        self.assertEqual(headerWithTopic(b"", "t", False), b"\x81\xa5topic\xa1t")
         kept = msgpack.packb({"offset": "mine", "key": b"k"})
-        self.assertEqual(msgpack.unpackb(withTopic(kept, "t")), {"topic": "t", "offset": "mine", "key": b"k"})
+        self.assertEqual(
+            msgpack.unpackb(headerWithTopic(kept, "t", False)), {"topic": "t", "offset": "mine", "key": b"k"}
+        )
 
     @given(st.dictionaries(st.text(max_size=4).filter(lambda key: key != "topic"), st.integers(0, 9), max_size=40))
     def test_takenBack(self, fields: dict[str, int]) -> None:
         """It is what the journal took away."""
         kept = msgpack.packb(fields) if fields else b""
-        self.assertEqual(withoutTopic(withTopic(kept, "a.b")), kept)
+        self.assertEqual(withoutTopic(headerWithTopic(kept, "a.b", False)), kept)

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import BadRequest, BrokerError
-from fleximq.wire.fleximq_array_header import fromArray, isArrayHeader, withMapHeader
-from fleximq.wire.fleximq_header import MessageType, readHeader
+from fleximq.wire.fleximq_array_header import isArrayHeader, withMapHeader
+from fleximq.wire.fleximq_header import MessageType
 from tests.wire.flexi_frames import NAMES, frame
 from tests.wire.flexi_variants import STATUS_NAMES, arrayOf
-from tests.wire.test_fleximq_header import VALUES, smallest
+from tests.wire.test_fleximq_header import VALUES, readHeader, smallest
 
 NOTHING = [None] * 6
 
@@ -19,6 +19,11 @@ NOTHING = [None] * 6
 def envelope(header: Any, kind: str = "PUB") -> bytes:
     """Return the envelope of a frame with this header."""
     return frame(kind, 1000, header, reserved=b"r" * 16)[:-8]
+
+
+def fromArray(values: list[Any]) -> Any:
+    """Return the map of an envelope with this header."""
+    return withMapHeader(envelope(values))[1]
 
 
 class ArrayTests(SynchronousTestCase):

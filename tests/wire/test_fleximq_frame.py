@@ -7,7 +7,6 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.wire.fleximq_frame import (
     FramePrefix,
-    MessageType,
     encodeFrame,
     encodeMessage,
     hasZeroReserved,
@@ -16,6 +15,7 @@ from fleximq.wire.fleximq_frame import (
     withZeroReserved,
     words,
 )
+from fleximq.wire.fleximq_header import MessageType
 from tests.wire.flexi_frames import cut, frame
 
 U32 = st.integers(0, 0xFFFFFFFF)

@@ -12,14 +12,16 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import AuthenticationFailed, BadRequest, BrokerError, InvalidRouting
 from fleximq.wire.fleximq_header import (
+    Header,
     MessageType,
     RoutingEntry,
     StartPosition,
+    checkHeader,
+    openHeader,
     packHeader,
     peek,
     peekId,
     peekPath,
-    readHeader,
     reportsError,
     topicAlone,
 )
@@ -41,6 +43,14 @@ def good(field: str, kind: str) -> Any:
         "auth": {"type": "token", "token": "authentication-token"},
         "keepalive": {"timestamp": 1703123456789},
     }[field]
+
+
+def readHeader(kind: MessageType, raw: bytes) -> Header:
+    """Return a header checked by the rules of its type, as a session does."""
+    fields, error = openHeader(raw)
+    if error is not None:
+        raise error
+    return checkHeader(kind, fields)
 
 
 def smallest(kind: str) -> dict[str, Any]:

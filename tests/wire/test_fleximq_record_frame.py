@@ -5,14 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.wire.fleximq_record_frame import (
-    framesWithOffsets,
-    framesWithoutOffsets,
-    mixedFramesWithOffsets,
-    mixedFramesWithoutOffsets,
-    prefixWithOffset,
-    prefixWithoutOffset,
-)
+from fleximq.wire.fleximq_record_frame import framePrefix, recordFrames
 from tests.wire.flexi_frames import cut, frame
 
 _PAYLOADS = st.lists(st.binary(max_size=40), max_size=8)
@@ -24,18 +17,16 @@ class RecordFrameTests(SynchronousTestCase):
 
     def test_vector(self) -> None:
         """The kept pairs as they were, then the offset in nine bytes; a header may be empty."""
-        found = framesWithOffsets(prefixWithOffset(7, b"\x81\xa1k\xc4\x01v", "t"), [258], [b"\xc0"])
+        found = recordFrames([framePrefix(7, b"\x81\xa1k\xc4\x01v", "t", True)], [258], [b"\xc0"])
         header = b"\x83\xa5topic\xa1t\xa1k\xc4\x01v\xa6offset\xcf\x00\x00\x00\x00\x00\x00\x01\x02"
         self.assertEqual(found, frame("PUB", 7, header, b"\xc0"))
-        self.assertEqual(framesWithoutOffsets(prefixWithoutOffset(7, b"", "t"), [b"", b"x"]),
+        self.assertEqual(recordFrames([framePrefix(7, b"", "t", False)] * 2, None, [b"", b"x"]),
                          frame("PUB", 7, {"topic": "t"}) + frame("PUB", 7, {"topic": "t"}, b"x"))  # fmt: skip
 
     def test_sameLength(self) -> None:
         """However large the offset is, the frame is as long."""
-        prefix = prefixWithOffset(7, b"", "t")
-        found = {
-            len(framesWithOffsets(prefix, [offset], [b""])) for offset in (1, 255, 1 << 20, 1 << 40, (1 << 64) - 1)
-        }
+        prefix = framePrefix(7, b"", "t", True)
+        found = {len(recordFrames([prefix], [offset], [b""])) for offset in (1, 255, 1 << 20, 1 << 40, (1 << 64) - 1)}
         self.assertEqual(len(found), 1)
 
     @given(_FIELDS, _PAYLOADS, st.integers(1, 1 << 62))
@@ -43,12 +34,12 @@ class RecordFrameTests(SynchronousTestCase):
         """Each payload is in a frame of its own, with its offset."""
         offsets = range(first, first + len(payloads))
         header = msgpack.packb(fields) if fields else b""
-        found = cut(framesWithOffsets(prefixWithOffset(9, header, "a.b"), offsets, payloads))
+        found = cut(recordFrames([framePrefix(9, header, "a.b", True)] * len(payloads), offsets, payloads))
         self.assertEqual([each.payload for each in found], payloads)
         expected = [fields | {"topic": "a.b", "offset": offset} for offset in offsets]
         self.assertEqual([each.header for each in found], expected)
         self.assertEqual({(each.kind, each.sender) for each in found} - {("PUB", 9)}, set())
-        plain = cut(framesWithoutOffsets(prefixWithoutOffset(9, header, "a.b"), payloads))
+        plain = cut(recordFrames([framePrefix(9, header, "a.b", False)] * len(payloads), None, payloads))
         self.assertEqual([(each.header, each.payload) for each in plain],
                          [(fields | {"topic": "a.b"}, payload) for payload in payloads])  # fmt: skip
 
@@ -57,17 +48,17 @@ class RecordFrameTests(SynchronousTestCase):
         """Frames of several topics are those of each one by one."""
         payloads = [payload for _, payload in rows]
         offsets = range(5, 5 + len(rows))
-        found = mixedFramesWithOffsets([prefixWithOffset(9, b"", topic) for topic, _ in rows], offsets, payloads)
-        single = [framesWithOffsets(prefixWithOffset(9, b"", topic), [at], [payload])
+        found = recordFrames([framePrefix(9, b"", topic, True) for topic, _ in rows], offsets, payloads)
+        single = [recordFrames([framePrefix(9, b"", topic, True)], [at], [payload])
                   for at, (topic, payload) in zip(offsets, rows, strict=True)]  # fmt: skip
         self.assertEqual(found, b"".join(single))
-        found = mixedFramesWithoutOffsets([prefixWithoutOffset(9, b"", topic) for topic, _ in rows], payloads)
+        found = recordFrames([framePrefix(9, b"", topic, False) for topic, _ in rows], None, payloads)
         self.assertEqual(
-            found, b"".join(framesWithoutOffsets(prefixWithoutOffset(9, b"", topic), [each]) for topic, each in rows)
+            found, b"".join(recordFrames([framePrefix(9, b"", topic, False)], None, [each]) for topic, each in rows)
         )
 
     def test_longHeader(self) -> None:
         """A long header is put together like a short one."""
         header = msgpack.packb({"x": "x" * 5000})
-        [found] = cut(framesWithOffsets(prefixWithOffset(9, header, "t"), [1], [b""]))
+        [found] = cut(recordFrames([framePrefix(9, header, "t", True)], [1], [b""]))
         self.assertEqual(found.header, {"x": "x" * 5000, "topic": "t", "offset": 1})

@@ -4,12 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.errors import BadRequest, InvalidTopic
+from fleximq.errors import InvalidTopic
 from fleximq.wire.identity_text import (
     ClientText,
     Word,
     checkChannel,
-    checkMessage,
     encodeChannels,
     encodeError,
     encodeIdentity,
@@ -140,11 +139,6 @@ class ChannelTests(SynchronousTestCase):
         """The prefix of a dead-letter topic comes on top."""
         self.assertTrue(isChannel("$dead/" + "c" * 1024))
         self.assertFalse(isChannel("$dead/" + "c" * 1025))
-
-    def test_message(self) -> None:
-        """A missing message is refused, an empty one is not."""
-        self.assertEqual((checkMessage(b""), checkMessage(b"x")), (b"", b"x"))
-        self.assertEqual(str(self.assertRaises(BadRequest, checkMessage, None)), "Missing message")
 
 
 class BrokerTextTests(SynchronousTestCase):

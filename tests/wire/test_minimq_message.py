@@ -4,7 +4,6 @@ import msgpack
 from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
-from ulid import ULID
 
 from fleximq.errors import BadRequest, InvalidTopic
 from fleximq.values.message import Content, Message
@@ -12,7 +11,6 @@ from fleximq.wire.minimq_message import (
     MiniMessage,
     checkTopic,
     deliveryId,
-    idAt,
     isId,
     isSpellable,
     parseProduce,
@@ -290,13 +288,6 @@ class DeliveryTests(SynchronousTestCase):
         ]:
             both = Message(b"\x01", Content.MESSAGEPACK, correlation_id=text, reply_to=text)
             self.assertEqual(render(both), f"1:::t:::1:::{field}:::{field}\n")
-
-    def test_idAt(self) -> None:
-        """A place in a journal has an id of its own, which looks like a ULID and is always the same."""
-        ids = [idAt(journal, offset) for journal in ("aa", "bb") for offset in (1, 2, 1 << 60)]
-        self.assertEqual(len(set(ids)), 6)
-        self.assertEqual(ids[0], idAt("aa", 1))
-        self.assertTrue(all(str(ULID.from_str(id)) == id and isId(id) for id in ids))
 
     def test_deliveryId(self) -> None:
         """A message's own id is used where MiniMQ can spell it, else a new one."""

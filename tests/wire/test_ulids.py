@@ -4,7 +4,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from ulid import ULID
 
 from fleximq.wire import ulids
-from fleximq.wire.ulids import Ulids, newUlid
+from fleximq.wire.minimq_message import isId
+from fleximq.wire.ulids import Ulids, idAt, newUlid
 
 
 class UlidsTests(SynchronousTestCase):
@@ -35,3 +36,10 @@ class UlidsTests(SynchronousTestCase):
     def test_following(self) -> None:
         """The next beginning carries over."""
         self.assertEqual([ulids._following(head) for head in ("00A", "00Z", "0ZZ", "09")], ["00B", "010", "100", "0A"])
+
+    def test_idAt(self) -> None:
+        """A place in a journal has an id of its own, which looks like a ULID and is always the same."""
+        ids = [idAt(journal, offset) for journal in ("aa", "bb") for offset in (1, 2, 1 << 60)]
+        self.assertEqual(len(set(ids)), 6)
+        self.assertEqual(ids[0], idAt("aa", 1))
+        self.assertTrue(all(str(ULID.from_str(id)) == id and isId(id) for id in ids))

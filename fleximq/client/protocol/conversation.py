@@ -16,9 +16,9 @@ from fleximq.compiled import choice
 from fleximq.limits import GIBIBYTE, KIBIBYTE, MEBIBYTE
 from fleximq.status import Status
 from fleximq.values.urls import USUAL_PORTS, Url
-from fleximq.wire.fleximq_frame import FIXED_BYTES, MessageType, encodeFrame, encodeMessage, payloadOf, readPrefix
-from fleximq.wire.fleximq_header import peek, peekId, peekPath, reportsError
-from fleximq.wire.fleximq_scanner import payloads, singleFrames
+from fleximq.wire.fleximq_frame import encodeFrame, encodeMessage, payloadOf, readPrefix
+from fleximq.wire.fleximq_header import MessageType, peek, peekId, peekPath, reportsError
+from fleximq.wire.fleximq_scanner import FIXED_BYTES, payloads, singleFrames
 from fleximq.wire.websocket_client import WebSocketClientStream
 
 #: Limit of the caches of encoded and decoded headers; they are cleared when full.

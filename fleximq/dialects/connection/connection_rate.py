@@ -15,7 +15,7 @@ from fleximq.dialects.connection.read_pauses import ReadPauses
 from fleximq.errors import TooManyRequests
 from fleximq.security.rates.client_rates import Meter, RateRules
 from fleximq.wire.blipmq_frame import BlipRun, FrameType
-from fleximq.wire.fleximq_frame import MessageType
+from fleximq.wire.fleximq_header import MessageType
 from fleximq.wire.fleximq_scanner import Span, singleFrames
 
 #: Counter event: reading was paused because the connection is over its rate.

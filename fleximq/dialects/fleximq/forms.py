@@ -15,17 +15,9 @@ from fleximq.compiled import choice
 from fleximq.interfaces import IForm
 from fleximq.values.message import Content, Message
 from fleximq.values.records import CONTENTS, Run, StoredBatch, contentOf
-from fleximq.wire.fleximq_frame import MessageType, encodeFrame
-from fleximq.wire.fleximq_header import Header, packHeader
-from fleximq.wire.fleximq_record_frame import (
-    framesWithOffsets,
-    framesWithoutOffsets,
-    mixedFramesWithOffsets,
-    mixedFramesWithoutOffsets,
-    prefixWithOffset,
-    prefixWithoutOffset,
-    withoutTopic,
-)
+from fleximq.wire.fleximq_frame import encodeFrame
+from fleximq.wire.fleximq_header import Header, MessageType, packHeader
+from fleximq.wire.fleximq_record_frame import framePrefix, recordFrames, withoutTopic
 from fleximq.wire.fleximq_scanner import FIXED_BYTES, payloads, singleFrames
 from fleximq.wire.payload_conversion import toMessagePack
 
@@ -35,28 +27,25 @@ def records(batches: Sequence[StoredBatch], offsets: bool) -> bytes:
     return b"".join([_frames(batch, offsets) for batch in batches])
 
 
-def _frames(batch: StoredBatch, offset: bool) -> bytes:
+def _frames(batch: StoredBatch, hasOffset: bool) -> bytes:
     payloads = asMessagePack(batch.contents, batch.payloads)
     if not payloads:
         return b""
-    prefix = prefixWithOffset if offset else prefixWithoutOffset
+    offsets = batch.offsets if hasOffset else None
     topics, publishers, headers = batch.topicOf, batch.publisherOf, batch.headers
     if _same(topics) and _same(publishers) and _same(headers):
-        shared = prefix(batch.publishers[publishers[0]][0], headers[0], batch.topics[topics[0]])
-        return framesWithOffsets(shared, batch.offsets, payloads) if offset else framesWithoutOffsets(shared, payloads)
+        publisher = batch.publishers[publishers[0]][0]
+        shared = framePrefix(publisher, headers[0], batch.topics[topics[0]], hasOffset)
+        return recordFrames([shared] * len(payloads), offsets, payloads)
     known: dict[tuple[int, int, bytes], bytes] = {}
     prefixes: list[bytes] = []
     for key in zip(topics, publishers, headers, strict=True):
         found = known.get(key)
         if found is None:
             topic, publisher, header = key
-            found = known[key] = prefix(batch.publishers[publisher][0], header, batch.topics[topic])
+            found = known[key] = framePrefix(batch.publishers[publisher][0], header, batch.topics[topic], hasOffset)
         prefixes.append(found)
-    return (
-        mixedFramesWithOffsets(prefixes, batch.offsets, payloads)
-        if offset
-        else mixedFramesWithoutOffsets(prefixes, payloads)
-    )
+    return recordFrames(prefixes, offsets, payloads)
 
 
 def _same(column: Any) -> bool:
@@ -172,10 +161,10 @@ class OffsetForm:
         contents = [run.contents] * count if isinstance(run.contents, int) else run.contents
         payloads = asMessagePack(contents, list(run.payloads))
         if isinstance(run.headers, bytes):
-            return framesWithOffsets(prefixWithOffset(publisher, run.headers, topic), offsets, payloads)
-        return mixedFramesWithOffsets(
-            [prefixWithOffset(publisher, header, topic) for header in run.headers], offsets, payloads
-        )
+            prefixes = [framePrefix(publisher, run.headers, topic, True)] * count
+        else:
+            prefixes = [framePrefix(publisher, header, topic, True) for header in run.headers]
+        return recordFrames(prefixes, offsets, payloads)
 
 
 #: The forms of subscribers that receive earlier messages first, then live ones: by live form, and whether they follow

@@ -38,8 +38,9 @@ from fleximq.errors import (
 from fleximq.rights import Action
 from fleximq.status import Status
 from fleximq.values.patterns import isPattern
-from fleximq.wire.fleximq_frame import FIXED_BYTES, MessageType, hasZeroReserved, payloadOf
-from fleximq.wire.fleximq_header import Header, RoutingEntry, peek
+from fleximq.wire.fleximq_frame import hasZeroReserved, payloadOf
+from fleximq.wire.fleximq_header import Header, MessageType, RoutingEntry, peek
+from fleximq.wire.fleximq_scanner import FIXED_BYTES
 
 #: Maximum number of unanswered requests to the broker itself, since some answers are large.
 QUESTIONS = 64

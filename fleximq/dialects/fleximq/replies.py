@@ -20,8 +20,8 @@ from fleximq.errors import BrokerError, NoLongerKept, NotRecorded
 from fleximq.interfaces import IForm, IPeer, ISubscriber
 from fleximq.status import Status
 from fleximq.wire.fleximq_array_header import named, withStatusName
-from fleximq.wire.fleximq_frame import MessageType, encodeFrameHead, encodeMessage, words
-from fleximq.wire.fleximq_header import Header, RoutingEntry, peekId, peekPath, reportsError
+from fleximq.wire.fleximq_frame import encodeFrameHead, encodeMessage, words
+from fleximq.wire.fleximq_header import Header, MessageType, RoutingEntry, peekId, peekPath, reportsError
 from fleximq.wire.fleximq_layout_b import framesWithinLayoutB
 from fleximq.wire.fleximq_scanner import framesWithin
 from fleximq.wire.large_value import packLarge

@@ -44,18 +44,10 @@ from fleximq.security.principal import Admitted
 from fleximq.status import Status
 from fleximq.values.printable import shortened
 from fleximq.wire.fleximq_array_header import isArrayHeader, withInnerMaps, withMapHeader
-from fleximq.wire.fleximq_frame import (
-    BEGINNING_BYTES,
-    FIXED_BYTES,
-    MessageType,
-    encodeFrame,
-    hasZeroReserved,
-    readPrefix,
-    withZeroReserved,
-)
-from fleximq.wire.fleximq_header import Header, checkHeader, openHeader, peek, topicAlone
+from fleximq.wire.fleximq_frame import BEGINNING_BYTES, encodeFrame, hasZeroReserved, readPrefix, withZeroReserved
+from fleximq.wire.fleximq_header import Header, MessageType, checkHeader, openHeader, peek, topicAlone
 from fleximq.wire.fleximq_layout_b import Layout, LayoutBScanner, LayoutDetector, asSpans
-from fleximq.wire.fleximq_scanner import FlexiScanner, FrameTooLarge, Span, singleFrames
+from fleximq.wire.fleximq_scanner import FIXED_BYTES, FlexiScanner, FrameTooLarge, Span, singleFrames
 
 #: Maximum length of the name that a client joins with.
 CLIENT_NAME_CHARACTERS = 256

@@ -17,7 +17,7 @@ from fleximq.dialects.identity.form import RECALLING, IdentitySource, RecordText
 from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.replay_outlet import ReplayOutlet
 from fleximq.dialects.session import ConnectionState, NamedLogger, Session
-from fleximq.errors import BrokerError, Forbidden, NotKept, NotPermitted, NotRecorded, Unauthorized
+from fleximq.errors import BadRequest, BrokerError, Forbidden, NotKept, NotPermitted, NotRecorded, Unauthorized
 from fleximq.interfaces import ISubscriber
 from fleximq.security.principal import Admitted
 from fleximq.status import Status
@@ -25,7 +25,6 @@ from fleximq.wire.identity_text import (
     ClientText,
     Word,
     checkChannel,
-    checkMessage,
     encodeError,
     encodeIdentity,
     encodeSubAck,
@@ -193,13 +192,14 @@ class IdentitySession(Session):
 
     def _publishFirst(self, request: ClientText) -> None:
         checkChannel(request.channel)
-        text = checkMessage(request.message)
+        if request.message is None:
+            raise BadRequest("Missing message")
         if request.channel not in self.client.subscriptions:
             raise Unauthorized("Not subscribed")
         topic = self.broker.topicFor(self.client, request.channel)
         envelope = Envelope(topic, self.client, IdentitySource(request.channel, self.client.name))
         self._envelopes[_beginning(request.channel)] = envelope
-        self._publish(envelope, [text])
+        self._publish(envelope, [request.message])
 
     def _publish(self, envelope: Envelope, texts: list[bytes]) -> None:
         try:

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.broker.envelope import MessageSource
 from fleximq.broker.queues.waiting import STEPS, MessageAges, WaitingConsumers, WaitingMessages
 from fleximq.values.message import Content, Message
-from fleximq.values.message_cost import OVERHEAD, cost, costOf, weigh
+from fleximq.values.message_cost import OVERHEAD, cost, costOf
 from tests.broker.queueing import message, messages, names
 
 TIME_TO_LIVE = 100.0
@@ -30,7 +31,7 @@ class BacklogTests(SynchronousTestCase):
         """Ids, CorrelationIDs and ReplyTos are the clients' own, and may be long."""
         full = Message(b"abc", Content.TEXT, 1, "1234", "56", "7", line=True)
         self.assertEqual(cost([full, message("x")]), 3 + 7 + 1 + 2 * OVERHEAD)
-        self.assertEqual(weigh([full, message("x")]), 3 + 7 + 1)
+        self.assertEqual(MessageSource().size([full, message("x")]), 3 + 7 + 1)
         self.assertEqual(costOf(full), 3 + 7 + OVERHEAD)
 
     def test_wideIds(self) -> None:

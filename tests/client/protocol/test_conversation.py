@@ -23,8 +23,7 @@ from fleximq.client.payloads import errorText, packed, unpacked
 from fleximq.client.protocol.conversation import Conversation
 from fleximq.errors import BadFraming, TooLarge
 from fleximq.values.key_pairs import newPrivateKey, publicKeyOf, sign
-from fleximq.wire.fleximq_frame import MessageType
-from fleximq.wire.fleximq_header import Header, readHeader
+from fleximq.wire.fleximq_header import Header, MessageType, checkHeader, peek
 from tests.wire.flexi_frames import Heard, cut, frame
 
 WELCOME = frame("REP", 1000, {"status": 200})
@@ -49,7 +48,7 @@ def joined(**more: Any) -> Conversation:
 def checked(data: bytes) -> tuple[Heard, Header]:
     """Return the one frame that this is, and its header, which the broker's own rules take."""
     [heard] = cut(data)
-    return heard, readHeader(MessageType[heard.kind], heard.raw[26 : len(heard.raw) - 8 - len(heard.payload)])
+    return heard, checkHeader(MessageType[heard.kind], peek(heard.raw[26 : len(heard.raw) - 8 - len(heard.payload)]))
 
 
 class SaidTests(SynchronousTestCase):

@@ -17,8 +17,8 @@ from fleximq.errors import SettingError
 from fleximq.interfaces import IBrokerExtension, IBrokerObserver, IForm, ISubscriber
 from fleximq.services.compose import compose
 from fleximq.services.extension_service import ExtensionContext
-from fleximq.wire.fleximq_frame import MessageType, encodeFrame
-from fleximq.wire.fleximq_header import packHeader
+from fleximq.wire.fleximq_frame import encodeFrame
+from fleximq.wire.fleximq_header import MessageType, packHeader
 from fleximq_audit_trail.choices import Choices
 from fleximq_audit_trail.service import AuditTrail
 from fleximq_audit_trail.watcher import LONGEST, Watcher
