@@ -4,7 +4,7 @@ Each class carries the status to answer with and says whether the connection end
 """
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from fleximq.status import Status
 
@@ -20,7 +20,8 @@ class BrokerError(Exception):
     closes: ClassVar[bool] = False
     principal: str | None = None
 
-    def __init_subclass__(cls, status: Status | None = None, closes: bool | None = None) -> None:
+    def __init_subclass__(cls, status: Status | None = None, closes: bool | None = None, **more: Any) -> None:
+        super().__init_subclass__(**more)
         cls.status = cls.status if status is None else status
         cls.closes = cls.closes if closes is None else closes
 

@@ -54,7 +54,7 @@ class CommandParser(argparse.ArgumentParser):
         options = [word.partition("=")[0] for word in words if word.startswith("-")]
         hints = [_nearest(option, self._option_string_actions) for option in options]
         hints += ["--url names the broker" for word in words if "://" in word]
-        hints += [] if options else ["a text with blanks needs quotes"]
+        hints += [] if options else [f"a text with blanks needs quotes; {self.prog} --help says more"]
         self.error(f"unrecognized arguments: {' '.join(options or words)}", next(filter(None, hints), None))
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:

@@ -119,10 +119,14 @@ class Options(usage.Options):
         return Settings.of({**written, **self._given()})
 
     def _faults(self, written: Mapping[str, object]) -> Iterator[str]:
-        """Yield a sentence for each fault of the settings file, or if it has none, of the command line."""
-        registry = installed()
-        found = [f"{self.get('config')}: {sentence}" for sentence in faults(written, registry)]
-        yield from found or faults({**written, **self._given()}, registry)
+        """Yield a sentence for each fault of the settings file, or if it has none, of the command line.
+
+        What the file lacks, such as the journal of its durable topics, may be on the command line.
+        """
+        registry, given = installed(), self._given()
+        alone = list(faults(written, registry))
+        found = [each for each in faults({**given, **written}, registry) if each in alone] if alone else []
+        yield from [f"{self.get('config')}: {each}" for each in found] or faults({**written, **given}, registry)
 
     def _given(self) -> dict[str, object]:
         given: dict[str, object] = {name: tuple(values) for name, values in self._texts.items()}

@@ -34,7 +34,10 @@ class MainTests(SynchronousTestCase):
             (("tail", "--for", "1"), "unrecognized arguments: --for; fleximq tail --help says more"),
             (("completion", "bash", "--ca"), "unrecognized arguments: --ca; fleximq completion --help says more"),
             (("ping", "tcp://localhost"), "unrecognized arguments: tcp://localhost; --url names the broker"),
-            (("ping", "a", "b"), "unrecognized arguments: a b; a text with blanks needs quotes"),
+            (
+                ("ping", "a", "b"),
+                "unrecognized arguments: a b; a text with blanks needs quotes; fleximq ping --help says more",
+            ),
         ):
             self.assertEqual(self.refused(*words), f"fleximq {words[0]}: {said}")
 

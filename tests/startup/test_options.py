@@ -4,6 +4,7 @@ import io
 import os
 import subprocess
 from contextlib import redirect_stdout
+from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -75,6 +76,15 @@ class OptionsTests(SynchronousTestCase):
         settings = read("--listen=tcp:3", "--keepalive=7", "--config", path)
         self.assertEqual((settings.listen, settings.keepalive), (("tcp:3",), 7.0))
         self.assertEqual((settings.bcastEcho, settings.limits.line), (True, 65536))
+
+    def test_completed(self) -> None:
+        """What the file lacks may be on the command line."""
+        path = self.mktemp()
+        Path(path).write_text('durable = ["a"]\n')
+        self.assertIn("nothing is kept without a journal", str(self.said("--config", path, "--listen=tcp:1")))
+        options = Options()
+        options.parseOptions(["--config", path, "--listen=tcp:1", "--journal", self.mktemp()])
+        self.assertEqual(options.settings.durable, ("a",))
 
     def test_wrongConfig(self) -> None:
         """What is wrong in a file is said with its name, even where the command line would win."""

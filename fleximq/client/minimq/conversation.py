@@ -91,7 +91,7 @@ def lineOf(message: MiniMessage) -> bytes:
     if not isId(message.id):
         raise ValueError(f"the id {message.id!r} could be confused with other answers or fields")
     if "\n" in message.content:
-        raise ValueError("a content cannot contain a line break")
+        raise ValueError("a content cannot contain a line break; encode it, e.g. as JSON")
     for field in (message.correlation_id, message.reply_to):
         if field.startswith(":") or SEPARATOR in field or "\r" in field or "\n" in field:
             raise ValueError(f"{field!r} cannot be one field of a line")

@@ -109,7 +109,7 @@ class QueueTests(CommandCase):
             (("clients", "disconnect", "999"), "there is no client 999"),
             (("clients", "info", "999"), "there is no client 999"),
             (("clients", "info", "all"), "'all' is not the id of a client; fleximq clients shows the ids"),
-            (("produce", "a", "x\ny"), "a content cannot contain a line break"),
+            (("produce", "a", "x\ny"), "a content cannot contain a line break; encode it, e.g. as JSON"),
         ):
             self.assertEqual(ran(*words), (1, b"", f"fleximq: {sentence}\n"), words)
         found = ran("produce", "a", "x", "--token", "t")
