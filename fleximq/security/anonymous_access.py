@@ -1,6 +1,7 @@
 """Restricts access until authentication is configured: only local clients may connect, unless the operator allows all.
 
-docs/reference/dialects.rst, "One port for all".
+docs/reference/dialects.rst, "One port for all". A peer that connects through a proxy is never local, even if the proxy
+is.
 """
 
 import ipaddress
