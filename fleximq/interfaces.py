@@ -149,12 +149,12 @@ class IAdmission(Interface):
         """Return the sentence that refuses a peer at this address, whatever its credentials; None if it may try."""
 
     def admit(credentials: Any, address: Any) -> Any:
-        """Return a Deferred of :class:`fleximq.security.principal.Admitted`; count wrong attempts of the peer's
-        address.
+        """Return a :class:`fleximq.security.principal.Admitted`, or a Deferred of one if credentials must be checked;
+        count wrong attempts of the peer's address.
 
-        ``credentials`` are one of :mod:`fleximq.security.credentials`, or None if the peer sent none. It fails with
-        Unauthorized (none, or wrong ones), AuthenticationFailed (a kind that no method checks), JoinRejected (refused
-        by a policy) or NoCapacity (they cannot be checked now).
+        ``credentials`` are one of :mod:`fleximq.security.credentials`, or None if the peer sent none. It raises, or the
+        Deferred fails with, Unauthorized (none, or wrong ones), AuthenticationFailed (a kind that no method checks),
+        JoinRejected (refused by a policy) or NoCapacity (they cannot be checked now).
         """
 
     def renewed(admitted: Any) -> Any:

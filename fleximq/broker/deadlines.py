@@ -1,6 +1,6 @@
 """Runs actions at their times, with one heap and one timer of the clock for all of them.
 
-A cancelled deadline stays in the heap until it is due, or until more than half of the heap is cancelled, so making and
+A cancelled deadline stays in the heap until it is due, or until three quarters of the heap are cancelled, so making and
 cancelling cost O(log n) amortised.
 """
 
@@ -62,7 +62,7 @@ class Clock(Protocol):
 
 
 class Deadline:
-    """A scheduled action; made by :meth:`Deadlines.call`."""
+    """A scheduled action; made by :meth:`Deadlines.callLater`."""
 
     __slots__ = ("_action", "_owner")
 
@@ -70,9 +70,8 @@ class Deadline:
         self._owner = owner
         self._action: Callable[[], None] | None = action
 
-    @property
     def active(self) -> bool:
-        """Whether the action is scheduled: neither started nor cancelled."""
+        """Return whether the action is scheduled: neither started nor cancelled."""
         return self._action is not None
 
     def cancel(self) -> None:
@@ -116,7 +115,7 @@ class Deadlines:
     def __len__(self) -> int:
         return len(self._heap) - self._cancelled
 
-    def call(self, delay: float, action: Callable[[], None]) -> Deadline:
+    def callLater(self, delay: float, action: Callable[[], None]) -> Deadline:
         """Call ``action`` once, ``delay`` seconds from now; actions of the same moment run in the order of their calls.
 
         An action's own calls with delay 0 run in a later turn. After :meth:`stop` the deadline is returned cancelled.
@@ -144,14 +143,14 @@ class Deadlines:
 
     def _noteCancelled(self) -> None:
         self._cancelled += 1
-        if self._cancelled * 2 > len(self._heap):
-            self._heap[:] = [entry for entry in self._heap if entry[2].active]
+        if self._cancelled * 4 > len(self._heap) * 3:
+            self._heap[:] = [entry for entry in self._heap if entry[2]._action is not None]
             heapify(self._heap)
             self._cancelled = 0
 
     def _arm(self) -> None:
         """Set the timer to the first deadline, unless it is already set to that time or an earlier one."""
-        while self._heap and not self._heap[0][2].active:
+        while self._heap and self._heap[0][2]._action is None:
             heappop(self._heap)
             self._cancelled -= 1
         if not self._heap or self._state is State.RUNNING:

@@ -146,9 +146,14 @@ class Counts:
 
     def __init__(self) -> None:
         self.events: Counter[str] = Counter()
+        self._joined: dict[str, CountedEvent] = {}
 
     def clientJoined(self, client: Any) -> None:
-        self.events[CountedEvent(EventFamily.JOINED, client.dialect)] += 1
+        dialect = client.dialect
+        event = self._joined.get(dialect)
+        if event is None:
+            event = self._joined[dialect] = CountedEvent(EventFamily.JOINED, dialect)
+        self.events[event] += 1
 
     def clientLeft(self, client: Any, reason: str) -> None:
         self.events[CountedEvent(EventFamily.LEFT, reason)] += 1

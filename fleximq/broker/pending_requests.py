@@ -49,7 +49,7 @@ class PendingRequests:
         if len(mine) + self._weights.get(requester.id, 0) + weight >= self.maximum:
             raise TooManyRequests(f"more than {self.maximum} requests wait for their answer")
         theirs = self._asked.setdefault(responder.id, {})
-        deadline = self._deadlines.call(self.timeout, partial(self._timeOut, key)) if self.timeout else None
+        deadline = self._deadlines.callLater(self.timeout, partial(self._timeOut, key)) if self.timeout else None
         if weight:
             self._weights[requester.id] = self._weights.get(requester.id, 0) + weight
         mine[key] = None

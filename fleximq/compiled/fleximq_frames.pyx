@@ -378,6 +378,7 @@ class LayoutBScanner(fleximq_layout_b.LayoutBScanner):
 class LayoutDetector(fleximq_layout_b.LayoutDetector):
     """The detector that continues with the compiled scanners."""
 
+    __slots__ = ()
     scanners = {fleximq_layout_b.Layout.A: FlexiScanner, fleximq_layout_b.Layout.B: LayoutBScanner}
 
 

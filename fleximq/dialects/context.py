@@ -1,6 +1,7 @@
 """Values shared by all connections of a listener."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from twisted.internet.interfaces import IReactorTime
 
@@ -22,6 +23,7 @@ class Context:
 
     ``reserved`` is the client id of a spawned program, on a listener for that program alone. ``envelopeBudget`` bounds
     the envelope caches of all connections together, ``unadmitted`` the input of those that are not admitted yet.
+    ``sessions`` are those of all open connections.
     """
 
     broker: Broker
@@ -36,3 +38,4 @@ class Context:
     flapping: FlappingLimit = field(default_factory=FlappingLimit)
     logLimits: LogLimits = field(default_factory=LogLimits)
     unadmitted: UnadmittedBudget = field(default_factory=UnadmittedBudget)
+    sessions: set[Any] = field(default_factory=set)

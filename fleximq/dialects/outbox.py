@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from twisted.internet.interfaces import IPullProducer, IPushProducer
-from twisted.internet.tcp import Connection
 from zope.interface import implementer
 
 from fleximq.broker.replay.feed import DeferredRun
 from fleximq.broker.traffic import Traffic
+from fleximq.dialects.connection.handover import isPlain
 from fleximq.dialects.connection.outbox_state import TRANSITIONS, HalfClose, OutboxEvent, OutboxState
 from fleximq.dialects.connection.slow_consumer import DISCONNECT, Block, PausablePublisher, Policy
 from fleximq.dialects.connection.tcp_socket import probePeer
@@ -33,6 +33,8 @@ _CHUNK_BYTES = 1 << 20
 MAX_UNREAD = 1 << 20
 #: Up to this many chunks are passed to the kernel as they are; more are joined first.
 _VECTOR = 16
+#: The backlog of an outbox that never had any.
+_NOTHING_HELD = WriteBacklog()
 _WRITING, _CLOSED = OutboxState.WRITING, OutboxState.CLOSED
 _PAUSED = OutboxState.PAUSED, OutboxState.OVERFLOWED
 _UNREAD = *_PAUSED, OutboxState.DRAINING
@@ -65,9 +67,9 @@ class Outbox:
         self._turn = turn
         self._overflow = overflow
         self._policy = policy
-        self._direct = isinstance(transport, Connection) and not transport.TLS
+        self._direct = isPlain(transport)
         self._fresh: list[Chunk] = []
-        self._held = WriteBacklog()
+        self._held = _NOTHING_HELD
         # Received while paused, with their publisher.
         self._deferred: list[tuple[DeferredRun, int, PausablePublisher | None]] = []
         self._publisher: PausablePublisher | None = None
@@ -76,7 +78,7 @@ class Outbox:
         self._writes = True  # in WRITING; comparing the state would cost a delivery 5 ns more
         self._halfClose = HalfClose.NEVER
         self._reliefs: list[Callable[[], None]] = []
-        self.cut: Callable[[Chunk, int], tuple[int, int]] = lambda chunk, space: (0, 0)
+        self.cut: Callable[[Chunk, int], tuple[int, int]] = _cutNothing
         self.limit = limit
         self.traffic = Traffic()
         self.waiting = 0
@@ -154,8 +156,13 @@ class Outbox:
     def hold(self, chunk: Chunk) -> None:
         """Buffer these bytes until the peer has read all earlier ones."""
         self.waiting += len(chunk)
-        if self._held.append(chunk):
+        if self._own().append(chunk):
             self._turn.later(self._held.pack)
+
+    def _own(self) -> WriteBacklog:
+        if self._held is _NOTHING_HELD:
+            self._held = WriteBacklog()
+        return self._held
 
     def overflow(self) -> None:
         """Report that the consumer is too slow, once until it has caught up."""
@@ -249,10 +256,10 @@ class Outbox:
             if sent >= size:
                 sent -= size
             else:
-                self._held.append(memoryview(chunk)[sent:])
+                self._own().append(memoryview(chunk)[sent:])
                 self.waiting += size - sent
                 sent = 0
-        if self._held:
+        if self.waiting:
             self._step(OutboxEvent.PAUSE)
             self._transport.registerProducer(self, False)  # this requests the first chunk
 
@@ -262,7 +269,7 @@ class Outbox:
             self.traffic.bytesOut += self._unsent
             self._transport.write(bytes(chunk))
         else:
-            self._held.append(chunk)
+            self._own().append(chunk)
             self.waiting = len(chunk)
             self._catchUpAll()
 
@@ -355,6 +362,10 @@ class Outbox:
         reliefs, self._reliefs = self._reliefs, []
         for relief in reliefs:
             relief()
+
+
+def _cutNothing(chunk: Chunk, space: int) -> tuple[int, int]:
+    return 0, 0
 
 
 def _nothing() -> None:

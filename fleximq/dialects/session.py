@@ -16,11 +16,12 @@ from functools import partial
 from typing import ClassVar
 
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IAddress, IDelayedCall
+from twisted.internet.interfaces import IAddress
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from fleximq.broker.deadlines import Deadline
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.dialects.answers import Answers
 from fleximq.dialects.connection.connection_rate import ConnectionRate, admittedMessages, overRate
@@ -47,8 +48,6 @@ from fleximq.values.unadmitted_budget import BufferCharge
 
 #: Seconds within which a closing connection must have read its last answers.
 LINGER = 10.0
-#: A deadline is not moved by less than this many seconds.
-_DEADLINE_PRECISION = 0.1
 #: Input allowed before authentication, in bytes, where it is required or the dialect's first message is small:
 #: credentials are part of a header of at most 64 KiB.
 MAX_UNAUTHENTICATED_BYTES = 1 << 17
@@ -71,6 +70,9 @@ class ConnectionState(Enum):
     OPEN = "open"
     ENDING = "ending"
     CLOSED = "closed"
+
+
+_BEFORE = ConnectionState.WAITING, ConnectionState.CHECKING
 
 
 class NamedLogger(Logger):
@@ -110,6 +112,7 @@ class Session(metaclass=ABCMeta):
 
     def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
         self.context = context
+        context.sessions.add(self)
         self.broker = context.broker
         self.outbox = outbox
         self.traffic = outbox.traffic
@@ -131,9 +134,7 @@ class Session(metaclass=ABCMeta):
         self.listening = True
         self.dismissed = False
         self.reason = ""
-        self._deadline: IDelayedCall | None = context.clock.callLater(
-            context.settings.handshakeTimeout, self._handshakeLate
-        )
+        self._deadline: Deadline | None = None
 
     @property
     def buffered(self) -> int:
@@ -189,17 +190,30 @@ class Session(metaclass=ABCMeta):
         Until then the session is CHECKING: it gets no input, and :meth:`resume` is called after the decision. A
         BrokerError raised by ``then`` is passed to ``refused``.
         """
-        check = self.admission.admit(credentials, self.address)
+        try:
+            admitted = self.admission.admit(credentials, self.address)
+            if isinstance(admitted, Admitted):
+                then(admitted)
+                return
+        except BrokerError as error:
+            refused(error)
+            return
         outcome: list[Admitted | Failure] = []
-        check.addBoth(outcome.append)
+        check: Deferred[None] = admitted.addBoth(outcome.append)
         if outcome:
             _decide(outcome[0], then, refused)
             return
         self.state = ConnectionState.CHECKING
         self._check = check
         self.checking(True)
-        check.addBoth(lambda ignored: self._decided(partial(_decide, outcome[0], then, refused)))
+        check.addBoth(lambda ignored: self._decided(partial(_decide, outcome[0], partial(self._late, then), refused)))
         check.addErrback(lambda failure: self._log.failure("a credential check failed", failure))
+
+    def _late(self, then: Callable[[Admitted], None], admitted: Admitted) -> None:
+        refusal = self.refusal()  # the address may have been banned meanwhile
+        if refusal is not None:
+            raise JoinRejected(refusal)
+        then(admitted)
 
     def _decided(self, act: Callable[[], None]) -> None:
         if self.state is ConnectionState.CHECKING:
@@ -213,11 +227,8 @@ class Session(metaclass=ABCMeta):
         """Join the broker as a client, until the credentials expire.
 
         :raises NoCapacity: the broker is full.
-        :raises JoinRejected, Unauthorized: the peer's address was banned, or the credentials have expired, meanwhile.
+        :raises Unauthorized: the credentials have expired meanwhile.
         """
-        refusal = self.refusal()
-        if refusal is not None:
-            raise JoinRejected(refusal)
         who, rights = admitted
         if who is not None and who.expires is not None and who.expires <= self.context.clock.seconds():
             raise Unauthorized(_EXPIRED)
@@ -231,11 +242,12 @@ class Session(metaclass=ABCMeta):
             error.principal = principal
             raise
         self.client = client
-        meter = self.context.rates.meter(principal, lambda: dict(client.rights.limits.rates))
+        meter = self.context.rates.meter(principal, lambda: client.rights.limits.rates)
         if meter is not None:
             self.rate = ConnectionRate(meter, self.traffic, self.context.clock, self.broker.observers.counted)
         self.state = ConnectionState.OPEN
-        self.charge.change(0)
+        if self.charge.size:
+            self.charge.change(0)
         self.handshakeDone()
         if who is not None and who.expires is not None:
             self._expiry = CredentialExpiry(self.context.clock, who.expires, lambda: self.expel(Unauthorized(_EXPIRED)))
@@ -251,7 +263,7 @@ class Session(metaclass=ABCMeta):
 
     def keepAlive(self) -> None:
         """Send a PING after one interval of silence, and end after three."""
-        self._keepAlive = KeepAlive(self.context.clock, self.context.settings.keepalive, self)
+        self._keepAlive = KeepAlive(self.broker.deadlines, self.context.settings.keepalive, self)
 
     def ping(self) -> None:
         """Send a PING; overridden where :meth:`keepAlive` is called."""
@@ -290,19 +302,16 @@ class Session(metaclass=ABCMeta):
             check, self._check = self._check, None
             check.cancel()
 
-    def arrivedAt(self, seconds: float) -> None:
-        """Count the handshake deadline from this time of the clock instead of from the start of the session."""
-        if self._deadline is not None and self._began - seconds > _DEADLINE_PRECISION:
-            end = seconds + self.context.settings.handshakeTimeout
-            # Not reset(): to move a timer forward, Twisted searches all timers.
-            self._deadline.cancel()
-            left = max(0.0, end - self.context.clock.seconds())
-            self._deadline = self.context.clock.callLater(left, self._handshakeLate)
+    def awaitHandshake(self, since: float) -> None:
+        """Start the handshake deadline, which counts from this time of the clock, if it does not run but is needed."""
+        if self._deadline is None and self.client is None and self.state in _BEFORE:
+            left = since + self.context.settings.handshakeTimeout - self.context.clock.seconds()
+            self._deadline = self.broker.deadlines.callLater(max(0.0, left), self._handshakeLate)
 
     def handshakeDone(self) -> None:
         """Stop the deadline of the handshake, or of the connection's end."""
         deadline, self._deadline = self._deadline, None
-        if deadline is not None and deadline.active():
+        if deadline is not None:
             deadline.cancel()
 
     # -- the end of the connection -----------------------------------------------------------------
@@ -332,7 +341,7 @@ class Session(metaclass=ABCMeta):
         self.state = ConnectionState.ENDING
         self.reason = STOPPED if self.dismissed else reason
         self.handshakeDone()
-        self._deadline = self.context.clock.callLater(LINGER, self.outbox.abort)
+        self._deadline = self.broker.deadlines.callLater(LINGER, self.outbox.abort)
         self._stopWatching()
         if wasChecking:
             self.checking(False)
@@ -375,7 +384,7 @@ class Session(metaclass=ABCMeta):
         self.broker.audit(
             event,
             principal=principal if client is None else client.principal,
-            address=peerAddress(self.address),
+            address=peerAddress(self.address) if client is None else client.address,
             dialect=self.dialect,
             client_id=None if client is None else client.id,
             **fields,
@@ -414,8 +423,10 @@ class Session(metaclass=ABCMeta):
             return
         reason = self.reason or ("client closed" if inOrder else "connection lost")
         self.state = ConnectionState.CLOSED
-        self.charge.change(0)
+        if self.charge.size:
+            self.charge.change(0)
         self._stopWatching()
+        self.context.sessions.discard(self)
         self.broker.traffic.end(self.dialect, self.traffic)
         self.handshakeDone()
         self.outbox.stopProducing()

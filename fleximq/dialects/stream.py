@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from twisted.internet.error import ConnectionDone
-from twisted.internet.interfaces import IAddress, IHalfCloseableProtocol, ITCPTransport
+from twisted.internet.interfaces import IAddress, IHalfCloseableProtocol
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.internet.tcp import Connection
 from twisted.python.failure import Failure
@@ -38,8 +38,8 @@ WRITE_BYTES = 1 << 20
 class SessionProtocol:
     """Connects a session to its transport, in any framing.
 
-    ``connectedAt`` is the clock's time when the connection was made, if another protocol handled it first; the
-    handshake deadline counts from there.
+    ``connectedAt`` is the clock's time when the connection was made, if another protocol handled it first and input
+    follows at once; the handshake deadline counts from there. ``address`` is the peer's, if it is known before.
     """
 
     transport: Any
@@ -47,6 +47,7 @@ class SessionProtocol:
     outbox: Outbox
     readPauses: ReadPauses
     connectedAt: float | None = None
+    address: IAddress | None = None
     _inputOver = False  # the peer has ended its input during a credential check
     _fullRead, _maxRead = sys.maxsize, READ_MOST
 
@@ -55,16 +56,17 @@ class SessionProtocol:
         transport = self.transport
         self._turn = context.turn
         self._seconds = context.clock.seconds
-        self._maxRead = min(READ_MOST, maxReadBytes(context.rates.rules))
+        self._maxRead = maxReadBytes(context.rates.rules, READ_MOST)
         self._fullRead = tune(transport, self._maxRead)
         self.readPauses = ReadPauses(transport, self._listening)
         mark = markOf(context.settings.limits.outboxBytes)
         self.outbox = makeOutbox(transport, context.turn, mark, self._slow, policy=context.policy)
-        self.session = makeSession(context, self.outbox, transport.getPeer())
+        self.session = makeSession(context, self.outbox, self.address or transport.getPeer())
         self.session.certificate = self._certificate
         self.session.checking = self._checking
-        if self.connectedAt is not None:
-            self.session.arrivedAt(self.connectedAt)
+        self._since = self._seconds() if self.connectedAt is None else self.connectedAt
+        if self.connectedAt is None:
+            self.session.awaitHandshake(self._since)
 
     def dataReceived(self, data: bytes) -> None:
         """Process a read, then write once for each outbox that it filled."""
@@ -84,6 +86,7 @@ class SessionProtocol:
             self._fullRead = fit(self.transport, self._seconds() - began, maximum)
         if not isOpen:
             self._charge(len(data))
+            session.awaitHandshake(self._since)
 
     def _charge(self, read: int) -> None:
         """Charge the bytes buffered before admission: input, unread output, and a read with checked credentials."""
@@ -230,6 +233,7 @@ class StreamFactory(Factory):
         """Return a protocol for a new connection."""
         protocol = self.protocolClass(self._context, self._makeSession)
         protocol.factory = self
+        protocol.address = addr
         return protocol
 
 
@@ -253,13 +257,10 @@ def pausePublisher(session: Session, client: ConnectedClient, reader: PausablePu
 
 
 def tune(transport: Any, maximum: int = READ_MOST) -> int:
-    """Set TCP_NODELAY, keep-alive probes and large writes, where the transport has them.
+    """Set large writes, where the transport has them.
 
     Returns the size of a full read, at most ``maximum``; after such a read, call :func:`fit`.
     """
-    if ITCPTransport.providedBy(transport):
-        transport.setTcpNoDelay(True)
-        transport.setTcpKeepAlive(True)
     if not isinstance(transport, Connection):
         return sys.maxsize
     transport.bufferSize = size = min(READ_FIRST, maximum)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from zope.interface import implementer
@@ -77,8 +77,8 @@ class AccessPolicy:
         """Whether credentials are required."""
         return self.authenticator is not None and not self.allowAnonymous
 
-    def admit(self, credentials: Any, address: object) -> Deferred[Admitted]:
-        """Return the principal of these credentials, and its rights.
+    def admit(self, credentials: Any, address: object) -> Admitted | Deferred[Admitted]:
+        """Return the principal of these credentials, and its rights; a Deferred if they must be checked.
 
         Without an authentication method credentials are ignored. Otherwise they must be right, even if they are
         optional.
@@ -90,8 +90,8 @@ class AccessPolicy:
         if self.authenticator is not None and credentials is not None:
             return Deferred.fromCoroutine(self._identified(self.authenticator, credentials, address))
         if self.required:
-            return fail(Unauthorized("credentials are required here"))
-        return succeed(Admitted(None, self.rightsOf(None)))
+            raise Unauthorized("credentials are required here")
+        return Admitted(None, self.rightsOf(None))
 
     async def _identified(self, authenticator: Authenticator, credentials: Any, address: object) -> Admitted:
         principal = self.current(await authenticator.identify(credentials, address))
@@ -134,7 +134,8 @@ class Admission:
     def __init__(self, policy: AccessPolicy, proxied: bool) -> None:
         self._policy = policy
         self._proxied = proxied
-        self.admit, self.renewed = policy.admit, policy.renewed
+        self.admit: Callable[[Any, object], Any] = policy.admit
+        self.renewed = policy.renewed
 
     @property
     def required(self) -> bool:

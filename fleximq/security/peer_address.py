@@ -1,12 +1,13 @@
 """The address of a peer: as text for logs, as key for counters, and checks for loopback names."""
 
 from collections.abc import Hashable
+from functools import lru_cache
 from ipaddress import IPv6Address
 
 from twisted.internet.address import UNIXAddress
 from twisted.internet.stdio import PipeAddress
 
-from fleximq.security.anonymous_access import ipOf, isLocal
+from fleximq.security.anonymous_access import ipOf
 
 
 def isAddress(name: str) -> bool:
@@ -22,10 +23,15 @@ def isOwnName(name: str) -> bool:
 def addressKey(address: object) -> Hashable | None:
     """Return the key by which a peer is counted: its address, of IPv6 the first 64 bits; None for local peers."""
     host = getattr(address, "host", None)
-    if host is None or isLocal(address):
-        return None
+    return None if host is None else _hostKey(host)
+
+
+@lru_cache(maxsize=1024)
+def _hostKey(host: str) -> Hashable | None:
     ip = ipOf(host)
-    return str(host) if ip is None else int(ip) >> 64 if isinstance(ip, IPv6Address) else ip
+    if ip is None:
+        return str(host)
+    return None if ip.is_loopback else int(ip) >> 64 if isinstance(ip, IPv6Address) else ip
 
 
 def clientKey(principal: str | None, address: object) -> Hashable | None:

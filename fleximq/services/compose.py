@@ -118,18 +118,18 @@ def compose(
         extension = registry.extensions[chosen.name]
         ExtensionService(extension, configuration, extensionContext, abortStart).setServiceParent(brokerService)
 
-    def contextFor(proxied: bool) -> Context:
+    def contextFor(proxied: bool, sessions: set[Any]) -> Context:
         admission = RateLimitedAdmission(security.admissionFor(proxied), rateLimits, counted)
         return Context(
             broker, settings, reactor, turn, admission, policy, rates=rateLimits.rates, flapping=rateLimits.flapping,
-            logLimits=logLimits, unadmitted=unadmitted,
+            logLimits=logLimits, unadmitted=unadmitted, sessions=sessions,
         )  # fmt: skip
 
     def listenOn(listen: Listen, parent: MultiService, speaks: bool = True) -> None:
         listen.checkPassed()
-        context = contextFor(listen.proxied)
+        context = contextFor(listen.proxied, connections.sessions)
         contexts.append(context)
-        dialects = connections.of(dialectsOf(registry, context, listen.dialect)) if speaks else _NO_DIALECTS
+        dialects = dialectsOf(registry, context, listen.dialect) if speaks else _NO_DIALECTS
         behindProxy = RateLimitedAdmission(security.admissionFor(proxied=True), rateLimits, counted)
         factory = factoryOf(listen, dialects, context, behindProxy, origins, site)
         if listen.proxied:  # the connection limit counts by the address that the proxy names
@@ -153,7 +153,7 @@ def compose(
         # It stays open as long as the broker, so that health checks see the broker stop.
         listenOn(place, early, speaks=False)
     for line in settings.spawn:
-        child = ChildService(reactor, line, contextFor(proxied=False), environment, security.rightsOf)
+        child = ChildService(reactor, line, contextFor(False, set()), environment, security.rightsOf)
         contexts.append(child.context)
         child.setServiceParent(owned)
     beat = journal.beat if journal.onDisk and node is None else None

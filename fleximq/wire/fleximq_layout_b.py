@@ -36,6 +36,7 @@ class LayoutDetector:
     :param limit: the maximum size of a message in bytes.
     """
 
+    __slots__ = ("_buffer", "_limit", "_maxHeader", "layout", "settled")
     #: The scanner of each layout.
     scanners: ClassVar[dict[Layout, Callable[[int], "FlexiScanner | LayoutBScanner"]]]
 
@@ -78,17 +79,18 @@ class LayoutDetector:
                     list(FlexiScanner(self._limit).feed(buffer[start : start + FIXED_BYTES]))
                     self._buffer.keep(buffer[start:], FIXED_BYTES + 1)
                 return
-            frames = list(FlexiScanner(self._limit).feed(buffer[start : start + BASE_BYTES]))
             end = start + BASE_BYTES
-            if not frames and len(buffer) >= end:
+            if len(buffer) >= end:
                 end += _payloadLength(buffer, start + FIXED_BYTES)[0]
-                frames = list(FlexiScanner(self._limit).feed(buffer[start:end]))
-            if not frames:
+            if buffer[start] != VERSION or end - start > self._limit:
+                list(FlexiScanner(self._limit).feed(buffer[start:end]))  # raises the error
+            if len(buffer) < end:
                 self._buffer.keep(buffer[start:], end - start)
                 return
-            yield from asSpans(iter(frames))
+            yield buffer[start : start + FIXED_BYTES], buffer, start, end, 1
             start = end
-        self._buffer.keep(buffer[start:], FIXED_BYTES)
+        if start < len(buffer):
+            self._buffer.keep(buffer[start:], FIXED_BYTES)
 
 
 class LayoutBScanner:

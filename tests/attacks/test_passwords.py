@@ -45,7 +45,8 @@ class MemoryTests(SynchronousTestCase):
 
     def guess(self, number: int, host: str) -> "Deferred[Admitted]":
         """Try one token from an address."""
-        return self.admission.admit(Token(f"guess{number}"), IPv4Address("TCP", host, 1))
+        check: Deferred[Admitted] = self.admission.admit(Token(f"guess{number}"), IPv4Address("TCP", host, 1))
+        return check
 
     def test_oneAddress(self) -> None:
         """From one address, as fast as can be: few are looked at, the others refused at once, and nothing is left."""

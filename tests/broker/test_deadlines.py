@@ -31,7 +31,7 @@ class DeadlinesTests(SynchronousTestCase):
         self.batches += 1
 
     def call(self, delay: float, name: str) -> Deadline:
-        return self.deadlines.call(delay, partial(self.done.append, name))
+        return self.deadlines.callLater(delay, partial(self.done.append, name))
 
     def test_notBefore(self) -> None:
         self.call(30, "a")
@@ -113,11 +113,11 @@ class DeadlinesTests(SynchronousTestCase):
         waiting, cancelled, over = self.call(2, "a"), self.call(2, "b"), self.call(1, "c")
         cancelled.cancel()
         self.clock.advance(1)
-        self.assertEqual([each.active for each in (waiting, cancelled, over)], [True, False, False])
+        self.assertEqual([each.active() for each in (waiting, cancelled, over)], [True, False, False])
 
     def test_cancelledByAnEarlierOneOfTheSameBatch(self) -> None:
         victims: list[Deadline] = []
-        self.deadlines.call(1, lambda: victims[0].cancel())
+        self.deadlines.callLater(1, lambda: victims[0].cancel())
         victims.append(self.call(1, "a"))
         self.call(1, "b")
         self.clock.advance(1)
@@ -166,7 +166,7 @@ class DeadlinesTests(SynchronousTestCase):
         def more() -> None:
             self.call(1, "a")
 
-        self.deadlines.call(1, more)
+        self.deadlines.callLater(1, more)
         self.clock.advance(1)
         self.assertEqual(self.done, [])
         self.clock.advance(1)
@@ -180,20 +180,20 @@ class DeadlinesTests(SynchronousTestCase):
             nonlocal left
             left -= 1
             if left:
-                self.deadlines.call(0, again)
+                self.deadlines.callLater(0, again)
 
-        self.deadlines.call(1, again)
+        self.deadlines.callLater(1, again)
         self.clock.advance(1)
         self.assertEqual((left, self.batches), (0, 3))
 
     def test_aBrokenActionIsReported(self) -> None:
-        self.deadlines.call(1, _fail)
+        self.deadlines.callLater(1, _fail)
         self.clock.advance(1)
         self.assertEqual([str(error) for error in self.errors], ["broken"])
 
     def test_aBrokenActionStopsNobody(self) -> None:
         self.call(1, "a")
-        self.deadlines.call(1, _fail)
+        self.deadlines.callLater(1, _fail)
         self.call(1, "b")
         self.call(2, "c")
         self.clock.pump([1, 1])
@@ -201,8 +201,8 @@ class DeadlinesTests(SynchronousTestCase):
 
     def test_withoutOnErrorTheClockGetsIt(self) -> None:
         deadlines = Deadlines(self.clock)
-        deadlines.call(1, _fail)
-        deadlines.call(1, partial(self.done.append, "a"))
+        deadlines.callLater(1, _fail)
+        deadlines.callLater(1, partial(self.done.append, "a"))
         self.assertRaises(ValueError, self.clock.advance, 1)
         self.clock.advance(0)
         self.assertEqual(self.done, ["a"])
@@ -217,8 +217,8 @@ class DeadlinesTests(SynchronousTestCase):
 
     def test_afterwardsFollowsTheActions(self) -> None:
         deadlines = Deadlines(self.clock, afterwards=partial(self.done.append, "afterwards"))
-        deadlines.call(1, partial(self.done.append, "a"))
-        deadlines.call(1, partial(self.done.append, "b"))
+        deadlines.callLater(1, partial(self.done.append, "a"))
+        deadlines.callLater(1, partial(self.done.append, "b"))
         self.clock.advance(1)
         self.assertEqual(self.done, ["a", "b", "afterwards"])
 
@@ -231,18 +231,18 @@ class DeadlinesTests(SynchronousTestCase):
 
     def test_brokenAfterwardsIsReported(self) -> None:
         deadlines = Deadlines(self.clock, onError=self.errors.append, afterwards=_fail)
-        deadlines.call(1, partial(self.done.append, "a"))
-        deadlines.call(2, partial(self.done.append, "b"))
+        deadlines.callLater(1, partial(self.done.append, "a"))
+        deadlines.callLater(2, partial(self.done.append, "b"))
         self.clock.pump([1, 1])
         self.assertEqual((self.done, len(self.errors)), (["a", "b"], 2))
 
     def test_stopCancelsEverything(self) -> None:
         deadline = self.call(1, "a")
         self.deadlines.stop()
-        self.assertEqual((self.clock.getDelayedCalls(), deadline.active, len(self.deadlines)), ([], False, 0))
+        self.assertEqual((self.clock.getDelayedCalls(), deadline.active(), len(self.deadlines)), ([], False, 0))
 
     def test_stopFromWithinABatch(self) -> None:
-        self.deadlines.call(1, self.deadlines.stop)
+        self.deadlines.callLater(1, self.deadlines.stop)
         self.call(1, "a")
         self.clock.pump([1, 1])
         self.assertEqual(self.done, [])
@@ -251,7 +251,7 @@ class DeadlinesTests(SynchronousTestCase):
         self.deadlines.stop()
         deadline = self.call(1, "a")
         self.clock.advance(1)
-        self.assertEqual((self.done, deadline.active, self.clock.getDelayedCalls()), ([], False, []))
+        self.assertEqual((self.done, deadline.active(), self.clock.getDelayedCalls()), ([], False, []))
 
     def test_stopTwice(self) -> None:
         self.call(1, "a")
@@ -273,7 +273,7 @@ class DeadlinesTests(SynchronousTestCase):
         deadlines = Deadlines(clock)
         done: list[int] = []
         calls: list[Callable[[], None]] = [partial(done.append, number) for number in range(len(wishes))]
-        made = [deadlines.call(delay, call) for (delay, _), call in zip(wishes, calls, strict=True)]
+        made = [deadlines.callLater(delay, call) for (delay, _), call in zip(wishes, calls, strict=True)]
         for deadline, (_, kept) in zip(made, wishes, strict=True):
             if not kept:
                 deadline.cancel()

@@ -453,7 +453,7 @@ class ConnectionTests(IdentityCase):
     def test_nothingLeftBehind(self) -> None:
         """A client that is gone leaves no timer."""
         self.user("c").leave()
-        self.assertEqual(self.clock.getDelayedCalls(), [])
+        self.assertEqual(len(self.broker.deadlines), 0)
 
     def test_closing(self) -> None:
         """A client's close frame is answered behind its messages."""

@@ -132,6 +132,7 @@ class CutOffTests(ConversationCase):
     def test_leaves(self) -> None:
         """Nor is one that has gone."""
         self.peer.leave()
+        self.context.broker.deadlines.stop()  # those of the session
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
 

@@ -25,6 +25,7 @@ from fleximq.dialects.session import LINGER, ConnectionState
 from fleximq.dialects.stream import READ_FIRST, READ_LEAST, READ_MOST, READ_SECONDS, WRITE_BYTES, fit, tune
 from fleximq.errors import BadRequest
 from fleximq.limits import Limits
+from fleximq.services.network.listeners import tuneListening
 from tests.dialects.conversations import makeContext
 from tests.dialects.flexi_peer import FlexiCase
 from tests.wire.flexi_frames import Heard, cut, frame
@@ -255,6 +256,7 @@ class SocketTests(TestCase):
             factory: Any = FlexiFactory(self.context)
             port = reactor.listenTCP(0, factory, interface="127.0.0.1")
             endpoint = TCP4ClientEndpoint(reactor, "127.0.0.1", port.getHost().port)
+        tuneListening(port)
         self.addCleanup(port.stopListening)
         client: Client = yield connectProtocol(endpoint, Client())
         self.clients.append(client)
@@ -346,6 +348,7 @@ class SocketTests(TestCase):
     def test_slowConsumer(self) -> Generator[Any, Any, None]:
         """A client that stops reading is disconnected when its budget is used up; another gets everything."""
         self.context = makeContext(reactor, limits=Limits(outboxBytes=4 << 20))  # type: ignore[arg-type]
+        self.addCleanup(self.context.broker.stop)
         slow, quick, busy = yield self.meet()
         counts = self.context.broker.counts.events
         pub = frame("PUB", busy.id, {"topic": "t"}, bytes(1 << 20))
@@ -362,6 +365,7 @@ class SocketTests(TestCase):
     def test_blocksForSoLong(self) -> Generator[Any, Any, None]:
         """Under block a publisher waits for one that stops reading, until that is cut off; nobody else loses any."""
         context = makeContext(reactor, limits=Limits(outboxBytes=1 << 20))  # type: ignore[arg-type]
+        self.addCleanup(context.broker.stop)
         self.context = replace(context, policy=Block(reactor, longest=1.0))
         slow, quick, busy = yield self.meet()
         publisher: Any = list(context.broker.clients)[-1].peer

@@ -49,7 +49,7 @@ class SecurityTests(SynchronousTestCase):
             (admission.required, admission.refusal(HERE), admission.refusal(REMOTE)), (False, None, REFUSAL)
         )
         for credentials in (None, Token("x")):
-            self.assertEqual(self.successResultOf(admission.admit(credentials, HERE)), Admitted(None, EVERYTHING))
+            self.assertEqual(admission.admit(credentials, HERE), Admitted(None, EVERYTHING))
 
     def test_adminIsNamed(self) -> None:
         """Without permissions, only a broker for its own machine lets everybody act as admin."""
@@ -69,7 +69,7 @@ class SecurityTests(SynchronousTestCase):
         admission = self.locked().admissionFor()
         self.assertEqual((admission.required, admission.refusal(REMOTE)), (True, None))
         for address in (HERE, REMOTE):
-            self.failureResultOf(admission.admit(None, address), Unauthorized)
+            self.assertRaises(Unauthorized, admission.admit, None, address)
         admitted = self.successResultOf(admission.admit(Token("good"), REMOTE))
         assert admitted.principal is not None
         self.assertEqual((admitted.principal.name, admitted.principal.roles, admitted.rights),
@@ -83,7 +83,7 @@ class SecurityTests(SynchronousTestCase):
         """Where those who show nothing are let in, those who show something wrong are not."""
         admission = self.locked(allowAnonymous=True).admissionFor()
         self.assertFalse(admission.required)
-        self.assertIsNone(self.successResultOf(admission.admit(None, REMOTE)).principal)
+        self.assertIsNone(admission.admit(None, REMOTE).principal)
         principal = self.successResultOf(admission.admit(Token("good"), REMOTE)).principal
         assert principal is not None
         self.assertEqual(principal.name, "alice")
@@ -105,7 +105,7 @@ class SecurityTests(SynchronousTestCase):
         admission = security.admissionFor()
         security.replace(self.locked())
         self.assertTrue(admission.required)
-        self.failureResultOf(admission.admit(None, HERE), Unauthorized)
+        self.assertRaises(Unauthorized, admission.admit, None, HERE)
         security.replace(self.make())
         self.assertEqual((admission.required, admission.refusal(REMOTE)), (False, REFUSAL))
 

@@ -40,7 +40,7 @@ class DeadLetters:
 
         def decided(reason: str | None) -> None:
             if reason is not None:
-                self._deadlines.call(self._redelivery, partial(self.add, name, message))
+                self._deadlines.callLater(self._redelivery, partial(self.add, name, message))
 
         self.deadLetter(name, message, decided)
 

@@ -160,7 +160,7 @@ class PolledSubscription(QueueOwner):
     def rest(self, seconds: float) -> None:
         """Begin the grace time, of which so many seconds have passed."""
         self._idleSince = self.deadlines.seconds() - seconds
-        self._graceTime = self.deadlines.call(max(0.0, self.grace - seconds), self._endGrace)
+        self._graceTime = self.deadlines.callLater(max(0.0, self.grace - seconds), self._endGrace)
 
     def close(self) -> int:
         """Drop all messages and refuse new ones; return how many were dropped, including those in flight."""

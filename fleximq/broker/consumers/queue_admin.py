@@ -45,7 +45,7 @@ class QueueAdmin:
         thrown = queue.discard(min(left, SLICE))
         left, gone = left - thrown, gone + thrown
         if left > 0 and thrown:
-            self._deadlines.call(0, partial(self._discard, queue, left, gone, MAX_READS, done))
+            self._deadlines.callLater(0, partial(self._discard, queue, left, gone, MAX_READS, done))
         elif left > 0 and queue.loading and patience:
             queue.whenLoaded(partial(self._discard, queue, left, gone, patience - 1, done))
         else:
@@ -130,7 +130,7 @@ class _DeadLetterReturn:
         if self._undecided:
             return
         if self._left and self._reason is None:
-            self._deadlines.call(0, self.goOn)
+            self._deadlines.callLater(0, self.goOn)
         else:
             self._queue.queue.release(self)
             self._done(self._given, self._reason)

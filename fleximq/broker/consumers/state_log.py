@@ -40,12 +40,12 @@ class StateLog:
 
     def soon(self, call: Callable[[], None]) -> None:
         """Call in the next turn."""
-        self._deadlines.call(0, call)
+        self._deadlines.callLater(0, call)
 
     def changed(self, queue: DurableQueue) -> None:
         """Collect this queue's state records at the end of the turn, or before the next wait for commits."""
         if not self._changed:
-            self._deadlines.call(0, self.flush)
+            self._deadlines.callLater(0, self.flush)
         self._changed[queue] = None
 
     def flush(self) -> None:

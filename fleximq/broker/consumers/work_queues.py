@@ -243,7 +243,7 @@ class WorkQueues:
             self._early.append((id, may))
 
     def _watch(self, queue: WorkQueue, delay: float) -> None:
-        self._expiries[queue.name] = self._makeQueue.deadlines.call(delay, partial(self._comeUp, queue))
+        self._expiries[queue.name] = self._makeQueue.deadlines.callLater(delay, partial(self._comeUp, queue))
 
     def _comeUp(self, queue: WorkQueue) -> None:
         """Expire the queue, or set a new deadline: consuming moves no deadline, so this one may be early."""

@@ -306,7 +306,7 @@ class Queue:
     def _takeBackSlice(self) -> None:
         self._takeBackPortion()
         if self._ofGoneHolders:
-            self.deadlines.call(0, self._takeBackSlice)
+            self.deadlines.callLater(0, self._takeBackSlice)
 
     def whenReady(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call once when a message arrives, in the order of requests, one call for each message; return a function that
@@ -330,7 +330,7 @@ class Queue:
         return dropped
 
     def _arm(self, delay: float) -> None:
-        self._deadline = self.deadlines.call(delay, self._onDue)
+        self._deadline = self.deadlines.callLater(delay, self._onDue)
 
     def _onDue(self) -> None:
         """Take back a slice of the due deliveries, and set the next deadline if any message is in flight."""

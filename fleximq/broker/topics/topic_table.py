@@ -279,7 +279,9 @@ class TopicTable:
     def hasSubscribers(self, name: str) -> bool:
         """Tell whether a publication to this name would reach a subscriber; does not create the topic."""
         topic = self._topics.get(name)
-        return bool(topic and topic.members) or bool(self._wildcards.matching(name))
+        if topic is not None and topic.members:
+            return True
+        return bool(self._wildcards.matching(name)) if self._wildcards else False
 
     def subscribers(self, topic: Topic) -> dict[ISubscriber, None]:
         """Return the permitted subscribers of a topic, without duplicates, exact ones first."""

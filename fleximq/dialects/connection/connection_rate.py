@@ -4,9 +4,9 @@ When pausing, each read is charged once; it can exceed the burst, so reads are m
 Messages that end a subscription (ACK, UNSUB), answer another client or serve keep-alive are charged, not refused.
 """
 
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
@@ -98,11 +98,12 @@ class ConnectionRate:
             self._reading.resume(self)
 
 
-def maxReadBytes(rules: RateRules) -> int:
-    """Return the maximum read size, so that one read holds hardly more than the allowed bursts."""
+@lru_cache(maxsize=8)
+def maxReadBytes(rules: RateRules, most: int) -> int:
+    """Return the maximum read size, at most ``most``, so that one read holds hardly more than the allowed bursts."""
     sizes = [allowance.bytes.burst for allowance in rules[:2] if allowance.bytes]
     sizes += [allowance.messages.burst * MIN_MESSAGE_BYTES for allowance in rules[:2] if allowance.messages]
-    return int(max(MIN_READ_BYTES, min(sizes))) if sizes else sys.maxsize
+    return min(most, int(max(MIN_READ_BYTES, min(sizes)))) if sizes else most
 
 
 def admittedSpans(meter: Meter, spans: Iterable[Span], refuse: Callable[[bytes, int], None]) -> Iterator[Span]:

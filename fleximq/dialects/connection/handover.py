@@ -1,7 +1,8 @@
 """Base of protocols that read the first bytes of a connection and then pass it to another protocol.
 
-After the handover the methods of the first protocol *are* the bound methods of the second, so a read costs no extra
-call. So the second must not replace its ``dataReceived`` later, unless it is a :class:`Handover` itself.
+On a plain connection the second protocol replaces the first one at the transport. Elsewhere the methods of the first
+protocol then *are* the bound methods of the second, so a read costs no extra call; so the second must not replace its
+``dataReceived`` later, unless it is a :class:`Handover` itself.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,7 +11,6 @@ from typing import Any
 
 from twisted.internet.interfaces import (
     IAddress,
-    IDelayedCall,
     IHalfCloseableProtocol,
     IProtocol,
     IProtocolFactory,
@@ -21,23 +21,31 @@ from twisted.internet.tcp import Connection
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from fleximq.broker.deadlines import Timer
+
 #: Size of the first reads of a plain connection: strangers can make 64 KiB, Twisted's default, cost 0.1 seconds.
 FIRST_READ_BYTES = 1 << 14
+
+
+def isPlain(transport: object) -> bool:
+    """Return whether a transport is a socket of its own, without TLS."""
+    return isinstance(transport, Connection) and not transport.TLS
 
 
 @implementer(IHalfCloseableProtocol)
 class Handover(Protocol):
     """A protocol that inspects a connection before passing it on.
 
-    ``connectedAt``, the clock's time when the connection was made, is copied to a protocol with this attribute, so that
-    the handshake deadline counts from there. ``whenLost``, if set, is called when the connection is lost afterwards.
+    ``connectedAt``, the clock's time when the connection was made, is copied to a protocol with this attribute if there
+    is input for it, so that the handshake deadline counts from there. ``whenLost``, if set, is called when the
+    connection is lost afterwards.
     """
 
     connectedAt: float = 0.0
     whenLost: Callable[[], None] | None = None
     _outer: "Handover | None" = None
     _address: IAddress | None = None
-    _timer: IDelayedCall | None = None
+    _timer: Timer | None = None
     _outputOver = False
 
     def makeConnection(self, transport: ITransport) -> None:
@@ -55,14 +63,21 @@ class Handover(Protocol):
         if inner is None:
             transport.loseConnection()
             return
-        if isinstance(inner, Handover):
-            inner._outer = self
-        if hasattr(inner, "connectedAt"):
+        if received and hasattr(inner, "connectedAt"):
             inner.connectedAt = self.connectedAt
-        self._follow(inner)
+        if isPlain(transport) and IHalfCloseableProtocol.providedBy(inner):
+            told: Any = inner
+            transport.protocol = inner
+            if self.whenLost is not None:
+                callWhenLost(inner, self.whenLost)
+        else:
+            if isinstance(inner, Handover):
+                inner._outer = self
+            self._follow(inner)
+            told = self
         inner.makeConnection(transport)
         if self._outputOver:
-            self.writeConnectionLost()  # now the inner protocol's method
+            told.writeConnectionLost()  # the inner protocol's method
         if received and not getattr(transport, "disconnecting", False):
             inner.dataReceived(received)
 
@@ -97,6 +112,21 @@ class Handover(Protocol):
     def _endAll(self) -> None:
         transport: Any = self.transport
         transport.loseConnection()
+
+
+def callWhenLost(protocol: Any, leave: Callable[[], None]) -> None:
+    """Call ``leave`` after the connection of a protocol, or of the one that it hands over to, is lost."""
+    if isinstance(protocol, Handover):
+        protocol.whenLost = leave
+    protocol.connectionLost = partial(_lose, protocol, leave)
+
+
+def _lose(protocol: Any, leave: Callable[[], None], reason: Failure = connectionDone) -> None:
+    vars(protocol).pop("connectionLost", None)  # a reference cycle
+    try:
+        protocol.connectionLost(reason)
+    finally:
+        leave()
 
 
 def _lostThen(outer: Handover, lost: Callable[[Failure], None], reason: Failure = connectionDone) -> None:

@@ -6,7 +6,7 @@ calls: the timer compares the time of the last read when it fires.
 
 from typing import Protocol
 
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from fleximq.broker.deadlines import Deadline, Deadlines
 
 #: Intervals of silence after which the connection is closed.
 MAX_SILENT_INTERVALS = 3
@@ -30,32 +30,33 @@ class Watched(Protocol):
 class KeepAlive:
     """The timer of one connection; ``mayBeSilent``: the peer is not known to answer a PING, so it is not closed."""
 
-    __slots__ = ("_clock", "_timer", "_watched", "interval", "mayBeSilent")
+    __slots__ = ("_deadlines", "_next", "_watched", "interval", "mayBeSilent")
 
-    def __init__(self, clock: IReactorTime, interval: float, watched: Watched) -> None:
-        self._clock = clock
+    def __init__(self, deadlines: Deadlines, interval: float, watched: Watched) -> None:
+        self._deadlines = deadlines
         self.interval = interval
         self._watched = watched
         self.mayBeSilent = False
-        self._timer: IDelayedCall | None = clock.callLater(interval, self._look)
+        self._next: Deadline | None = deadlines.callLater(interval, self._look)
 
     def suggest(self, interval: int) -> None:
         """Use the interval that a client suggests; values below 5 or above 300 seconds are ignored."""
         if MIN_INTERVAL <= interval <= MAX_INTERVAL:
             self.interval = float(interval)
-            if self._timer is not None:
-                self._timer.reset(self.interval)
+            if self._next is not None:
+                self._next.cancel()
+                self._next = self._deadlines.callLater(self.interval, self._look)
 
     def stop(self) -> None:
         """Stop the timer."""
-        if self._timer is not None and self._timer.active():
-            self._timer.cancel()
-        self._timer = None
+        if self._next is not None:
+            self._next.cancel()
+        self._next = None
 
     def _look(self) -> None:
-        idle = self._clock.seconds() - self._watched.lastReceived()
+        idle = self._deadlines.seconds() - self._watched.lastReceived()
         if idle >= MAX_SILENT_INTERVALS * self.interval and not self.mayBeSilent:
-            self._timer = None
+            self._next = None
             self._watched.silent()
             return
         if idle >= self.interval:
@@ -64,4 +65,4 @@ class KeepAlive:
             wait = min(self.interval, left) if left > 0 else self.interval
         else:
             wait = self.interval - idle
-        self._timer = self._clock.callLater(wait, self._look)
+        self._next = self._deadlines.callLater(wait, self._look)

@@ -10,12 +10,13 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
-from twisted.internet.interfaces import IAddress, IProtocolFactory, IReactorTime
+from twisted.internet.interfaces import IAddress, IProtocolFactory
 from twisted.internet.protocol import connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from fleximq.dialects.connection.handover import Handover, HandoverFactory
+from fleximq.broker.deadlines import Clock, Deadlines
+from fleximq.dialects.connection.handover import Handover, HandoverFactory, isPlain
 from fleximq.security.peer_address import peerAddress
 from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.log_limit import LogLimits
@@ -108,15 +109,20 @@ class SniffingProtocol(Handover):
     def __init__(self, address: IAddress | None) -> None:
         self._address = address
         self._first = b""
+        self._undecided = True
 
     def connectionMade(self) -> None:
-        """Start the handshake deadline."""
+        """Read the first bytes, which most clients have sent by now; if they have not, start the handshake deadline."""
         self.connectedAt = self.factory.clock.seconds()
-        self._timer = self.factory.clock.callLater(self.factory.deadline, self._tooSlow)
+        transport: Any = self.transport
+        if isPlain(transport):
+            transport.doRead()  # the reactor reads the end of the input again
+        if self._undecided:
+            self._timer = self.factory.clock.callLater(self.factory.deadline, self._tooSlow)
 
     def dataReceived(self, data: bytes) -> None:
         """Add bytes and decide. At most one word is buffered; bytes after the decision to close are dropped."""
-        if self._timer is None:
+        if not self._undecided:
             return
         self._first += data
         decision = decide(self._first, self.factory.allowed, self.factory.claims)
@@ -140,14 +146,18 @@ class SniffingProtocol(Handover):
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Stop the deadline. A connection without any byte is a health check and is not logged above debug."""
-        if self._timer is not None:
+        if self._undecided:
             self._stopClock()
             more = self.factory.logLimits["left early"].ending(self.factory.clock.seconds())
             if more is not None:
                 _log.debug("{peer} left before its dialect was known{more}", peer=peerAddress(self._peer()), more=more)
 
+    def _stopClock(self) -> None:
+        self._undecided = False
+        super()._stopClock()
+
     def _tooSlow(self) -> None:
-        self._timer = None
+        self._stopClock()
         self._refuse("said too little before the handshake deadline", first=self._first[0] if self._first else None)
 
     def _refuse(self, reason: str, first: int | None) -> None:
@@ -174,7 +184,7 @@ class SniffingFactory(HandoverFactory):
 
     streams: Mapping[str, IProtocolFactory]
     http: IProtocolFactory | None
-    clock: IReactorTime
+    clock: Clock | Deadlines
     deadline: float
     counted: Callable[[str, int], object] = lambda event, number: None
     claims: Mapping[bytes, str] = field(default_factory=dict)

@@ -25,6 +25,13 @@ def tcpSocket(transport: Any) -> socket.socket | None:
     return handle if isTcp else None
 
 
+def tuneSocket(found: socket.socket | None) -> None:
+    """Set TCP_NODELAY and keep-alive probes on a TCP socket; the connections of a listening one inherit both."""
+    if found is not None and found.family in (socket.AF_INET, socket.AF_INET6):
+        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
 def probePeer(transport: Any, seconds: int) -> None:
     """Let the system probe the peer after so many seconds of silence, and close the connection without an answer."""
     found = tcpSocket(transport)

@@ -11,12 +11,13 @@ from http import HTTPStatus
 from typing import Any, NamedTuple
 
 from twisted.cred.credentials import ICredentials
-from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IAddress, IProtocolFactory, IReactorTime, ISSLTransport
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.interfaces import IAddress, IProtocolFactory, ISSLTransport
 from twisted.internet.protocol import connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from fleximq.broker.deadlines import Clock, Deadlines
 from fleximq.dialects.connection.credential_check import certificateOf
 from fleximq.dialects.connection.handover import Handover, HandoverFactory
 from fleximq.dialects.http.origins import Origins
@@ -114,7 +115,7 @@ class RequestRouter(Handover):
         transport: Any = self.transport
         credentials = request.credentials or certificateOf(transport)
         outcome: list[Admitted | Failure] = []
-        check = self.factory.admissionOf(request).admit(credentials, request.peer)
+        check = maybeDeferred(self.factory.admissionOf(request).admit, credentials, request.peer)
         check.addBoth(outcome.append)
         if not outcome:
             self._check = check
@@ -213,7 +214,7 @@ class RequestRouterFactory(HandoverFactory):
     admission: IAdmission
     behindProxy: IAdmission
     origins: Origins
-    clock: IReactorTime
+    clock: Clock | Deadlines
     deadline: float
     counted: Callable[[str, int], object] = lambda event, number: None
     path: str = ""

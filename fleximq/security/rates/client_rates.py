@@ -36,10 +36,11 @@ class RateRules(NamedTuple):
         """Whether any rate is limited."""
         return any((*self.client, *self.principal))
 
-    def replaced(self, own: Mapping[str, Rate | None]) -> "RateRules":
+    def replaced(self, rates: "RatesByOption") -> "RateRules":
         """Return these rules with a principal's own rates."""
-        if not own:
+        if not rates:
             return self
+        own = dict(rates)
         client, principal = (
             Allowance(*map(own.get, names, allowance))
             for names, allowance in ((_CLIENT, self.client), (_PRINCIPAL, self.principal))
@@ -52,7 +53,8 @@ _CLIENT = ("max-message-rate", "max-byte-rate", "max-subscribe-rate")
 _PRINCIPAL = ("principal-message-rate", "principal-byte-rate", "principal-subscribe-rate")
 
 #: Returns the rates of one principal's own, by option; they replace those of the rules.
-OwnRates = Callable[[], Mapping[str, Rate | None]]
+RatesByOption = Mapping[str, Rate | None] | tuple[tuple[str, Rate | None], ...]
+OwnRates = Callable[[], RatesByOption]
 
 
 class _Purse:
@@ -155,13 +157,15 @@ class Rates:
 
     def meter(self, principal: str | None, ownRates: OwnRates = dict) -> Meter | None:
         """Return the meter of an admitted client; None if no rate is limited."""
-        rules = self.rules.replaced(ownRates())
+        own, rules = ownRates(), self.rules
+        if own:
+            rules = rules.replaced(own)
         if not rules.on:
             return None
-        own = _Purse(rules.client, self._seconds())
+        purse = _Purse(rules.client, self._seconds())
         shared = [] if principal is None else [self._sharedBy(principal, rules.principal)]
-        meter = Meter([own, *shared], self.rules.refuses, self._seconds, self._closed)
-        self._meters[meter] = own, principal, ownRates
+        meter = Meter([purse, *shared], self.rules.refuses, self._seconds, self._closed)
+        self._meters[meter] = purse, principal, ownRates
         return meter
 
     def change(self, rules: RateRules) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from twisted.internet.defer import Deferred, fail
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from zope.interface import implementer
 
@@ -92,21 +92,21 @@ class RateLimitedAdmission:
 
     def refusal(self, address: Any) -> str | None:
         """Return the sentence that refuses a peer regardless of its credentials, as its address is banned, or None."""
-        return self._banned(addressKey(address)) or self.inner.refusal(address)
+        place = addressKey(address)
+        return (None if place is None else self._banned(place)) or self.inner.refusal(address)
 
-    def admit(self, credentials: Any, address: Any) -> "Deferred[Admitted]":
+    def admit(self, credentials: Any, address: Any) -> "Admitted | Deferred[Admitted]":
         """Count an attempt, and let the inner admission decide, see :class:`fleximq.interfaces.IAdmission`."""
         place = addressKey(address)
         if place is not None:
-            try:
-                self._checkWaits(place)
-                if not self.limits.joins.passes(place, self.limits.clock.seconds()):
-                    self.counted(JOINING_TOO_OFTEN, 1)
-                    raise JoinRejected("this address tries to join too often")
-            except JoinRejected:
-                return fail()
-        admitted: Deferred[Admitted] = self.inner.admit(credentials, address)
-        return admitted.addCallback(self._checkAdmitted, place)
+            self._checkWaits(place)
+            if not self.limits.joins.passes(place, self.limits.clock.seconds()):
+                self.counted(JOINING_TOO_OFTEN, 1)
+                raise JoinRejected("this address tries to join too often")
+        admitted: Admitted | Deferred[Admitted] = self.inner.admit(credentials, address)
+        if not isinstance(admitted, Admitted):
+            return admitted.addCallback(self._checkAdmitted, place)
+        return admitted if admitted.principal is None else self._checkPrincipal(admitted, self._checkWaits)
 
     def renewed(self, admitted: Any) -> Any:
         """Return the inner admission's result, unless the principal was banned; see :class:`IAdmission`."""

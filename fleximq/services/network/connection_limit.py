@@ -12,14 +12,13 @@ from functools import partial
 from typing import Any
 
 from twisted.internet.interfaces import IAddress, IProtocolFactory, IProtocolNegotiationFactory, IReactorTime
-from twisted.internet.protocol import Protocol, connectionDone
+from twisted.internet.protocol import Protocol
 from twisted.logger import Logger
 from twisted.protocols.policies import WrappingFactory
-from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from fleximq.config.settings import Settings
-from fleximq.dialects.connection.handover import Handover
+from fleximq.dialects.connection.handover import callWhenLost
 from fleximq.limits import Limits
 from fleximq.security.peer_address import addressKey, peerAddress
 from fleximq.security.rates.rate_limits import BANNED, FLAPS, RateLimits
@@ -67,6 +66,7 @@ class ConnectionLimit:
 
     def __post_init__(self, rates: RateLimits | None) -> None:
         self._rates = rates or RateLimits.of(Settings(), self._clock)
+        self._leaveOne = partial(self._leave, _nothing)
 
     @property
     def waiting(self) -> int:
@@ -86,12 +86,11 @@ class ConnectionLimit:
         if leave is None:
             return None
         self._open += 1
+        return self._leaveOne if leave is _nothing else partial(self._leave, leave)
 
-        def leaveAll() -> None:
-            self._open -= 1
-            leave()
-
-        return leaveAll
+    def _leave(self, leave: Callable[[], None]) -> None:
+        self._open -= 1
+        leave()
 
     def enterFrom(self, address: object) -> Callable[[], None] | None:
         """Count a connection by its address alone; return a function that uncounts it, None if it exceeds a limit."""
@@ -166,18 +165,8 @@ class _LimitedFactory(WrappingFactory[Any]):
         if protocol is None:
             leave()
             return None
-        if isinstance(protocol, Handover):
-            protocol.whenLost = leave
-        protocol.connectionLost = partial(lostThen, protocol.connectionLost, leave)
+        callWhenLost(protocol, leave)
         return protocol
-
-
-def lostThen(lost: Callable[[Failure], None], leave: Callable[[], None], reason: Failure = connectionDone) -> None:
-    """Report the loss of the connection to the protocol, and in any case to the limit."""
-    try:
-        lost(reason)
-    finally:
-        leave()
 
 
 def _nothing() -> None:

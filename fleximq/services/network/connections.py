@@ -4,16 +4,11 @@ Otherwise pending answers would be lost, and WebSockets would get no close frame
 without a session. docs/guides/operating.rst, "Stopping".
 """
 
-from typing import Any
-from weakref import WeakSet
-
 from twisted.internet.defer import Deferred, succeed
-from twisted.internet.interfaces import IAddress, IProtocolFactory, IReactorTime
+from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
-from twisted.protocols.policies import WrappingFactory
 
 from fleximq.dialects.session import STOPPED, ConnectionState, Session
-from fleximq.services.network.listener_factory import ListenerDialects
 
 #: Clients warned of the stop may continue until they are silent for ``QUIET`` seconds and no answers are pending; at
 #: most for the share ``PART`` of the timeout.
@@ -27,26 +22,14 @@ _log = Logger()
 
 
 class OpenConnections:
-    """Collects the protocols of all listeners, and ends their sessions. ``stopping`` is true meanwhile."""
+    """Ends the sessions of all listeners, whose contexts have ``sessions``. ``stopping`` is true meanwhile."""
 
     def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock
-        self._protocols: WeakSet[Any] = WeakSet()
+        self.sessions: set[Session] = set()
         self._notified: dict[Session, float] = {}
         self._done: dict[Session, float] = {}
         self.stopping = False
-
-    def of(self, dialects: ListenerDialects) -> ListenerDialects:
-        """Return the same dialects with factories that add each protocol they build."""
-        streams, webSockets = (
-            {name: _RecordingFactory(each, self) for name, each in factories.items()}
-            for factories in (dialects.streams, dialects.webSockets)
-        )
-        return dialects._replace(streams=streams, webSockets=webSockets)
-
-    def add(self, protocol: Any) -> None:
-        """Add a protocol."""
-        self._protocols.add(protocol)
 
     def drain(self, timeout: float) -> "Deferred[None]":
         """End all sessions; fires when their connections are closed, at the latest after ``timeout`` seconds."""
@@ -56,8 +39,7 @@ class OpenConnections:
 
     def _endWhenClosed(self, finish: float, deadline: float) -> "Deferred[None]":
         now = self._clock.seconds()
-        sessions = [getattr(protocol, "session", None) for protocol in list(self._protocols)]
-        present = [each for each in sessions if isinstance(each, Session) and each.state is not ConnectionState.CLOSED]
+        present = list(self.sessions)
         if present and now >= deadline:
             _log.warn("{number} connections did not end in time and are cut off", number=len(present))
             for session in present:
@@ -91,19 +73,3 @@ class OpenConnections:
                 session.outbox.abort()
             elif waited >= LAST:
                 session.outbox.finish()
-
-
-class _RecordingFactory(WrappingFactory[Any]):
-    """Builds the protocols of another factory, and adds them."""
-
-    noisy = False
-
-    def __init__(self, inner: IProtocolFactory, connections: OpenConnections) -> None:
-        super().__init__(inner)
-        self._connections = connections
-
-    def buildProtocol(self, addr: IAddress | None) -> Any:
-        protocol = self.wrappedFactory.buildProtocol(addr)
-        if protocol is not None:
-            self._connections.add(protocol)
-        return protocol

@@ -14,7 +14,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from fleximq.dialects.connection.handover import Handover
-from fleximq.dialects.connection.tcp_socket import probePeer, quickAcks
+from fleximq.dialects.connection.tcp_socket import probePeer, quickAcks, tcpSocket, tuneSocket
 from fleximq.dialects.stream import tune
 from fleximq.security.peer_address import peerAddress
 from fleximq.services.network.node_listener import ACCEPTED, Preface, contextFor, startTls
@@ -306,6 +306,7 @@ class _OwnersSide(_Side):
         if self.forwarding.tls is not None:
             startTls(self, self.forwarding.tls)
         tune(self.transport)
+        tuneSocket(tcpSocket(self.transport))
         probePeer(self.transport, PROBE)
         self.transport.write(self._preface.encode())
 

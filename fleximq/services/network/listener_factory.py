@@ -74,7 +74,8 @@ def factoryOf(
     site: Callable[[tuple[WelcomeEntry, ...]], IProtocolFactory],
 ) -> IProtocolFactory:
     """Return the factory of a listener, which detects the dialect; ``behindProxy`` replaces the context's admission."""
-    clock, deadline, counted = context.clock, context.settings.handshakeTimeout, context.broker.observers.counted
+    clock, counted = context.broker.deadlines, context.broker.observers.counted
+    deadline = context.settings.handshakeTimeout
     streams = {} if listen.onlyWebSockets else dialects.streams
     alone = listen.dialect in streams and not dialects.webSockets
     router = None

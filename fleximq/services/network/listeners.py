@@ -4,6 +4,7 @@ A listener that cannot be opened ends the process with one sentence. Its connect
 here. Standard input and output are both listener and connection: the broker stops when their client disconnects.
 """
 
+import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -16,6 +17,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from fleximq.config.settings import Settings
+from fleximq.dialects.connection.tcp_socket import tuneSocket
 from fleximq.endpoints.listen import Listen, ListenDefaults
 from fleximq.endpoints.stale_sockets import makeFolder, removeStaleSocket
 from fleximq.endpoints.standard_streams import StandardStreams
@@ -108,6 +110,7 @@ class ListenerService(Service):
 
     def _opened(self, port: Any) -> None:
         self.port = port
+        tuneListening(port)
         acceptFew(port, self._reactor, self._refused)
         if self.running:
             self._logAddress()
@@ -131,6 +134,25 @@ class ListenerService(Service):
         if IListeningPort.providedBy(port):
             return port.stopListening()
         return None if port is None else port.finish(self._reactor)
+
+
+class _Listening(socket.socket):
+    """A listening socket that accepts faster: it does not turn its own family and type into constants each time."""
+
+    __slots__ = ()
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        number, address = self._accept()  # type: ignore[attr-defined]
+        own: Any = super(socket.socket, self)
+        return socket.socket(own.family, own.type, own.proto, number), address
+
+
+def tuneListening(port: Any) -> None:
+    """Let a port accept faster, and each TCP connection inherit TCP_NODELAY and keep-alive probes from its socket."""
+    listening = getattr(port, "socket", None)
+    if type(listening) is socket.socket:
+        listening.__class__ = _Listening
+    tuneSocket(listening)
 
 
 def acceptFew(port: Any, reactor: Any, refused: Callable[[], int]) -> None:

@@ -97,10 +97,11 @@ class HandoverTests(SynchronousTestCase):
         self.assertEqual(self.outer.connectionLost, inner.connectionLost)
 
     def test_connectedAt(self) -> None:
-        """The second learns when the connection was made."""
-        inner = Inner()
-        self.outer.handOver(inner, b"")
-        self.assertEqual(inner.connectedAt, 12.5)
+        """The second learns when the connection was made, if there is input for it."""
+        for received, known in ((b"x", 12.5), (b"", -1.0)):
+            inner = Inner()
+            self.outer.handOver(inner, received)
+            self.assertEqual(inner.connectedAt, known)
 
     def test_withoutConnectedAt(self) -> None:
         """A protocol that does not ask is not told."""

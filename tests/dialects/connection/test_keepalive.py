@@ -3,6 +3,7 @@
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.broker.deadlines import Deadlines
 from fleximq.dialects.connection.keepalive import KeepAlive
 from tests.dialects.flexi_peer import FlexiCase, FlexiPeer
 
@@ -16,7 +17,7 @@ class KeepAliveTests(SynchronousTestCase):
         self.heard = 0.0
         self.pings: list[float] = []
         self.ends: list[float] = []
-        self.watch = KeepAlive(self.clock, 30.0, self)
+        self.watch = KeepAlive(Deadlines(self.clock), 30.0, self)
 
     def lastReceived(self) -> float:
         """Return when the connection was heard."""

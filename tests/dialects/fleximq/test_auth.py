@@ -273,11 +273,11 @@ class LaterTests(AuthCase):
 
     def test_lost(self) -> None:
         """A connection that is lost meanwhile drops the check and leaves nothing behind."""
-        before = len(self.clock.getDelayedCalls())
+        before = len(self.server.context.broker.deadlines)
         peer = self.server.connect().say(self.conversation())
         peer.leave()
         self.assertEqual((self.admission.dropped, self.admission.waiting), (1, 0))
-        self.assertEqual(len(self.clock.getDelayedCalls()), before)
+        self.assertEqual(len(self.server.context.broker.deadlines), before)
         self.assertEqual(self.server.counts("not let in"), {"not let in: connection lost": 1})
 
     def test_inputEnded(self) -> None:
@@ -320,11 +320,11 @@ class ExpiryTests(AuthCase):
 
     def test_left(self) -> None:
         """A client that has left is not waited for."""
-        before = len(self.clock.getDelayedCalls())
+        before = len(self.server.context.broker.deadlines)
         self.admission.known[Token("good")] = Principal("alice", expires=50.0)
         self.server.join(GOOD).leave()
         self.clock.advance(0)
-        self.assertEqual(len(self.clock.getDelayedCalls()), before)
+        self.assertEqual(len(self.server.context.broker.deadlines), before)
 
 
 class WebSocketTests(ConversationCase):

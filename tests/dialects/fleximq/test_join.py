@@ -313,12 +313,12 @@ class DeadlineTests(FlexiCase):
 
     def test_noTimerLeft(self) -> None:
         """A connection that is gone leaves no timer behind."""
-        before = len(self.clock.getDelayedCalls())
+        before = len(self.server.context.broker.deadlines)
         peers = [self.server.connect(), self.server.join(), self.server.connect().send("PING")]
         for peer in peers:
             peer.leave()
         self.clock.advance(0)
-        self.assertEqual(len(self.clock.getDelayedCalls()), before)
+        self.assertEqual(len(self.server.context.broker.deadlines), before)
 
 
 globals().update(inPieces(AcceptedTests, SecondJoinTests, RefusedTests))

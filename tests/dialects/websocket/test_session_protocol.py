@@ -106,12 +106,12 @@ class ClosingTests(EchoCase):
         self.assertIs(self.session(peer).state, ConnectionState.CLOSED)
         self.assertEqual(len(self.context.broker.clients), 0)
         self.assertEqual(self.event("left: connection lost"), 1)
-        self.assertEqual(self.clock.getDelayedCalls(), [])
+        self.assertEqual(len(self.context.broker.deadlines), 0)
 
     def test_lostBeforeTheHandshake(self) -> None:
         """Nothing is left behind by one that was lost before."""
         WebSocketPeer(self.factory()).leave()
-        self.assertEqual(self.clock.getDelayedCalls(), [])
+        self.assertEqual(len(self.context.broker.deadlines), 0)
 
     def test_slowPeer(self) -> None:
         """A peer that does not read what it asked for is dropped."""

@@ -3,7 +3,7 @@
 from typing import Any
 
 from twisted.internet.address import IPv4Address
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred, maybeDeferred, succeed
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
@@ -77,7 +77,7 @@ class RateLimitedAdmissionTests(SynchronousTestCase):
         self.counted: list[str] = []
         self.bans = Bans(self.clock.seconds)
         self.flapping = FlappingLimit(2, 60.0, self.clock.seconds)
-        self.admission = RateLimitedAdmission(
+        self.admission: Any = RateLimitedAdmission(
             self.inner,
             RateLimits(self.clock, Rates(), KeyedBuckets(None), KeyedBuckets(Rate(2, 2)), self.flapping, self.bans),
             lambda event, number: self.counted.append(event),
@@ -98,7 +98,7 @@ class RateLimitedAdmissionTests(SynchronousTestCase):
         """An address over its rate is turned away before anybody looks at what it shows."""
         for _ in range(2):
             self.successResultOf(self.admission.admit("anna", FAR))
-        error = self.failureResultOf(self.admission.admit("anna", FAR), JoinRejected).value
+        error = self.assertRaises(JoinRejected, self.admission.admit, "anna", FAR)
         self.assertEqual(str(error), "this address tries to join too often")
         self.assertEqual((self.inner.asked, self.counted), (2, [JOINING_TOO_OFTEN]))
         self.clock.advance(0.5)
@@ -124,7 +124,7 @@ class RateLimitedAdmissionTests(SynchronousTestCase):
     def test_addressFlaps(self) -> None:
         """An address that came and went too often has to wait, whatever it shows."""
         self.flap(addressKey(FAR))
-        self.failureResultOf(self.admission.admit("anna", FAR), JoinRejected)
+        self.assertRaises(JoinRejected, self.admission.admit, "anna", FAR)
         self.assertEqual(self.inner.asked, 0)
 
     def test_banned(self) -> None:
@@ -169,7 +169,7 @@ class PacesTests(SynchronousTestCase):
         admission = RateLimitedAdmission(OPEN, rateLimits, lambda event, number: None)
         outcomes: list[object] = []
         for _ in range(2):
-            admission.admit(None, FAR).addBoth(outcomes.append)
+            maybeDeferred(admission.admit, None, FAR).addBoth(outcomes.append)
         return [isinstance(getattr(each, "value", None), JoinRejected) for each in outcomes]
 
     def test_rules(self) -> None:

@@ -1,5 +1,6 @@
 """How connections end when the broker stops."""
 
+from dataclasses import replace
 from typing import Any
 
 from twisted.internet.protocol import Factory, Protocol
@@ -11,7 +12,6 @@ from fleximq.dialects.fleximq import FlexiFactory
 from fleximq.dialects.identity_ws import IdentityFactory
 from fleximq.dialects.minimq import MiniFactory
 from fleximq.services.network.connections import LAST, PART, QUIET, OpenConnections
-from fleximq.services.network.listener_factory import ListenerDialects
 from tests.dialects.conversations import Peer, makeContext
 from tests.dialects.flexi_peer import FlexiPeer
 
@@ -25,16 +25,15 @@ class ConnectionsTests(SynchronousTestCase):
     def setUp(self) -> None:
         """Nobody is there."""
         self.clock = Clock()
-        self.context = makeContext(self.clock, consumeWait=5.0)
         self.connections = OpenConnections(self.clock)
-        streams: dict[str, Any] = {
+        self.context = replace(makeContext(self.clock, consumeWait=5.0), sessions=self.connections.sessions)
+        self.factories: dict[str, Any] = {
             "fleximq": FlexiFactory(self.context),
             "blipmq": BlipFactory(self.context),
             "minimq": MiniFactory(self.context),
+            "identity": IdentityFactory(self.context),
             "plain": Factory.forProtocol(Protocol),
         }
-        spoken = ListenerDialects(streams, {"identity": IdentityFactory(self.context)}, {}, ())
-        self.factories: dict[str, Any] = dict(self.connections.of(spoken).streams)
 
     def come(self) -> Peer:
         """Return a MiniMQ client that has said a word."""
@@ -192,14 +191,3 @@ class ConnectionsTests(SynchronousTestCase):
         peer = Peer(self.factories["plain"])
         self.assertIsNone(self.successResultOf(self.drain()))
         self.assertFalse(peer.closed)
-
-    def test_ports(self) -> None:
-        """The factories behind start and stop with their ports."""
-        inner = Factory.forProtocol(Protocol)
-        told: list[str] = []
-        inner.startFactory = lambda: told.append("started")  # type: ignore[method-assign]
-        inner.stopFactory = lambda: told.append("stopped")  # type: ignore[method-assign]
-        factory: Any = self.connections.of(ListenerDialects({"plain": inner}, {}, {}, ())).streams["plain"]
-        factory.doStart()
-        factory.doStop()
-        self.assertEqual(told, ["started", "stopped"])

@@ -158,6 +158,12 @@ class ChildServiceTests(SynchronousTestCase):
         self.reactor.failing = False
         self.assertEqual(self.waits(), FIRST_DELAY)
 
+    def assertNothingLeft(self) -> None:
+        """Fail if a timer runs; the broker's own ends when it stops."""
+        self.assertEqual(len(self.context.broker.deadlines), 0)
+        self.context.broker.deadlines.stop()
+        self.assertEqual(self.reactor.getDelayedCalls(), [])
+
     def test_stop(self) -> None:
         """Stopping ends it; what is returned fires when it has gone, and it is not started again."""
         service = self.started()
@@ -166,7 +172,7 @@ class ChildServiceTests(SynchronousTestCase):
         self.assertEqual(self.reactor.spawned[0][0].transport.done[-1], ("closeStdin",))
         self.end()
         self.successResultOf(stopped)
-        self.assertEqual(self.reactor.getDelayedCalls(), [])
+        self.assertNothingLeft()
 
     def test_stopBetween(self) -> None:
         """Stopping while it waits to be started again, or before it was, is done at once."""
@@ -176,7 +182,7 @@ class ChildServiceTests(SynchronousTestCase):
         service = ChildService(self.reactor, "true", self.context, {}, lambda principal: EVERYTHING)
         service.startService()
         self.successResultOf(service.stopService())
-        self.assertEqual(self.reactor.getDelayedCalls(), [])
+        self.assertNothingLeft()
 
     def test_inherited(self) -> None:
         """What systemd tells the broker is kept from children."""
