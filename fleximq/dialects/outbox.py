@@ -170,6 +170,11 @@ class Outbox:
             self._step(OutboxEvent.OVERFLOW)
             self._overflow()
 
+    @property
+    def fresh(self) -> int:
+        """The number of bytes to be written at the end of the turn."""
+        return sum(map(len, self._fresh))
+
     def flush(self) -> None:
         """Write the output of this turn, or buffer it while the peer does not read."""
         fresh = self._fresh

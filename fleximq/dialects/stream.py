@@ -79,9 +79,11 @@ class SessionProtocol:
         turn.open = True
         turn.reader = self
         self.work(data)
-        turn.flush()
+        isFull = len(data) >= self._fullRead
+        if not (isFull and turn.hold(began)):
+            turn.flush()
         isOpen = session.state is ConnectionState.OPEN
-        if len(data) >= self._fullRead:
+        if isFull:
             maximum = self._maxRead if isOpen else self._fullRead
             self._fullRead = fit(self.transport, self._seconds() - began, maximum)
         if not isOpen:

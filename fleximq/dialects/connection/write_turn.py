@@ -2,6 +2,9 @@
 
 While a read is processed, outboxes with output register here; at its end each writes once. Then follows the work for
 slow readers: their policy and backlogs. Output made outside a read is written in the next reactor turn.
+
+Few bytes for each of many outboxes would cost a write each, so after a full read they wait for the next reads, at most
+:data:`HELD` seconds. Measured with 1,000 topics that have a subscriber each: three times as many messages.
 """
 
 from collections import deque
@@ -18,6 +21,10 @@ from fleximq.dialects.connection.write_backlog import Chunk
 _log = Logger()
 
 _FAILED = "the output of one connection could not be written"
+#: Output waits for the next reads if so many outboxes have output, and the last one less than so many bytes.
+MANY, SMALL_BYTES = 64, 4096
+#: The longest wait, in seconds.
+HELD = 0.005
 #: Sheets of a large backlog freed at a time, about 30 us; 64 MiB at once would take 2 ms.
 _FREED = 16
 
@@ -32,6 +39,10 @@ class TurnWriter(Protocol):
     def flush(self) -> None:
         """Write pending output."""
 
+    @property
+    def fresh(self) -> int:
+        """The number of pending bytes."""
+
 
 class WriteTurn:
     """The objects with pending output. While a read is processed, ``open`` is set and ``reader`` is its connection.
@@ -39,7 +50,7 @@ class WriteTurn:
     ``afterRead`` is called at the end of each read.
     """
 
-    __slots__ = ("_clock", "_later", "_waiting", "afterRead", "open", "reader")
+    __slots__ = ("_checks", "_clock", "_heldSince", "_holds", "_later", "_waiting", "afterRead", "open", "reader")
 
     def __init__(self, clock: IReactorTime) -> None:
         self.open = False
@@ -48,6 +59,9 @@ class WriteTurn:
         self._clock = clock
         self._waiting: list[TurnWriter] = []
         self._later: dict[Callable[[], None], None] = {}
+        self._heldSince: float | None = None
+        self._holds = 0
+        self._checks = False
 
     def publishing(self, client: ConnectedClient | None) -> None:
         """Set the publisher of the following publications, which were read earlier."""
@@ -72,12 +86,41 @@ class WriteTurn:
         if pieces:
             self._clock.callLater(0, self.freeLater, pieces)
 
-    def flush(self) -> None:
-        """End the turn: write all pending output, then do the work for slow readers."""
+    def hold(self, now: float) -> bool:
+        """End the turn of a full read without writing, if its output may wait for the next read; False if not."""
+        waiting = self._waiting
+        if len(waiting) < MANY or self._later or waiting[-1].fresh >= SMALL_BYTES:
+            return False
+        if self._heldSince is None:
+            self._heldSince = now
+        elif now - self._heldSince > HELD:
+            return False
+        self._holds += 1
+        if not self._checks:
+            self._checks = True
+            self._clock.callLater(0, self._check, 0)
+        self._endRead()
+        return True
+
+    def _check(self, seen: int) -> None:
+        """Write what was held back, if no read was held back since the last reactor turn."""
+        if self._heldSince is not None and self._holds != seen:
+            self._clock.callLater(0, self._check, self._holds)
+            return
+        self._checks = False
+        if self._heldSince is not None:
+            self.flush()
+
+    def _endRead(self) -> None:
         if self.open:
             self.open = False
             self.afterRead()
         self.reader = None
+
+    def flush(self) -> None:
+        """End the turn: write all pending output, then do the work for slow readers."""
+        self._endRead()
+        self._heldSince = None
         while self._waiting or self._later:
             if not self._waiting:
                 self._workLater()

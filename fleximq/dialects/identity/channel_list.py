@@ -64,6 +64,11 @@ class ChannelList:
             self._scheduled = True
             self._turn.add(self)
 
+    @property
+    def fresh(self) -> int:
+        """The number of bytes of the list, about."""
+        return sum(map(len, self._frames.values()))
+
     def flush(self) -> None:
         """Send the list to clients with an older one, after the answers of the turn."""
         self._scheduled = False

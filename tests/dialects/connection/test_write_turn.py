@@ -6,15 +6,18 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.dialects.connection.write_backlog import Chunk
-from fleximq.dialects.connection.write_turn import WriteTurn
+from fleximq.dialects.connection.write_turn import HELD, MANY, SMALL_BYTES, WriteTurn
 
 
 class Writer:
     """Counts how often it was asked to write; may say more, or break, when asked."""
 
-    def __init__(self, turn: WriteTurn, more: "Writer | None" = None, error: Exception | None = None) -> None:
+    def __init__(
+        self, turn: WriteTurn, more: "Writer | None" = None, error: Exception | None = None, fresh: int = 0
+    ) -> None:
         self.turn = turn
         self.flushed = 0
+        self.fresh = fresh
         self._more = more
         self._error = error
 
@@ -30,6 +33,8 @@ class Writer:
 
 class Written:
     """Notes when it was asked to write."""
+
+    fresh = 0
 
     def __init__(self, order: list[str]) -> None:
         self._order = order
@@ -126,3 +131,73 @@ class TurnTests(SynchronousTestCase):
         self.assertEqual((len(pieces), len(self.clock.getDelayedCalls())), (24, 1))
         self.clock.advance(0)
         self.assertEqual((len(pieces), self.clock.getDelayedCalls()), (0, []))
+
+
+class Turns(Clock):
+    """A clock that, like a reactor, makes calls without delay in the next turn, not in the present one."""
+
+    def turn(self, seconds: float = 0.0) -> None:
+        """Let some time go by, then make the calls that were there before."""
+        self.rightNow += seconds
+        calls, self.calls = self.calls, []
+        for call in calls:
+            call.func(*call.args)
+
+
+class HoldTests(SynchronousTestCase):
+    """Few bytes for each of many wait for the next reads."""
+
+    def setUp(self) -> None:
+        """A turn on a clock, at second 0."""
+        self.clock = Turns()
+        self.turn = WriteTurn(self.clock)
+
+    def read(self, number: int = MANY, size: int = 1) -> list[Writer]:
+        """Process a full read with so many bytes for so many; return who did not write yet."""
+        writers = [Writer(self.turn, fresh=size) for _ in range(number)]
+        self.turn.open = True
+        for each in writers:
+            self.turn.add(each)
+        if not self.turn.hold(self.clock.seconds()):
+            self.turn.flush()
+        self.assertFalse(self.turn.open)
+        return [each for each in writers if not each.flushed]
+
+    def test_many(self) -> None:
+        """All wait if they are many and have little."""
+        self.assertEqual((self.read(MANY - 1), self.read(size=SMALL_BYTES)), ([], []))
+        self.assertEqual(len(self.read()), MANY)
+
+    def test_nextRead(self) -> None:
+        """They are written with the output of a read that does not wait."""
+        held = self.read()
+        self.turn.open = True
+        self.turn.flush()
+        self.assertEqual([each.flushed for each in held], [1] * MANY)
+
+    def test_noMore(self) -> None:
+        """Without another full read they are written when the reactor has looked for input once more."""
+        held = self.read()
+        self.clock.turn()
+        self.assertEqual(held[0].flushed, 0)
+        self.clock.turn()
+        self.assertEqual([each.flushed for each in held], [1] * MANY)
+        self.assertEqual(self.clock.calls, [])
+
+    def test_goOn(self) -> None:
+        """While full reads follow they wait, but not longer than is allowed."""
+        first = self.read()
+        for _ in range(4):
+            self.clock.turn(HELD / 4)
+            self.assertNotEqual(self.read(), [])
+        self.assertEqual(first[0].flushed, 0)
+        self.clock.turn(HELD / 4)
+        self.assertEqual((self.read(), first[0].flushed), ([], 1))
+        self.clock.turn()
+        self.assertEqual(self.clock.calls, [])
+
+    def test_slowReaders(self) -> None:
+        """Nobody waits if work for slow readers is due."""
+        self.turn.open = True
+        self.turn.later(lambda: None)
+        self.assertEqual(self.read(), [])
