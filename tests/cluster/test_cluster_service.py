@@ -421,6 +421,8 @@ class OwnersTurnTests(SynchronousTestCase):
         class Outbox:
             """One connection."""
 
+            fresh = 0
+
             def __init__(self, name: str) -> None:
                 self.name = name
 
