@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgpack
 
@@ -18,17 +18,8 @@ _RESERVED = slice(6, BEGINNING_BYTES)
 _NO_RESERVED = bytes(16)
 
 
-class FramePrefix(NamedTuple):
-    """The first fields of an envelope."""
-
-    version: int
-    type: int
-    client_id: int
-
-
-def readPrefix(envelope: bytes) -> FramePrefix:
-    """Return the first fields of an envelope."""
-    return FramePrefix(*_beginning.unpack_from(envelope))
+#: Returns version, type and client id of an envelope.
+readPrefix = _beginning.unpack_from
 
 
 def encodeFrame(kind: int, client_id: int, header: bytes = b"", payload: bytes = b"") -> bytes:

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.wire.fleximq_frame import (
-    FramePrefix,
     encodeFrame,
     encodeMessage,
     hasZeroReserved,
@@ -66,7 +65,7 @@ class TakeApartTests(SynchronousTestCase):
     @given(st.integers(0, 255), U32)
     def test_beginning(self, kind: int, client_id: int) -> None:
         """The first three fields are read."""
-        self.assertEqual(readPrefix(frame(kind, client_id)[:26]), FramePrefix(1, kind, client_id))
+        self.assertEqual(readPrefix(frame(kind, client_id)[:26]), (1, kind, client_id))
 
     @given(st.binary(min_size=16, max_size=16), st.binary(max_size=9), st.binary(max_size=9))
     def test_restamped(self, reserved: bytes, header: bytes, payload: bytes) -> None:

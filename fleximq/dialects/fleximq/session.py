@@ -224,20 +224,20 @@ class FlexiSession(FlexiMessages):
             self._scanner = scanner.settled
 
     def _message(self, envelope: bytes, frame: bytes, fields: Mapping[Any, Any], unreadable: BadRequest | None) -> None:
-        beginning = readPrefix(envelope)
+        _, kind, client_id = readPrefix(envelope)
         if self.state is ConnectionState.WAITING:
-            self._join(beginning.type, beginning.client_id, fields, unreadable)
+            self._join(kind, client_id, fields, unreadable)
             return
-        if beginning.type == MessageType.JOIN:
+        if kind == MessageType.JOIN:
             raise Conflict("this connection has joined already")
-        name = self._messages.get(beginning.type)
+        name = self._messages.get(kind)
         if name is None:
-            raise NotImplementedByBroker(f"message type {beginning.type} is not known")
-        if beginning.client_id != self.id:
-            raise Forbidden(f"the client id is {beginning.client_id}, but this connection has {self.id}")
+            raise NotImplementedByBroker(f"message type {kind} is not known")
+        if client_id != self.id:
+            raise Forbidden(f"the client id is {client_id}, but this connection has {self.id}")
         if unreadable is not None:
             raise unreadable
-        header = checkHeader(MessageType(beginning.type), fields)
+        header = checkHeader(MessageType(kind), fields)
         act: Callable[[Header, bytes, bytes], None] = getattr(self, name)
         act(header, envelope, frame if hasZeroReserved(envelope) else withZeroReserved(frame))
 
