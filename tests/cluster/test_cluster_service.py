@@ -422,6 +422,7 @@ class OwnersTurnTests(SynchronousTestCase):
             """One connection."""
 
             fresh = 0
+            large = None
 
             def __init__(self, name: str) -> None:
                 self.name = name

@@ -18,6 +18,7 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import TestCase
 from zope.interface.verify import verifyObject
 
+from fleximq.dialects.connection.shared_output import CAN_SHARE, SHARERS, SharedOutput
 from fleximq.dialects.connection.slow_consumer import Block
 from fleximq.dialects.fleximq import FlexiFactory
 from fleximq.dialects.fleximq.session import FlexiSession
@@ -292,6 +293,36 @@ class SocketTests(TestCase):
         self.assertTrue(transport.getTcpNoDelay())
         self.assertTrue(transport.getTcpKeepAlive())
         self.assertEqual((transport.bufferSize, transport.SEND_LIMIT), (READ_FIRST, WRITE_BYTES))
+
+    @inlineCallbacks
+    def test_manySubscribers(self) -> Generator[Any, Any, None]:
+        """Many subscribers of large output get all of it, each once and in order, also when they read late."""
+        shared, store = [], SharedOutput._store
+
+        def noted(output: SharedOutput, key: int) -> None:
+            shared.append(key)
+            store(output, key)
+
+        self.patch(SharedOutput, "_store", noted)
+        subscribers: list[Any] = []
+        for _ in range(SHARERS):
+            client: Client = yield self.join()
+            client.transport.write(frame("SUB", client.id, {"topic": "t"}))
+            subscribers.append(client)
+        publisher: Client = yield self.join()
+        while sum(len(client.subscriptions) for client in self.context.broker.clients) < SHARERS:
+            yield deferLater(reactor, 0)
+        subscribers[0].transport.pauseProducing()
+        frames = b"".join(
+            frame("PUB", publisher.id, {"topic": "t"}, msgpack.packb(bytes([n % 256]) * 10_000)) for n in range(1000)
+        )
+        publisher.transport.write(frames)
+        for each in subscribers[1:]:
+            received = yield each.when(len(frames))
+            self.assertEqual(received == frames, True)
+        subscribers[0].transport.resumeProducing()
+        received = yield subscribers[0].when(len(frames))
+        self.assertEqual((received == frames, CAN_SHARE), (True, bool(shared)))
 
     @inlineCallbacks
     def test_fullReads(self) -> Generator[Any, Any, None]:

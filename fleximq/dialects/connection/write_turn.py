@@ -15,6 +15,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from fleximq.broker.envelope import ConnectedClient
+from fleximq.dialects.connection.shared_output import CAN_SHARE, SHARERS, SharedOutput
 from fleximq.dialects.connection.slow_consumer import PausablePublisher
 from fleximq.dialects.connection.write_backlog import Chunk
 
@@ -43,14 +44,19 @@ class TurnWriter(Protocol):
     def fresh(self) -> int:
         """The number of pending bytes."""
 
+    @property
+    def large(self) -> Chunk | None:
+        """See :class:`~fleximq.dialects.connection.shared_output.Sender`."""
+
 
 class WriteTurn:
     """The objects with pending output. While a read is processed, ``open`` is set and ``reader`` is its connection.
 
-    ``afterRead`` is called at the end of each read.
+    ``afterRead`` is called at the end of each read. ``shared`` is the output of several connections, while they write.
     """
 
-    __slots__ = ("_checks", "_clock", "_heldSince", "_holds", "_later", "_waiting", "afterRead", "open", "reader")
+    __slots__ = ("_checks", "_clock", "_heldSince", "_holds", "_later", "_waiting", "afterRead", "open", "reader",
+                 "shared")  # fmt: skip
 
     def __init__(self, clock: IReactorTime) -> None:
         self.open = False
@@ -59,6 +65,7 @@ class WriteTurn:
         self._clock = clock
         self._waiting: list[TurnWriter] = []
         self._later: dict[Callable[[], None], None] = {}
+        self.shared: SharedOutput | None = None
         self._heldSince: float | None = None
         self._holds = 0
         self._checks = False
@@ -126,11 +133,16 @@ class WriteTurn:
                 self._workLater()
             waiting = self._waiting
             self._waiting = []
+            if CAN_SHARE and len(waiting) >= SHARERS and waiting[-1].large is not None:
+                self.shared = SharedOutput(waiting)
             for outbox in waiting:
                 try:
                     outbox.flush()
                 except Exception:
                     _log.failure(_FAILED)
+            if self.shared is not None:
+                self.shared.close()
+                self.shared = None
 
     def _workLater(self) -> None:
         later, self._later = self._later, {}

@@ -69,6 +69,10 @@ class ChannelList:
         """The number of bytes of the list, about."""
         return sum(map(len, self._frames.values()))
 
+    @property
+    def large(self) -> None:
+        """None: it is rendered when it is sent."""
+
     def flush(self) -> None:
         """Send the list to clients with an older one, after the answers of the turn."""
         self._scheduled = False

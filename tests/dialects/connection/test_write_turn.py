@@ -18,6 +18,7 @@ class Writer:
         self.turn = turn
         self.flushed = 0
         self.fresh = fresh
+        self.large = None
         self._more = more
         self._error = error
 
@@ -35,6 +36,7 @@ class Written:
     """Notes when it was asked to write."""
 
     fresh = 0
+    large = None
 
     def __init__(self, order: list[str]) -> None:
         self._order = order
