@@ -8,7 +8,6 @@ from unittest import skipUnless
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.dialects.connection import shared_output
 from fleximq.dialects.connection.shared_output import CAN_SHARE, SHARED_BYTES, SHARERS, SharedOutput
 from fleximq.dialects.connection.write_backlog import Chunk
 
@@ -111,7 +110,7 @@ class SharedOutputTests(SynchronousTestCase):
 
         for name, broken in (("memfd_create", create), ("write", write), ("write", lambda file, chunk: 1)):
             with self.subTest(name):
-                patch = self.patch(shared_output.os, name, broken)
+                patch = self.patch(os, name, broken)
                 senders = [Sender(self, (LARGE,)) for _ in range(SHARERS)]
                 self.send(senders)
                 patch.restore()
