@@ -23,7 +23,7 @@ class Context:
 
     ``reserved`` is the client id of a spawned program, on a listener for that program alone. ``envelopeBudget`` bounds
     the envelope caches of all connections together, ``unadmitted`` the input of those that are not admitted yet.
-    ``sessions`` are those of all open connections.
+    ``sessions`` are the open ones, which end when the broker stops; those of spawned programs have sets of their own.
     """
 
     broker: Broker

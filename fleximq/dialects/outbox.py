@@ -1,6 +1,6 @@
 """Output buffer of one connection. Hot.
 
-A delivery costs one list append, 0.1 us; the output of one turn is joined and written once: to the kernel directly if
+A delivery costs one list append, 0.1 us; the output of a turn is joined and written once: to the kernel directly if
 the transport is a plain, idle socket, which saves 12 us per request and reply. Unread output is buffered up to a byte
 limit, the mark, which includes the bytes that the transport has not sent. While the peer does not read, the policy of
 :mod:`fleximq.dialects.connection.slow_consumer` decides about each further delivery.
@@ -172,12 +172,12 @@ class Outbox:
             self._overflow()
 
     @property
-    def fresh(self) -> int:
+    def pendingBytes(self) -> int:
         """The number of bytes to be written at the end of the turn."""
         return sum(map(len, self._fresh))
 
     @property
-    def large(self) -> Chunk | None:
+    def sharableChunk(self) -> Chunk | None:
         """See :class:`~fleximq.dialects.connection.shared_output.Sender`."""
         fresh = self._fresh
         return fresh[-1] if fresh and len(fresh[-1]) >= SHARED_BYTES and self._direct else None

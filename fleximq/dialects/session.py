@@ -72,7 +72,7 @@ class ConnectionState(Enum):
     CLOSED = "closed"
 
 
-_BEFORE = ConnectionState.WAITING, ConnectionState.CHECKING
+_UNJOINED = ConnectionState.WAITING, ConnectionState.CHECKING
 
 
 class NamedLogger(Logger):
@@ -99,9 +99,9 @@ class Session(metaclass=ABCMeta):
     """
 
     __slots__ = (
-        "__weakref__", "_began", "_check", "_deadline", "_expiry", "_keepAlive", "address", "admission", "admitted",
-        "answers", "broker", "certificate", "charge", "checking", "client", "context", "dismissed", "listening",
-        "outbox", "rate", "reason", "receivedAt", "state", "traffic",
+        "__weakref__", "_began", "_check", "_deadline", "_expiry", "_keepAlive", "_mayJoin", "address", "admission",
+        "admitted", "answers", "broker", "certificate", "charge", "checking", "client", "context", "dismissed",
+        "listening", "outbox", "rate", "reason", "receivedAt", "state", "traffic",
     )  # fmt: skip
     dialect: ClassVar[str]
     mayFinish: ClassVar[bool] = False
@@ -112,7 +112,6 @@ class Session(metaclass=ABCMeta):
 
     def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
         self.context = context
-        context.sessions.add(self)
         self.broker = context.broker
         self.outbox = outbox
         self.traffic = outbox.traffic
@@ -134,6 +133,7 @@ class Session(metaclass=ABCMeta):
         self.listening = True
         self.dismissed = False
         self.reason = ""
+        self._mayJoin = False  # the address was not refused a moment ago
         self._deadline: Deadline | None = None
 
     @property
@@ -206,17 +206,12 @@ class Session(metaclass=ABCMeta):
         self.state = ConnectionState.CHECKING
         self._check = check
         self.checking(True)
-        check.addBoth(lambda ignored: self._decided(partial(_decide, outcome[0], partial(self._late, then), refused)))
+        check.addBoth(lambda ignored: self._decided(partial(_decide, outcome[0], then, refused)))
         check.addErrback(lambda failure: self._log.failure("a credential check failed", failure))
-
-    def _late(self, then: Callable[[Admitted], None], admitted: Admitted) -> None:
-        refusal = self.refusal()  # the address may have been banned meanwhile
-        if refusal is not None:
-            raise JoinRejected(refusal)
-        then(admitted)
 
     def _decided(self, act: Callable[[], None]) -> None:
         if self.state is ConnectionState.CHECKING:
+            self._mayJoin = False  # the address may have been banned meanwhile
             self._check = None
             self.state = ConnectionState.WAITING
             self.attempt(act)
@@ -227,8 +222,11 @@ class Session(metaclass=ABCMeta):
         """Join the broker as a client, until the credentials expire.
 
         :raises NoCapacity: the broker is full.
-        :raises Unauthorized: the credentials have expired meanwhile.
+        :raises JoinRejected, Unauthorized: the peer's address may not join, or the credentials have expired meanwhile.
         """
+        refusal = None if self._mayJoin else self.refusal()
+        if refusal is not None:
+            raise JoinRejected(refusal)
         who, rights = admitted
         if who is not None and who.expires is not None and who.expires <= self.context.clock.seconds():
             raise Unauthorized(_EXPIRED)
@@ -292,7 +290,9 @@ class Session(metaclass=ABCMeta):
 
     def refusal(self) -> str | None:
         """Return the reason why this peer may not join with any credentials, or None."""
-        return self.admission.refusal(self.address)
+        refusal = self.admission.refusal(self.address)
+        self._mayJoin = refusal is None
+        return refusal
 
     def _stopWatching(self) -> None:
         if self._expiry is not None:
@@ -303,8 +303,8 @@ class Session(metaclass=ABCMeta):
             check.cancel()
 
     def awaitHandshake(self, since: float) -> None:
-        """Start the handshake deadline, which counts from this time of the clock, if it does not run but is needed."""
-        if self._deadline is None and self.client is None and self.state in _BEFORE:
+        """Start the handshake deadline, counted from this time of the clock, unless it runs or the client joined."""
+        if self._deadline is None and self.client is None and self.state in _UNJOINED:
             left = since + self.context.settings.handshakeTimeout - self.context.clock.seconds()
             self._deadline = self.broker.deadlines.callLater(max(0.0, left), self._handshakeLate)
 
@@ -423,10 +423,10 @@ class Session(metaclass=ABCMeta):
             return
         reason = self.reason or ("client closed" if inOrder else "connection lost")
         self.state = ConnectionState.CLOSED
+        self.context.sessions.discard(self)
         if self.charge.size:
             self.charge.change(0)
         self._stopWatching()
-        self.context.sessions.discard(self)
         self.broker.traffic.end(self.dialect, self.traffic)
         self.handshakeDone()
         self.outbox.stopProducing()

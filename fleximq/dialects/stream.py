@@ -39,7 +39,7 @@ class SessionProtocol:
     """Connects a session to its transport, in any framing.
 
     ``connectedAt`` is the clock's time when the connection was made, if another protocol handled it first and input
-    follows at once; the handshake deadline counts from there. ``address`` is the peer's, if it is known before.
+    follows at once; the handshake deadline counts from there. ``address`` is the peer's, if the factory was given it.
     """
 
     transport: Any
@@ -67,6 +67,7 @@ class SessionProtocol:
         self._since = self._seconds() if self.connectedAt is None else self.connectedAt
         if self.connectedAt is None:
             self.session.awaitHandshake(self._since)
+        context.sessions.add(self.session)
 
     def dataReceived(self, data: bytes) -> None:
         """Process a read, then write once for each outbox that it filled."""
@@ -80,10 +81,11 @@ class SessionProtocol:
         turn.reader = self
         self.work(data)
         isFull = len(data) >= self._fullRead
-        if not (isFull and turn.hold(began)):
+        isPostponed = isFull and turn.postpone(began)
+        if not isPostponed:
             turn.flush()
         isOpen = session.state is ConnectionState.OPEN
-        if isFull:
+        if isFull and not isPostponed:
             maximum = self._maxRead if isOpen else self._fullRead
             self._fullRead = fit(self.transport, self._seconds() - began, maximum)
         if not isOpen:
@@ -259,7 +261,7 @@ def pausePublisher(session: Session, client: ConnectedClient, reader: PausablePu
 
 
 def tune(transport: Any, maximum: int = READ_MOST) -> int:
-    """Set large writes, where the transport has them.
+    """Set the sizes of the first read and of writes, where the transport has them.
 
     Returns the size of a full read, at most ``maximum``; after such a read, call :func:`fit`.
     """

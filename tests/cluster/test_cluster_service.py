@@ -421,8 +421,8 @@ class OwnersTurnTests(SynchronousTestCase):
         class Outbox:
             """One connection."""
 
-            fresh = 0
-            large = None
+            pendingBytes = 0
+            sharableChunk = None
 
             def __init__(self, name: str) -> None:
                 self.name = name

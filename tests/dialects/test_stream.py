@@ -18,8 +18,10 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import TestCase
 from zope.interface.verify import verifyObject
 
-from fleximq.dialects.connection.shared_output import CAN_SHARE, SHARERS, SharedOutput
+from fleximq.dialects.connection import shared_output
+from fleximq.dialects.connection.shared_output import CAN_SHARE, SHARERS
 from fleximq.dialects.connection.slow_consumer import Block
+from fleximq.dialects.connection.write_backlog import Chunk
 from fleximq.dialects.fleximq import FlexiFactory
 from fleximq.dialects.fleximq.session import FlexiSession
 from fleximq.dialects.session import LINGER, ConnectionState
@@ -297,13 +299,13 @@ class SocketTests(TestCase):
     @inlineCallbacks
     def test_manySubscribers(self) -> Generator[Any, Any, None]:
         """Many subscribers of large output get all of it, each once and in order, also when they read late."""
-        shared, store = [], SharedOutput._store
+        shared, store = [], shared_output._stored
 
-        def noted(output: SharedOutput, key: int) -> None:
-            shared.append(key)
-            store(output, key)
+        def noted(chunk: Chunk) -> int | None:
+            shared.append(len(chunk))
+            return store(chunk)
 
-        self.patch(SharedOutput, "_store", noted)
+        self.patch(shared_output, "_stored", noted)
         subscribers: list[Any] = []
         for _ in range(SHARERS):
             client: Client = yield self.join()

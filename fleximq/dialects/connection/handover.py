@@ -54,32 +54,35 @@ class Handover(Protocol):
             transport.bufferSize = FIRST_READ_BYTES
         super().makeConnection(transport)
 
-    def handOver(self, inner: IProtocol | None, received: bytes) -> None:
+    def handOver(self, inner: IProtocol | None, received: bytes) -> Any:
         """Pass the connection and the bytes read so far to another protocol, permanently.
 
-        A protocol that closes the connection at once receives no bytes. None, from a full factory, closes it.
+        A protocol that closes the connection at once receives no bytes. None, from a full factory, closes it. Returns
+        the protocol that the transport calls from now on.
         """
         transport: Any = self.transport
         if inner is None:
             transport.loseConnection()
-            return
+            return self
         if received and hasattr(inner, "connectedAt"):
             inner.connectedAt = self.connectedAt
         if isPlain(transport) and IHalfCloseableProtocol.providedBy(inner):
-            told: Any = inner
+            receiver: Any = inner
             transport.protocol = inner
+            vars(self).pop("connectionLost", None)  # ends a reference cycle
             if self.whenLost is not None:
                 callWhenLost(inner, self.whenLost)
         else:
             if isinstance(inner, Handover):
                 inner._outer = self
             self._follow(inner)
-            told = self
+            receiver = self
         inner.makeConnection(transport)
         if self._outputOver:
-            told.writeConnectionLost()  # the inner protocol's method
+            receiver.writeConnectionLost()
         if received and not getattr(transport, "disconnecting", False):
             inner.dataReceived(received)
+        return receiver
 
     def _follow(self, inner: IProtocol, lost: Callable[[Failure], None] | None = None) -> None:
         """Redirect the transport's calls to this protocol, or ``lost``, also in those that handed over to this one."""
@@ -122,7 +125,7 @@ def callWhenLost(protocol: Any, leave: Callable[[], None]) -> None:
 
 
 def _lose(protocol: Any, leave: Callable[[], None], reason: Failure = connectionDone) -> None:
-    vars(protocol).pop("connectionLost", None)  # a reference cycle
+    vars(protocol).pop("connectionLost", None)  # ends a reference cycle
     try:
         protocol.connectionLost(reason)
     finally:

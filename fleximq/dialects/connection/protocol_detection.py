@@ -116,7 +116,11 @@ class SniffingProtocol(Handover):
         self.connectedAt = self.factory.clock.seconds()
         transport: Any = self.transport
         if isPlain(transport):
-            transport.doRead()  # the reactor reads the end of the input again
+            try:
+                transport.doRead()  # the reactor reads again, and meets the end of the input or an error itself
+            except Exception:
+                _log.failure("the first read of a connection could not be processed")
+                transport.abortConnection()
         if self._undecided:
             self._timer = self.factory.clock.callLater(self.factory.deadline, self._tooSlow)
 

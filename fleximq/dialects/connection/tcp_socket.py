@@ -1,4 +1,4 @@
-"""The TCP socket below a transport, and options of it that Twisted does not set."""
+"""The TCP socket below a transport, and its options."""
 
 import socket
 from collections.abc import Callable

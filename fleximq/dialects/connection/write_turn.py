@@ -1,10 +1,11 @@
-"""One write per connection and reactor turn.
+"""One write per connection and reactor turn, or per a few turns.
 
 While a read is processed, outboxes with output register here; at its end each writes once. Then follows the work for
 slow readers: their policy and backlogs. Output made outside a read is written in the next reactor turn.
 
-Few bytes for each of many outboxes would cost a write each, so after a full read they wait for the next reads, at most
-:data:`HELD` seconds. Measured with 1,000 topics that have a subscriber each: three times as many messages.
+A few bytes for each of many outboxes would cost a write each, so after a full read they wait for the next full reads,
+until :data:`POSTPONED` seconds are over at the end of one. If the next turn of the reactor brings none, they are
+written. Measured with 1,000 topics that have a subscriber each: twice as many messages.
 """
 
 from collections import deque
@@ -15,17 +16,17 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from fleximq.broker.envelope import ConnectedClient
-from fleximq.dialects.connection.shared_output import CAN_SHARE, SHARERS, SharedOutput
+from fleximq.dialects.connection.shared_output import SHARERS, Sender, SharedOutput
 from fleximq.dialects.connection.slow_consumer import PausablePublisher
 from fleximq.dialects.connection.write_backlog import Chunk
 
 _log = Logger()
 
 _FAILED = "the output of one connection could not be written"
-#: Output waits for the next reads if so many outboxes have output, and the last one less than so many bytes.
+#: Output waits if so many outboxes have some, and the last one, a sample, has less than so many bytes.
 MANY, SMALL_BYTES = 64, 4096
-#: The longest wait, in seconds.
-HELD = 0.005
+#: After so many seconds no further read is awaited.
+POSTPONED = 0.005
 #: Sheets of a large backlog freed at a time, about 30 us; 64 MiB at once would take 2 ms.
 _FREED = 16
 
@@ -34,19 +35,15 @@ def doNothing() -> None:
     """Do nothing after a read, the default."""
 
 
-class TurnWriter(Protocol):
+class TurnWriter(Sender, Protocol):
     """An object that writes at the end of a turn: an outbox, or the channel list that serves several."""
 
     def flush(self) -> None:
         """Write pending output."""
 
     @property
-    def fresh(self) -> int:
-        """The number of pending bytes."""
-
-    @property
-    def large(self) -> Chunk | None:
-        """See :class:`~fleximq.dialects.connection.shared_output.Sender`."""
+    def pendingBytes(self) -> int:
+        """The number of bytes of the pending output."""
 
 
 class WriteTurn:
@@ -55,8 +52,8 @@ class WriteTurn:
     ``afterRead`` is called at the end of each read. ``shared`` is the output of several connections, while they write.
     """
 
-    __slots__ = ("_checks", "_clock", "_heldSince", "_holds", "_later", "_waiting", "afterRead", "open", "reader",
-                 "shared")  # fmt: skip
+    __slots__ = ("_clock", "_isChecking", "_later", "_postponedSince", "_postponements", "_waiting", "afterRead",
+                 "open", "reader", "shared")  # fmt: skip
 
     def __init__(self, clock: IReactorTime) -> None:
         self.open = False
@@ -66,9 +63,9 @@ class WriteTurn:
         self._waiting: list[TurnWriter] = []
         self._later: dict[Callable[[], None], None] = {}
         self.shared: SharedOutput | None = None
-        self._heldSince: float | None = None
-        self._holds = 0
-        self._checks = False
+        self._postponedSince: float | None = None
+        self._postponements = 0
+        self._isChecking = False
 
     def publishing(self, client: ConnectedClient | None) -> None:
         """Set the publisher of the following publications, which were read earlier."""
@@ -93,48 +90,46 @@ class WriteTurn:
         if pieces:
             self._clock.callLater(0, self.freeLater, pieces)
 
-    def hold(self, now: float) -> bool:
+    def postpone(self, now: float) -> bool:
         """End the turn of a full read without writing, if its output may wait for the next read; False if not."""
         waiting = self._waiting
-        if len(waiting) < MANY or self._later or waiting[-1].fresh >= SMALL_BYTES:
+        if len(waiting) < MANY or self._later or waiting[-1].pendingBytes >= SMALL_BYTES:
             return False
-        if self._heldSince is None:
-            self._heldSince = now
-        elif now - self._heldSince > HELD:
+        if self._postponedSince is None:
+            self._postponedSince = now
+        elif now - self._postponedSince > POSTPONED:
             return False
-        self._holds += 1
-        if not self._checks:
-            self._checks = True
+        self._postponements += 1
+        if not self._isChecking:
+            self._isChecking = True
             self._clock.callLater(0, self._check, 0)
-        self._endRead()
+        self.open = False
+        self.afterRead()
+        self.reader = None
         return True
 
     def _check(self, seen: int) -> None:
-        """Write what was held back, if no read was held back since the last reactor turn."""
-        if self._heldSince is not None and self._holds != seen:
-            self._clock.callLater(0, self._check, self._holds)
+        """Write what was postponed, unless another read was postponed since the last reactor turn."""
+        if self._postponedSince is not None and self._postponements != seen:
+            self._clock.callLater(0, self._check, self._postponements)
             return
-        self._checks = False
-        if self._heldSince is not None:
+        self._isChecking = False
+        if self._postponedSince is not None:
             self.flush()
-
-    def _endRead(self) -> None:
-        if self.open:
-            self.open = False
-            self.afterRead()
-        self.reader = None
 
     def flush(self) -> None:
         """End the turn: write all pending output, then do the work for slow readers."""
-        self._endRead()
-        self._heldSince = None
+        if self.open:
+            self.open = False
+            self.afterRead()
+        self.reader = self._postponedSince = None
         while self._waiting or self._later:
             if not self._waiting:
                 self._workLater()
             waiting = self._waiting
             self._waiting = []
-            if CAN_SHARE and len(waiting) >= SHARERS and waiting[-1].large is not None:
-                self.shared = SharedOutput(waiting)
+            if len(waiting) >= SHARERS:
+                self.shared = SharedOutput.of(waiting)
             for outbox in waiting:
                 try:
                     outbox.flush()

@@ -145,9 +145,9 @@ class RequestRouter(Handover):
         self._charge.change(0)
         if hasattr(inner, "admitted"):
             inner.admitted = admitted
-        self.handOver(inner, received)
+        receiver = self.handOver(inner, received)
         if self._inputOver:
-            self.readConnectionLost()  # now the next protocol's method
+            receiver.readConnectionLost()
 
     def _tooSlow(self) -> None:
         self._timer = None

@@ -65,13 +65,13 @@ class ChannelList:
             self._turn.add(self)
 
     @property
-    def fresh(self) -> int:
-        """The number of bytes of the list, about."""
-        return sum(map(len, self._frames.values()))
+    def pendingBytes(self) -> int:
+        """The size of a list, a guess: lists are made when they are sent."""
+        return self._context.settings.limits.text
 
     @property
-    def large(self) -> None:
-        """None: it is rendered when it is sent."""
+    def sharableChunk(self) -> None:
+        """None: lists are made when they are sent."""
 
     def flush(self) -> None:
         """Send the list to clients with an older one, after the answers of the turn."""

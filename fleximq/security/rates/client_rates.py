@@ -53,8 +53,9 @@ _CLIENT = ("max-message-rate", "max-byte-rate", "max-subscribe-rate")
 _PRINCIPAL = ("principal-message-rate", "principal-byte-rate", "principal-subscribe-rate")
 
 #: Returns the rates of one principal's own, by option; they replace those of the rules.
+OwnRates = Callable[[], "RatesByOption"]
+#: Rates by option, as a mapping or as pairs.
 RatesByOption = Mapping[str, Rate | None] | tuple[tuple[str, Rate | None], ...]
-OwnRates = Callable[[], RatesByOption]
 
 
 class _Purse:

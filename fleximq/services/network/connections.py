@@ -22,7 +22,7 @@ _log = Logger()
 
 
 class OpenConnections:
-    """Ends the sessions of all listeners, whose contexts have ``sessions``. ``stopping`` is true meanwhile."""
+    """Ends the open sessions of all listeners, whose contexts share ``sessions``. ``stopping`` is true meanwhile."""
 
     def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock

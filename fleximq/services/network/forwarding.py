@@ -257,7 +257,6 @@ class ForwardedClient(_Side):
         leave, self.whenLost = self.whenLost, None
         if leave is not None:
             leave()  # the broker counts it again
-        self.connectedAt = self.forwarding.reactor.seconds()
         self.handOver(self.factory.served.buildProtocol(self.transport.getPeer()), b"")
         self.transport.resumeProducing()
 

@@ -155,7 +155,6 @@ class Arrival(Handover):
         self._forget()
         self.transport.getPeer = lambda: address
         self.transport.write(ACCEPTED)
-        self.connectedAt = self.factory.clock.seconds()
         self.handOver(self.factory.served[self._preface.number].buildProtocol(address), b"")
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:

@@ -3,6 +3,7 @@
 import errno
 import os
 import socket
+import weakref
 from collections.abc import Sequence
 from unittest import skipUnless
 
@@ -26,7 +27,7 @@ class Sender:
         self.ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 18)
 
     @property
-    def large(self) -> Chunk | None:
+    def sharableChunk(self) -> Chunk | None:
         """The last chunk if it is large."""
         return self.chunks[-1] if len(self.chunks[-1]) >= SHARED_BYTES else None
 
@@ -57,7 +58,9 @@ class SharedOutputTests(SynchronousTestCase):
 
     def send(self, senders: Sequence[Sender]) -> list[int]:
         """Send what all have."""
-        output = SharedOutput(senders)
+        output = SharedOutput.of(senders)
+        if output is None:
+            return [each.ours.sendmsg(each.chunks) for each in senders]
         sizes = [output.send(each.ours, each.chunks) for each in senders]
         output.close()
         return sizes
@@ -88,7 +91,8 @@ class SharedOutputTests(SynchronousTestCase):
     def test_full(self) -> None:
         """A connection that takes nothing is an error, one that takes a part is not."""
         senders = [Sender(self, (b"x", LARGE)) for _ in range(SHARERS)]
-        output = SharedOutput(senders)
+        output = SharedOutput.of(senders)
+        assert output is not None
         self.addCleanup(output.close)
 
         def full(*arguments: int) -> int:
@@ -98,6 +102,21 @@ class SharedOutputTests(SynchronousTestCase):
             self.patch(os, "sendfile", sendFile)
             self.assertEqual(output.send(senders[0].ours, senders[0].chunks), sent)
         self.assertRaises(BlockingIOError, output.send, senders[0].ours, senders[0].chunks[1:])
+
+    def test_othersBytes(self) -> None:
+        """No other chunk is taken for a shared one: what is shared lives, and keeps its identity, until the end."""
+        view = memoryview(LARGE)
+        isAlive, senders = weakref.ref(view), [Sender(self, (view,)) for _ in range(SHARERS)]
+        output = SharedOutput.of(senders)
+        assert output is not None
+        for each in senders:
+            output.send(each.ours, each.chunks)
+            each.chunks = (b"",)
+        del view
+        self.assertIsNotNone(isAlive())
+        output.close()
+        del output
+        self.assertIsNone(isAlive())
 
     def test_refused(self) -> None:
         """Where the system has no such memory for us, output is copied."""

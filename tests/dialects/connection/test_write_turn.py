@@ -6,19 +6,19 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.dialects.connection.write_backlog import Chunk
-from fleximq.dialects.connection.write_turn import HELD, MANY, SMALL_BYTES, WriteTurn
+from fleximq.dialects.connection.write_turn import MANY, POSTPONED, SMALL_BYTES, WriteTurn
 
 
 class Writer:
     """Counts how often it was asked to write; may say more, or break, when asked."""
 
     def __init__(
-        self, turn: WriteTurn, more: "Writer | None" = None, error: Exception | None = None, fresh: int = 0
+        self, turn: WriteTurn, more: "Writer | None" = None, error: Exception | None = None, pending: int = 0
     ) -> None:
         self.turn = turn
         self.flushed = 0
-        self.fresh = fresh
-        self.large = None
+        self.pendingBytes = pending
+        self.sharableChunk = None
         self._more = more
         self._error = error
 
@@ -35,8 +35,8 @@ class Writer:
 class Written:
     """Notes when it was asked to write."""
 
-    fresh = 0
-    large = None
+    pendingBytes = 0
+    sharableChunk = None
 
     def __init__(self, order: list[str]) -> None:
         self._order = order
@@ -156,11 +156,11 @@ class HoldTests(SynchronousTestCase):
 
     def read(self, number: int = MANY, size: int = 1) -> list[Writer]:
         """Process a full read with so many bytes for so many; return who did not write yet."""
-        writers = [Writer(self.turn, fresh=size) for _ in range(number)]
+        writers = [Writer(self.turn, pending=size) for _ in range(number)]
         self.turn.open = True
         for each in writers:
             self.turn.add(each)
-        if not self.turn.hold(self.clock.seconds()):
+        if not self.turn.postpone(self.clock.seconds()):
             self.turn.flush()
         self.assertFalse(self.turn.open)
         return [each for each in writers if not each.flushed]
@@ -190,10 +190,10 @@ class HoldTests(SynchronousTestCase):
         """While full reads follow they wait, but not longer than is allowed."""
         first = self.read()
         for _ in range(4):
-            self.clock.turn(HELD / 4)
+            self.clock.turn(POSTPONED / 4)
             self.assertNotEqual(self.read(), [])
         self.assertEqual(first[0].flushed, 0)
-        self.clock.turn(HELD / 4)
+        self.clock.turn(POSTPONED / 4)
         self.assertEqual((self.read(), first[0].flushed), ([], 1))
         self.clock.turn()
         self.assertEqual(self.clock.calls, [])
