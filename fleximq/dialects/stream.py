@@ -28,7 +28,7 @@ from fleximq.dialects.session import ConnectionState, Session, StreamSession
 from fleximq.security.credentials import Certificate
 
 #: Read sizes in bytes: first, largest, smallest. Larger reads are faster, but other connections wait meanwhile: after
-#: admission the size doubles with each full read that was processed, with all its writes, in less than
+#: admission the size doubles with each full read that was processed, with the writes at its end, in less than
 #: ``READ_SECONDS``, and is halved if that took twice as long.
 READ_FIRST, READ_MOST, READ_LEAST = FIRST_READ_BYTES, 1 << 19, 1 << 12
 READ_SECONDS = 0.01
@@ -81,11 +81,10 @@ class SessionProtocol:
         turn.reader = self
         self.work(data)
         isFull = len(data) >= self._fullRead
-        isPostponed = isFull and turn.postpone(began)
-        if not isPostponed:
+        if not (isFull and turn.postpone(began)):
             turn.flush()
         isOpen = session.state is ConnectionState.OPEN
-        if isFull and not isPostponed:
+        if isFull:
             maximum = self._maxRead if isOpen else self._fullRead
             self._fullRead = fit(self.transport, self._seconds() - began, maximum)
         if not isOpen:
