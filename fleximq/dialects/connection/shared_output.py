@@ -15,7 +15,7 @@ from fleximq.dialects.connection.write_backlog import Chunk
 
 #: A chunk is shared if so many connections or more send it, and if it has so many bytes or more.
 SHARERS, SHARED_BYTES = 24, 1 << 16
-#: Whether the system has what it takes.
+#: Whether the system has both functions.
 CAN_SHARE = hasattr(os, "memfd_create") and hasattr(os, "sendfile")
 
 
