@@ -1,5 +1,6 @@
 """How many calls a publication takes inside fleximq, from a read to its subscriber's transport."""
 
+from fleximq.compiled import choice
 from tests.dialects.flexi_peer import FlexiCase, FlexiPeer
 from tests.dialects.fleximq.way import Way
 from tests.journal.at_once import JournalAtOnce
@@ -37,7 +38,9 @@ class CallCountTests(FlexiCase):
         self.assertLessEqual(len(self.way(publisher, subscriber, "news").calls), 12)
 
     def test_durable(self) -> None:
-        """A repeated PUB to a durable topic takes at most 70 calls, through the journal's writer and back."""
+        """A repeated PUB to a durable topic takes at most 70 calls, through the journal's writer and back; two more where
+        the scanner is in Python.
+        """
         disk = Recorder()
         disk.makeFolder("/disk")
         journal = JournalAtOnce(disk)
@@ -48,4 +51,5 @@ class CallCountTests(FlexiCase):
         subscriber, publisher = self.server.join(), self.server.join()
         subscriber.subscribe("d")
         self.way(publisher, subscriber, "d", journal)
-        self.assertLessEqual(len(self.way(publisher, subscriber, "d", journal).calls), 70)
+        most = 70 if choice.IMPLEMENTATION == "compiled" else 72
+        self.assertLessEqual(len(self.way(publisher, subscriber, "d", journal).calls), most)
