@@ -38,8 +38,8 @@ class CallCountTests(FlexiCase):
         self.assertLessEqual(len(self.way(publisher, subscriber, "news").calls), 12)
 
     def test_durable(self) -> None:
-        """A repeated PUB to a durable topic takes at most 70 calls, through the journal's writer and back; 72 without the
-        compiled scanner.
+        """A repeated PUB to a durable topic takes at most 70 calls, through the journal's writer and back; 72 without
+        the compiled scanner.
         """
         disk = Recorder()
         disk.makeFolder("/disk")
