@@ -192,11 +192,11 @@ class Session(metaclass=ABCMeta):
         """
         try:
             admitted = self.admission.admit(credentials, self.address)
-            if isinstance(admitted, Admitted):
-                then(admitted)
-                return
         except BrokerError as error:
             refused(error)
+            return
+        if isinstance(admitted, Admitted):
+            _decide(admitted, then, refused)
             return
         outcome: list[Admitted | Failure] = []
         check: Deferred[None] = admitted.addBoth(outcome.append)
@@ -244,8 +244,7 @@ class Session(metaclass=ABCMeta):
         if meter is not None:
             self.rate = ConnectionRate(meter, self.traffic, self.context.clock, self.broker.observers.counted)
         self.state = ConnectionState.OPEN
-        if self.charge.size:
-            self.charge.change(0)
+        self.charge.change(0)
         self.handshakeDone()
         if who is not None and who.expires is not None:
             self._expiry = CredentialExpiry(self.context.clock, who.expires, lambda: self.expel(Unauthorized(_EXPIRED)))
@@ -424,8 +423,7 @@ class Session(metaclass=ABCMeta):
         reason = self.reason or ("client closed" if inOrder else "connection lost")
         self.state = ConnectionState.CLOSED
         self.context.sessions.discard(self)
-        if self.charge.size:
-            self.charge.change(0)
+        self.charge.change(0)
         self._stopWatching()
         self.broker.traffic.end(self.dialect, self.traffic)
         self.handshakeDone()

@@ -90,7 +90,7 @@ class Handover(Protocol):
         half = IHalfCloseableProtocol(inner, None)
         bound: Any = self
         bound.dataReceived = inner.dataReceived
-        bound.connectionLost = lost if self.whenLost is None else partial(_lostThen, self, lost)
+        bound.connectionLost = lost if self.whenLost is None else partial(_lose, self, lost, self.whenLost)
         bound.readConnectionLost = half.readConnectionLost if half else self._endAll
         bound.writeConnectionLost = half.writeConnectionLost if half else (lambda: None)
         if self._outer is not None:
@@ -121,24 +121,17 @@ def callWhenLost(protocol: Any, leave: Callable[[], None]) -> None:
     """Call ``leave`` after the connection of a protocol, or of the one that it hands over to, is lost."""
     if isinstance(protocol, Handover):
         protocol.whenLost = leave
-    protocol.connectionLost = partial(_lose, protocol, leave)
+    protocol.connectionLost = partial(_lose, protocol, protocol.connectionLost, leave)
 
 
-def _lose(protocol: Any, leave: Callable[[], None], reason: Failure = connectionDone) -> None:
+def _lose(
+    protocol: Any, lost: Callable[[Failure], None], leave: Callable[[], None], reason: Failure = connectionDone
+) -> None:
     vars(protocol).pop("connectionLost", None)  # ends a reference cycle
-    try:
-        protocol.connectionLost(reason)
-    finally:
-        leave()
-
-
-def _lostThen(outer: Handover, lost: Callable[[Failure], None], reason: Failure = connectionDone) -> None:
     try:
         lost(reason)
     finally:
-        del outer.connectionLost  # a reference cycle
-        if outer.whenLost is not None:
-            outer.whenLost()
+        leave()
 
 
 class HandoverFactory(Factory[Protocol]):

@@ -36,7 +36,7 @@ class SharedOutput:
 
     @classmethod
     def of(cls, senders: Sequence[Sender]) -> "SharedOutput | None":
-        """Return what these senders share, None if nothing."""
+        """Return the chunks that :data:`SHARERS` of these outboxes have in common; None without any."""
         if not CAN_SHARE or senders[-1].sharableChunk is None:  # a sample: to look at all takes as long as some sends
             return None
         chunks = [chunk for chunk in (each.sharableChunk for each in senders) if chunk is not None]

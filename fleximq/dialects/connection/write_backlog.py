@@ -23,8 +23,6 @@ _JOINED = 1 << 15
 #: Private memory; where the system cannot populate a whole sheet at once, it does so page by page.
 _FLAGS = {"flags": mmap.MAP_PRIVATE | getattr(mmap, "MAP_POPULATE", 0)} if hasattr(mmap, "MAP_PRIVATE") else {}
 _NONE = memoryview(b"")
-#: The ready chunks of a backlog that never had any; a deque of its own would take 600 bytes of each connection.
-_NO_CHUNKS: deque[Chunk] = deque(maxlen=0)
 
 
 class WriteBacklog:
@@ -33,7 +31,7 @@ class WriteBacklog:
     __slots__ = ("_begin", "_end", "_loose", "_ready", "_sheet", "_weight")
 
     def __init__(self) -> None:
-        self._ready = _NO_CHUNKS  # order: these, then the sheet from begin to end, then the loose chunks
+        self._ready: deque[Chunk] = deque()  # order: these, then the sheet from begin to end, then the loose chunks
         self._sheet = _NONE
         self._begin = self._end = 0
         self._loose: list[Chunk] = []
@@ -59,7 +57,7 @@ class WriteBacklog:
                 self._copy(memoryview(chunk))
             else:
                 self._closeSheet()
-                self._own().append(chunk)
+                self._ready.append(chunk)
 
     def _copy(self, rest: memoryview) -> None:
         while rest:
@@ -80,7 +78,7 @@ class WriteBacklog:
     def _closeSheet(self) -> None:
         """Move the filled part of the sheet to the ready chunks."""
         if self._begin < self._end:
-            self._own().append(self._sheet[self._begin : self._end])
+            self._ready.append(self._sheet[self._begin : self._end])
             self._begin = self._end
 
     def takeView(self, maximum: int) -> Chunk:
@@ -102,7 +100,7 @@ class WriteBacklog:
 
     def putBack(self, chunk: Chunk) -> None:
         """Insert a removed chunk at the front again."""
-        self._own().appendleft(chunk)
+        self._ready.appendleft(chunk)
 
     def take(self, maximum: int) -> bytes:
         """Remove and return at most so many bytes from the front."""
@@ -110,7 +108,6 @@ class WriteBacklog:
         while maximum:
             if not ready:
                 self._makeReady()
-                ready = self._ready
                 if not ready:
                     break
             chunk = ready.popleft()
@@ -122,24 +119,19 @@ class WriteBacklog:
             maximum -= len(chunk)
         return b"".join(chunks)
 
-    def _own(self) -> deque[Chunk]:
-        if self._ready is _NO_CHUNKS:
-            self._ready = deque()
-        return self._ready
-
     def _makeReady(self) -> None:
         """Make sheet and loose chunks ready, and drop the sheet when it is empty."""
         self._closeSheet()
         if not self._ready:
             if self._loose:
-                self._own().extend(self._loose)
+                self._ready.extend(self._loose)
                 self._loose = []
             self._weight = self._begin = self._end = 0
             self._sheet = _NONE
 
     def clear(self) -> deque[Chunk]:
         """Empty the backlog. Returns the sheets, because freeing them all at once may take long."""
-        ready, self._ready = self._ready, _NO_CHUNKS
+        ready, self._ready = self._ready, deque()
         self._loose = []
         self._weight = self._begin = self._end = 0
         self._sheet = _NONE

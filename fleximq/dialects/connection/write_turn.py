@@ -32,7 +32,7 @@ _FREED = 16
 
 
 def doNothing() -> None:
-    """Do nothing after a read, the default."""
+    """Do nothing; ``afterRead`` without a busy poll."""
 
 
 class TurnWriter(Sender, Protocol):

@@ -79,7 +79,7 @@ class ConnectionLimit:
 
     def enter(self, address: object, proxied: bool = False) -> Callable[[], None] | None:
         """Count a connection, and its address unless that is a proxy's; return a function that uncounts it, or None."""
-        if self._open - self._clients() >= self.limits.waiting:
+        if self.waiting >= self.limits.waiting:
             self._refuse(TOO_MANY_WAIT, address)
             return None
         leave = _nothing if proxied else self.enterFrom(address)
