@@ -72,7 +72,7 @@ class Place:
         """Return a new client; raises ConnectionLost, JoinRefused, or OptionRefused for a wrong URL or TLS file."""
         login, tls = self.credentials, self._tls()
         with _usableUrl():
-            return connect(self.url, credentials=login, name="pipeline", tls=tls, reconnect=None, keep_alive=None)
+            return connect(self.url, credentials=login, tls=tls, reconnect=None, keep_alive=None)
 
     def _tls(self) -> ssl.SSLContext | None:
         if self.authority is None and self.certificate is None:
