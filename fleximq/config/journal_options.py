@@ -10,7 +10,7 @@ from typing import NamedTuple
 from fleximq.config.option_values import size
 from fleximq.errors import SettingError
 from fleximq.limits import TOPIC_BYTES
-from fleximq.values.patterns import mistakeIn
+from fleximq.values.patterns import faultIn
 
 MAX_AGE = 100 * 366 * 24 * 3600  #: Maximum age, in seconds: a hundred years.
 MAX_INTERVAL = 60_000  #: Maximum interval of syncs, in milliseconds.
@@ -45,16 +45,14 @@ class Fsync(NamedTuple):
 def checkPattern(name: str, value: str, pattern: str) -> None:
     """Check that topics of clients can match a pattern; ``value`` is the option's full text, for the sentence.
 
-    :raises SettingError: it is empty, too long, has ``#`` before the last level or other wildcards, or begins with
-        ``$sys``, where messages are never durable.
+    :raises SettingError: it is empty, too long, has a fault of :func:`faultIn`, or begins with ``$sys``, where messages
+        are never durable.
     """
     if not pattern or len(pattern.encode("utf-8", "surrogatepass")) > TOPIC_BYTES:
         raise SettingError(f"{name} is {value!r}, but needs a pattern of 1 to {TOPIC_BYTES} bytes, e.g. orders.#")
-    if "#" in re.split("[./]", pattern)[:-1]:
-        raise SettingError(f"{name} is {value!r}, but only the last level of a pattern can be #, e.g. orders.#")
-    mistake = mistakeIn(pattern)
-    if mistake:
-        raise SettingError(f"{name} is {value!r}, but {mistake}")
+    fault = faultIn(pattern)
+    if fault:
+        raise SettingError(f"{name} is {value!r}, but {fault}")
     if pattern.startswith(("$sys.", "$sys/")) or pattern == "$sys":
         raise SettingError(f"{name} is {value!r}, but what the broker says of itself is not kept")
 

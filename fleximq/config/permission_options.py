@@ -15,7 +15,7 @@ from fleximq.config.rate_options import byteRate, rate
 from fleximq.errors import SettingError
 from fleximq.limits import TOPIC_BYTES, within
 from fleximq.rights import Action
-from fleximq.values.patterns import mistakeIn
+from fleximq.values.patterns import faultIn
 
 #: The roles of all clients and of authenticated ones, assigned automatically.
 EVERYONE, AUTHENTICATED = "everyone", "authenticated"
@@ -144,13 +144,11 @@ def _faultsOfPattern(place: str, pattern: str) -> Iterator[str]:
     bare = pattern.removeprefix("/")
     if not bare or len(bare.encode("utf-8", "surrogatepass")) > TOPIC_BYTES:
         yield f"{place} has {pattern!r}, but a pattern has 1 to {TOPIC_BYTES} bytes, e.g. orders.#"
-    elif "#" in re.split("[./]", bare)[:-1]:
-        yield f"{place} has {pattern!r}, but only the last level of a pattern can be #, e.g. orders.#"
-    elif mistake := mistakeIn(bare):
-        yield f"{place} has {pattern!r}, but {mistake}"
     elif re.search(r"[{}]", PLACEHOLDER.sub("", bare)):
         placeholders = "{principal}, {role}, {client_id} and {claim:NAME}"
         yield f"{place} has {pattern!r}, but braces can only stand in {placeholders}"
+    elif fault := faultIn(PLACEHOLDER.sub("x", bare)):
+        yield f"{place} has {pattern!r}, but {fault}"
 
 
 def _granted(name: str, table: Mapping[str, object]) -> PermissionTable:

@@ -14,6 +14,8 @@ levelsOf = re.compile(r"[./]").split
 _apart = re.compile(r"([./])").split
 #: Wildcards of NATS and MQTT, and those that mean the same.
 _FOREIGN = {">": "#", "+": "*"}
+#: Invisible characters of words in some languages.
+_JOINERS = "\u200c\u200d"
 _LEVEL = "[^./]*"
 _ORDINARY = r"(?!\$)"
 
@@ -83,6 +85,32 @@ def mistakeIn(pattern: str) -> str | None:
     *others, last = _apart(pattern)
     right = "".join("*" if each in _FOREIGN else each for each in others) + _FOREIGN.get(last, last)
     return f"the wildcards are * and #, not > and +: did you mean {right!r}?" if right != pattern else None
+
+
+#: A level with ``*`` or ``#`` that cannot be meant as a wildcard: the name of a channel, as ``#general``.
+_CHANNEL = re.compile(r"#\w[\w-]*")
+
+
+def faultIn(rule: str) -> str | None:
+    """Return why a pattern of the settings cannot match the topics that its author means; None if it can.
+
+    Topics may have empty levels, blanks and ``*`` in their names, so a subscription may have them too. In a rule they
+    are mistakes that nobody would see: it would deny or store nothing.
+    """
+    levels = levelsOf(rule)
+    if "#" in levels[:-1]:
+        return "only the last level of a pattern can be #, e.g. orders.#"
+    if mistake := mistakeIn(rule):
+        return mistake
+    if not all(each.isprintable() or each in _JOINERS for each in rule):
+        return "it has a character that cannot be seen"
+    if any(each != each.strip() for each in levels):
+        return "a level cannot begin or end with a blank"
+    if "" in levels[not rule.startswith(".") :]:
+        return "it has an empty level: levels need a character before and after each separator"
+    if any(len(each) > 1 and not {"*", "#"}.isdisjoint(each) and not _CHANNEL.fullmatch(each) for each in levels):
+        return "* and # are wildcards as levels of their own only, e.g. orders.# or *.eu"
+    return None
 
 
 def doubtIn(name: str, publishes: bool = False) -> str | None:

@@ -73,8 +73,16 @@ class JournalOptionsTests(SynchronousTestCase):
             self.assertEqual(str(error), f"durable is {bad!r}, but {words}")
         for read, line in ((retentionOf, "a.#.b=7d"), (timeToLiveOf, "a.#.b=7")):
             self.assertIn(words, str(self.assertRaises(SettingError, read, line)))
-        for good in ("a#.b", "a.#", "a.b#", "#a.b", "a/#"):
+        for good in ("a.#", "#a.b", "a/#"):
             checkPattern("durable", good, good)
+
+    def test_neverMatching(self) -> None:
+        """A pattern that matches no topic that its author means is refused by every option with patterns."""
+        for bad in ("payroll-*", "payroll#", " payroll.#", "pay..x", "payroll.# ", "pay\troll"):
+            error = self.assertRaises(SettingError, checkPattern, "durable", bad, bad)
+            self.assertTrue(str(error).startswith(f"durable is {bad!r}, but "), error)
+            self.assertRaises(SettingError, retentionOf, f"{bad}=7d")
+            self.assertRaises(SettingError, timeToLiveOf, f"{bad}=7")
 
     def test_foreign(self) -> None:
         """Wildcards of NATS and MQTT are refused with the right ones."""

@@ -150,7 +150,27 @@ class FaultTests(SynchronousTestCase):
         for pattern in ("a.{claim:}", "{claim:a#}", "a.{name}", "a.{Principal}", "{", "}", "{{principal}}"):
             sentence = f"roles.x.read has {pattern!r}, but {words}"
             self.assertFault("roles", {"x": {"read": [pattern]}}, sentence)
-        Settings.of({"roles": {"x": {"read": ["a" * TOPIC_BYTES, "$sys/#", "a#", "#"]}}})
+        Settings.of({"roles": {"x": {"read": ["a" * TOPIC_BYTES, "$sys/#", "#a", "#"]}}})
+
+    def test_neverMatching(self) -> None:
+        """A pattern that would deny or grant nothing that its author means."""
+        own = "* and # are wildcards as levels of their own only, e.g. orders.# or *.eu"
+        blank = "a level cannot begin or end with a blank"
+        empty = "it has an empty level: levels need a character before and after each separator"
+        for pattern, words in (
+            ("payroll-*", own),
+            ("payroll#", own),
+            ("{principal}*", own),
+            (" payroll.#", blank),
+            ("{role} .#", blank),
+            ("pay..x", empty),
+            ("pay.\tx", "it has a character that cannot be seen"),
+        ):
+            for key, table in (("publish", {"publish": [pattern]}), ("deny.publish", {"deny": {"publish": [pattern]}})):
+                for kind in ("roles", "principals"):
+                    self.assertFault(kind, {"x": table}, f"{kind}.x.{key} has {pattern!r}, but {words}")
+        granted = ["inbox-{principal}.#", "{claim:realm.team}", "/{role}/{client_id}", "#general", "my topic"]
+        Settings.of({"roles": {"x": {"publish": granted}}})
 
     def test_several(self) -> None:
         """All of them are told when a file is checked."""

@@ -229,6 +229,8 @@ class TableTests(SynchronousTestCase):
             size: 177777,
             flag: True,
             texts: ("x://y",),
+            "durable": ("a.#",),
+            "retain": ("a.#",),
             text: "/x",
             extensions: "x:a=1",
             rate: "7,70",

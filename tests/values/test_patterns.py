@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.topics.topic_table import TopicTable
-from fleximq.values.patterns import anyOf, covers, doubtIn, mistakeIn, overlap
+from fleximq.values.patterns import anyOf, covers, doubtIn, faultIn, mistakeIn, overlap
 from tests.broker.parts import Collector
 from tests.nightly import repetitions
 
@@ -154,3 +154,50 @@ class TypedTests(SynchronousTestCase):
         self.assertIn("an empty level", doubtIn("a..b", publishes=True) or "")
         for fine in ("a", "a.b", "/a", "a*", "c#"):
             self.assertIsNone(doubtIn(fine, publishes=True), fine)
+
+    def test_rules(self) -> None:
+        """A pattern of the settings that would never match is a fault, though a topic could have the name."""
+        own, seen = "as levels of their own only", "cannot be seen"
+        blank, empty = "begin or end with a blank", "an empty level"
+        for typed, words in (
+            ("payroll-*", own),
+            ("payroll#", own),
+            ("a.pay*roll.b", own),
+            ("*payroll", own),
+            ("**", own),
+            ("a.##", own),
+            ("#, orders", own),
+            ("#-x", own),
+            (" payroll.#", blank),
+            ("payroll.# ", blank),
+            ("payroll .#", blank),
+            ("payroll. *", blank),
+            ("pay..x", empty),
+            ("pay.", empty),
+            ("pay/", empty),
+            (".pay", empty),
+            ("a./b", empty),
+            ("pay\x00roll", seen),
+            ("payroll.#\n", seen),
+            ("\tpayroll", seen),
+            ("payroll\u200b.#", seen),
+            ("pay\u00a0roll", seen),
+            ("\ud800", seen),
+            ("a.#.b", "only the last level"),
+            ("a.>", "did you mean 'a.#'?"),
+        ):
+            self.assertIn(words, faultIn(typed) or "", ascii(typed))
+        for fine in (
+            "a",
+            "#",
+            "*",
+            "a.*.#",
+            "/a/#",
+            "$sys/#",
+            "pay roll.#",
+            "#general",
+            "a.#c-1",
+            "\u0645\u06cc\u200c\u062e",
+            "é",
+        ):
+            self.assertIsNone(faultIn(fine), fine)
