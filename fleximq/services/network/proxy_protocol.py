@@ -18,6 +18,7 @@ from zope.interface import alsoProvides
 
 from fleximq.dialects.connection.handover import Handover
 from fleximq.security.peer_address import peerAddress
+from fleximq.services.network.proxy_header import splitHeader
 from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.log_limit import LogLimits
 
@@ -30,8 +31,6 @@ SILENT = CountedEvent(
 
 #: Counter event: the connection was closed because of its PROXY header.
 MALFORMED = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "malformed PROXY header")
-#: The longest header, in bytes; the specification recommends 536.
-HEADER_BYTES = 2048
 
 #: Counts a connection by its address: returns a function that uncounts it, None if it exceeds a limit.
 Enter = Callable[[object], Callable[[], None] | None]
@@ -99,26 +98,37 @@ class ProxiedProtocol(Handover):
         wrapper.dataReceived = receivedAndLook
 
     def _guardHeader(self, wrapper: Any) -> None:
-        """Close for a header that is too long, or that Twisted raises for: it would log each with its traceback."""
-        received, size = wrapper.dataReceived, 0
+        """Give Twisted the header in one piece, once it is complete; close if it is malformed."""
+        received, gathered = wrapper.dataReceived, b""
 
         def receivedHeader(data: bytes) -> None:
-            nonlocal size
-            size += len(data)
+            nonlocal gathered
+            gathered += data
             try:
-                received(data)
-            except ValueError:
-                if wrapper._proxyInfo is not None:
-                    raise
-                size = HEADER_BYTES + 1
-            if wrapper._proxyInfo is not None:
-                if wrapper.__dict__.get("dataReceived") is receivedHeader:
-                    wrapper.dataReceived = received
-            elif size > HEADER_BYTES:
-                self.factory.counted(MALFORMED, 1)
-                wrapper.transport.abortConnection()
+                split = splitHeader(gathered)
+                if split is None:
+                    return
+                received(split[0])
+                if wrapper._proxyInfo is None:
+                    raise ValueError("it names an unknown command, family or address")
+            except ValueError as error:
+                wrapper.dataReceived = lambda data: None
+                self._malformed(wrapper.transport, error)
+                return
+            if wrapper.__dict__.get("dataReceived") is receivedHeader:
+                wrapper.dataReceived = received
+            if split[1]:
+                wrapper.dataReceived(split[1])
 
         wrapper.dataReceived = receivedHeader
+
+    def _malformed(self, transport: Any, reason: Exception) -> None:
+        self.factory.counted(MALFORMED, 1)
+        more = self.factory.logLimits["malformed PROXY header"].ending(self.factory.clock.seconds())
+        if more is not None:
+            words = "Closing the connection from the proxy {peer}: its PROXY header is refused: {reason}{more}"
+            _log.warn(words, peer=peerAddress(transport.getPeer()), reason=reason, more=more)
+        transport.abortConnection()
 
     def _admit(self) -> bool:
         """Count the client by its own address, once; close and return False if it exceeds a limit."""

@@ -4,13 +4,14 @@ import struct
 from dataclasses import replace
 from typing import Any
 
-from twisted.internet.address import IPv4Address, IPv6Address
+from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import IAddress, IHalfCloseableProtocol
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactorClock, StringTransport
+from twisted.logger import formatEvent
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
@@ -23,7 +24,8 @@ from fleximq.security.rates.flapping import FlappingLimit
 from fleximq.security.rates.rate_limits import FLAPS, RateLimits
 from fleximq.security.rates.token_bucket import KeyedBuckets
 from fleximq.services.network.connection_limit import TOO_MANY_NEW, TOO_MANY_THERE, ConnectionLimit
-from fleximq.services.network.proxy_protocol import HEADER_BYTES, MALFORMED, SILENT, ProxiedFactory
+from fleximq.services.network.proxy_header import HEADER_BYTES
+from fleximq.services.network.proxy_protocol import MALFORMED, SILENT, ProxiedFactory
 from tests.log_observer import observeLog
 
 PROXY = IPv4Address("TCP", "127.0.0.1", 40000)
@@ -151,13 +153,39 @@ class ProxiedTests(SynchronousTestCase):
         self.assertEqual(self.servers.built, [])
 
     def test_noHeader(self) -> None:
-        """Without a header the connection is closed."""
+        """Without a header the connection is closed, and counted."""
         _, transport = self.come(b"PING:\n")
         self.assertTrue(transport.disconnecting)
-        self.assertEqual(self.servers.built, [])
+        self.assertEqual((self.servers.built, self.counted), ([], [MALFORMED]))
+
+    def test_pieces(self) -> None:
+        """Header and input arrive byte by byte; the header of unknown clients leaves the proxy's own address."""
+        peer = IPv4Address("TCP", "192.0.2.7", 50000)
+        unknown = b"PROXY UNKNOWN\r\n"
+        other = SIGNATURE + b"\x21\0\0\3xyz"
+        unix = SIGNATURE + b"\x21\x31" + struct.pack(">H108s108s", 216, b"/run/a", b"/run/b")
+        for header, expected in (
+            (header1(), peer),
+            (header2(), peer),
+            (unknown, PROXY),
+            (b"PROXY UNKNOWN ffff::1 ::1 1 2\r\n", PROXY),
+            (header2(command=0), PROXY),
+            (other, PROXY),
+            (unix, UNIXAddress(b"/run/a")),
+        ):
+            self.servers.built.clear()
+            protocol, transport = self.come(*(bytes([each]) for each in header + b"a\r\nb"))
+            [server] = self.servers.built
+            self.assertEqual((server.peer, b"".join(server.said)), (expected, b"a\r\nb"))
+            self.assertFalse(transport.disconnecting)
+            protocol.dataReceived(b"more")
+            self.assertEqual(server.said[-1], b"more")
+            self.lose(protocol)
+            self.clock.advance(1)
+        self.assertEqual((self.counted, self.connectionLimit.waiting), ([], 0))
 
     def test_malformed(self) -> None:
-        """A header that Twisted cannot parse, or of more than 2 KiB, closes the connection and logs nothing."""
+        """A malformed header, or one of more than 2 KiB, closes the connection with one line that says why."""
         logged: list[Any] = []
         observeLog(self, logged.append)
         long = SIGNATURE + bytes([0x21, 0x11]) + struct.pack(">H", HEADER_BYTES)
@@ -166,10 +194,18 @@ class ProxiedTests(SynchronousTestCase):
             (b"PROXY TCP4 \xff\xff 192.0.2.8 1 1\r\n",),
             (long + bytes(HEADER_BYTES - 1),),
             (long, *[b"x"] * (HEADER_BYTES - 15)),
+            (SIGNATURE + b"\x22\x11\0\0",),
+            (SIGNATURE + b"\x21\x11\0\1x",),
+            (SIGNATURE + b"\x21\x51\0\0", header1()),
         ):
             _, transport = self.come(*said)
             self.assertTrue(transport.disconnecting)
-        self.assertEqual((self.counted, self.servers.built, logged), ([MALFORMED] * 4, [], []))
+        self.assertEqual((self.counted, self.servers.built), ([MALFORMED] * 7, []))
+        self.assertEqual(len(logged), 7)
+        self.assertEqual(
+            formatEvent(logged[0]),
+            "Closing the connection from the proxy 127.0.0.1:40000: its PROXY header is refused: its line is malformed",
+        )
 
     def test_longHeader(self) -> None:
         """A header of 2 KiB is accepted, in pieces too, with long input after it."""
