@@ -38,7 +38,8 @@ class BrokerRules:
     ``requestTimeout``: an unanswered REQ is failed with 504 after it (0: never). ``redelivery``: how long a delivered
     message stays hidden while it is not acknowledged. ``maxDeliveries``: deliveries before a message becomes a dead
     letter. ``grace``: how long a subscription outlives its last connection, ``durableGrace`` a durable one.
-    ``queueExpiry``: how long a work queue lives without a consumer. ``echoBroadcast``: a BCAST reaches its sender too.
+    ``queueExpiry``: how long a work queue lives without a consumer, even with messages; None: those with messages do
+    not expire. ``echoBroadcast``: a BCAST reaches its sender too.
 
     ``durable``: patterns of topics whose messages are all stored. ``retain``: patterns of topics whose messages are
     stored too, and whose latest message new subscribers get. ``timesToLive``: patterns, and the seconds after which
@@ -50,7 +51,7 @@ class BrokerRules:
     redelivery: float = 30.0
     maxDeliveries: int = 20
     grace: float = 60.0
-    queueExpiry: float = 3600.0
+    queueExpiry: float | None = None
     echoBroadcast: bool = False
     durable: tuple[str, ...] = ()
     retain: tuple[str, ...] = ()

@@ -74,7 +74,7 @@ OPTIONS = (
     _own("max-deliveries", count, "Deliveries after which a message becomes a dead letter."),
     _own("subscription-grace", seconds, "Seconds a BlipMQ subscription outlives its client."),
     _own("durable-grace", seconds, "Seconds a durable BlipMQ subscription outlives its last use."),
-    _own("queue-expiry", seconds, "Seconds a MiniMQ queue lives without a CONSUME."),
+    _own("queue-expiry", seconds, "Seconds a MiniMQ queue, even with messages, lives without a CONSUME."),
     _own("consume-wait", seconds, "Seconds until a MiniMQ CONSUME gets NO_MSG; 0 is at once."),
     _own("message-ttl", texts, "Seconds after which a message expires, as PATTERN=SECONDS."),
     _limit("max-queues", count, "MiniMQ queues in all, and BlipMQ subscriptions in all."),

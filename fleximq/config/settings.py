@@ -46,7 +46,7 @@ class Settings:
     redelivery: float = 30.0
     maxDeliveries: int = 20
     subscriptionGrace: float = 60.0
-    queueExpiry: float = 3600.0
+    queueExpiry: float | None = None
     consumeWait: float = 0.0
     metricsTop: int = 20
     busyPoll: int = 100
@@ -105,7 +105,9 @@ class Settings:
         if not self.listen or not all(self.listen):
             raise SettingError("listen is empty, but must name an endpoint, e.g. tcp:7890")
         for name in "handshake-timeout keepalive redelivery queue-expiry durable-grace".split():
-            _checkTime(name, optionNamed(name).of(self), mayBeZero=False)
+            time = optionNamed(name).of(self)
+            if time is not None:
+                _checkTime(name, time, mayBeZero=False)
         names = "request-timeout subscription-grace consume-wait drain-timeout idempotence-window flapping-wait"
         for name in [*names.split(), "cluster-wait"]:
             _checkTime(name, optionNamed(name).of(self), mayBeZero=True)

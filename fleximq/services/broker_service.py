@@ -13,6 +13,7 @@ from twisted.python.failure import Failure
 
 from fleximq import __version__
 from fleximq.broker.broker import Broker
+from fleximq.broker.consumers.work_queues import IDLE_SECONDS
 from fleximq.broker.paths import path_table
 from fleximq.broker.rules import BrokerRules
 from fleximq.compiled.choice import IMPLEMENTATION
@@ -91,11 +92,12 @@ class BrokerService(MultiService):
         return stopping.addBoth(lambda ignored: self.broker.stop())
 
 
-def _dropped(clock: IReactorTime, limit: LogLimit, expiry: float, topic: str, number: int) -> None:
+def _dropped(clock: IReactorTime, limit: LogLimit, expiry: float | None, topic: str, number: int) -> None:
     more = limit.ending(clock.seconds())
     if more is not None:
         _log.warn(
-            "The queue {topic} was removed with {number} messages, since it had no CONSUME for {expiry:g} s "
-            "(--queue-expiry); queues whose topic matches --durable are not removed{more}",
-            topic=topic, number=number, expiry=expiry, more=more,
+            "The queue {topic} was removed with {number} messages, since it had no CONSUME for {time:g} s ({why}); "
+            "queues whose topic matches --durable are not removed{more}",
+            topic=topic, number=number, time=expiry or IDLE_SECONDS, more=more,
+            why="--queue-expiry" if expiry else "a ReplyTo created it",
         )  # fmt: skip

@@ -13,7 +13,9 @@ MAX_GROUPS, MAX_GROUP_NAME_BYTES = 1000, 256
 
 
 class QueueOpened(NamedTuple):
-    """A queue of this key receives messages from this offset on: ``s:<subscription id>`` or ``q:<topic>``."""
+    """A queue receives messages from this offset on. Its key is ``s:<subscription id>``, ``q:<topic>``, or for a reply
+    queue ``r:<topic>``.
+    """
 
     key: str
     topic: str

@@ -22,6 +22,7 @@ from fleximq.errors import (
 )
 from fleximq.interfaces import IForm, IJournal, IPeer, ISource, ISubscriber
 from fleximq.limits import Limits
+from fleximq.values.message import Content, Message
 from tests.broker.parts import AsMessages, Collector, Friend, Witness, makeBroker, text
 from tests.slow_journal import SlowJournal
 
@@ -550,6 +551,16 @@ class QueueTests(BrokerCase):
         self.clock.advance(5.1)
         self.assertIsNone(self.broker.queues.get("t"))
         self.assertEqual(self.broker.topics.get("t").members, {})
+
+    def test_repliesOfConsumersExpire(self) -> None:
+        """A queue made by the reply to a message that was delivered before is a reply queue; others are not."""
+        self.broker.consume(self.bob, "t")
+        topic = self.broker.topicFor(self.alice, "t")
+        for reply in ("r", None):
+            request = [Message(b"x", Content.TEXT, reply_to=reply)]
+            self.broker.publish(Envelope(topic, self.alice, MessageSource()), request, 1)
+        self.broker.consumeMany(self.bob, "t", 2)
+        self.assertEqual([self.broker.consuming.ensure(name).forReplies for name in "rst"], [True, False, False])
 
     def test_changesOfChannels(self) -> None:
         """Who asks is told when the channels change."""

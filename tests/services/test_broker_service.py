@@ -32,3 +32,20 @@ class ExpiredQueueTests(SynchronousTestCase):
                 "queues whose topic matches --durable are not removed"
             ],
         )
+
+    def test_replies(self) -> None:
+        """The line says why a queue of replies was removed."""
+        logged: list[LogEvent] = []
+        observeLog(self, logged.append)
+        clock = Clock()
+        consuming = makeBroker(clock, Settings(), WriteTurn(clock), MemoryJournal()).consuming
+        consuming.queues.expectReplies("answers")
+        consuming.ensure("answers").deliver([message("a")], 1)
+        clock.advance(3600)
+        self.assertEqual(
+            [formatEvent(event) for event in logged if event.get("log_level") is LogLevel.warn],
+            [
+                "The queue answers was removed with 1 messages, since it had no CONSUME for 3600 s (a ReplyTo created "
+                "it); queues whose topic matches --durable are not removed"
+            ],
+        )

@@ -57,12 +57,13 @@ class WorkQueueAccess:
         return queue.admits(count, size)
 
     def expectReplies(self, client: ConnectedClient, name: str) -> None:
-        """Make the work queue of a topic, so that it stores replies that arrive before its first CONSUME.
+        """Make the reply queue of a topic, so that it stores replies that arrive before its first CONSUME.
 
         A no-op for the broker's own topics, for those from which the client may not consume, for names that are too
         long, and if the broker has the maximum number of queues.
         """
         if not isBrokerTopic(name) and permits(client, Action.CONSUME, name):
+            self.queues.expectReplies(name)
             with suppress(InvalidTopic, NoCapacity):
                 self._ensureFor(client, name)
 
@@ -81,6 +82,9 @@ class WorkQueueAccess:
         permit(client, Action.CONSUME, name)
         queue = self._ensureFor(client, name)
         deliveries = queue.consumeMany(number, most)
+        for delivery in deliveries:
+            if delivery.message.reply_to:  # the consumer's reply may make its queue
+                self.queues.expectReplies(delivery.message.reply_to)
         if deliveries and queue.durable:
             client.consumed = True
         return deliveries

@@ -2,7 +2,8 @@
 
 The rules are those of the MiniMQ document and of docs/reference/dialects.rst: a delivered message is hidden until any
 connection acknowledges it by its id, or until the time is over, even if the consumer leaves earlier. A queue that was
-never consumed drops its oldest messages when it is full, and after a while it expires.
+never consumed drops its oldest messages when it is full. A queue without a consumer expires after a while, unless that
+would delete messages; a *reply queue* expires with its messages, since a requester that left never reads them.
 """
 
 from collections import deque
@@ -24,7 +25,7 @@ from fleximq.broker.queues.queue_state import QueueState
 from fleximq.broker.topics.topic_table import SYSTEM
 from fleximq.errors import NoCapacity
 from fleximq.interfaces import IJournalRead, ISubscriber
-from fleximq.limits import DEAD
+from fleximq.limits import DEAD, TOPIC_BYTES
 from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.message import Message
 from fleximq.values.message_cost import ANY
@@ -35,13 +36,18 @@ DROPPED_EXPIRED = CountedEvent(EventFamily.DROPPED, "queue expired")
 _LEARNT = 4096
 _LEARNT_BYTES = 4 << 20
 _isLine = attrgetter("line")
+#: Seconds without a consumer after which empty queues and reply queues expire, unless an operator sets another time.
+IDLE_SECONDS = 3600.0
+# A reply queue's key in the journal, so that it is one after a restart too, and that of other work queues.
+_REPLIES, _WORK = "r:", "q:"
 
 
 @implementer(ISubscriber)
 class WorkQueue(QueueOwner):
     """The queue of one topic, ``name``, used when it is made and when a consumer asks for a message.
 
-    Every message delivered from it has a ``message_id`` that is valid in MiniMQ.
+    ``forReplies``: it was made because a message named its topic as ReplyTo. Every message delivered from it has a
+    ``message_id`` that is valid in MiniMQ.
     """
 
     form = QUEUED
@@ -57,13 +63,16 @@ class WorkQueue(QueueOwner):
         seconds: Callable[[], float],
         ids: DeliveredIds,
         idOf: Callable[[Message], str],
+        forReplies: bool = False,
     ) -> None:
         self.name = name
+        self.forReplies = forReplies
         self.lastUsed = seconds()
         self._seconds = seconds
         self._ids = ids
         self._idOf = idOf
-        key = "" if name.startswith(SYSTEM) else f"q:{name}"  # the broker's own topics are never in the journal
+        # The broker's own topics are never in the journal.
+        key = "" if name.startswith(SYSTEM) else (_REPLIES if forReplies else _WORK) + name
         super().__init__(makeQueue(name, key, moved=self._moved, withIds=self._withIds))
         self.deliver = self.queue.deliver
 
@@ -133,7 +142,8 @@ class WorkQueues:
     """All work queues of a broker.
 
     :param maxQueues: maximum number of queues, and of dead-letter queues in addition.
-    :param expiry: seconds without a consumer after which a queue expires; dead-letter queues never do.
+    :param expiry: seconds without a consumer after which a queue expires with its messages. None: only reply queues do,
+        and other queues while they are empty, after :data:`IDLE_SECONDS`. Dead-letter queues never expire.
     :param idOf: returns a message's own id if it is valid in MiniMQ, otherwise a new one.
     :param lasts: tells whether the queue of this topic never expires.
     :param onExpired: called with an expired queue, when it is closed and removed, and how many messages it dropped.
@@ -142,13 +152,14 @@ class WorkQueues:
     _makeQueue: QueueFactory
     _: KW_ONLY
     maxQueues: int
-    expiry: float
+    expiry: float | None
     idOf: Callable[[Message], str]
     onExpired: Callable[[WorkQueue, int], None] = lambda queue, dropped: None
     lasts: Callable[[str], bool] = lambda topic: False
     _ids: DeliveredIds = field(default_factory=DeliveredIds)
     _byTopic: dict[str, WorkQueue] = field(default_factory=dict)
     _expiries: dict[str, Deadline] = field(default_factory=dict)
+    _replyTopics: dict[str, None] = field(default_factory=dict)
     _dead: int = 0
     _unknown: deque[tuple[WorkQueue, QueueDelivery]] = field(default_factory=deque)
     _early: list[tuple[str, Callable[[str], bool] | None]] = field(default_factory=list)
@@ -174,11 +185,18 @@ class WorkQueues:
         dead = topic.startswith(DEAD)
         if (self._dead if dead else len(self._byTopic) - self._dead) >= self.maxQueues:
             raise NoCapacity(f"there are {self.maxQueues} queues already")
-        return self._add(topic)
+        return self._add(topic, forReplies=self._replyTopics.pop(topic, True) is None)
+
+    def expectReplies(self, topic: str) -> None:
+        """If :meth:`ensure` makes the queue of this topic, make it a reply queue; remembers ``maxQueues`` topics."""
+        if topic not in self._byTopic and len(topic) <= TOPIC_BYTES and not topic.startswith((SYSTEM, DEAD)):
+            self._replyTopics[topic] = None
+            if len(self._replyTopics) > self.maxQueues:
+                del self._replyTopics[next(iter(self._replyTopics))]
 
     def restore(self, state: QueueState, idle: float) -> WorkQueue:
         """Restore a queue, ``idle`` for so many seconds, from the journal; call :meth:`learn` after all of them."""
-        queue = self._add(state.topic, idle)
+        queue = self._add(state.topic, idle, state.key.startswith(_REPLIES))
         self._unknown.extend([(queue, delivery) for delivery in queue.restore(state, idle)])
         self._learning = bool(self._unknown)
         return queue
@@ -218,14 +236,23 @@ class WorkQueues:
                 self._unknown.append((queue, delivery))
         self.learn(journal)
 
-    def _add(self, topic: str, idle: float = 0.0) -> WorkQueue:
+    @property
+    def _idleSeconds(self) -> float:
+        return IDLE_SECONDS if self.expiry is None else self.expiry
+
+    def _add(self, topic: str, idle: float = 0.0, forReplies: bool = False) -> WorkQueue:
         queue = self._byTopic[topic] = WorkQueue(
-            topic, makeQueue=self._makeQueue, seconds=self._makeQueue.deadlines.seconds, ids=self._ids, idOf=self.idOf
+            topic,
+            makeQueue=self._makeQueue,
+            seconds=self._makeQueue.deadlines.seconds,
+            ids=self._ids,
+            idOf=self.idOf,
+            forReplies=forReplies,
         )
         if topic.startswith(DEAD):
             self._dead += 1
         elif not self.lasts(topic):
-            self._watch(queue, max(0.0, self.expiry - idle))
+            self._watch(queue, max(0.0, self._idleSeconds - idle))
         return queue
 
     def acknowledge(self, ids: Iterable[str], may: Callable[[str], bool] | None = None) -> int:
@@ -250,9 +277,9 @@ class WorkQueues:
         now = self._makeQueue.deadlines.seconds()
         if queue.queue.waiting:
             queue.lastUsed = now
-        left = queue.lastUsed + self.expiry - now
-        if left > TOLERANCE:
-            self._watch(queue, left)
+        left = queue.lastUsed + self._idleSeconds - now
+        if left > TOLERANCE or self._mustStay(queue):
+            self._watch(queue, left if left > TOLERANCE else self._idleSeconds)
             return
         del self._expiries[queue.name]
         del self._byTopic[queue.name]
@@ -260,3 +287,8 @@ class WorkQueues:
         if dropped:
             self._makeQueue.counted(DROPPED_EXPIRED, dropped)
         self.onExpired(queue, dropped)
+
+    def _mustStay(self, queue: WorkQueue) -> bool:
+        """Tell whether the end of an unused queue would delete messages that it has to store."""
+        isBound = self.expiry is not None or queue.forReplies or queue.name.startswith(SYSTEM)
+        return not isBound and queue.queue.kept > 0

@@ -97,6 +97,11 @@ class DurableQueue(Queue):
         return super().depth - self._backlog.gaps
 
     @property
+    def kept(self) -> int:
+        """The number of all messages, also of those whose dead letters are not stored yet."""
+        return super().kept + len(self._dead)
+
+    @property
     def loading(self) -> bool:
         again = self._returned.first()
         if again is not None:
@@ -118,8 +123,7 @@ class DurableQueue(Queue):
         return FULL if count > self.maxMessages else None
 
     def _exceeds(self, count: int, size: int) -> bool:
-        kept = self.depth + len(self._inFlight) + len(self._dead)
-        return kept + count > self.maxMessages or self._backlog.volatileSize > self.maxBytes
+        return self.kept + count > self.maxMessages or self._backlog.volatileSize > self.maxBytes
 
     def _available(self) -> int:
         return 0 if self.loading else len(self._returned) + self._backlog.inMemory
@@ -238,7 +242,7 @@ class DurableQueue(Queue):
         self._recordSoon()
 
     def close(self) -> int:
-        dropped = super().close() + len(self._dead)
+        dropped = super().close()
         self._dead.clear()
         self._whenLoaded.clear()
         return dropped

@@ -142,6 +142,11 @@ class Queue:
         return len(self._inFlight)
 
     @property
+    def kept(self) -> int:
+        """The number of all messages, waiting and in flight."""
+        return self.depth + len(self._inFlight)
+
+    @property
     def returned(self) -> int:
         """The number of messages that were delivered and wait again."""
         return len(self._returned)
@@ -316,7 +321,7 @@ class Queue:
 
     def close(self) -> int:
         """Drop all messages and waiting callbacks, and refuse new ones; return how many messages were dropped."""
-        dropped = self.depth + len(self._inFlight)
+        dropped = self.kept
         self._closed = True
         if self._deadline is not None:
             self._deadline.cancel()

@@ -362,8 +362,29 @@ class WorkQueueTests(RestartCase):
         assert queue is not None
         self.assertFalse(queue.everConsumed)
 
+    def test_messagesDoNotExpire(self) -> None:
+        for _ in range(2):
+            self.world.clock.advance(10_000)
+            self.world.journal.roll(self.world.broker)
+            self.world.kill()
+        self.assertEqual(self.consume(), "a b c")
+
+    def test_repliesExpire(self) -> None:
+        """A reply queue is one after a restart too, from the log and from a snapshot."""
+        self.world.broker.expectReplies(self.world.me, "r")
+        self.put("x", topic="r", ids=True)
+        self.world.kill()
+        self.world.clock.advance(1800)
+        self.world.journal.roll(self.world.broker)
+        self.world.kill()
+        self.assertIsNotNone(self.world.broker.queues.get("r"))
+        self.world.clock.advance(1800)
+        self.assertIsNone(self.world.broker.queues.get("r"))
+
     def test_expiry(self) -> None:
         """The clock of a queue that nobody consumes does not begin anew."""
+        self.world = Restarts(queueExpiry=3600.0)
+        self.consume()
         self.world.clock.advance(3000)
         self.world.journal.roll(self.world.broker)
         self.world.kill()

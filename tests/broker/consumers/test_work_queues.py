@@ -6,7 +6,7 @@ from itertools import count
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from fleximq.broker.consumers.work_queues import DROPPED_EXPIRED, WorkQueue, WorkQueues
+from fleximq.broker.consumers.work_queues import DROPPED_EXPIRED, IDLE_SECONDS, WorkQueue, WorkQueues
 from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, FULL, QUEUED, REDELIVERED
 from fleximq.errors import NoCapacity
 from fleximq.interfaces import ISubscriber
@@ -22,6 +22,7 @@ class TopicQueueCase(SynchronousTestCase):
     """Topic queues on a clock that the test moves; t is the queue of the topic t."""
 
     limits: dict[str, int] = {}
+    expiry: float | None = EXPIRY
 
     def setUp(self) -> None:
         self.world = World()
@@ -29,7 +30,7 @@ class TopicQueueCase(SynchronousTestCase):
         numbers = count(1)
         self.queues = WorkQueues(
             self.world.makeQueue(**self.limits),
-            expiry=EXPIRY,
+            expiry=self.expiry,
             maxQueues=3,
             idOf=lambda each: each.message_id or f"new-{next(numbers)}",
             onExpired=self.onExpired,
@@ -403,3 +404,76 @@ class ExpiryTests(TopicQueueCase):
         self.advance(EXPIRY)
         self.t.deliver([message("a")], 1)
         self.assertEqual(self.t.depth, 0)
+
+
+class DefaultExpiryTests(TopicQueueCase):
+    """Unless an operator sets a time, a queue that stores messages for consumers never expires."""
+
+    expiry = None
+
+    def test_messagesStay(self) -> None:
+        self.put("abc")
+        self.advance(100 * IDLE_SECONDS)
+        self.assertEqual((self.expired, self.consume(3), self.world.counts), ([], "abc", {}))
+
+    def test_messagesInFlightStay(self) -> None:
+        self.put("a")
+        self.advance(IDLE_SECONDS - 1)
+        self.consume(1)
+        self.t.lastUsed = 0.0
+        self.advance(1)
+        self.assertEqual((self.expired, self.t.inFlight), ([], 1))
+
+    def test_emptyOnesEnd(self) -> None:
+        self.advance(IDLE_SECONDS - 0.125)
+        self.assertEqual(self.expired, [])
+        self.advance(0.125)
+        self.assertEqual((self.expired, self.queues.get("t")), (["t"], None))
+
+    def test_emptiedOnesEnd(self) -> None:
+        self.put("a")
+        self.advance(IDLE_SECONDS)
+        self.consume(1)
+        self.queues.acknowledge(["a"])
+        self.advance(IDLE_SECONDS)
+        self.assertEqual(self.expired, ["t"])
+
+    def test_repliesEnd(self) -> None:
+        """A requester that left never reads them; they are counted."""
+        self.queues.expectReplies("r")
+        self.put("ab", "r")
+        self.advance(IDLE_SECONDS)
+        self.assertEqual((self.expired[-1], self.world.counts), ("r", {DROPPED_EXPIRED: 2}))
+
+    def test_repliesAreConsumed(self) -> None:
+        self.queues.expectReplies("r")
+        self.put("ab", "r")
+        self.advance(IDLE_SECONDS - 1)
+        self.consume(1, "r")
+        self.advance(IDLE_SECONDS - 1)
+        self.assertEqual(self.consume(2, "r"), "ab")
+
+    def test_aQueueNamedLaterStays(self) -> None:
+        """A ReplyTo makes no reply queue of a queue that exists."""
+        self.put("a")
+        self.queues.expectReplies("t")
+        self.advance(IDLE_SECONDS)
+        self.assertEqual(self.expired, [])
+
+    def test_itsSuccessorStays(self) -> None:
+        """A queue made after a reply queue's end is for replies only if its topic was named again."""
+        self.queues.expectReplies("r")
+        self.queues.ensure("r")
+        self.advance(IDLE_SECONDS)
+        self.assertEqual([self.queues.ensure("r").forReplies for _ in range(2)], [False, False])
+
+    def test_namesAreBounded(self) -> None:
+        for name in ("p", "q", "r", "s", "x" * 2000, "$dead/t", "$sys/a"):
+            self.queues.expectReplies(name)
+        self.assertEqual(list(self.queues._replyTopics), ["q", "r", "s"])
+
+    def test_theBrokersOwnMessagesEnd(self) -> None:
+        """Nobody waits for a confirmation of these."""
+        self.put("a", "$sys/clients")
+        self.advance(IDLE_SECONDS)
+        self.assertIsNone(self.queues.get("$sys/clients"))
