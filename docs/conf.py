@@ -17,7 +17,7 @@ extensions = ["sphinx.ext.autodoc", "sphinx_copybutton"]
 html_theme = "furo"
 html_title = f"FlexiMQ {version}"
 html_static_path = ["static"]
-html_css_files = ["tables.css"]
+html_css_files = ["pages.css"]
 html_show_sourcelink = False
 
 # A prompt is not part of the command.

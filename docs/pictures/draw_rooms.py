@@ -46,7 +46,7 @@ _STYLE = """  <style>
     <marker id="a" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto-start-reverse">\
 <path d="M0 0 10 5 0 10z" fill="#4a5568"/></marker>
   </defs>"""
-_WIDTH = 920
+_WIDTH = 800  # of rooms.svg
 _LETTER = 6.2  # pixels, of a small letter, generously
 
 
@@ -116,7 +116,7 @@ def _drawnRooms() -> str:
             parts.append(_box(left, top, width, height, room, lines, _COLORS.get(room, "#ffffff")))
             left += width + 16
         top += height + 16
-    return _svg(top + 4, "The rooms of fleximq", "Each room imports only rooms below it.", parts)
+    return _svg(_WIDTH, top + 4, "The rooms of fleximq", "Each room imports only rooms below it.", parts)
 
 
 def _linesOf(room: str) -> list[str]:
@@ -136,7 +136,7 @@ def _wrapped(names: Iterable[str], most: int) -> list[str]:
 
 
 def _drawnWay() -> str:
-    parts, columns, width, height = [], 3, 280, 58
+    parts, columns, width, height = [], 2, 320, 58
     places = []
     for number in range(len(WAY)):
         row, column = divmod(number, columns)
@@ -144,7 +144,7 @@ def _drawnWay() -> str:
         places.append((20 + column * (width + 20), 20 + row * (height + 26)))
     for (left, top), (module, action) in zip(places, WAY, strict=True):
         room, name = module.split("/", 1)
-        parts.append(_box(left, top, width, height, f"{room}/{name}", [action], _COLORS[room], 12.5))
+        parts.append(_box(left, top, width, height, f"{room}/{name}", [action], _COLORS[room], 13))
     for (left, top), (toLeft, toTop) in zip(places, places[1:], strict=False):
         if toTop != top:
             path = f"M{left + width / 2:g} {top + height} V{toTop}"
@@ -154,7 +154,9 @@ def _drawnWay() -> str:
             path = f"M{left} {top + height / 2:g} H{toLeft + width}"
         parts.append(f'  <path class="arrow" d="{path}" marker-end="url(#a)"/>')
     described = "From the first module to the last: " + ", ".join(module for module, _ in WAY)
-    return _svg(places[-1][1] + height + 20, "The path of one durable message", described, parts)
+    return _svg(
+        columns * (width + 20) + 20, places[-1][1] + height + 20, "The path of one durable message", described, parts
+    )
 
 
 def _box(
@@ -167,8 +169,8 @@ def _box(
     return f'  <rect class="box" {shape} style="fill: {color}"/>{"".join(texts)}'
 
 
-def _svg(height: float, title: str, described: str, parts: list[str]) -> str:
-    size = f"{_WIDTH} {height:g}"
+def _svg(width: float, height: float, title: str, described: str, parts: list[str]) -> str:
+    size = f"{width} {height:g}"
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size}" font-family="system-ui, sans-serif" '
     head += 'font-size="14" role="img" aria-labelledby="t d">'
     lines = [
@@ -176,7 +178,7 @@ def _svg(height: float, title: str, described: str, parts: list[str]) -> str:
         f'  <title id="t">{escape(title)}</title>',
         f'  <desc id="d">{escape(described)}</desc>',
         _STYLE,
-        f'  <rect width="{_WIDTH}" height="{height:g}" rx="12" fill="#f4f6fa"/>',
+        f'  <rect width="{width}" height="{height:g}" rx="12" fill="#f4f6fa"/>',
         *parts,
         "</svg>",
     ]

@@ -1,83 +1,96 @@
-"""Draws the terminal pictures of docs/guides/command-line.rst: ``bench`` and ``top``, from fixed numbers.
+"""Draws the terminal pictures of docs/guides/command-line.rst, ``bench`` and ``top``, from runs of these commands.
 
-``python -m tests.cli.pictures`` writes them to docs/pictures/.
+``python -m tests.cli.pictures`` draws them in docs/pictures/ from docs/measurements/commands.json. With
+``--measure`` it first runs both commands with ``--json`` at a broker of its own and writes their output to that file.
 """
 
 import io
-from array import array
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from fleximq.cli.bench.command import figures
 from fleximq.cli.bench.command import picture as benchPicture
-from fleximq.cli.bench.dialect_clients import Plan
-from fleximq.cli.bench.processes import BenchResults, RoleResult
-from fleximq.cli.client_commands.broker_options import Address
-from fleximq.cli.client_commands.top import Snapshot, screen, summary
+from fleximq.cli.client_commands.top import screen
+from fleximq.client.blipmq.blocking import connect as connectBlipmq
+from fleximq.client.blocking import connect
+from fleximq.client.minimq.blocking import connect as connectMinimq
+from tests.broker_process import BrokerProcess
 
-PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
+DOCS = Path(__file__).parents[2] / "docs"
+PICTURES, MEASURED = DOCS / "pictures", DOCS / "measurements" / "commands.json"
+#: The runs, by the name of the command: they are the arguments that the page shows, with a size for a steady figure.
+RUNS = {
+    "bench": ("bench", "--publishers", "2", "--subscribers", "2", "--messages", "10000", "--rate", "10000", "--json"),
+    "top": ("top", "--interval", "2", "--count", "1", "--json"),
+}
 _WIDTH = 100
 
 
-def pictures() -> dict[str, str]:
-    """Return each picture as SVG, by the name of its file."""
+def pictures(measured: dict[str, Any]) -> dict[str, str]:
+    """Return each picture as SVG, by the name of its file; ``measured`` has the output of each command by its name."""
     return {
-        "command_bench.svg": _drawn("bench", "fleximq bench", benchPicture(_measured())),
-        "command_top.svg": _drawn("top", "fleximq top", screen(_seen(), "tcp://localhost:7890")),
+        "command_bench.svg": _drawn("bench", benchPicture(measured["bench"])),
+        "command_top.svg": _drawn("top", screen(measured["top"], "tcp://localhost:7890")),
     }
 
 
-def _drawn(id: str, title: str, shown: Any) -> str:
+def _drawn(name: str, shown: Any) -> str:
     console = Console(width=_WIDTH, record=True, file=io.StringIO(), force_terminal=True, color_system="truecolor",
                       legacy_windows=False, _environ={})  # fmt: skip
     console.print(shown)
-    lines = console.export_svg(title=title, unique_id=f"fleximq-{id}").splitlines()
+    lines = console.export_svg(title=f"fleximq {name}", unique_id=f"fleximq-{name}").splitlines()
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def _measured() -> dict[str, Any]:
-    """Return what two publishers and two subscribers might have done: most messages take two to eight milliseconds."""
-    plan = Plan(Address("tcp://localhost:7890"), "fleximq", "bench", 2, 2, 100_000, 100, 100, None, 10.0)
-    late = array("q", [int(1_300_000 * 1.00085**n) for n in range(3000)])
-    return figures(
-        plan,
-        BenchResults(
-            [RoleResult(100_000, 1.0, 1.61, array("q")), RoleResult(100_000, 1.0, 1.64, array("q"))],
-            [RoleResult(200_000, 1.002, 1.652, late), RoleResult(200_000, 1.002, 1.655, late)],
-        ),
-    )
+def measure() -> dict[str, Any]:
+    """Run both commands, ``top`` while clients of three dialects work, and return their output."""
+    with BrokerProcess() as broker:
+        url = f"tcp://127.0.0.1:{broker.port()}"
+        with _clients(url):
+            top = _run("top", url)
+        return {"bench": _run("bench", url), "top": top}
 
 
-def _seen() -> dict[str, Any]:
-    """Return what a broker with some clients might say."""
-    topics = (("weather.north", 1250, 88_214, 3, None), ("jobs", 310, 20_115, 1, 17), ("chat", 2, 164, 5, None))
-    clients = (
-        (1000, "station", "fleximq", "alice", 4210, 1), (1001, "", "minimq", "", 3999, 0),
-        (1002, "", "blipmq", "bob", 120, 2), (1003, "user-1f3a9c02", "identity", "", 64, 1),
-    )  # fmt: skip
-    rows = {
-        id: {"client_id": id, "name": name, "dialect": dialect, "principal": principal,
-             "address": f"127.0.0.1:{50_000 + id}", "connected": connected, "subscriptions": subscriptions}
-        for id, name, dialect, principal, connected, subscriptions in clients
-    }  # fmt: skip
+def _run(name: str, url: str) -> Any:
+    command = [sys.executable, "-m", "fleximq", *RUNS[name], "--url", url]
+    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=60).stdout)
 
-    def snapshot(time: float, isLater: bool) -> Snapshot:
-        return Snapshot(
-            time,
-            {"version": "1.0", "uptime": 4242, "clients": len(clients), "topics": len(topics)},
-            rows,
-            {
-                name: {"topic": name, "published": published + (rate if isLater else 0), "subscribers": subscribers,
-                       "queued": queued}
-                for name, rate, published, subscribers, queued in topics
-            },
-        )  # fmt: skip
 
-    return summary(snapshot(1.0, False), snapshot(2.0, True), 15) | {"stale": None}
+@contextmanager
+def _clients(url: str) -> Iterator[None]:
+    ended = threading.Event()
+    with ExitStack() as stack:
+        station = stack.enter_context(connect(url, name="station"))
+        reader = stack.enter_context(connect(url, name="reader"))
+        worker = stack.enter_context(connectMinimq(url))
+        letters = stack.enter_context(connectBlipmq(url, key="any-key"))
+        reader.subscribe("weather.*")
+        letters.subscribe("letters")
+        worker.produce_many("jobs", ["water the roses", "mend the roof", "sweep the yard"])
+
+        def publish() -> None:
+            while not ended.wait(0.01):
+                station.publish_many("weather.north", [21.5] * 12)
+                station.publish_many("weather.south", [24.0] * 3)
+                station.publish("letters", "from Rome")
+
+        thread = threading.Thread(target=publish)
+        thread.start()
+        stack.callback(thread.join)
+        stack.callback(ended.set)
+        ended.wait(0.5)
+        yield
 
 
 if __name__ == "__main__":
-    for name, text in pictures().items():
+    if "--measure" in sys.argv:
+        MEASURED.write_text(json.dumps(measure(), indent=1) + "\n")
+    for name, text in pictures(json.loads(MEASURED.read_text())).items():
         (PICTURES / name).write_text(text)

@@ -210,7 +210,7 @@ class InstalledTests(SynchronousTestCase):
                 if name in ("ask", "lake", "again"):
                     found = "\n".join(line.rstrip() for line in ended.stdout.splitlines())
                     self.assertEqual(found.strip(), readme.printed(TEXT, name).strip())
-            self.assertTrue((tutorial.folder / "rates.png").exists())
+            self.assertTrue((tutorial.folder / "rates.svg").exists())
 
     def test_submit(self) -> None:
         """``spark-submit`` runs the command's file."""

@@ -17,7 +17,7 @@ from tests.broker_process import BrokerProcess
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "tutorials" / "pipeline.rst").read_text()
-PICTURE = "pipeline_rates.png"
+PICTURE = "pipeline_rates.svg"
 SECONDS = 240
 #: What a test of it leaves out: the archive of classes, which would be made anew.
 QUICKLY = ("--no-cache", "--master", "local[2]")
@@ -72,7 +72,7 @@ def main() -> None:
     with Tutorial() as tutorial:
         for name in ("publish", "ask", "ingest", "lake", "stats", "draw", "replay", "again"):
             print(f"{name}:\n{tutorial.run(name)}", flush=True)
-        shutil.copy(tutorial.folder / "rates.png", DOCS / "pictures" / PICTURE)
+        shutil.copy(tutorial.folder / "rates.svg", DOCS / "pictures" / PICTURE)
 
 
 if __name__ == "__main__":
