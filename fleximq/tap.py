@@ -12,6 +12,7 @@ from fleximq.services.compose import compose
 from fleximq.services.network.listeners import ListenerService
 from fleximq.services.process.garbage_collection import GarbageService
 from fleximq.services.process.log_lines import withLog
+from fleximq.services.process.monotonic_reactor import followMonotonicClock
 from fleximq.services.process.signals import SignalService
 from fleximq.services.process.startup_failure import StartupFailure
 from fleximq.services.reload import Reload
@@ -26,12 +27,14 @@ _log = Logger()
 def makeService(options: Options) -> IService:
     """Return the broker with all its listeners, none of them open yet.
 
-    If a client is served on standard output, logs and prints are redirected to standard error.
+    The reactor's timers follow the monotonic clock from then on. If a client is served on standard output, logs and
+    prints are redirected to standard error.
 
     :raises SystemExit: with a sentence, if a named plug-in cannot be loaded, or a daemon is to serve standard input.
     """
     from twisted.internet import reactor
 
+    followMonotonicClock(reactor)
     twistd: Mapping[str, Any] = options.parent or {}
     startupFailure = StartupFailure(twistd)
     reload = Reload(options.settings, options.again)

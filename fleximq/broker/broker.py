@@ -79,6 +79,8 @@ class Broker:
     journal. ``reload`` reads the settings again and returns the answer to ``/broker/reload``, ``operate`` performs an
     operator's act against clients, by its name, and ``audit`` writes an event with its fields to the audit log.
 
+    :param clock: a monotonic one, for all durations; ``wall`` returns the seconds since 1970, for times that people or
+        files need.
     :param randomHex: returns a string of so many random hexadecimal digits.
     :param idOf: returns a message's id in a work queue: its own, or a new one.
     :param onError: receives exceptions of observers and of timed actions.
@@ -102,8 +104,10 @@ class Broker:
         publishing: Callable[[ConnectedClient | None], None] = lambda client: None,
         dialects: Sequence[str] = (),
         implementation: str = "",
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self.clock = clock
+        self.wall = wall
         self.journal = journal
         self.rules = rules = rules or BrokerRules()
         self.dialects = tuple(dialects)
@@ -146,7 +150,7 @@ class Broker:
             journal, topics, deliver, self.transactions, counted, publishing, self.recordWatchers
         )
         self.slowPath = SlowPath(journal.onDisk, self.fanOut, self.transactions, self.pendingCommits)
-        self.recentIds = recentIdsOf(rules, self.clock.seconds, counted)
+        self.recentIds = recentIdsOf(rules, self.clock.seconds, self.microseconds, counted)
         self.deduplication = Deduplication(rules.idempotenceWindow > 0, self.recentIds, self.fanOut, self.slowPath)
         self.observers.add(Presence(topics, self.itself, deliver))
         self.replays = Replays(
@@ -155,7 +159,7 @@ class Broker:
             anyOf(rules.retain) if rules.retain else None,
             self.timesToLive,
             self.transactions.waits,
-            lambda: time.time_ns() // 1000,
+            self.microseconds,
             Searches(self.slices),
             lambda client, name: self.clientSubscriptions.unsubscribe(client, name),
         )
@@ -172,7 +176,7 @@ class Broker:
             rules.redelivery,
             counted,
         )
-        stateLog = StateLog(journal, self.deadlines, self.deadLetters.deadLetter)
+        stateLog = StateLog(journal, self.deadlines, self.deadLetters.deadLetter, self.microseconds)
         makeQueue = QueueFactory(
             deadlines=self.deadlines,
             redelivery=rules.redelivery,
@@ -246,6 +250,10 @@ class Broker:
         self.clientSubscriptions.most = limits.subscriptions
         self.polling.limits = limits
         self.queues.maxQueues = limits.queues
+
+    def microseconds(self) -> int:
+        """Return the microseconds since 1970."""
+        return round(self.wall() * 1_000_000)
 
     def stop(self) -> None:
         """Cancel all timers."""

@@ -228,7 +228,7 @@ class Session(metaclass=ABCMeta):
         if refusal is not None:
             raise JoinRejected(refusal)
         who, rights = admitted
-        if who is not None and who.expires is not None and who.expires <= self.context.clock.seconds():
+        if who is not None and who.expires is not None and who.expires <= self.broker.wall():
             raise Unauthorized(_EXPIRED)
         principal = None if who is None else who.name
         address = peerAddress(self.address)
@@ -247,7 +247,9 @@ class Session(metaclass=ABCMeta):
         self.charge.change(0)
         self.handshakeDone()
         if who is not None and who.expires is not None:
-            self._expiry = CredentialExpiry(self.context.clock, who.expires, lambda: self.expel(Unauthorized(_EXPIRED)))
+            self._expiry = CredentialExpiry(
+                self.context.clock, self.broker.wall, who.expires, lambda: self.expel(Unauthorized(_EXPIRED))
+            )
         self._audit("login")
         more = self._more("client joined" if self.stays else "joined")
         if more is not None:

@@ -16,7 +16,7 @@ MAX_BANS = 10_000
 
 
 class Ban(NamedTuple):
-    """One ban: of a ``principal`` or an ``address``, by its name, until a time in seconds since 1970."""
+    """One ban: of a ``principal`` or an ``address``, by its name, until a time in seconds of the clock."""
 
     kind: str
     name: str
@@ -26,7 +26,7 @@ class Ban(NamedTuple):
 
 
 class Bans:
-    """All bans, by the keys of :mod:`fleximq.security.peer_address`; ``seconds`` is the clock."""
+    """All bans, by the keys of :mod:`fleximq.security.peer_address`; ``seconds`` is the monotonic clock."""
 
     def __init__(self, seconds: Callable[[], float] = lambda: 0.0) -> None:
         self._seconds = seconds

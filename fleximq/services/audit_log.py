@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from queue import SimpleQueue
 from threading import Thread
-from time import monotonic
+from time import monotonic, time
 from typing import Any, NoReturn
 
 from twisted.application.service import Service
@@ -37,8 +37,11 @@ _ARGUMENTS = frozenset(
 class AuditLog(Service):
     """Writes the audit log, created with mode 600; ``abortStart`` is called with a sentence if it cannot be opened."""
 
-    def __init__(self, reactor: Any, path: str, abortStart: Callable[[str], NoReturn]) -> None:
+    def __init__(
+        self, reactor: Any, path: str, abortStart: Callable[[str], NoReturn], wall: Callable[[], float] = time
+    ) -> None:
         self._reactor = reactor
+        self._wall = wall
         self._path = path
         self._abortStart = abortStart
         self._limit = LogLimit(REFUSALS_PER_SECOND)
@@ -63,17 +66,16 @@ class AuditLog(Service):
 
     def record(self, event: str, arguments: Mapping[str, Any] | None = None, **fields: Any) -> None:
         """Write an event, and never raise; ``arguments`` are those of an act, of any type. Fields may be lists."""
-        now = self._reactor.seconds()
         if event == REFUSED:
-            suppressed = self._limit.passes(now)
+            suppressed = self._limit.passes(self._reactor.seconds())
             if suppressed is None:
                 return
             self._leftOut += suppressed
         if self._queue.qsize() >= MAX_WAITING:
             self._leftOut += 1
             return
-        time = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds")
-        line: dict[str, Any] = {"time": time, "event": event}
+        moment = datetime.fromtimestamp(self._wall(), UTC).isoformat(timespec="milliseconds")
+        line: dict[str, Any] = {"time": moment, "event": event}
         line |= {
             name: [_scalar(each) for each in value[:_ITEMS]] if isinstance(value, list | tuple) else _scalar(value)
             for name, value in fields.items()

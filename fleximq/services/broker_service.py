@@ -1,6 +1,7 @@
 """The broker as a service, built from the settings and stopped with the process."""
 
 import secrets
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -30,9 +31,14 @@ _log = Logger()
 
 
 def makeBroker(
-    clock: IReactorTime, settings: Settings, turn: WriteTurn, journal: IJournal, dialects: Sequence[str] = ()
+    clock: IReactorTime,
+    settings: Settings,
+    turn: WriteTurn,
+    journal: IJournal,
+    dialects: Sequence[str] = (),
+    wall: Callable[[], float] = time.time,
 ) -> Broker:
-    """Return a broker with these settings. ``dialects``: names of the installed dialects."""
+    """Return a broker with these settings. ``dialects``: names of the installed dialects; clocks as for a Broker."""
     broker = Broker(
         clock,
         journal,
@@ -46,6 +52,7 @@ def makeBroker(
         publishing=turn.publishing,
         dialects=dialects,
         implementation=IMPLEMENTATION,
+        wall=wall,
     )
     broker.consuming.onDropped = partial(_dropped, clock, LogLimit(), settings.queueExpiry)
     return broker

@@ -1,6 +1,7 @@
 """Builds the complete broker from its settings, as one service; the only module that knows every room."""
 
 import os
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -52,6 +53,7 @@ def compose(
     abortRun: Callable[[str, Any], None] | None = None,
     environment: Mapping[str, str] = os.environ,
     reload: Reload | None = None,
+    wall: Callable[[], float] = time.time,
 ) -> MultiService:
     """Return a service with the broker and all its listeners; no port or file is open before it starts.
 
@@ -60,6 +62,7 @@ def compose(
     :param registry: the plug-ins; by default the installed ones.
     :param environment: variables that spawned programs inherit, and the address of the service manager.
     :param reload: holds the same settings, and gets the participants of a reload; by default the settings never change.
+    :param wall: returns the seconds since 1970; those of the reactor are for durations only.
     :raises SettingError: a listener or extension is invalid, or plug-ins conflict.
     """
     registry = (registry or installed()).without(settings.disableDialect)
@@ -76,7 +79,7 @@ def compose(
     journal: Any = makeJournal(
         wakeup, settings, turn, lambda event, number: broker.observers.counted(event, number), makeNodesJournal
     )
-    broker = makeBroker(reactor, settings, turn, journal, list(registry.dialects))
+    broker = makeBroker(reactor, settings, turn, journal, list(registry.dialects), wall)
     whole = MultiService()
     if node is not None:
         abortStart = node.abort
@@ -84,7 +87,7 @@ def compose(
         whole = JournalService(reactor, journal, partial(restore, broker, journal), abortStart, wakeup)
     audit: AuditLog | None = None
     if settings.auditLog is not None:
-        audit = AuditLog(reactor, settings.auditLog, abortStart)
+        audit = AuditLog(reactor, settings.auditLog, abortStart, wall)
         audit.setServiceParent(whole)
         broker.audit = reload.audit = audit.record
     counted = broker.observers.counted

@@ -54,7 +54,7 @@ class Operator:
         )
         key = banKey(kind, name)
         gone = self._expel(lambda client: key in _keys(client), JoinRejected("this client is banned"))
-        return {**_row(ban), "disconnected": gone}
+        return {**self._row(ban), "disconnected": gone}
 
     def _unban(self, arguments: Arguments, by: str) -> dict[str, Any]:
         """End the ban of a ``principal`` or an ``address``; ``removed`` tells whether there was one."""
@@ -67,7 +67,11 @@ class Operator:
     def _list(self, arguments: Arguments, by: str) -> dict[str, Any]:
         """List the bans in force; their keys are ``KIND NAME``."""
         some = page(arguments, str, "")
-        return Listing("bans", self._bans, lambda ban: f"{ban.kind} {ban.name}", _row, *some).atOnce()
+        return Listing("bans", self._bans, lambda ban: f"{ban.kind} {ban.name}", self._row, *some).atOnce()
+
+    def _row(self, ban: Ban) -> dict[str, Any]:
+        until = self._broker.wall() + ban.until - self._broker.clock.seconds()
+        return {ban.kind: ban.name, "until": int(until * 1000), "reason": ban.reason, "by": ban.by}
 
     def _expel(self, chosen: Callable[[ConnectedClient], bool], error: BrokerError) -> int:
         """Disconnect clients, and return their number; those of extensions have no connection."""
@@ -89,7 +93,3 @@ def _named(arguments: Arguments) -> tuple[str, str]:
 
 def _keys(client: ConnectedClient) -> tuple[Any, Any]:
     return keysOf(client.principal, client.address)
-
-
-def _row(ban: Ban) -> dict[str, Any]:
-    return {ban.kind: ban.name, "until": int(ban.until * 1000), "reason": ban.reason, "by": ban.by}

@@ -42,9 +42,10 @@ def makeBroker(
     clock: Clock,
     journal: IJournal | None = None,
     onError: Callable[[Exception], None] = raising,
+    wall: Callable[[], float] | None = None,
     **rules: Any,
 ) -> Broker:
-    """Return a broker on this clock; further keywords are fields of its rules."""
+    """Return a broker on this clock, by default its wall clock too; further keywords are fields of its rules."""
     numbers = iter(range(1 << 30))
     return Broker(
         clock,
@@ -55,6 +56,7 @@ def makeBroker(
         onError=onError,
         rules=BrokerRules(**rules),
         dialects=("fleximq", "blipmq", "minimq", "identity"),
+        wall=wall or clock.seconds,
     )
 
 

@@ -66,6 +66,7 @@ def makeContext(
         afterwards=turn.flush,
         publishing=turn.publishing,
         implementation=choice.IMPLEMENTATION,
+        wall=clock.seconds,
     )
     return Context(broker, chosen, clock, turn, admission or Everybody())
 

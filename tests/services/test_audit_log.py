@@ -62,7 +62,7 @@ class FileTests(SynchronousTestCase):
         self.path = Path(self.mktemp()).absolute()
         self.reactor = _Reactor()
         self.faults: list[str] = []
-        self.log = AuditLog(self.reactor, str(self.path), self.fail)
+        self.log = AuditLog(self.reactor, str(self.path), self.fail, lambda: 1.5)
         self.patch(self.log, "_report", self.faults.append)
 
     def end(self) -> list[dict[str, Any]]:
@@ -78,7 +78,7 @@ class FileTests(SynchronousTestCase):
         (line,) = self.end()
         self.assertEqual(
             line,
-            {"time": "1970-01-01T00:00:00.000+00:00", "event": "login", "principal": "a\n\u2028{", "client_id": 5,
+            {"time": "1970-01-01T00:00:01.500+00:00", "event": "login", "principal": "a\n\u2028{", "client_id": 5,
              "reason": "x" * 500},
         )  # fmt: skip
         self.assertTrue(self.path.read_text().removesuffix("\n").isprintable())

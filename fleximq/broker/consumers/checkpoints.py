@@ -146,7 +146,8 @@ class Checkpointer:
         }
 
     def _stateOf(self, each: QueueOwner, queue: DurableQueue) -> QueueState:
-        seen, used = self._stateLog.journal.end, round(each.lastUsed * 1_000_000)
+        seen, idle = self._stateLog.journal.end, each.idle
+        used = 0 if idle is None else self._stateLog.wall() - round(idle * 1_000_000)
         state = QueueState(
             queue.key, queue.name, each.qos, each.id, each.owner, seen, used=used, consumed=each.everConsumed
         )

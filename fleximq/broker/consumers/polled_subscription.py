@@ -67,14 +67,9 @@ class PolledSubscription(QueueOwner):
         return self.queue.size + self._untracked.size
 
     @property
-    def idleSince(self) -> float | None:
-        """The clock's seconds when its last connection left; None while it has one."""
-        return None if self._holders else self._idleSince
-
-    @property
-    def lastUsed(self) -> float:  # type: ignore[override]
-        """As ``idleSince``, and 0.0 while it has a connection."""
-        return self.idleSince or 0.0
+    def idle(self) -> float | None:
+        """The seconds since its last connection left; None while it has one."""
+        return None if self._holders else self.deadlines.seconds() - self._idleSince
 
     @property
     def loading(self) -> bool:

@@ -11,14 +11,13 @@ class QueueOwner(ABC):
     """A subscriber that stores its messages in ``queue``.
 
     ``id``, ``qos`` and ``owner`` are those of a subscription. ``everConsumed`` is True once a consumer has asked its
-    queue for a message, ``lastUsed`` is the clock's seconds of the last use, 0.0 while it is in use.
+    queue for a message, ``idle`` are the seconds since its last use, None while it is in use.
     """
 
     id: int
     qos: int
     owner: str | None
     everConsumed: bool = False
-    lastUsed: float
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
@@ -27,6 +26,10 @@ class QueueOwner(ABC):
     def durable(self) -> bool:
         """Whether it survives a restart."""
         return isinstance(self.queue, DurableQueue)
+
+    @property
+    @abstractmethod
+    def idle(self) -> float | None: ...
 
     @property
     def depth(self) -> int:

@@ -24,19 +24,18 @@ class StateLog:
     """Collects the queues with new state records; provides :class:`fleximq.broker.queues.durable_queue.QueueLog`.
 
     ``lastId`` is the last subscription id that the journal knows of, ``deadLetter`` publishes a dead letter and reports
-    None if it is stored, else the reason of the failure.
+    None if it is stored, else the reason of the failure. ``wall`` returns the microseconds since 1970.
     """
 
-    def __init__(self, journal: IJournal, deadlines: Deadlines, deadLetter: DeadLetter) -> None:
+    def __init__(
+        self, journal: IJournal, deadlines: Deadlines, deadLetter: DeadLetter, wall: Callable[[], int]
+    ) -> None:
         self.journal = journal
+        self.wall = wall
         self.deadLetter = deadLetter
         self.lastId = 0
         self._deadlines = deadlines
         self._changed: dict[DurableQueue, None] = {}
-
-    def wall(self) -> int:
-        """Return the microseconds since 1970."""
-        return round(self._deadlines.seconds() * 1_000_000)
 
     def soon(self, call: Callable[[], None]) -> None:
         """Call in the next turn."""

@@ -76,6 +76,10 @@ class WorkQueue(QueueOwner):
         super().__init__(makeQueue(name, key, moved=self._moved, withIds=self._withIds))
         self.deliver = self.queue.deliver
 
+    @property
+    def idle(self) -> float:
+        return self._seconds() - self.lastUsed
+
     def admits(self, count: int, size: int) -> str | None:
         """Return the reason why messages of MiniMQ are refused; None: accepted. A queue that was never consumed drops
         its oldest messages, so it refuses only what exceeds the bounds alone.

@@ -4,7 +4,6 @@ Each path takes a map of arguments and answers with a MessagePack value. Listing
 by default) entries ``after`` a key; ``next`` in the answer is the key after which to continue, or nil.
 """
 
-import time
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import partial
@@ -35,7 +34,7 @@ _HINTED = 64
 
 def about(broker: Broker, client: ConnectedClient, arguments: Arguments) -> dict[str, Any]:
     """Answer ``/broker/about``: :func:`overview`, the installed dialects, and the time in milliseconds."""
-    return {**overview(broker), "dialects": list(broker.dialects), "time": int(time.time() * 1000)}
+    return {**overview(broker), "dialects": list(broker.dialects), "time": int(broker.wall() * 1000)}
 
 
 def _ownClients(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:

@@ -48,7 +48,7 @@ def subscriptions(broker: Broker, client: ConnectedClient, arguments: Arguments,
             "subscription": each.id,
             "topic": each.topic,
             "qos": each.qos,
-            "connected": each.idleSince is None,
+            "connected": each.idle is None,
             **_load(each),
         }
 

@@ -62,12 +62,14 @@ class PublicationKeys:
 class RecentIds:
     """The ids published within the window.
 
-    :param window: microseconds for which an id is remembered; ``now`` returns those since 1970.
+    :param window: microseconds for which an id is remembered; ``now`` returns those of a monotonic clock, by which they
+        are counted, ``wall`` those since 1970, the times in a journal.
     :param dialects: codes of the dialects whose records in the journal have ids, see :mod:`fleximq.values.records`.
     """
 
     _window: int
     _now: Callable[[], int]
+    _wall: Callable[[], int]
     _dialects: frozenset[int]
     _counted: Callable[[str, int], None]
     mostIds: int = MAX_IDS
@@ -123,8 +125,10 @@ class RecentIds:
 
     def remember(self, topic: str, id: str, time: int) -> None:
         """Add the id of a message stored at this time (microseconds since 1970); times must ascend."""
+        now = self._now()
+        time = min(now, time + now - self._wall())
         key = topic, id
-        if time < self._now() - self._window:
+        if time < now - self._window:
             return
         if key in self._entries:
             self._entries[key] = time
@@ -133,7 +137,9 @@ class RecentIds:
 
     def snapshot(self) -> dict[str, Any]:
         """Return the ids of stored messages as MessagePack values."""
-        self._expire(self._now() - self._window)
+        now = self._now()
+        self._expire(now - self._window)
+        ahead = self._wall() - now
         found: dict[str, tuple[list[str], array[int]]] = {}
         entries = self._entries
         for key in self._order:
@@ -141,7 +147,7 @@ class RecentIds:
             if isinstance(time, int):
                 ids, times = found.setdefault(key[0], ([], array("q")))
                 ids.append(key[1])
-                times.append(time)
+                times.append(time + ahead)
         return {topic: [ids, times.tolist()] for topic, (ids, times) in found.items()}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
@@ -154,7 +160,7 @@ class RecentIds:
 
     def learn(self, batch: StoredBatch) -> None:
         """Add the ids of records read from the journal."""
-        since = self._now() - self._window
+        since = self._wall() - self._window
         if not len(batch) or batch.timestamps[-1] < since or self._dialects.isdisjoint(batch.dialects):
             return
         for place, header in enumerate(batch.headers):
@@ -190,11 +196,14 @@ class RecentIds:
 Publish = Callable[[Envelope, Any, int, OnDecided | None], None]
 
 
-def recentIdsOf(rules: BrokerRules, seconds: Callable[[], float], counted: Callable[[str, int], None]) -> RecentIds:
-    """Return the memory of ids for these rules; ``seconds`` returns the seconds since 1970."""
+def recentIdsOf(
+    rules: BrokerRules, seconds: Callable[[], float], wall: Callable[[], int], counted: Callable[[str, int], None]
+) -> RecentIds:
+    """Return the memory of ids for these rules and clocks."""
     return RecentIds(
         round(rules.idempotenceWindow * 1_000_000),
         lambda: round(seconds() * 1_000_000),
+        wall,
         frozenset(DIALECTS[name] for name in rules.deduplicatedDialects),
         counted,
     )

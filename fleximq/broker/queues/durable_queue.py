@@ -39,9 +39,8 @@ class QueueLog(Protocol):
     """The log of the state of durable queues."""
 
     journal: IJournal
-
-    def wall(self) -> int:
-        """Return the microseconds since 1970."""
+    #: Returns the microseconds since 1970.
+    wall: Callable[[], int]
 
     def changed(self, queue: "DurableQueue") -> None:
         """Collect the queue's state records soon."""

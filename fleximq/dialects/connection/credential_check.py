@@ -7,15 +7,18 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from fleximq.security.credentials import Certificate
 
-#: The longest timer, in seconds: the system clock may be changed before a timer fires.
-CHECK_SECONDS = 3600.0
+#: The longest timer, in seconds: within it a step of the system clock is noticed.
+CHECK_SECONDS = 60.0
 
 
 class CredentialExpiry:
-    """Calls ``expired`` at a time in seconds since 1970, in the next reactor turn if it is past."""
+    """Calls ``expired`` when ``wall``, the seconds since 1970, reaches a time; if it is past, in the next turn."""
 
-    def __init__(self, clock: IReactorTime, moment: float, expired: Callable[[], None]) -> None:
+    def __init__(
+        self, clock: IReactorTime, wall: Callable[[], float], moment: float, expired: Callable[[], None]
+    ) -> None:
         self._clock = clock
+        self._wall = wall
         self._moment = moment
         self._expired = expired
         self._timer: IDelayedCall | None = None
@@ -28,12 +31,12 @@ class CredentialExpiry:
             self._timer = None
 
     def _watch(self) -> None:
-        left = self._moment - self._clock.seconds()
+        left = self._moment - self._wall()
         self._timer = self._clock.callLater(min(max(0.0, left), CHECK_SECONDS), self._look)
 
     def _look(self) -> None:
         self._timer = None
-        if self._clock.seconds() < self._moment:
+        if self._wall() < self._moment:
             self._watch()
         else:
             self._expired()

@@ -50,7 +50,7 @@ class FlappingLimit:
         until = self._kept.get(who)
         if until is None:
             return 0.0
-        left = min(until - self._seconds(), self.wait)  # the clock may have been set back
+        left = min(until - self._seconds(), self.wait)  # a reload may have made it shorter
         if left > 0:
             return left
         del self._kept[who]

@@ -20,6 +20,7 @@ class IdempotenceCase(SynchronousTestCase):
     def setUp(self) -> None:
         """Begin at a late hour."""
         self.now = 1_000_000
+        self.step = 0
         self.counts: Counter[str] = Counter()
         self.told: list[Any] = []
         self.begin()
@@ -27,7 +28,7 @@ class IdempotenceCase(SynchronousTestCase):
     def begin(self, **more: Any) -> None:
         """Begin anew."""
         dialects = frozenset({DIALECTS["fleximq"]})
-        self.ids = RecentIds(_WINDOW, lambda: self.now, dialects, self.count, **more)
+        self.ids = RecentIds(_WINDOW, lambda: self.now, lambda: self.now + self.step, dialects, self.count, **more)
 
     def count(self, event: str, number: int) -> None:
         """Count."""

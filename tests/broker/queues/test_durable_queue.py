@@ -32,7 +32,7 @@ class KeptCase(QueueCase):
         self.journal = SlowJournal()
         self.buried: list[tuple[str, str]] = []
         self.kept: list[Callable[[str | None], None]] = []
-        self.noting = StateLog(self.journal, self.world.deadlines, self.deadLetter)
+        self.noting = StateLog(self.journal, self.world.deadlines, self.deadLetter, self.wall)
         self.topic = Topic("t")
         chosen = {"queueLog": self.noting, "memory": MEMORY, "key": "s:1", "dropsOldest": False}
         made = super().make(**{**chosen, **settings})
@@ -43,6 +43,10 @@ class KeptCase(QueueCase):
         """Remember a dead letter, and whom to tell."""
         self.buried.append((name, names([message])))
         self.kept.append(kept)
+
+    def wall(self) -> int:
+        """Return the microseconds of the queue's clock."""
+        return round(self.world.deadlines.seconds() * 1_000_000)
 
     def put(self, names: str, qos: int = 1) -> None:
         """Put messages in as a broker does: what is kept, behind its commit."""

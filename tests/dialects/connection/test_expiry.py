@@ -13,12 +13,18 @@ class ExpiryTests(SynchronousTestCase):
         """Begin long after 1970."""
         self.clock = Clock()
         self.clock.advance(1_000_000)
+        self.step = 0.0
         self.calls: list[float] = []
 
     def watch(self, seconds: float) -> CredentialExpiry:
         """Watch for a moment so many seconds from now."""
         moment = self.clock.seconds() + seconds
-        return CredentialExpiry(self.clock, moment, lambda: self.calls.append(self.clock.seconds()))
+        return CredentialExpiry(
+            self.clock,
+            lambda: self.clock.seconds() + self.step,
+            moment,
+            lambda: self.calls.append(self.clock.seconds()),
+        )
 
     def test_then(self) -> None:
         """It is told at the moment, not before, and once."""
@@ -43,6 +49,19 @@ class ExpiryTests(SynchronousTestCase):
         self.assertEqual((self.calls, len(self.clock.getDelayedCalls())), ([], 1))
         self.clock.advance(0.5 * CHECK_SECONDS)
         self.assertEqual(len(self.calls), 1)
+
+    def test_stepped(self) -> None:
+        """A step of the wall clock is noticed within CHECK_SECONDS: forward it ends, backward it ends later."""
+        self.watch(1_000)
+        self.step = 7200.0
+        self.clock.advance(CHECK_SECONDS)
+        self.assertEqual(len(self.calls), 1)
+        self.watch(1_000 + self.step)
+        self.step -= 3600.0
+        self.clock.pump([CHECK_SECONDS] * 60)
+        self.assertEqual(len(self.calls), 1)
+        self.clock.pump([CHECK_SECONDS] * 20)
+        self.assertEqual(len(self.calls), 2)
 
     def test_stop(self) -> None:
         """Who does not want to know any more is not told; stopping twice is no error."""

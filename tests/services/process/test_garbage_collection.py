@@ -5,9 +5,9 @@ import gc
 from twisted.application.service import MultiService
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq import tap
 from fleximq.services.process.garbage_collection import THRESHOLDS, GarbageService
 from fleximq.startup.options import Options
-from fleximq.tap import makeService
 
 
 class NotedCollector:
@@ -79,9 +79,10 @@ class GarbageServiceTests(SynchronousTestCase):
     def test_program(self) -> None:
         """In the program it starts behind everything else, and making the program changes nothing."""
         before = gc.get_threshold()
+        self.patch(tap, "followMonotonicClock", lambda reactor: None)  # the reactor is that of the tests
         options = Options()
         options.parseOptions([])
-        whole = makeService(options)
+        whole = tap.makeService(options)
         assert isinstance(whole, MultiService)
         (inside,) = whole  # the log's service contains all others
         self.assertIsInstance(list(inside)[-1], GarbageService)
