@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from fleximq.errors import BadRequest, NoCapacity
 from fleximq.security.peer_address import addressKey, clientKey, isAddress
-from fleximq.security.principal import SPAWN
+from fleximq.security.principal import ANONYMOUS, SPAWN
 
 #: Maximum number of bans.
 MAX_BANS = 10_000
@@ -73,8 +73,8 @@ def banKey(kind: str, name: str) -> Hashable:
     return key
 
 
-def keysOf(principal: str | None, address: str) -> tuple[Hashable | None, Hashable | None]:
-    """Return the keys of a client with this principal, and this address as text with a port."""
+def keysOf(principal: str | None, address: str) -> tuple[Hashable, Hashable | None]:
+    """Return the keys of a client with this principal (None: anonymous), and this address as text with a port."""
     host = address.rpartition(":")[0].strip("[]")
-    named = None if principal is None else clientKey(principal, None)
+    named = clientKey(principal or ANONYMOUS, None)
     return named, addressKey(SimpleNamespace(host=host)) if host else None

@@ -10,7 +10,7 @@ from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.paths.arguments import Listing, number, page, text
 from fleximq.errors import BadRequest, BrokerError, Forbidden, JoinRejected
 from fleximq.security.bans import Ban, Bans, banKey, keysOf
-from fleximq.security.principal import MAX_NAME_CHARACTERS
+from fleximq.security.principal import ANONYMOUS, MAX_NAME_CHARACTERS
 
 _log = Logger()
 
@@ -45,6 +45,8 @@ class Operator:
     def _ban(self, arguments: Arguments, by: str) -> dict[str, Any]:
         """Ban a ``principal`` or an ``address`` for so many ``seconds``, with a ``reason``; disconnect its clients."""
         kind, name = _named(arguments)
+        if (kind, name) == ("principal", ANONYMOUS) and self._isAnonymous(by):
+            raise BadRequest("this would ban yourself: authenticate to ban anonymous clients")
         seconds = number(arguments, "seconds", BAN_SECONDS, MAX_BAN_SECONDS, least=1)
         reason = text(arguments, "reason", _REASON_BYTES) if arguments.get("reason") else ""
         ban = Ban(kind, name, self._broker.clock.seconds() + seconds, reason, by)
@@ -55,6 +57,11 @@ class Operator:
         key = banKey(kind, name)
         gone = self._expel(lambda client: key in _keys(client), JoinRejected("this client is banned"))
         return {**self._row(ban), "disconnected": gone}
+
+    def _isAnonymous(self, by: str) -> bool:
+        # Operators without a principal are named by their clients, on the web by the word.
+        clients = self._broker.clients
+        return by == ANONYMOUS or any(each.principal is None and each.name == by for each in clients)
 
     def _unban(self, arguments: Arguments, by: str) -> dict[str, Any]:
         """End the ban of a ``principal`` or an ``address``; ``removed`` tells whether there was one."""

@@ -72,4 +72,7 @@ class BansTests(SynchronousTestCase):
         """A client's keys are those of its bans."""
         for text, name in (("192.0.2.1:5", "192.0.2.1"), ("[2001:db8::1]:5", "2001:db8::2")):
             self.assertEqual(keysOf("ann", text), (banKey("principal", "ann"), banKey("address", name)))
-        self.assertEqual([keysOf(None, text) for text in ("unix", "stdio", "127.0.0.1:5")], [(None, None)] * 3)
+        self.assertEqual(
+            [keysOf(None, text) for text in ("unix", "stdio", "127.0.0.1:5")],
+            [(banKey("principal", "anonymous"), None)] * 3,
+        )

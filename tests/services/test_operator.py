@@ -3,8 +3,10 @@
 import json
 import socket
 import urllib.request
+from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -23,6 +25,8 @@ consume = true
 [principals.anonymous]
 read = true
 admin = true
+[principals.chief]
+admin = true
 """
 
 
@@ -34,6 +38,7 @@ class OperatorTests(SynchronousTestCase):
         folder = Path(self.mktemp()).absolute()
         folder.mkdir()
         self.key = ran("apikey", str(folder / "keys"), "press").out.decode().strip()
+        self.chief = ran("apikey", str(folder / "keys"), "chief").out.decode().strip()
         (folder / "settings.toml").write_text(SETTINGS.format(keys=folder / "keys"))
         self.broker = BrokerProcess("--config", str(folder / "settings.toml"), "--listen", *_LISTEN)
         self.broker.__enter__()
@@ -89,6 +94,21 @@ class OperatorTests(SynchronousTestCase):
         self.assertRaises(ClientError, press.ping, PATIENCE)
         again = self.press()
         self.assertEqual(self.operator.ask("/broker/kick", {"client_id": again.id}), {"disconnected": 1})
+
+    def test_anonymous(self) -> None:
+        """An operator with a key kicks and bans all clients without credentials; one without is not among them."""
+        chief = self.client(credentials={"type": "api_key", "api_key": self.chief})
+        guest = self.client()
+        asked: dict[str, Any] = {"principal": "anonymous"}
+        for ask in (partial(self.operator.ask, "/broker/ban"), lambda asked: self.web("/api/bans/add", **asked)):
+            self.assertRaises((ClientError, HTTPError), ask, asked)
+        self.assertEqual(chief.ask("/broker/kick", asked), {"disconnected": 2})
+        self.assertRaises(ClientError, guest.ping, PATIENCE)
+        self.client()
+        self.assertEqual(chief.ask("/broker/ban", asked)["disconnected"], 1)
+        self.assertEqual(getattr(self.assertRaises(ClientError, self.client), "status", None), 605)
+        chief.ask("/broker/unban", asked)
+        self.client().ping(PATIENCE)
 
     def test_rights(self) -> None:
         """A client without admin may do none of it, nor list the bans; wrong arguments are refused."""

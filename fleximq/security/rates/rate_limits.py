@@ -18,7 +18,7 @@ from fleximq.errors import JoinRejected
 from fleximq.interfaces import IAdmission
 from fleximq.security.bans import Bans
 from fleximq.security.peer_address import addressKey, clientKey
-from fleximq.security.principal import Admitted
+from fleximq.security.principal import ANONYMOUS, Admitted
 from fleximq.security.rates.client_rates import Allowance, RateRules, Rates
 from fleximq.security.rates.flapping import FlappingLimit
 from fleximq.security.rates.token_bucket import KeyedBuckets
@@ -80,7 +80,7 @@ def rulesOf(settings: Settings) -> RateRules:
 @implementer(IAdmission)
 @dataclass(eq=False)
 class RateLimitedAdmission:
-    """Forwards attempts within the limits, and counts refusals. Local peers without credentials are not limited."""
+    """Forwards attempts within the limits, and counts refusals. Local peers without credentials have no rates."""
 
     inner: IAdmission
     limits: RateLimits
@@ -106,7 +106,7 @@ class RateLimitedAdmission:
         admitted: Admitted | Deferred[Admitted] = self.inner.admit(credentials, address)
         if not isinstance(admitted, Admitted):
             return admitted.addCallback(self._checkAdmitted, place)
-        return admitted if admitted.principal is None else self._checkPrincipal(admitted, self._checkWaits)
+        return self._checkPrincipal(admitted, self._checkWaits)
 
     def renewed(self, admitted: Any) -> Any:
         """Return the inner admission's result, unless the principal was banned; see :class:`IAdmission`."""
@@ -117,13 +117,13 @@ class RateLimitedAdmission:
         return self._checkPrincipal(admitted, self._checkWaits)
 
     def _checkPrincipal(self, admitted: Admitted, check: Callable[[Any], None]) -> Admitted:
-        """Check a principal's key; the error says whose credentials they were."""
-        if admitted.principal is not None:
-            try:
-                check(clientKey(admitted.principal.name, None))
-            except JoinRejected as error:
-                error.principal = admitted.principal.name
-                raise
+        """Check a principal's key, of anonymous clients a common one; the error says whose credentials they were."""
+        principal = admitted.principal
+        try:
+            check(clientKey(ANONYMOUS if principal is None else principal.name, None))
+        except JoinRejected as error:
+            error.principal = None if principal is None else principal.name
+            raise
         return admitted
 
     def _banned(self, who: Any) -> str | None:

@@ -143,6 +143,16 @@ class RateLimitedAdmissionTests(SynchronousTestCase):
         self.clock.advance(60)
         self.assertIsNone(self.admission.refusal(FAR))
 
+    def test_anonymous(self) -> None:
+        """A ban of anonymous clients refuses those of this machine too, a reload included, and no others."""
+        self.bans.add(Ban("principal", "anonymous", 60.0, "", "x"))
+        for place in (LOCAL, FAR):
+            self.failureResultOf(self.admission.admit(None, place), JoinRejected)
+            self.successResultOf(self.admission.admit("anna", place))
+        self.assertRaises(JoinRejected, self.admission.renewed, Admitted(None, EVERYTHING))
+        self.clock.advance(60)
+        self.successResultOf(self.admission.admit(None, LOCAL))
+
     def test_peers(self) -> None:
         """Clients are told apart by principal, else by address; no name can be taken for an address."""
         self.assertEqual(clientKey("anna", FAR), clientKey("anna", LOCAL))
