@@ -153,11 +153,16 @@ def encodeSegment(start: SegmentStart, offset: int, owner: Mapping[str, Any] | N
     return frameOf(FrameKind.SEGMENT, start._asdict() | dict(owner or {}), offset, start.created)
 
 
+def isJournalId(value: object) -> bool:
+    """Return whether a value can be the id of a journal: 32 hexadecimal digits."""
+    return isinstance(value, str) and len(value) == 32 and set(value) <= set("0123456789abcdef")
+
+
 def decodeSegment(header: FrameHeader, frame: Any) -> SegmentStart:
     """Return the content of a SEGMENT frame. As below, raises FrameError for another kind or a wrong body."""
     fields = FrameFields(header, frame, FrameKind.SEGMENT)
     journal = fields.text("journal")
-    if len(journal) != 32 or not set(journal) <= set("0123456789abcdef"):
+    if not isJournalId(journal):
         raise FrameError("the id of a journal has 32 hexadecimal digits")
     return SegmentStart(journal, fields.number("created"))
 

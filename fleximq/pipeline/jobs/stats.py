@@ -185,12 +185,13 @@ def _written(rows: "DataFrame", table: str, name: str) -> None:
     """Write rows as one file of this name to a table; a repeated write replaces it."""
     import pyarrow.parquet as pq
 
+    from fleximq.pipeline.lake.table.file_names import fileName
     from fleximq.pipeline.lake.table.parquet_writer import synced
 
     found = rows.toArrow()
     if found.num_rows:
         os.makedirs(table, exist_ok=True)
-        draft = f"{table}/_{name}.draft"
+        draft = f"{table}/_{fileName(name)}.draft"
         with open(draft, "wb") as file:
             pq.write_table(found, file, compression="zstd")
         synced(draft)

@@ -24,7 +24,7 @@ from fleximq.pipeline.files.journal_files import readSlice
 from fleximq.pipeline.files.schema import ALL_COLUMNS, schemaOf
 from fleximq.pipeline.files.selection import Selection, Slice
 from fleximq.pipeline.files.slice_reader import Missing
-from fleximq.pipeline.lake.table.file_names import FILES
+from fleximq.pipeline.lake.table.file_names import FILES, fileName, isFileName
 from fleximq.pipeline.lake.table.parquet_writer import grouped, synced
 
 _MOMENT = pa.timestamp("us", tz="UTC")
@@ -63,14 +63,14 @@ def journalsIn(folder: str) -> list[str]:
     """Return the ids of the journals with sealed segments; raises PipelineError if the folder cannot be read."""
     try:
         with os.scandir(folder) as entries:
-            return sorted(entry.name for entry in entries if entry.name[0] not in "._" and entry.is_dir())
+            return sorted(entry.name for entry in entries if isFileName(entry.name) and entry.is_dir())
     except OSError as error:
         raise PipelineError(f"the sealed history in {folder} cannot be read: {error.strerror or error}") from error
 
 
 def sealedFiles(folder: str, journal: str) -> list[SealedFile]:
     """Return the sealed files of a journal in order, without overlaps; raises PipelineError."""
-    path = f"{folder}/{journal}"
+    path = f"{folder}/{fileName(journal)}"
     try:
         names = os.listdir(path)
     except FileNotFoundError:

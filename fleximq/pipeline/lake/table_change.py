@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.live_files import logOf
-from fleximq.pipeline.lake.table.file_names import OWN, partitionOf, readOwn, writeOwn
+from fleximq.pipeline.lake.table.file_names import OWN, fileName, partitionOf, pathIn, readOwn, writeOwn
 from fleximq.pipeline.lake.table.format import layoutOf
 from fleximq.pipeline.lake.table.ledger import Gap, readLedger, writeLedger
 from fleximq.pipeline.lake.table.table_log import TableFile
@@ -44,7 +44,7 @@ def commitChange(table: str, change: TableChange, files: Files) -> None:
     layout = layoutOf(table, files)
     # Staged names are unique, so no later batch or change has them.
     placed = [
-        each._replace(path=f"{partitionOf(each.topic, each.date, layout)}/{each.journal}-{each.path}")
+        each._replace(path=f"{partitionOf(each.topic, each.date, layout)}/{fileName(each.journal)}-{each.path}")
         for each in change.made
     ]
     record = {
@@ -95,7 +95,7 @@ def finishChange(table: str, files: Files) -> None:
 def _remove(table: str, gone: Sequence[str], files: Files) -> None:
     for path in gone:
         with suppress(FileNotFoundError):
-            files.remove(f"{table}/{path}")
+            files.remove(pathIn(table, path))
     for folder in dict.fromkeys(os.path.dirname(path) for path in gone):
         with suppress(OSError):
             files.syncFolder(f"{table}/{folder}")
@@ -108,11 +108,12 @@ def moveStaged(table: str, files: Files, folder: str, wanted: Iterable[Sequence[
     for name, *rest in wanted:
         to = TableFile(*rest)
         placed.append(to)
+        path = pathIn(table, to.path)
         try:
-            makeFolders(files, os.path.dirname(f"{table}/{to.path}"))
-            files.rename(f"{table}/{OWN}/{folder}/{name}", f"{table}/{to.path}")
+            makeFolders(files, os.path.dirname(path))
+            files.rename(pathIn(table, f"{OWN}/{folder}/{name}"), path)
         except FileNotFoundError:
-            if not files.exists(f"{table}/{to.path}"):
+            if not files.exists(path):
                 raise LakeRefused(f"the table {table} is damaged: its file {to.path} is missing") from None
     for each in dict.fromkeys(os.path.dirname(to.path) for to in placed):
         files.syncFolder(f"{table}/{each}")
@@ -162,7 +163,7 @@ def finishRemoval(table: str, files: Files) -> None:
         files.makeFolder(f"{own}/{EXPIRED}")
     for number, partition in enumerate(partitions):
         with suppress(FileNotFoundError):
-            files.rename(f"{table}/{partition}", f"{own}/{EXPIRED}/{number}")
+            files.rename(pathIn(table, partition), f"{own}/{EXPIRED}/{number}")
         with suppress(FileNotFoundError):
             files.syncFolder(os.path.dirname(f"{table}/{partition}"))
     files.syncFolder(f"{own}/{EXPIRED}")

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from fleximq.pipeline.errors import OptionRefused, sentenceOf
 from fleximq.pipeline.files.schema import COLUMNS
-from fleximq.pipeline.lake.table.file_names import OWN
+from fleximq.pipeline.lake.table.file_names import OWN, isFileName
 from fleximq.pipeline.lake.table.format import DELTA, PARQUET, formatOf
 from fleximq.pipeline.payloads.ddl import written
 from fleximq.pipeline.payloads.decoder import STRUCTURED
@@ -70,7 +70,7 @@ class Tables:
                 )
 
     def _open(self, name: str) -> DataFrame:
-        if self._lake is not None and Path(self._lake, name, OWN).is_dir():
+        if self._lake is not None and isFileName(name) and Path(self._lake, name, OWN).is_dir():
             return lakeTable(self._spark, f"{self._lake}/{name}")
         if self._options is None:
             raise OptionRefused(f"there is no table {name!r} in {self._lake}")

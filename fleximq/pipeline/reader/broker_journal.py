@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from fleximq.journal.files.record_distance import Distance
 from fleximq.journal.files.segment_summary import assignOffsets
-from fleximq.journal.format.control_frames import decodeGap, decodeTransaction
+from fleximq.journal.format.control_frames import decodeGap, decodeTransaction, isJournalId
 from fleximq.journal.format.frame import FrameError, FrameHeader, FrameKind, readHeader
 from fleximq.limits import KIBIBYTE, MEBIBYTE
 from fleximq.pipeline.broker_link import Behind, BrokerLink, Check, Place
@@ -96,7 +96,12 @@ class RemoteJournal:
         self._tried: dict[int, FrameHeader] = {}
         # The furthest end that a node has reported.
         self._least = 0
-        self.id = str(self._about()["journal"])
+        self.id: str = self._about()["journal"]
+        # It becomes part of the names of files.
+        if not isJournalId(self.id):
+            raise BrokerRefused(
+                f"the id of the journal at {place.url} is {self.id!r}, but must be 32 hexadecimal digits"
+            )
 
     def close(self) -> None:
         """Close the connection; the next request opens it again."""

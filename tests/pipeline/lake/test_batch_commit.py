@@ -11,11 +11,13 @@ from tests.pipeline.installed import missing as skip
 
 if not skip:
     from fleximq.pipeline.errors import LakeRefused
-    from fleximq.pipeline.lake.batch_commit import RECORD, BatchCommit, finish
+    from fleximq.pipeline.lake.batch_commit import RECORD, STAGED, BatchCommit, finish
     from fleximq.pipeline.lake.completeness import audit
+    from fleximq.pipeline.lake.table.file_names import FILES, OWN, writeOwn
     from fleximq.pipeline.lake.table.ledger import LEDGER, Covered, Gap, readLedger
     from fleximq.pipeline.lake.table.lock import changeLock
     from fleximq.pipeline.lake.table.table_log import BatchRange
+    from fleximq.pipeline.lake.table_change import INTENT, REMOVAL, TableChange, commitChange
     from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, Failing, offsetsIn, rows, stage, staged
 
 
@@ -46,6 +48,43 @@ class PublishingCase(SynchronousTestCase):
         """Stage and publish a batch."""
         found = self.stage(start, end, number)
         return (publishing or self.publishing).publish(self.batch(number, start, end), found, {}, **more)
+
+
+class ForeignTests(PublishingCase):
+    """Names that lead out of the table."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.around = Path(self.table).parents[1]
+
+    def files(self) -> list[str]:
+        """Return all files around the table, without its own ones."""
+        found = (str(each.relative_to(self.around)) for each in self.around.rglob("*") if each.is_file())
+        return sorted(each for each in found if "_fleximq" not in each)
+
+    def test_journal(self) -> None:
+        """An id of a journal that is a path is refused, and no file is made."""
+        for id in ("../../../OUT", "/OUT", "a/b"):
+            files = [each._replace(journal=id) for each in self.stage(1, 11)]
+            self.assertRaises(LakeRefused, self.publishing.publish, BatchRange(0, {id: 1}, {id: 11}), files, {})
+            change = TableChange(STAGED, [each._replace(journal=id) for each in self.stage(1, 11)])
+            self.assertRaises(LakeRefused, commitChange, self.table, change, FILES)
+        self.assertEqual(self.files(), [])
+
+    def test_intents(self) -> None:
+        """The records of intent of a table neither move nor remove files of another folder."""
+        precious = self.around / "precious"
+        precious.write_text("")
+        (name, *_) = (each.path for each in self.stage(1, 11))
+        moved = [name, "../../OUT", "a", "2023-11-14", JOURNAL, 1, 2, 1, 1]
+        batch: dict[str, Any] = {"batch": 0, "start": {}, "end": {}, "rows": {}, "gaps": {}, "files": [moved]}
+        changed = {"number": 1, **TableChange("staged", [], ["../../precious"])._asdict()}
+        removed = {"partitions": ["../../precious"], "expired": {}, "days": []}
+        for intent, content in (RECORD, batch), (INTENT, changed), (REMOVAL, removed):
+            writeOwn(self.table, intent, content)
+            self.assertIn("is damaged", str(self.assertRaises(LakeRefused, finish, self.table)))
+            self.assertEqual(self.files(), ["precious"])
+            Path(self.table, OWN, intent).unlink()
 
 
 class PublishTests(PublishingCase):

@@ -111,6 +111,16 @@ class NearPlace:
         return {"position": first, "data": b"".join(pieces), "next": behind, "end": 1 << 40, "journal": self.written.id}
 
 
+class HostilePlace(NearPlace):
+    """A place whose broker gives its journal the name ``called``."""
+
+    called: object = ""
+
+    def ask(self, path: str, arguments: dict[str, Any]) -> Any:
+        """Answer as the broker does, under another name."""
+        return super().ask(path, arguments) | {"journal": self.called}
+
+
 class TwoNodes(NearPlace):
     """A place with two addresses; every second connection leads to a node that has nothing yet."""
 
@@ -195,6 +205,15 @@ class WholeTests(RemoteCase):
         journal.close()
         self.assertEqual(journal.end(), end)
         self.assertEqual((self.read(journal.slices(0, end.offset, parts=3)), self.missing), (self.rows, []))
+
+    def test_hostile(self) -> None:
+        """The id of a journal, of which paths are made, is refused unless it is one."""
+        self.near = near = HostilePlace(self.written)
+        for near.called in ("../../../OUT", "A" * 32, "a" * 31, "a" * 33, "", 5, None, ["a" * 32]):
+            error = self.assertRaises(BrokerRefused, RemoteJournal, self.place)
+            self.assertIn("must be 32 hexadecimal digits", str(error))
+        near.called = "a" * 32
+        self.assertEqual(RemoteJournal(self.place).id, near.called)
 
     def test_balanced(self) -> None:
         """Parts are about of the same size, and small enough."""

@@ -23,6 +23,7 @@ from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.iceberg import snapshots
 from fleximq.pipeline.lake.table.columns import recordedSchema
 from fleximq.pipeline.lake.table.file_merge import MergePart, dueGroups, merge, partOf
+from fleximq.pipeline.lake.table.file_names import fileName, pathIn
 from fleximq.pipeline.lake.table.table_log import Compacted, CompactionGoal, Exclusive
 
 #: Maximum number of partitions for one snapshot.
@@ -49,8 +50,10 @@ def compactIceberg(
             found = snapshots.openTable(table)
             if found is not None:
                 _check(table, found)
+            home = snapshots.localPath(found.location()) if found is not None else table
             paths = sorted(each.path for each in snapshots.liveOf(found)) if found is not None else []
             for folder, live in groupby(paths, os.path.dirname):
+                pathIn(home, os.path.relpath(folder, home))
                 merged = _mergeFolder(folder, list(live), goal, aside, now, recordedSchema(table, files))
                 if merged.gone:
                     waiting.append(merged)
@@ -81,7 +84,7 @@ def _mergeFolder(
     made = []
     groups = dueGroups(parts, goal, now - max(os.stat(path).st_mtime for path in live))
     for group in groups:
-        made.append(f"{group[0].spans[0].journal}-{uuid.uuid4().hex}.parquet")
+        made.append(f"{fileName(group[0].spans[0].journal)}-{uuid.uuid4().hex}.parquet")
         merge(folder, group, f"{aside}/{made[-1]}", schema)
     return MergedFiles(folder, tuple(part.name for group in groups for part in group), tuple(made))
 

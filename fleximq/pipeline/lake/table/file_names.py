@@ -40,7 +40,27 @@ _NULL = "__HIVE_DEFAULT_PARTITION__"
 _TO_ESCAPE = re.compile(r"[\x00-\x7f](?<![A-Za-z0-9._~$-])")
 # The first characters of all that Java reads as a number, with NaN and Infinity.
 _LIKE_NUMBER = re.compile(r"[0-9+.NI-]")
+_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _Result = TypeVar("_Result")
+
+
+def isFileName(name: object) -> bool:
+    """Tell whether a name can be that of a file or folder which no reader hides, and cannot lead to another folder."""
+    return isinstance(name, str) and bool(_FILE_NAME.fullmatch(name))
+
+
+def fileName(name: str) -> str:
+    """Return a name that becomes part of a path, as a journal's id; raises LakeRefused if it cannot be a file's."""
+    if not isFileName(name):
+        raise LakeRefused(f"{name!r} cannot be part of a file's name")
+    return name
+
+
+def pathIn(table: str, path: str) -> str:
+    """Return the whole path of a file or folder that a table's own files name; raises LakeRefused if it is outside."""
+    if any(part in ("", ".", "..") for part in path.split("/")) or "\0" in path:
+        raise LakeRefused(f"the table {table} is damaged: it names {path!r}, which is not in it")
+    return f"{table}/{path}"
 
 
 def escaped(topic: str, ascii: bool = False) -> str:
@@ -84,13 +104,8 @@ def dateIn(path: str) -> str:
 
 
 def fileOf(journal: str, batch: int, part: int) -> str:
-    """Return the name of a file with records of a journal."""
-    return f"{journal}-{batch:010d}-{part:05d}.parquet"
-
-
-def isTableName(name: str) -> bool:
-    """Tell whether a table can have this name: a folder name that no reader hides."""
-    return bool(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name))
+    """Return the name of a file with records of a journal; raises LakeRefused for an id that is none."""
+    return f"{fileName(journal)}-{batch:010d}-{part:05d}.parquet"
 
 
 def tableNames(lake: str) -> list[str]:

@@ -13,7 +13,7 @@ from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused, OptionRefused
 from fleximq.pipeline.files.selection import Topics
 from fleximq.pipeline.lake.table.columns import TableColumns
-from fleximq.pipeline.lake.table.file_names import FILES, isTableName, readRecorded, writeOwn
+from fleximq.pipeline.lake.table.file_names import FILES, isFileName, readRecorded, writeOwn
 from fleximq.pipeline.payloads import ddl
 from fleximq.pipeline.payloads.decoder import ENCODINGS, STRUCTURED, Decoder
 from fleximq.pipeline.payloads.dialect_payloads import Identity
@@ -44,7 +44,7 @@ class TableSpec:
     isExplicit: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not isTableName(self.name):
+        if not isFileName(self.name):
             raise OptionRefused(
                 f"a table cannot be called {self.name!r}: letters, digits, '.', '_' and '-' only, at most 100, and a "
                 "letter or digit first"

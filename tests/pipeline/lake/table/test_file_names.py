@@ -19,8 +19,9 @@ if not skip:
         dateIn,
         escaped,
         fileOf,
-        isTableName,
+        isFileName,
         partitionOf,
+        pathIn,
     )
 
 
@@ -108,6 +109,15 @@ class PathTests(SynchronousTestCase):
     def test_tables(self) -> None:
         """A table's name is that of a folder which no reader hides."""
         for name in ("messages", "a.b-c_2", "9"):
-            self.assertTrue(isTableName(name), name)
+            self.assertTrue(isFileName(name), name)
         for name in ("", "_a", ".a", "a/b", "a b", "a" * 101, "a\n"):
-            self.assertFalse(isTableName(name), name)
+            self.assertFalse(isFileName(name), name)
+
+    def test_foreign(self) -> None:
+        """A journal's id that leads to another folder names no file, and neither does a path out of a table."""
+        for name in ("../../../OUT", "/OUT", "..", "", "a/b", "a\0", 5):
+            self.assertRaises(LakeRefused, fileOf, name, 7, 12)
+        self.assertEqual(pathIn("/lake/t", "topic=..a/date=2026-01-31/x"), "/lake/t/topic=..a/date=2026-01-31/x")
+        for path in ("../u/x", "/etc/x", "a/../../x", "", "a//x", "a/./x", "a\0"):
+            error = self.assertRaises(LakeRefused, pathIn, "/lake/t", path)
+            self.assertIn("the table /lake/t is damaged", str(error))
