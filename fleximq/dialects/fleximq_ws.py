@@ -1,7 +1,7 @@
 """FlexiMQ over WebSocket: binary messages with arbitrary boundaries (docs/reference/dialects.rst, "Over WebSocket").
 
-Input is passed on as it arrives, also of an incomplete message. The scanner's limits apply; only the inflated size of a
-compressed message is limited here.
+Input is passed on as it arrives, also of an incomplete message. A WebSocket message has no limit, compressed or not: it
+may hold any number of FlexiMQ messages, to which the scanner's limits apply.
 """
 
 from typing import Any
@@ -12,11 +12,12 @@ from fleximq.dialects.session import NamedLogger
 from fleximq.dialects.websocket.frame_outbox import FramingOutbox
 from fleximq.dialects.websocket.protocol import UNSUPPORTED
 from fleximq.dialects.websocket.session_protocol import WebSocketFactory, WebSocketSessionProtocol
-from fleximq.limits import MEBIBYTE
 from fleximq.wire.websocket_frame import BINARY
 
-#: A compressed message may inflate to this much more than the largest FlexiMQ message.
-ROOM = MEBIBYTE
+#: The limit of a WebSocket message: none.
+NO_LIMIT = 1 << 62
+#: Bytes of a compressed message inflated at once, to 16 MiB at most.
+DEFLATED_STEP = 1 << 14
 
 
 class FlexiWebSocketProtocol(WebSocketSessionProtocol):
@@ -26,6 +27,7 @@ class FlexiWebSocketProtocol(WebSocketSessionProtocol):
     kinds = frozenset({BINARY})
     outboxClass = FramingOutbox
     joinsLater = True
+    deflatedStep = DEFLATED_STEP
 
     def messagesReceived(self, messages: list[bytes]) -> None:
         """Pass on the bytes of these messages."""
@@ -56,4 +58,4 @@ class FlexiWebSocketFactory(WebSocketFactory):
 
     def __init__(self, context: Context) -> None:
         makeSession: Any = FlexiSession
-        super().__init__(context, makeSession, lambda: context.settings.limits.message + ROOM)
+        super().__init__(context, makeSession, lambda: NO_LIMIT)

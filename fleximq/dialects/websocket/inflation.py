@@ -4,8 +4,9 @@ Autobahn's own inflater refuses an incompressible message at the limit and buffe
 message is inflated separately: an idle connection has no window. Output is not compressed; all subscribers share it.
 """
 
+import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autobahn.exception import PayloadCorruptError, PayloadExceededError
@@ -17,6 +18,24 @@ _WINDOW = -zlib.MAX_WBITS
 _TAIL = b"\x00\x00\xff\xff"
 #: Memory of an unfinished message: the window and tables of zlib.
 WINDOW_BYTES = 1 << 16
+
+
+#: The sizes of a window that may be negotiated (RFC 7692, section 7.1.2); zlib has none of 8.
+_BITS = re.compile("9|1[0-5]")
+
+
+def isDeflateOffer(name: str, parameters: Mapping[str, Sequence[Any]]) -> bool:
+    """Return whether this is an offer of permessage-deflate that can be accepted; others are declined (RFC 7692, 5.1).
+
+    Autobahn would answer 400 to an unknown or repeated parameter, or a wrong value.
+    """
+    if name != Inflation.EXTENSION_NAME:
+        return False
+    try:
+        PerMessageDeflateOffer.parse(parameters)
+    except Exception:  # it raises no other kind
+        return False
+    return all(each is True or _BITS.fullmatch(each) for [each] in parameters.values())
 
 
 def acceptDeflate(offers: Sequence[object]) -> PerMessageDeflateOfferAccept | None:

@@ -11,6 +11,7 @@ reasons:
 - Its timers and its log lines about refusals are off, and subclasses decide how its output is sent.
 """
 
+import re
 import sys
 from abc import ABCMeta, abstractmethod
 from typing import Any, ClassVar
@@ -19,7 +20,7 @@ from autobahn.twisted.websocket import WebSocketServerProtocol
 from twisted.logger import Logger
 
 from fleximq.compiled import choice
-from fleximq.dialects.websocket.inflation import Inflation
+from fleximq.dialects.websocket.inflation import Inflation, isDeflateOffer
 from fleximq.wire.receive_buffer import ReceiveBuffer
 from fleximq.wire.websocket_frame import TEXT, endOfFrame, isUtf8
 
@@ -39,6 +40,12 @@ EARLY_FRAMES = 1000
 #: Bytes of a frame passed to Autobahn at once: before admission so few that they inflate to 64 KiB at most.
 UNLIMITED, UNADMITTED_STEP = sys.maxsize, 64
 
+#: The field that may occur several times, each with some of the offers (RFC 6455, section 11.3.2).
+_OFFERS = re.compile(rb"\r\nsec-websocket-extensions:([^\r\n]*)", re.IGNORECASE)
+
+#: The first reserved bit of a frame: the message that it begins is compressed.
+_DEFLATED = 0x40
+
 #: Frames with this opcode and above are control frames.
 _CONTROL = 8
 
@@ -48,10 +55,12 @@ class BoundedProtocol(WebSocketServerProtocol, metaclass=ABCMeta):
 
     ``messages`` are complete and unprocessed. ``kinds`` are the first bytes of frames that may bypass Autobahn; with
     :data:`TEXT`, binary messages are read as text too. ``violated`` is set after a protocol violation. While subclasses
-    set ``halted``, input is buffered; the next :meth:`feed` continues. ``step`` bytes of a frame are processed at once.
+    set ``halted``, input is buffered; the next :meth:`feed` continues. ``step`` bytes of a frame are processed at once,
+    of a compressed one at most ``deflatedStep``.
     """
 
     kinds: ClassVar[frozenset[int]]
+    deflatedStep: ClassVar[int] = UNLIMITED
     data: bytes
     current_frame: Any
     _isMessageCompressed: bool
@@ -121,7 +130,7 @@ class BoundedProtocol(WebSocketServerProtocol, metaclass=ABCMeta):
         self._gathered = ReceiveBuffer()
 
     def _request(self, data: bytes) -> None:
-        self.data = data
+        self.data = _withOneField(data)
         self.processHandshake()
         if self.state == self.STATE_OPEN:
             data, self.data = self.data, b""
@@ -144,8 +153,11 @@ class BoundedProtocol(WebSocketServerProtocol, metaclass=ABCMeta):
             self.deliverMessages()
             if self.halted:
                 break
-            if end - offset > self.step:
-                end = offset + self.step
+            step = self.step
+            if end - offset > self.deflatedStep and self._isDeflated(data[offset]):
+                step = min(step, self.deflatedStep)
+            if end - offset > step:
+                end = offset + step
             self.data = data[offset:end]
             offset = end
             while self.processData() and self.state != self.STATE_CLOSED:
@@ -154,7 +166,15 @@ class BoundedProtocol(WebSocketServerProtocol, metaclass=ABCMeta):
         if self.halted:
             self.data += data[offset:]
 
+    def _isDeflated(self, first: int) -> bool:
+        """Return whether the next bytes may be compressed; the first of them begins a message, unless one has begun."""
+        return self._isMessageCompressed if self.inside_message else first & _DEFLATED > 0
+
     # -- called by Autobahn: the handshake ---------------------------------------------------------
+
+    def _parseExtensionsHeader(self, header: str, removeQuotes: bool = True) -> list[tuple[str, Any]]:
+        """Return the offers that can be accepted; the others are declined."""
+        return [each for each in super()._parseExtensionsHeader(header, removeQuotes) if isDeflateOffer(*each)]
 
     def succeedHandshake(self, res: Any) -> None:
         """Answer the request; log exceptions here, because no caller would."""
@@ -254,3 +274,12 @@ class BoundedProtocol(WebSocketServerProtocol, metaclass=ABCMeta):
 
     def unregisterProducer(self) -> None:
         """Do nothing: Autobahn registered no producer."""
+
+
+def _withOneField(request: bytes) -> bytes:
+    """Return a request with the offers of extensions in one field; Autobahn refuses several."""
+    head, end, rest = request.partition(b"\r\n\r\n")
+    offers = _OFFERS.findall(head) if end else ()
+    if len(offers) < 2:
+        return request
+    return _OFFERS.sub(b"", head) + b"\r\nSec-WebSocket-Extensions:" + b",".join(offers) + end + rest

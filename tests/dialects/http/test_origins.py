@@ -24,7 +24,7 @@ class OriginsTests(SynchronousTestCase):
         for origin in (
             "https://example.com", "http://localhost.example.com", "http://127.0.0.1.example.com", "http://10.0.0.1",
             "http://example.com@localhost", "http://localhost@example.com", "localhost", "", "http://", "http://localhost/x",
-            "http://[::1", "http://localhost:port", "NULL", "*", "null, null",
+            "http://[::1", "http://[::1]evil.example", "http://localhost:port", "NULL", "*", "null, null",
         ):  # fmt: skip
             self.assertFalse(Origins().admit(origin, "127.0.0.1:7890"), origin)
 
@@ -117,7 +117,11 @@ class OriginsTests(SynchronousTestCase):
             self.assertTrue(origins.admitHost(host), host)
         for host in (
             "", "evil.example", "evil.example:7890", "localhost.evil.example", "[", "a@127.0.0.1", "127.0.0.1.evil",
-            "127.0.0.1/x", "\xff",
+            "127.0.0.1/x", "\xff", "[::1]evil.example", "[::1]:80evil", "[::1", "::1", "[127.0.0.1]", "[::1%25lo]",
+            "[]", "localhost:80evil", "localhost:", "localhost:65536", "localhost: 80", "local\thost", "localhost#",
+            "localhost?", "evil.example\\localhost", "localhost,evil.example", "evil.example[::1]",
+            "evil.example:80@localhost:80",
+            "127.0.0.1.evil.example", "localhost.", "localhost\x00", " localhost", "localhost:80:80",
         ):  # fmt: skip
             self.assertFalse(origins.admitHost(host), host)
             self.assertTrue(Origins(namesTrusted=True).admitHost(host), host)

@@ -200,6 +200,38 @@ class MessageTests(EchoCase):
             peer.say(masked(TEXT, data[:3], fin=False, rsv=4) + masked(CONTINUATION, data[3:]))
         self.assertEqual(peer.texts(), ["hello", "hello"])
 
+    def test_declinedOffers(self) -> None:
+        """Offers that cannot be accepted are declined, and the WebSocket is opened without compression."""
+        for offer in (
+            "server_max_window_bits", "server_max_window_bits=8", "server_max_window_bits=16", "unknown",
+            "server_max_window_bits=010", "server_max_window_bits=1_0", "server_max_window_bits=", "unknown=1",
+            "client_max_window_bits=7", "client_max_window_bits=x", "client_no_context_takeover=1",
+            "server_no_context_takeover=true",
+            "client_max_window_bits; client_max_window_bits", "",
+        ):  # fmt: skip
+            peer = self.peer(Sec_WebSocket_Extensions=f"permessage-deflate; {offer}")
+            self.assertTrue(peer.head.startswith(b"HTTP/1.1 101 "), (offer, peer.head))
+            self.assertNotIn(b"Sec-WebSocket-Extensions", peer.head, offer)
+            self.assertEqual(peer.askText("plain"), ["plain"])
+        peer = self.peer(Sec_WebSocket_Extensions="permessage-bzip2; x=1, permessage-snappy; y")
+        self.assertTrue(peer.head.startswith(b"HTTP/1.1 101 "), peer.head)
+
+    def test_severalOffers(self) -> None:
+        """The first offer that can be accepted is, whether they share a field or not; its window is confirmed."""
+        fits = 'permessage-deflate; server_no_context_takeover; server_max_window_bits="10"; client_max_window_bits=12'
+        answer = (
+            b"Sec-WebSocket-Extensions: permessage-deflate; server_no_context_takeover; server_max_window_bits=10; "
+            b"client_no_context_takeover\r\n"
+        )
+        several: list[dict[str, str]] = [
+            {"Sec_WebSocket_Extensions": f"permessage-deflate; x, foo, {fits}, permessage-deflate"},
+            {"Sec_WebSocket_Extensions": "permessage-deflate; x", "sec_websocket_extensions": fits, "Via": "x"},
+        ]
+        for fields in several:
+            peer = self.peer(**fields)
+            self.assertIn(answer, peer.head + b"\r\n")
+            self.assertEqual(peer.say(masked(TEXT, deflated(b"hello"), rsv=4)).frames(), [Frame(TEXT, b"hello")])
+
     def test_foreignExtensions(self) -> None:
         """Extensions that are not known are not accepted."""
         peer = self.peer(Sec_WebSocket_Extensions="x-webkit-deflate-frame, permessage-foo")
