@@ -5,7 +5,6 @@ A node that loses the shard ends its process at once, since clients must hear no
 starts it again as a standby.
 """
 
-import os
 import secrets
 import sys
 import time
@@ -43,6 +42,8 @@ from fleximq.services.cluster_operator import ClusterOperator, settingsThatLast
 from fleximq.services.journal_service import warn
 from fleximq.services.mesh_service import MeshBroker
 from fleximq.services.network.node_ports import NodePorts
+from fleximq.services.process.log_writer import report
+from fleximq.services.process.startup_failure import exitNow
 from fleximq.services.process.wakeup import Wakeup
 from fleximq.web.health_pages import Check
 
@@ -422,9 +423,5 @@ def _passOver(failure: Any) -> None:
 def endNow(sentence: str, code: int = LOST) -> NoReturn:
     """End the process without another word to any client."""
     _log.critical("{sentence}", sentence=sentence)
-    with suppress(OSError, ValueError):
-        print(f"fleximq: {sentence}", file=sys.__stderr__)
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(code)
+    report(f"fleximq: {sentence}", sys.__stderr__)
+    exitNow(code)

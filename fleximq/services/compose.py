@@ -85,11 +85,11 @@ def compose(
         abortStart = node.abort
     elif journal.onDisk:
         whole = JournalService(reactor, journal, partial(restore, broker, journal), abortStart, wakeup)
-    audit: AuditLog | None = None
     if settings.auditLog is not None:
         audit = AuditLog(reactor, settings.auditLog, abortStart, wall)
         audit.setServiceParent(whole)
         broker.audit = reload.audit = audit.record
+        reload.reopenLogs = audit.reopen
     counted = broker.observers.counted
     policy = policyOf(settings.slowConsumer, reactor, counted)
     connections = OpenConnections(reactor)
@@ -169,8 +169,7 @@ def compose(
 
     def beginReload() -> None:
         readiness.reloading()
-        if audit is not None:
-            audit.reopen()
+        reload.reopenLogs()
 
     reload.onBegin, reload.onEnd = beginReload, readiness.reloaded
     reload.participants += [

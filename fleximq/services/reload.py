@@ -35,7 +35,8 @@ _log = Logger()
 class Reload:
     """Holds and changes the current settings.
 
-    ``participants`` are called in order, ``onBegin`` and ``onEnd`` for each attempt, ``audit`` with its result.
+    ``participants`` are called in order, ``onBegin`` and ``onEnd`` for each attempt, ``audit`` with its result;
+    ``reopenLogs`` reopens the audit log, which a reload does too.
     ``again`` reads the settings as at the start; raises SettingError.
     """
 
@@ -44,6 +45,7 @@ class Reload:
         self.participants: list[Participant] = []
         self.onBegin: Callable[[], object] = lambda: None
         self.onEnd: Callable[[], object] = lambda: None
+        self.reopenLogs: Callable[[], object] = lambda: None
         self.audit: Callable[..., object] = lambda event, **fields: None
         self._again = again
         self._stamps = _stamps(settings)

@@ -8,16 +8,19 @@ Long values are cut, and events at debug are not written.
 """
 
 import math
+import os
 import signal
 import sys
+import syslog
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, cast
 
 from twisted.application.service import IService, MultiService
 from twisted.logger import (
-    FileLogObserver,
     FilteringLogObserver,
     ILogObserver,
     LogEvent,
@@ -27,9 +30,9 @@ from twisted.logger import (
     formatEventAsClassicLogText,
     formatTime,
 )
-from twisted.python.logfile import LogFile
 
 from fleximq.config.option_values import LogFormat
+from fleximq.services.process.log_writer import Descriptor, LogPath, LogTarget, LogWriter, SystemLog, wordsOf
 from fleximq.values.log_limit import LogLimits
 from fleximq.values.printable import jsonLine, printable
 
@@ -39,15 +42,18 @@ _OWN = frozenset(
 )
 
 
+#: Priorities of syslog; info for all others.
+_PRIORITIES = {LogLevel.warn: syslog.LOG_WARNING, LogLevel.error: syslog.LOG_ERR, LogLevel.critical: syslog.LOG_CRIT}
+
 #: A longer value of an event is cut to this number of characters; it may come from a client.
 LONGEST_VALUE = 500
 
 
-def formatText(event: LogEvent) -> str | None:
+def formatText(event: LogEvent, time: Callable[[float | None], str] = formatTime) -> str | None:
     """Return an event as text: one line, and a traceback if any in further lines that begin with a tab."""
     event = _shortened(event)
     line = formatEventAsClassicLogText(
-        {**event, "log_format": "{log_text}", "log_text": printable(formatEvent(event))}, formatTime
+        {**event, "log_format": "{log_text}", "log_text": printable(formatEvent(event))}, time
     )
     return None if line is None else printable(line, lines=True)
 
@@ -104,37 +110,84 @@ class LoggingService(MultiService):
     """Writes the log of its application.
 
     ``form``: returns an event as a line. ``options``: the options of ``twistd``, including the log file.
+    ``reopenOthers``: reopens the other files that grow, on SIGUSR1.
     """
 
     _form: Callable[[LogEvent], str | None]
     _options: Mapping[str, Any]
     _reactor: Any
     _onSignal: Callable[[int, Any], Any] = signal.signal
+    reopenOthers: Callable[[], object] = lambda: None
 
     def __post_init__(self) -> None:
         super().__init__()
+        self.writer: LogWriter | None = None
 
     def setServiceParent(self, parent: Any) -> None:
-        """Join an application before ``twistd`` asks it for its log observer."""
+        """Join an application before ``twistd`` asks it for its log observer.
+
+        :raises SystemExit: with a sentence, if the log file cannot be opened.
+        """
         super().setServiceParent(parent)
         if hasattr(parent, "setComponent"):
-            written = limited(FileLogObserver(self._file(), self._form))
-            parent.setComponent(ILogObserver, FilteringLogObserver(written, [LogLevelFilterPredicate(LogLevel.info)]))
+            self.writer = LogWriter(self._target(), self._notice)
+            self._onSignal(signal.SIGUSR1, lambda *ignored: self._reactor.callFromThread(self._reopen))
+            info = [LogLevelFilterPredicate(LogLevel.info)]
+            parent.setComponent(ILogObserver, FilteringLogObserver(limited(cast(ILogObserver, self._observe)), info))
 
-    def _file(self) -> Any:
-        """Return the file where ``twistd`` would log; SIGUSR1 rotates it, as there."""
+    def privilegedStartService(self) -> None:
+        """Start to write: ``twistd`` has forked, if it does."""
+        if self.writer is not None:
+            self.writer.start()
+        super().privilegedStartService()
+
+    def _observe(self, event: LogEvent) -> None:
+        line = self._form(event)
+        if line and self.writer is not None:
+            self.writer.write(line, _PRIORITIES.get(event.get("log_level"), syslog.LOG_INFO))
+
+    def _notice(self, sentence: str) -> str:
+        fields = {"log_level": LogLevel.warn, "log_namespace": __name__, "log_time": time.time()}
+        return self._form({**fields, "log_format": "{sentence}", "sentence": sentence}) or ""
+
+    def _reopen(self) -> None:
+        self.reopenOthers()
+        if self.writer is not None:
+            self.writer.reopen()
+
+    def _target(self) -> LogTarget:
+        """Return where ``twistd`` would log."""
         name = self._options.get("logfile")
+        if self._options.get("syslog"):
+            return SystemLog(self._options.get("prefix") or "twisted")
         if name == "-" or (not name and self._options.get("nodaemon", False)):
-            return sys.stdout
-        file = LogFile.fromFullPath(name or "twistd.log")
-        self._onSignal(signal.SIGUSR1, lambda *ignored: self._reactor.callFromThread(file.rotate))
-        return file
+            return _standardOutput()
+        name = name or "twistd.log"
+        try:
+            return LogPath(name)
+        except OSError as error:
+            raise SystemExit(f"fleximq: the log file {name} cannot be opened: {wordsOf(error)}") from None
 
 
-def withLog(service: IService, form: LogFormat, options: Mapping[str, Any], reactor: Any) -> IService:
-    """Return a service that contains this one and writes the log, unless ``--syslog`` of ``twistd`` does."""
-    if options.get("syslog"):
-        return service
-    whole = LoggingService(formatText if form is LogFormat.TEXT else formatLine, options, reactor)
+def _standardOutput() -> Descriptor:
+    try:
+        return Descriptor(sys.stdout.fileno())
+    except (AttributeError, OSError, ValueError):  # it is closed
+        return Descriptor(os.open(os.devnull, os.O_WRONLY))
+
+
+def withLog(
+    service: IService,
+    form: LogFormat,
+    options: Mapping[str, Any],
+    reactor: Any,
+    reopenOthers: Callable[[], object] = lambda: None,
+    onSignal: Callable[[int, Any], Any] = signal.signal,
+) -> "LoggingService":
+    """Return a service that contains this one and writes the log."""
+    formatted = formatText if form is LogFormat.TEXT else formatLine
+    if options.get("syslog") and form is LogFormat.TEXT:
+        formatted = partial(formatText, time=lambda seconds: "")  # syslog adds its own
+    whole = LoggingService(formatted, options, reactor, onSignal, reopenOthers)
     service.setServiceParent(whole)
     return whole

@@ -14,6 +14,8 @@ from typing import Any, NoReturn, TextIO
 
 from twisted.logger import Logger
 
+from fleximq.services.process.log_writer import PATIENCE, SHORT_PATIENCE, endLogs, report
+
 _log = Logger()
 
 #: ``twistd`` reads this many bytes from its daemon process, including two leading ones.
@@ -41,16 +43,13 @@ class StartupFailure:
     def duringRun(self, sentence: str, reactor: Any) -> None:
         """Report the reason, and exit with 1 after an orderly stop. ``reactor``: runs or is about to run."""
         self._report(sentence)
-        atexit.register(_exitWithFailure)
+        atexit.register(exitNow, 1, PATIENCE)
         reactor.callWhenRunning(reactor.stop)
 
     def _report(self, sentence: str) -> str:
         _log.critical("{sentence}", sentence=sentence)
         line = f"fleximq: {sentence}"
-        stderr = self._stderr or sys.__stderr__
-        if stderr is not None:
-            with suppress(OSError, ValueError):
-                print(line, file=stderr, flush=True)
+        report(line, self._stderr or sys.__stderr__)
         return line
 
 
@@ -63,9 +62,10 @@ def removePidfile(configuration: Mapping[str, object]) -> None:
                 os.remove(path)
 
 
-def _exitWithFailure() -> NoReturn:
-    """End the interpreter at its exit with code 1 instead of that of ``twistd``."""
+def exitNow(code: int, patience: float = SHORT_PATIENCE) -> NoReturn:
+    """End the interpreter with this code at once, or at its exit instead of that of ``twistd``; write the log first."""
+    endLogs(patience)
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
-    os._exit(1)
+    os._exit(code)

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import socket
+import syslog
 from typing import Any
 
 from twisted.application.service import Application, MultiService
@@ -122,23 +123,37 @@ class PlaceTests(SynchronousTestCase):
     def observer(self, **options: Any) -> Any:
         """Return what the application is given."""
         self.signals: dict[int, Any] = {}
-        application = Application("x")
-        service = LoggingService(formatLine, options, MemoryReactorClock(), self.signals.__setitem__)
-        service.setServiceParent(application)
-        return application.getComponent(ILogObserver)
+        self.application = Application("x")
+        self.service = LoggingService(formatLine, options, MemoryReactorClock(), self.signals.__setitem__)
+        self.service.setServiceParent(self.application)
+        return self.application.getComponent(ILogObserver)
+
+    def written(self, path: str) -> list[dict[str, Any]]:
+        """Return the lines of the file when the service has written all of them."""
+        assert self.service.writer is not None
+        self.service.writer.end()
+        with open(path) as file:
+            return [json.loads(line) for line in file]
 
     def test_standardOutput(self) -> None:
-        """In the foreground they go to standard output, if no file is named."""
-        self.assertNotIn(signal.SIGUSR1, (self.observer(nodaemon=True), self.signals)[1])
-        self.assertIsInstance(self.observer(nodaemon=True, logfile="-"), FilteringLogObserver)
+        """In the foreground they go to standard output, if no file is named; SIGUSR1 does not end the process."""
+        for options in ({}, {"logfile": "-"}):
+            self.assertIsInstance(self.observer(nodaemon=True, **options), FilteringLogObserver)
+            self.assertIn(signal.SIGUSR1, self.signals)
+
+    def test_unusable(self) -> None:
+        """A file that cannot be opened is one sentence."""
+        path = self.mktemp()
+        os.mkdir(path)
+        error = self.assertRaises(SystemExit, self.observer, nodaemon=True, logfile=path)
+        self.assertEqual(str(error), f"fleximq: the log file {path} cannot be opened: is a directory")
 
     def test_file(self) -> None:
         """They go to a file, which SIGUSR1 rotates."""
         path = self.mktemp()
         observer = self.observer(nodaemon=True, logfile=path)
         Logger("a", observer=observer).info("here")
-        with open(path) as file:
-            self.assertEqual(json.loads(file.read())["message"], "here")
+        self.assertEqual([line["message"] for line in self.written(path)], ["here"])
         self.assertIn(signal.SIGUSR1, self.signals)
 
     def test_debug(self) -> None:
@@ -147,8 +162,7 @@ class PlaceTests(SynchronousTestCase):
         log = Logger("a", observer=self.observer(nodaemon=True, logfile=path))
         log.debug("hidden")
         log.info("shown")
-        with open(path) as file:
-            self.assertEqual([json.loads(line)["message"] for line in file], ["shown"])
+        self.assertEqual([line["message"] for line in self.written(path)], ["shown"])
 
     def test_twisted(self) -> None:
         """Of the lines of one module of Twisted ten a second are written, the next with the number left out."""
@@ -159,16 +173,24 @@ class PlaceTests(SynchronousTestCase):
                 for namespace in ("twisted.protocols._sni", "fleximq.x"):
                     observer({"log_namespace": namespace, "log_level": LogLevel.warn, "log_format": "{what}",
                               "what": "word", "log_time": 5.0 + second})  # fmt: skip
-        with open(path) as file:
-            lines = [json.loads(line) for line in file]
+        lines = self.written(path)
         self.assertEqual(sum(line["logger"] == "fleximq.x" for line in lines), 30)
         said = [line["message"] for line in lines if line["logger"] != "fleximq.x"]
         self.assertEqual(said, [*["word"] * 10, "word (5 more lines left out)", *["word"] * 9])
 
     def test_syslog(self) -> None:
-        """The system's log has its own form."""
-        service = MultiService()
-        self.assertIs(withLog(service, LogFormat.JSON, {"syslog": True}, None), service)
+        """The system's log gets lines with their level, without a time of ours."""
+        sent: list[tuple[int, str]] = []
+        self.patch(syslog, "syslog", lambda priority, line: sent.append((priority, line)))
+        application = Application("x")
+        for form, line in ((LogFormat.TEXT, "[a#warn] x"), (LogFormat.JSON, '{"time": "')):
+            service = withLog(MultiService(), form, {"syslog": True}, MemoryReactorClock(), onSignal=lambda *_: None)
+            service.setServiceParent(application)
+            Logger("a", observer=application.getComponent(ILogObserver)).warn("x")
+            assert service.writer is not None
+            service.writer.end()
+            self.assertEqual(sent[-1][0], syslog.LOG_WARNING)
+            self.assertTrue(sent[-1][1].startswith(line), sent)
 
 
 class ProgramTests(SynchronousTestCase):
