@@ -33,7 +33,7 @@ class QueueClosed(NamedTuple):
 
 class QueueDelivered(NamedTuple):
     """The first ``count`` messages of a queue were delivered, those of the offsets ``again`` once more; they are hidden
-    until ``time`` (microseconds since 1970; 0: without a limit).
+    until ``time`` (microseconds since 1970; 0: they were dropped).
     """
 
     key: str

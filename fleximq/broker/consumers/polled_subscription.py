@@ -8,14 +8,14 @@ full. Both keep their common order. After an owner's last connection a grace tim
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 
 from zope.interface import implementer
 
 from fleximq.broker.consumers.queue_owner import QueueOwner
 from fleximq.broker.deadlines import Deadline, Deadlines
-from fleximq.broker.queues.queue import DROPPED, QUEUED, Queue
-from fleximq.broker.queues.waiting import NEVER_USED, WaitingMessages
+from fleximq.broker.queues.queue import DROPPED, EXPIRED, QUEUED, Queue
+from fleximq.broker.queues.waiting import NEVER_USED, MessageAges, WaitingMessages
 from fleximq.interfaces import IGuard, ISubscriber
 from fleximq.values.message import Message
 from fleximq.values.message_cost import ANY, cost, costOf
@@ -30,6 +30,7 @@ class PolledSubscription(QueueOwner):
     :param qos: 0 or 1, the maximum of its deliveries.
     :param queue: for the tracked messages; must leave the bounds to :meth:`admits` (``dropsOldest=False``).
     :param grace: seconds that it outlives its last connection; then ``onGraceOver`` is called.
+    :param timeToLive: seconds after which its untracked messages expire, as those of ``queue`` do; None: never.
     :param onAttached: called with each attached holder.
     """
 
@@ -46,6 +47,7 @@ class PolledSubscription(QueueOwner):
     counted: Callable[[str, int], None]
     onAttached: Callable[[object, "PolledSubscription"], None]
     onGraceOver: Callable[["PolledSubscription"], None]
+    timeToLive: InitVar[float | None] = None
     _holders: set[object] = field(default_factory=set)
     _graceTime: Deadline | None = None
     _idleSince: float = field(init=False)
@@ -54,8 +56,12 @@ class PolledSubscription(QueueOwner):
     # For each run of QoS0 messages: the tag of the QoS1 message that arrived just before it, which may not be given
     # yet, and the number of messages.
     _after: deque[tuple[int, int]] = field(default_factory=lambda: NEVER_USED)
+    _ages: MessageAges | None = None
+    #: How many untracked messages have left.
+    _untrackedGone: int = 0
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, timeToLive: float | None) -> None:
+        self._ages = None if timeToLive is None else MessageAges(timeToLive)
         self._idleSince = self.deadlines.seconds()
 
     @property
@@ -96,6 +102,7 @@ class PolledSubscription(QueueOwner):
         messages. A tag of 0 means that no acknowledgement is expected.
         """
         self.attach(holder)
+        self._expireUntracked()
         if not self._untracked:
             return self.queue.take(holder, number, most)[:2]
         tags: list[int] = []
@@ -185,6 +192,8 @@ class PolledSubscription(QueueOwner):
             self._after = deque()
         if fitting:
             self._after.append((self.queue.lastTag + self.queue.untried, len(fitting)))
+            if self._ages is not None:
+                self._ages.add(self._untrackedGone + len(self._untracked), self.deadlines.seconds())
         self._makeRoom()
 
     def _pollUntracked(self, number: int, most: int = ANY) -> list[Message]:
@@ -195,14 +204,26 @@ class PolledSubscription(QueueOwner):
 
     def _removed(self, number: int) -> None:
         """Shorten the first run by so many messages, which left it."""
+        self._untrackedGone += number
         tag, count = self._after[0]
         if count > number:
             self._after[0] = tag, count - number
         else:
             self._after.popleft()
 
+    def _expireUntracked(self) -> None:
+        expired = 0
+        until = 0 if self._ages is None else self._ages.before(self.deadlines.seconds())
+        while self._untracked and self._untrackedGone < until:
+            self._untracked.dropOldest()
+            self._removed(1)
+            expired += 1
+        if expired:
+            self.counted(EXPIRED, expired)
+
     def _makeRoom(self) -> None:
         """Drop untracked messages, oldest first, until the bounds hold."""
+        self._expireUntracked()
         queue = self.queue
         durable = queue.depth + queue.inFlight
         dropped = 0

@@ -73,6 +73,7 @@ class PolledSubscriptions:
             counted=self._makeQueue.counted,
             onAttached=self._attached,
             onGraceOver=self._graceOver,
+            timeToLive=self._makeQueue.timeToLiveOf(topic),
         )
         return subscription
 

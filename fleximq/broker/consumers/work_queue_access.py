@@ -51,6 +51,8 @@ class WorkQueueAccess:
         size = envelope.source.size(body)
         most = envelope.publisher.rights.limits.queueBytes
         if most is not None and not queue.durable and queue.queue.weight + size > most:
+            queue.queue.expire()
+        if most is not None and not queue.durable and queue.queue.weight + size > most:
             return "the queue is as full as the limits of its publisher permit"
         if queue.everConsumed:
             return queue.admits(envelope.topic.pendingCount + count, envelope.topic.pendingBytes + size)

@@ -121,7 +121,7 @@ class DurableQueue(Queue):
     def admitsAlone(self, count: int, size: int) -> str | None:
         return FULL if count > self.maxMessages else None
 
-    def _exceeds(self, count: int, size: int) -> bool:
+    def _isOver(self, count: int, size: int) -> bool:
         return self.kept + count > self.maxMessages or self._backlog.volatileSize > self.maxBytes
 
     def _available(self) -> int:
@@ -134,7 +134,7 @@ class DurableQueue(Queue):
             rendered = self._restoreIds(rendered)
         self.size += self._backlog.append(rendered)
         if self._ages is not None:
-            self._ages.add(self.lastTag + len(self._backlog), self._seconds())
+            self._age(self._ages)
         if self.dropsOldest and self._exceeds(0, 0):
             dropped = 0
             while self._exceeds(0, 0) and self._dropOldest():
@@ -145,8 +145,7 @@ class DurableQueue(Queue):
 
     def takeMany(self, holder: object, number: int, most: int = ANY) -> list[QueueDelivery]:
         """As :meth:`Queue.takeMany`, of the messages that are read."""
-        if self._ages is not None:
-            self._expire(self._ages)
+        self.expire()
         while self._ofGoneHolders and len(self._returned) < number:
             self._takeBackPortion()
         if self.loading:
@@ -413,7 +412,7 @@ class DurableQueue(Queue):
             return []
         stateRecords: list[StateRecord] = []
         if self._used or self.lastTag != self._recordedTag or self._again:
-            until = self._queueLog.wall() + round(self.redelivery * 1_000_000)
+            until = self._queueLog.wall() + round(self.redelivery * 1_000_000) if self._used else 0
             stateRecords.append(QueueDelivered(self.key, self.lastTag - self._volatile, self._again, until))
             self._recordedTag, self._used, self._again = self.lastTag, False, array("Q")
         if self._gone:
@@ -486,6 +485,8 @@ class DurableQueue(Queue):
         if self._ages is not None:
             for tag, time in state.ages:
                 self._ages.add(tag, now - (wall - time) / 1e6)
+            if self._ages:
+                self._expireLater(self._ages)
         found = [delivery for _, _, delivery in flying]
         self.size += cost([delivery.message for delivery in (*again, *found)])
         self._returned.add(again)

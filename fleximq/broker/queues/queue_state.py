@@ -70,8 +70,9 @@ class QueueState:
 
     def handedOut(self, note: QueueDelivered) -> None:
         """Apply a record of deliveries."""
-        self.used = 0
-        self.consumed = True
+        if note.time:  # otherwise they were dropped
+            self.used = 0
+            self.consumed = True
         # Messages of a subscription are not hidden after a restart, which ends all connections.
         time = 0 if self.isSubscription else note.time
         if note.count > self.lastTag:

@@ -81,6 +81,13 @@ class MessageAges:
         """Iterate over arrival numbers and when each was the latest."""
         return iter(self._marks)
 
+    def __len__(self) -> int:
+        return len(self._marks)
+
+    def firstEnd(self) -> float:
+        """Return when the next messages expire; there must be some."""
+        return self._marks[0][1] + self._timeToLive
+
     def add(self, number: int, time: float) -> None:
         """Record that all messages up to this arrival number have arrived by now."""
         marks = self._marks

@@ -10,7 +10,7 @@ from fleximq.broker.consumers.polled_subscriptions import (
     PolledSubscriptions,
 )
 from fleximq.broker.envelope import QueueDelivery
-from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, FULL, QUEUED, REDELIVERED
+from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, EXPIRED, FULL, QUEUED, REDELIVERED
 from fleximq.broker.queues.waiting import IN_FLIGHT_OVERHEAD
 from fleximq.errors import NotFound
 from fleximq.interfaces import ISubscriber
@@ -124,6 +124,37 @@ class QosTests(SubscriptionCase):
     def test_emptyRun(self) -> None:
         self.one.deliver([], 0)
         self.assertEqual(self.one.depth, 0)
+
+
+class TimeToLiveTests(SubscriptionCase):
+    """Messages of both kinds expire, and then take no room."""
+
+    limits = {"maxMessages": 4}
+
+    def setUp(self) -> None:
+        super().setUp()
+        makeQueue = self.world.makeQueue(maxMessages=4, timeToLiveOf=lambda topic: 0.5)
+        self.one = PolledSubscriptions(makeQueue, grace=GRACE).open("x", "key", "t", 1)
+
+    def test_expire(self) -> None:
+        self.put("aBcD")
+        self.advance(0.25)
+        self.put("E")
+        self.advance(0.25)
+        self.assertEqual((self.poll(3), self.world.counts), ("E--", {DROPPED: 1, EXPIRED: 3}))
+
+    def test_full(self) -> None:
+        """A publisher is refused until they expire, and no longer."""
+        self.put("abcd")
+        self.assertEqual(self.one.admits(1, 1), FULL)
+        self.advance(0.5)
+        self.assertIsNone(self.one.admits(4, 1))
+
+    def test_fullOfUntracked(self) -> None:
+        self.put("ABCD")
+        self.advance(0.5)
+        self.put("E")
+        self.assertEqual((self.poll(3), self.world.counts), ("E--", {EXPIRED: 4}))
 
 
 class OrderTests(SubscriptionCase):

@@ -7,6 +7,7 @@ from zope.interface.verify import verifyObject
 
 from fleximq.broker.consumers.state_log import StateLog
 from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource, QueueDelivery
+from fleximq.broker.queues import queue
 from fleximq.broker.queues.durable_queue import DEAD_LETTERS_REFUSED, LOST, DurableQueue
 from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, EXPIRED, FULL, QUEUED
 from fleximq.broker.queues.queue_state import QueueState
@@ -14,6 +15,7 @@ from fleximq.broker.topics.topic_table import Topic
 from fleximq.interfaces import ISubscriber
 from fleximq.values.message import Message
 from fleximq.values.state_records import QueueAcknowledged, QueueDelivered
+from tests.broker.parts import turn
 from tests.broker.queueing import RETRY, QueueCase, messages, names, only
 from tests.journal_records import published
 from tests.slow_journal import SlowJournal
@@ -524,7 +526,25 @@ class TimeToLiveTests(KeptCase):
         self.queue.release("x")
         self.advance(1)
         self.assertEqual([each.tag for each in self.queue.takeMany(None, 5)], [3])
-        self.assertEqual((self.notes()[-2:], self.world.counts[EXPIRED]), ([(3, []), [1, 2]], 2))
+        self.assertEqual((self.notes()[-3:], self.world.counts[EXPIRED]), ([(2, []), [1, 2], (3, [])], 2))
+
+    def test_full(self) -> None:
+        """Expired messages give way to new ones before anything is refused or dropped."""
+        self.queue = self.make(timeToLive=0.5, maxMessages=3)
+        self.put("abc")
+        self.assertEqual(self.queue.admits(1, 1), FULL)
+        self.advance(0.5)
+        self.assertEqual((self.queue.admits(3, 1), self.queue.depth, self.world.counts), (None, 0, {EXPIRED: 3}))
+
+    def test_withoutConsumer(self) -> None:
+        """They leave memory and journal at their time, which does not count as a use of the queue."""
+        self.put("ab")
+        self.advance(50)
+        self.put("c")
+        self.advance(50)
+        self.noting.flush()
+        self.assertEqual((self.queue.depth, self.queue.lowest(), self.notes()[-2:]), (1, 3, [(2, []), [1, 2]]))
+        self.assertEqual([each.time for each in self.journal.notes if isinstance(each, QueueDelivered)], [])
 
     def test_overARestart(self) -> None:
         self.put("ab")
@@ -552,6 +572,54 @@ class PlainTimeToLiveTests(QueueCase):
         self.queue.release("x")
         self.advance(80)
         self.assertEqual((self.take(9), self.world.counts[EXPIRED]), ("d--------", 3))
+
+    def test_full(self) -> None:
+        """Expired messages give way to new ones before anything is refused or dropped."""
+        for dropsOldest in (True, False):
+            self.queue = self.make(timeToLive=0.5, maxMessages=3, dropsOldest=dropsOldest)
+            self.put("abc")
+            self.advance(0.5)
+            self.assertIsNone(self.queue.admits(1, 1))
+            self.put("d")
+            self.assertEqual((names([each for each, _ in self.queue.first(5)]), self.world.counts), ("d", {EXPIRED: 3}))
+            self.world.counts.clear()
+            self.queue.close()
+
+    def test_overfull(self) -> None:
+        """A publication that asked nobody drops the expired messages first."""
+        self.queue = self.make(timeToLive=0.5, maxMessages=3)
+        self.put("abc")
+        self.advance(0.5)
+        self.put("de")
+        self.assertEqual((self.queue.depth, self.world.counts), (2, {EXPIRED: 3}))
+
+    def test_withoutConsumer(self) -> None:
+        """They are dropped at their time, and those in flight when they return."""
+        self.queue = self.make(timeToLive=10.0)
+        self.put("abc")
+        self.take(1, "x")
+        self.advance(9.875)
+        self.assertEqual((self.queue.depth, self.world.counts[EXPIRED]), (2, 0))
+        self.advance(0.125)
+        self.assertEqual((self.queue.depth, self.queue.inFlight, self.world.counts[EXPIRED]), (0, 1, 2))
+        self.queue.release("x")
+        self.assertEqual((self.queue.depth, self.queue.size, self.world.counts[EXPIRED]), (0, 0, 3))
+        self.assertEqual(len(self.world.deadlines), 1)
+
+    def test_manyAtOnce(self) -> None:
+        """Many are dropped in slices."""
+        self.patch(queue, "SLICE", 2)
+        self.queue = self.make(timeToLive=10.0)
+        self.put("abcde")
+        self.world.clock.rightNow += 10
+        left = [self.queue.depth for _ in range(4) if turn(self.world.clock)]
+        self.assertEqual((left, len(self.world.deadlines)), ([3, 1, 0], 0))
+
+    def test_closed(self) -> None:
+        self.queue = self.make(timeToLive=10.0)
+        self.put("a")
+        self.queue.close()
+        self.assertEqual(len(self.world.deadlines), 0)
 
     def test_dropped(self) -> None:
         """What was dropped does not let younger messages expire."""

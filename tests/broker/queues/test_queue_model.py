@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.envelope import QueueDelivery
-from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, FULL, Queue
+from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, EXPIRED, FULL, Queue
 from fleximq.broker.queues.waiting import IN_FLIGHT_OVERHEAD
 from fleximq.values.message import Message
 from fleximq.values.message_cost import OVERHEAD
@@ -26,6 +26,7 @@ class _Kept:
     """A message in the model, in its place in the list of all, oldest first."""
 
     message: Message
+    arrived: float
     tag: int = 0
     attempts: int = 0
     due: float | None = None
@@ -43,6 +44,8 @@ class _Kept:
 class QueueMachine(RuleBasedStateMachine):
     """Every step is done to the queue and to the list, and both must look alike after it."""
 
+    timeToLive: float | None = None
+
     def __init__(self) -> None:
         super().__init__()
         self.world = World()
@@ -55,10 +58,12 @@ class QueueMachine(RuleBasedStateMachine):
             maxBytes=BYTES,
             onDead=self.world.onDead,
             counted=self.world.counted,
+            timeToLive=self.timeToLive,
         )
         self.kept: list[_Kept] = []
         self.dead: list[Message] = []
         self.dropped = 0
+        self.expired = 0
         self.tag = 0
         self.number = 0
 
@@ -79,12 +84,24 @@ class QueueMachine(RuleBasedStateMachine):
             new.append(message(str(self.number), size=size))
         self.queue.deliver(new, len(new))
         room = BYTES - sum(each.weight for each in self.flying())
-        fitting = [_Kept(each) for each in new if len(each.payload) + OVERHEAD <= room]
+        fitting = [_Kept(each, self.world.clock.seconds()) for each in new if len(each.payload) + OVERHEAD <= room]
         before = len(self.kept) + len(new)
         self.kept += fitting
         while self.over() and self.waiting():
-            self.kept.remove(self.waiting()[0])
+            self.drop(self.waiting()[0])
         self.dropped += before - len(self.kept)
+
+    def drop(self, dropped: _Kept) -> None:
+        """Where messages expire, those that are dropped before their delivery use a tag too."""
+        self.kept.remove(dropped)
+        self.tag += self.timeToLive is not None and not dropped.tag
+
+    def expire(self) -> None:
+        now = self.world.clock.seconds()
+        for each in self.waiting():
+            if self.timeToLive is not None and each.arrived + self.timeToLive <= now:
+                self.drop(each)
+                self.expired += 1
 
     def handOut(self, holder: str | None) -> QueueDelivery | None:
         if not self.waiting():
@@ -121,6 +138,7 @@ class QueueMachine(RuleBasedStateMachine):
             if each.attempts >= DELIVERIES:
                 self.kept.remove(each)
                 self.dead.append(each.message)
+        self.expire()
 
     @rule(holder=st.sampled_from(["x", "y"]))
     def release(self, holder: str) -> None:
@@ -156,16 +174,28 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def nothingIsLostInSilence(self) -> None:
+        assert self.world.counts[EXPIRED] == self.expired
         assert [each for _, each in self.world.dead] == self.dead
         assert self.world.counts[DROPPED] == self.dropped
         assert self.world.counts[DEAD_LETTERS] == len(self.dead)
         assert self.world.errors == []
 
 
+class ExpiringQueueMachine(QueueMachine):
+    """Messages expire, so that a full queue may have room, and those in flight when they return."""
+
+    timeToLive = 15.0
+
+
 class QueueModelTests(SynchronousTestCase):
     """A queue and the model side by side, through many random lives."""
 
     def test_likeTheModel(self) -> None:
-        run_state_machine_as_test(
-            QueueMachine, settings=settings(max_examples=repetitions(60, 750), stateful_step_count=40, deadline=None)
-        )
+        self.compare(QueueMachine)
+
+    def test_expiring(self) -> None:
+        self.compare(ExpiringQueueMachine)
+
+    def compare(self, machine: type[QueueMachine]) -> None:
+        some = settings(max_examples=repetitions(60, 750), stateful_step_count=40, deadline=None)
+        run_state_machine_as_test(machine, settings=some)

@@ -100,6 +100,8 @@ class NoteTests(StateCase):
     def test_used(self) -> None:
         self.state.used = 5
         self.state.handedOut(handed(0))
+        self.assertEqual((self.state.used, self.state.consumed), (5, False))  # something was dropped
+        self.state.handedOut(handed(0, time=100))
         self.assertEqual((self.state.used, self.state.consumed), (0, True))
 
     def test_presumed(self) -> None:
