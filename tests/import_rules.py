@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "cluster": _GROUND | {"values", "journal.files", "journal.format", "journal.recovery", "journal.writing"},
     "cluster.owner_journal": _GROUND | {"values", "journal"},
     "security": _SETTINGS,
-    "client": _GROUND | {"values", "wire", "compiled", "endpoints.standard_streams"},
+    "client": _GROUND | {"values", "wire", "compiled", "endpoints.standard_streams", "broker.deadlines"},
     "endpoints": _GROUND | {"values", "config", "security.peer_address"},
     "dialects": _SETTINGS | _WIRES | {"broker", "security"},
     "web": _SETTINGS | {"broker", "security"},

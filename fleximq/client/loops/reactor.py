@@ -20,6 +20,7 @@ from zope.interface import implementer
 
 from fleximq.client.errors import ConnectionLost, Untrusted
 from fleximq.client.loops.connection import Cancel, Connection, Loop, Transport
+from fleximq.client.loops.steady_timers import timersOf
 from fleximq.client.settings import ClientSettings, Tls
 from fleximq.client.sockets import IPC_FOLDER, takeStandardStreams
 from fleximq.endpoints.standard_streams import StandardStreams
@@ -50,7 +51,7 @@ class ReactorLoop(Loop):
         return waiting, lambda: self._reactor.callLater(0, fire)
 
     def later(self, seconds: float, call: Callable[[], None]) -> Cancel:
-        timer = self._reactor.callLater(seconds, call)
+        timer = (timersOf(self._reactor) if seconds else self._reactor).callLater(seconds, call)
         return lambda: timer.cancel() if timer.active() else None
 
     def start(self, work: Coroutine[Any, Any, None]) -> Cancel:
@@ -68,15 +69,34 @@ class ReactorLoop(Loop):
         factory: Any = Factory.forProtocol(lambda: stream)
         try:
             if url.scheme == "ipc":
-                endpoint: Any = UNIXClientEndpoint(self._reactor, url.socketPath(IPC_FOLDER), settings.timeout)
+                endpoint: Any = UNIXClientEndpoint(self._reactor, url.socketPath(IPC_FOLDER), timeout=None)
             else:
-                endpoint = HostnameEndpoint(self._reactor, host, url.port, settings.timeout)
+                endpoint = HostnameEndpoint(self._reactor, host, url.port, timeout=None)  # type: ignore[arg-type]
             if url.isSecure:
                 # By default its clock would be the global reactor.
                 factory = TLSMemoryBIOFactory(_creator(host, settings.tls), True, factory, clock=self._reactor)
-            await endpoint.connect(factory)
+            await self._within(settings.timeout, endpoint.connect(factory))
         except (reasons.ConnectError, reasons.DNSLookupError, OSError, ValueError) as error:
             raise ConnectionLost(f"cannot connect to {url}: {str(error) or type(error).__name__}") from None
+
+    async def _within(self, seconds: float, connecting: "Deferred[Any]") -> None:
+        """Wait for a connection; raises Twisted's TimeoutError. The endpoint's own timeout follows the system clock."""
+        isLate = False
+
+        def giveUp() -> None:
+            nonlocal isLate
+            isLate = True
+            connecting.cancel()
+
+        cancel = self.later(seconds, giveUp)
+        try:
+            await connecting
+        except (CancelledError, reasons.ConnectingCancelledError):
+            if isLate:
+                raise reasons.TimeoutError from None
+            raise
+        finally:
+            cancel()
 
 
 def _creator(host: str, tls: Any) -> Any:
