@@ -95,6 +95,15 @@ class NotRecorded(NotKept, status=Status.SERVICE_UNAVAILABLE):
     """The journal refused a record that must be durable (503)."""
 
 
+class NotStored(NoCapacity):
+    """Acknowledgements or an operator's acts are in effect, but not on disk yet (503); they will be, with the journal's
+    next write.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"done, but not stored yet: {reason}")
+
+
 class ClientNotFound(BrokerError, status=Status.CLIENT_NOT_FOUND):
     """No client with that id can receive this message (600)."""
 

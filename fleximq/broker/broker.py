@@ -356,6 +356,22 @@ class Broker:
         self.checkpointer.flush()
         self.journal.whenCommitted(call, None if client is None or consumed else client.lastRun)
 
+    def whenStored(self, call: Callable[[str | None], None], client: ConnectedClient | None = None) -> None:
+        """As :meth:`whenCommitted`; ``call`` gets the reason if acknowledgements of this client (None: what an operator
+        did) are not on disk, since the journal is read-only. They are written as soon as it is not.
+        """
+        settled = client is None or client.settled
+
+        def committed() -> None:
+            reason = self.journalRefusal() if settled else None
+            if client is not None and reason is not None:
+                client.settled = True
+            call(reason)
+
+        if client is not None:
+            client.settled = False
+        self.whenCommitted(committed, client)
+
     def announce(self, topic: str | None, call: Callable[[], None]) -> None:
         """Call at once; in a mesh, which replaces this method, when all nodes know the names of this node's clients and
         that one of them will subscribe to this topic.

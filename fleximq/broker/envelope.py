@@ -40,7 +40,8 @@ class ConnectedClient:
     direct messages, "" without one; ``principal`` the authenticated name (None: anonymous), and ``identity`` the result
     of authentication; ``peer`` accepts direct messages; ``joined`` is the clock's seconds. ``lastRun`` is the number of
     its last run in the journal, which may not be committed yet; ``consumed`` tells whether it received or acknowledged
-    durable messages since it last waited for commits; ``reader`` is the dialect's object that pauses it as a publisher.
+    durable messages since it last waited for commits, ``settled`` whether it acknowledged some that may not be on disk
+    yet; ``reader`` is the dialect's object that pauses it as a publisher.
     ``conversation`` is notified when its ``rights`` change.
     """
 
@@ -54,6 +55,7 @@ class ConnectedClient:
     subscriptions: dict[str, ClientSubscription] = field(default_factory=dict)
     lastRun: int = 0
     consumed: bool = False
+    settled: bool = False
     reader: Any = None
     rights: IRights = EVERYTHING
     conversation: IConversation | None = None

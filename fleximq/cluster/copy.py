@@ -71,6 +71,7 @@ class Copy:
         """Lock and check the folder, and cut its end at the first damage; blocks. Raises JournalError."""
         files, folder = self._files, self._folder
         checkFolder(files, folder)
+        files.reserve()
         self._lock = Lock(files, folder)
         try:
             if files.exists(f"{folder}/{IDENTITY}"):

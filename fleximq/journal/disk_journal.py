@@ -116,6 +116,8 @@ class DiskJournal:
     ) -> None:
         self.id = ""
         self.keeper: IQueueStateOwner = NoQueueState()
+        #: Called when the journal becomes read-only.
+        self.onFault: Callable[[], None] = lambda: None
         self.commits = Commits()
         self._folder = directory
         self._files = files or Files()
@@ -133,6 +135,7 @@ class DiskJournal:
         self._onError = onError or (lambda error: log(f"what was told of a commit failed: {error!r}"))
         self._collectFrom(1)
         self._clientIds = 0
+        self._mayRecover: Callable[[], bool] = lambda: False
         self._length = self._frames = 0
         self._unsaid: list[str] = []
         self._state = State.NEW
@@ -156,6 +159,7 @@ class DiskJournal:
     def open(self) -> RecoveredJournal:
         """Lock and check the folder, cut off a torn tail, and return the content; blocks. Raises JournalError."""
         checkFolder(self._files, self._folder)
+        self._files.reserve()
         self._lock = Lock(self._files, self._folder)
         try:
             self.id = identify(self._files, self._folder, lambda: secrets.token_hex(16))
@@ -250,7 +254,7 @@ class DiskJournal:
         if commit.reason is not None:
             log.close()
             raise JournalError(f"the journal in {self._folder} cannot be written: {commit.reason}") from commit.error
-        self._log = log
+        self._log, self._mayRecover = log, lambda: log.mayRecover
         self._begin(log, self._makeWorker(log, self._callFromThread, self._group.refuse), commit)
 
     def _firstCommit(self) -> Commit:
@@ -268,12 +272,14 @@ class DiskJournal:
         while self._unsaid:
             self._say(self._unsaid.pop(0))
 
-    def close(self) -> None:
-        """Write all pending runs and a last checkpoint, and release the lock. Blocks, for 30 seconds at most."""
+    def close(self) -> str | None:
+        """Write all pending runs and a last checkpoint, and release the lock; return why these could not be written.
+        Blocks, for 30 seconds at most.
+        """
         before, self._state = self._state, TRANSITIONS[self._state, Event.CLOSE]
         if before is State.CLOSED:
-            return
-        ended = before is State.NEW or self._finish(time.monotonic() + STOP_TIMEOUT)
+            return None
+        ended, reason = (True, None) if before is State.NEW else self._finish(time.monotonic() + STOP_TIMEOUT)
         if before is not State.NEW:
             self._cleaner.stop()
             self._reader.stop()
@@ -281,24 +287,44 @@ class DiskJournal:
             self._durableEnd.close()
             if ended:
                 self._lock.release()
+        self._files.reserve(0)
+        return reason
 
-    def _finish(self, until: float) -> bool:
-        """End the writing; False if a write may still be running; the lock of the folder is not released then."""
+    def _finish(self, until: float) -> tuple[bool, str | None]:
+        """End the writing; False if a write may still be running: the lock of the folder is not released then. Also
+        return the reason if the last checkpoint is not on disk.
+        """
         group = self._group
         whole = self._flush(until)
-        if whole and group.readOnly is None:
+        if whole and self.isRetried:
+            whole = self._reopenNow(until)
+        reason = group.readOnly
+        if whole and reason is None:
+            failures: list[str | None] = []
             try:
-                group.closeWith(self._snapshot())
+                group.closeWith(self._snapshot(), failures.append)
             except Exception as error:
                 self._onError(error)
+                failures.append(reasonOf(error))
             whole = self._flush(until)
+            reason = failures[0] if failures else None
         group.stop()
         ended = self._worker.stop(max(0.0, until - time.monotonic()))
         if ended:
             self._log.close()
-        if not (ended and whole):
-            self._say("the disk was too slow for an orderly end, so the next start will look through the journal")
-        return ended
+        return ended, reason if ended and whole else "the disk was too slow"
+
+    def _reopenNow(self, until: float) -> bool:
+        """Reopen the journal after a fault that may have passed, for the last checkpoint; False after a timeout."""
+        verified: list[str | None] = []
+        self._worker.hand(lambda: verified.append(self._log.reopen(self._verify)), lambda: None)
+        while not verified:
+            left = until - time.monotonic()
+            if left <= 0 or not self._worker.drain(left):
+                return False
+        if verified[0] is None:
+            self._openSegment(lambda reason: None)
+        return self._flush(until)
 
     def _flush(self, until: float) -> bool:
         """Wait until no commit is pending; False after a timeout."""
@@ -388,6 +414,7 @@ class DiskJournal:
         self._say(f"nothing is kept any more, since writing failed: {commit.reason}")
         if commit.error is not None and not isinstance(commit.error, OSError):
             self._onError(commit.error)
+        self.onFault()
 
     # -- appending ---------------------------------------------------------------------------------
 
@@ -446,7 +473,7 @@ class DiskJournal:
     # -- faults ------------------------------------------------------------------------------------
 
     def reopen(self, found: Callable[[str | None], None]) -> None:
-        if self._state is not State.RUNNING:
+        if self._state is not State.RUNNING or self._group.reopening:
             found("the broker stops" if self._state is State.CLOSED else "the journal is just being opened")
             return
         if self._group.readOnly is None:
@@ -468,6 +495,16 @@ class DiskJournal:
         if reason is not None:
             found(reason)
             return
+        self._openSegment(found)
+
+    def _openSegment(self, found: Callable[[str | None], None]) -> None:
+        """Begin a segment after a fault; ``found`` receives None when it is on disk, or why it cannot be begun."""
+
+        def opened(reason: str | None) -> None:
+            if reason is None:
+                self._count("reopened")
+            found(reason)
+
         skipped = self._segments.nextOffset
         self._group.next = offsetAfterGap(max(self._group.next, skipped))
         try:
@@ -476,7 +513,12 @@ class DiskJournal:
             self._onError(error)
             found(reasonOf(error))
             return
-        self._group.openSegment(opening, found)
+        self._group.openSegment(opening, opened)
+
+    @property
+    def isRetried(self) -> bool:
+        """Whether the journal is read-only for a cause that may pass, so that it should be reopened."""
+        return self._group.readOnly is not None and self._mayRecover()
 
     def health(self) -> Mapping[str, Any]:
         reason = self._group.readOnly
@@ -484,6 +526,7 @@ class DiskJournal:
         return {
             "state": "ok" if reason is None else "read-only",
             "reason": reason or "",
+            "retries": self.isRetried,
             "lost": list(found.lost),
             "torn": list(found.torn),
             "bytes": self._segments.bytes,

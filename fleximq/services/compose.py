@@ -84,7 +84,8 @@ def compose(
     if node is not None:
         abortStart = node.abort
     elif journal.onDisk:
-        whole = JournalService(reactor, journal, partial(restore, broker, journal), abortStart, wakeup)
+        restoring = partial(restore, broker, journal)
+        whole = JournalService(reactor, journal, restoring, abortStart, wakeup, startupFailure.duringStop)
     if settings.auditLog is not None:
         audit = AuditLog(reactor, settings.auditLog, abortStart, wall)
         audit.setServiceParent(whole)

@@ -38,6 +38,14 @@ _log = Logger()
 
 #: Seconds between two checks for expired records and for missing journal files.
 CLEANING_INTERVAL = 60.0
+#: Seconds from a fault that may pass to the first attempt to reopen the journal, and the longest between two attempts.
+FIRST_RETRY, LAST_RETRY = 0.5, 30.0
+
+
+_UNSTORED = (
+    "the journal could not be written at the stop ({reason}): messages that were acknowledged or purged since its last "
+    "write will be delivered again"
+)
 
 
 def makeJournal(
@@ -79,6 +87,7 @@ class JournalService(MultiService):
 
     :param restore: called with the recovered state, before the journal writes.
     :param abortStart: called with a sentence if the journal cannot be opened or restored; does not return.
+    :param failStop: called with a sentence if the last state could not be stored at the stop.
     """
 
     _reactor: Any
@@ -86,7 +95,10 @@ class JournalService(MultiService):
     _restore: Callable[["RecoveredJournal"], None]
     _abortStart: Callable[[str], NoReturn]
     _wakeup: Wakeup
+    _failStop: Callable[[str], None]
     _onSignal: Callable[[int, Any], Any] = signal.signal
+    _retry: Any = field(default=None, init=False)
+    _pause: float = FIRST_RETRY
     _before: Any = field(default=None, init=False)
     _open = False
 
@@ -94,6 +106,7 @@ class JournalService(MultiService):
         super().__init__()
         self._cleaning = LoopingCall(self._clean)
         self._cleaning.clock = self._reactor
+        self.journal.onFault = self._faulted
 
     def startService(self) -> None:
         """Open the journal, restore the broker from it, and start the inner services. Blocks meanwhile."""
@@ -125,6 +138,30 @@ class JournalService(MultiService):
         """Reopen the journal after a fault, and log the result."""
         self.journal.reopen(_reopened)
 
+    def _faulted(self) -> None:
+        if self._retry is None:
+            self._pause = FIRST_RETRY
+            self._retryLater()
+
+    def _retryLater(self) -> None:
+        """Reopen the journal after a pause if the cause of its fault may pass, without a log line for each attempt."""
+        if self._open and self.journal.isRetried:
+            self._retry = self._reactor.callLater(self._pause, self._tryAgain)
+            self._pause = min(2 * self._pause, LAST_RETRY)
+
+    def _tryAgain(self) -> None:
+        self._retry = None
+        if self.journal.isRetried:
+            self.journal.reopen(self._tried)
+
+    def _tried(self, reason: str | None) -> None:
+        if reason is None:
+            _reopened(None)
+        elif self.journal.isRetried:
+            self._retryLater()
+        else:
+            _reopened(reason)
+
     def _begin(self, state: "RecoveredJournal") -> None:
         try:
             self._restore(state)
@@ -144,10 +181,15 @@ class JournalService(MultiService):
             self._cleaning.stop()
         if self._open:
             self._open = False
+            if self._retry is not None:
+                self._retry.cancel()
+                self._retry = None
             if self._before is not None:
                 self._onSignal(signal.SIGUSR2, self._before)
                 self._before = None
-            self.journal.close()
+            reason = self.journal.close()
+            if reason is not None:
+                self._failStop(_UNSTORED.format(reason=reason))
             self._wakeup.stop()
 
     def _clean(self) -> None:

@@ -106,7 +106,10 @@ class Health:
         if health is None:
             return Check("journal", True, "there is none")
         good = health["state"] == "ok"
-        return Check("journal", good, "recovered and writable" if good else str(health["reason"]))
+        words = "recovered and writable" if good else str(health["reason"])
+        if health.get("retries"):
+            words += "; the broker tries again by itself"
+        return Check("journal", good, words)
 
     def _listening(self) -> Check:
         closed = [str(each.listen) for each in self._listeners() if each.port is None]

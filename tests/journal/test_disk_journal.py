@@ -109,8 +109,7 @@ class RestartTests(JournalCase):
         self.append(b"a")
         self.patch(self.steps, "drain", lambda seconds: False)
         self.patch(self.steps, "stop", lambda seconds: False)
-        self.journal.close()
-        self.assertIn("too slow", self.log[-1])
+        self.assertEqual(self.journal.close(), "the disk was too slow")
         self.assertRaises(JournalError, self.make().open)
         self.journal._lock.release()
         self.assertFalse(self.begin().clean)
@@ -554,6 +553,79 @@ class FaultTests(JournalCase):
         self.assertEqual(told, ["the journal is just being opened"])
         self.steps.all()
         self.assertEqual(told[1:], [None])
+
+    def test_closedAfterShortage(self) -> None:
+        """A stop writes the state that a full disk refused, if it has room by then."""
+        self.kept(b"a")
+        self.files.fail("write", code=errno.ENOSPC)
+        self.kept(b"lost")
+        self.files.heal()
+        self.keeper.state = {"queues": ["later"]}
+        self.assertIsNone(self.journal.close())
+        found = self.begin()
+        self.assertEqual((found.clean, found.snapshot), (True, {"queues": ["later"]}))
+
+    def test_closedWhileFull(self) -> None:
+        """A stop that cannot write the last state says why, at whichever operation the disk refuses."""
+        for operation in ("create", "write", "sync", "syncFolder"):
+            self.files.fail("write", code=errno.ENOSPC)
+            self.kept(b"lost")
+            self.files.heal()
+            self.files.fail(operation, code=errno.ENOSPC)
+            self.assertEqual(self.journal.close(), "no space left on device", operation)
+            self.files.heal()
+            self.assertFalse(self.begin().clean)
+
+    def test_checkpointRefused(self) -> None:
+        """So does a stop whose last checkpoint is the first write that fails."""
+        self.files.fail("sync", code=errno.ENOSPC)
+        self.assertEqual(self.journal.close(), "no space left on device")
+
+    def test_retried(self) -> None:
+        """A shortage may pass by itself, at whichever operation it occurs; a fault of the disk needs an operator."""
+        for code, isRetried in ((errno.ENOSPC, True), (errno.EMFILE, True), (errno.EDQUOT, True), (errno.EIO, False)):
+            for operation in ("write", "sync"):
+                self.files.fail(operation, code=code)
+                self.kept(b"lost")
+                self.files.heal()
+                self.assertEqual((self.journal.isRetried, self.journal.health()["retries"]), (isRetried, isRetried))
+                for next in ("create", "write", "sync", "syncFolder"):
+                    self.files.fail(next, code=code)
+                    self.assertEqual(len(self.reopen()), 1)
+                    self.files.heal()
+                    self.assertEqual(self.journal.isRetried, isRetried)
+                self.assertEqual(self.reopen(), [None])
+                self.assertFalse(self.journal.isRetried)
+                self.kept(b"x")
+        self.assertEqual({payload for _, _, payload in self.records()}, {b"x"})
+        faults = [sentence for sentence in self.log if sentence.startswith("nothing is kept any more")]
+        self.assertEqual(len(faults), 8)  # one for each fault, none for each attempt
+        self.assertEqual(sum(number for event, number in self.events if event == "journal: reopened"), 8)
+
+    def test_faultTold(self) -> None:
+        """The owner is called once for each fault."""
+        calls: list[str] = []
+        self.journal.onFault = lambda: calls.append("fault")
+        self.fault()
+        self.files.fail("create")
+        self.reopen()
+        self.assertEqual(calls, ["fault"])
+
+    def test_readOnlyUntilReopened(self) -> None:
+        """Runs are refused until the new segment is on disk; state records meanwhile follow its checkpoint."""
+        self.kept(b"a")
+        self.fault()
+        told: list[str | None] = []
+        self.journal.reopen(told.append)
+        self.steps.step()  # the check of the last segment; the new one is not written yet
+        self.assertRaises(NotKept, self.append, b"b")
+        self.assertEqual(self.journal.health()["state"], "read-only")
+        self.journal.appendState(QueueAcknowledged("q:a", array("Q", [1])))
+        self.steps.all()
+        self.assertEqual(told, [None])
+        self.kept(b"c")
+        self.crash()
+        self.assertEqual(replayed(self.begin())[1], [QueueAcknowledged("q:a", array("Q", [1]))])
 
     def test_clientIdsMeanwhile(self) -> None:
         """Client ids that were given out while it was read-only are in the new segment."""

@@ -55,6 +55,9 @@ class Steps:
         self.repair = repair
         self.keeper: Any = None
         self.freed = 0
+        self.unstored: str | None = None
+        self.isRetried = False
+        self.onFault: Callable[[], None] = lambda: None
 
     def open(self) -> Found:
         """Open, or say why not."""
@@ -67,9 +70,10 @@ class Steps:
         """Begin."""
         self.steps.append("begin")
 
-    def close(self) -> None:
+    def close(self) -> str | None:
         """Close."""
         self.steps.append("close")
+        return self.unstored
 
     def look(self) -> None:
         """Look whether the files are there."""
@@ -116,6 +120,7 @@ class JournalServiceTests(SynchronousTestCase):
         self.steps: list[Any] = []
         self.signals: dict[int, Any] = {}
         self.texts: list[str] = []
+        self.failures: list[str] = []
         self.reactor = cast(Any, MemoryReactorClock())
         self.reactor.callFromThread = lambda call: call()
 
@@ -134,6 +139,7 @@ class JournalServiceTests(SynchronousTestCase):
             restore or (lambda found: self.steps.append("restore")),
             leave,
             Wakeup(self.reactor),
+            self.failures.append,
             self.onSignal,
         )
         self.inner = Inner(self.steps)
@@ -195,6 +201,75 @@ class JournalServiceTests(SynchronousTestCase):
             self.service(repair=repair).startService()
             self.signals[signal.SIGUSR2](signal.SIGUSR2, None)
             self.assertEqual((self.steps[-1], self.texts[-1]), ("reopen", words))
+
+    def test_retried(self) -> None:
+        """After a shortage it is reopened with growing pauses; the log has a line when it stores messages again."""
+        service = self.service(repair="no space left on device")
+        service.startService()
+        kept: Any = service.journal
+        kept.isRetried = True
+        lines = len(self.texts)
+        kept.onFault()
+        kept.onFault()
+        for number, pause in enumerate((0.5, 1, 2, 4, 8, 16, 30, 30), 1):
+            self.reactor.advance(pause - 0.01)
+            self.assertEqual(self.steps.count("reopen"), number - 1)
+            self.reactor.advance(0.01)
+            self.assertEqual(self.steps.count("reopen"), number)
+        self.assertEqual(self.texts[lines:], [])
+        kept.repair = None
+        self.reactor.advance(30)
+        self.assertEqual(self.texts[lines:], ["The journal was reopened and stores messages again"])
+        kept.isRetried = False
+        self.reactor.advance(300)
+        self.assertEqual(self.steps.count("reopen"), 9)
+
+    def test_notRetried(self) -> None:
+        """What an operator must mend is not tried again; nor is what an operator has reopened meanwhile."""
+        service = self.service()
+        service.startService()
+        kept: Any = service.journal
+        kept.onFault()
+        kept.isRetried = True
+        kept.onFault()
+        kept.isRetried = False
+        self.reactor.advance(300)
+        self.assertNotIn("reopen", self.steps)
+
+    def test_worseMeanwhile(self) -> None:
+        """If the disk fails at an attempt, the log says so, and there is none after it."""
+        service = self.service(repair="input/output error")
+        service.startService()
+        kept: Any = service.journal
+        kept.isRetried = True
+        kept.onFault()
+
+        def reopen(found: Callable[[str | None], None]) -> None:
+            kept.isRetried = False
+            found("input/output error")
+
+        kept.reopen = reopen
+        self.reactor.advance(0.5)
+        self.assertEqual(self.texts[-1], "The journal could not be reopened: input/output error")
+        self.assertEqual(self.reactor.getDelayedCalls(), [service._cleaning.call])
+
+    def test_stoppedWhileRetried(self) -> None:
+        """A stop ends the attempts; if the last state could not be stored, it says so."""
+        service = self.service()
+        service.startService()
+        kept: Any = service.journal
+        kept.isRetried, kept.unstored = True, "no space left on device"
+        kept.onFault()
+        service.stopService()
+        self.inner.ended.callback(None)
+        self.assertEqual(self.reactor.getDelayedCalls(), [])
+        self.assertEqual(
+            self.failures,
+            [
+                "the journal could not be written at the stop (no space left on device): messages that were "
+                "acknowledged or purged since its last write will be delivered again"
+            ],
+        )
 
     def test_cleaned(self) -> None:
         """What has expired is looked for at the start and every minute, until the end; the log says what was freed."""

@@ -57,6 +57,8 @@ class HealthTests(SynchronousTestCase):
         """A journal that takes nothing says why."""
         self.broker.health = {"state": "read-only", "reason": "No space left on device"}
         self.assertEqual(self.bad(), {"journal": "No space left on device"})
+        self.broker.health["retries"] = True
+        self.assertEqual(self.bad(), {"journal": "No space left on device; the broker tries again by itself"})
 
     def test_listeners(self) -> None:
         """A listener that is not open is named."""

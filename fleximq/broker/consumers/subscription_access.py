@@ -97,7 +97,7 @@ class SubscriptionAccess:
         subscription = self.subscriptions.find(id, owner)
         if client is not None:
             permit(client, Action.SUBSCRIBE, subscription.topic)
-            client.consumed = self._journal.onDisk
+            client.consumed = client.settled = self._journal.onDisk
         return subscription.queue.acknowledgeMany(tags)
 
     def narrow(self, client: ConnectedClient) -> None:

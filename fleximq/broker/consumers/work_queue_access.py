@@ -107,7 +107,7 @@ class WorkQueueAccess:
         :param client: its ``whenCommitted`` waits until the acknowledgement is on disk.
         """
         if client is not None:
-            client.consumed = self._journal.onDisk
+            client.consumed = client.settled = self._journal.onDisk
         restricted = client is not None and client.rights not in UNRESTRICTED
         self.queues.acknowledge(ids, partial(client.rights.may, Action.CONSUME) if client and restricted else None)
 

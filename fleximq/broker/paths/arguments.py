@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import ConnectedClient
-from fleximq.errors import BadRequest, NoCapacity
+from fleximq.errors import BadRequest, NoCapacity, NotStored
 
 Arguments = Mapping[str, Any]
 
@@ -146,6 +146,11 @@ def array(arguments: Arguments, name: str, most: int = _MAX_NUMBER) -> list[Any]
     if len(value) > most:
         raise BadRequest(f"{name!r} may be at most {most}")
     return value
+
+
+def answerStored(broker: Broker, answer: Answer, value: Any) -> None:
+    """Answer with a value when what was done is on disk; with NotStored while the journal is read-only."""
+    broker.whenStored(lambda reason: answer(value if reason is None else NotStored(reason)))
 
 
 def journalOf(broker: Broker) -> Any:

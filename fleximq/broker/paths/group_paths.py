@@ -8,7 +8,18 @@ from typing import Any
 from fleximq.broker.authorization import permit
 from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import ConnectedClient
-from fleximq.broker.paths.arguments import Answer, Arguments, Listing, Path, array, journalOf, number, page, text
+from fleximq.broker.paths.arguments import (
+    Answer,
+    Arguments,
+    Listing,
+    Path,
+    answerStored,
+    array,
+    journalOf,
+    number,
+    page,
+    text,
+)
 from fleximq.broker.paths.rows import groupRow
 from fleximq.errors import BadRequest
 from fleximq.rights import Action
@@ -70,7 +81,8 @@ def groups(broker: Broker, client: ConnectedClient, arguments: Arguments, answer
 def forget(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/pipeline/forget``: whether a ``group`` of this name existed, which is ``forgotten`` now."""
     journalOf(broker)
-    answer({"forgotten": broker.groups.forget(text(arguments, "group", MAX_GROUP_NAME_BYTES))})
+    forgotten = broker.groups.forget(text(arguments, "group", MAX_GROUP_NAME_BYTES))
+    answerStored(broker, answer, {"forgotten": forgotten})
 
 
 GROUP_PATHS: dict[str, Path] = {"/pipeline/lag": lag, "/pipeline/groups": groups, "/pipeline/forget": forget}

@@ -255,7 +255,7 @@ def abort(broker: Broker, client: ConnectedClient, arguments: Arguments, answer:
     query, batch = _batch(client, arguments)
     _permitStaged(broker, client, query, batch)
     broker.journal.abortStaged(query, batch)
-    answer({})
+    broker.whenStored(lambda reason: answer({} if reason is None else NoCapacity(reason)))
 
 
 #: Readers of the arguments of paths that take many, in linear time and memory.

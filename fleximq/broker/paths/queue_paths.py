@@ -1,5 +1,6 @@
 """The paths of queues: list them, look into one, purge one, and return dead letters; the same by HTTP."""
 
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -8,7 +9,7 @@ from fleximq.broker.broker import Broker
 from fleximq.broker.consumers.queue_owner import QueueOwner
 from fleximq.broker.consumers.work_queues import WorkQueue
 from fleximq.broker.envelope import ConnectedClient
-from fleximq.broker.paths.arguments import Answer, Arguments, Listing, Path, number, page, text
+from fleximq.broker.paths.arguments import Answer, Arguments, Listing, Path, answerStored, number, page, text
 from fleximq.errors import BadRequest, NotFound
 from fleximq.limits import DEAD, KIBIBYTE, TOPIC_BYTES
 from fleximq.rights import Action
@@ -134,7 +135,8 @@ def purge(broker: Broker, client: ConnectedClient, arguments: Arguments, answer:
         name = "" if queue is None else queue.topic
     if queue is None or not sees(client, name):
         raise _missing(name) if name else NotFound("there is no such queue")
-    broker.admin.purge(queue, lambda gone, reason: answer({"purged": gone, "reason": reason}))
+    stored = partial(answerStored, broker, answer) if queue.durable else answer
+    broker.admin.purge(queue, lambda gone, reason: stored({"purged": gone, "reason": reason}))
 
 
 def returnDeadLetters(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
@@ -143,7 +145,9 @@ def returnDeadLetters(broker: Broker, client: ConnectedClient, arguments: Argume
     most = number(arguments, "limit", LETTERS)
     if not sees(client, name) and not sees(client, DEAD + name):
         raise _missing(DEAD + name)
-    broker.admin.returnDeadLetters(name, most, lambda given, reason: answer({"returned": given, "reason": reason}))
+    broker.admin.returnDeadLetters(
+        name, most, lambda given, reason: answerStored(broker, answer, {"returned": given, "reason": reason})
+    )
 
 
 #: Paths that read, and those that act.

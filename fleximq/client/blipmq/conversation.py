@@ -150,8 +150,13 @@ class BlipConversation(QueueConversation):
             self._nacked(correlation - _PUBLICATIONS, None, nack)
         elif correlation in self._questions:
             self._questions.pop(correlation).fail(Answered(nack.code, nack.message))
+        elif correlation in self._pings:
+            self._nacked(None, 0, nack)  # its PONG follows
         elif self._rounds and correlation >= self._rounds[0].first:
-            self._rounds[0].pending.fail(SubscribeFailed(nack.code, nack.message))
+            if (
+                correlation != self._rounds[0].first + self._rounds[0].polls
+            ):  # else ACKs are not stored, as a flush says
+                self._rounds[0].pending.fail(SubscribeFailed(nack.code, nack.message))
         else:
             self._nacked(None, correlation or None, nack)
 

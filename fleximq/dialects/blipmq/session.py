@@ -41,6 +41,7 @@ from fleximq.errors import (
     NotFound,
     NotKept,
     NotRecorded,
+    NotStored,
     Unauthorized,
 )
 from fleximq.limits import BLIP_FRAME_BYTES
@@ -299,7 +300,16 @@ class BlipSession(PullSession):
             self._refused(NotFound("unknown subscription or delivery tag"), unknown)
 
     def _ping(self, head: bytes, correlations: list[int], messages: list[bytes]) -> None:
-        self.broker.whenCommitted(self.answers.later((encodeFrame(FrameType.PONG, correlations[0]),)), self._me)
+        answer = [encodeFrame(FrameType.PONG, correlations[0])]
+        self.broker.whenStored(partial(self._stored, correlations[0], answer, self.answers.later(answer)), self._me)
+
+    def _stored(self, correlation: int, answer: list[bytes], release: Callable[[], None], reason: str | None) -> None:
+        """Answer a PING; with a NACK before the PONG if earlier ACKs are not on disk."""
+        if reason is not None:
+            error = NotStored(reason)
+            self.counted(error)
+            answer.insert(0, _nacks([correlation], error))
+        release()
 
     def _ignore(self, head: bytes, correlations: list[int], messages: list[bytes]) -> None:
         """Ignore a NACK or PONG of the client: it answers no request."""

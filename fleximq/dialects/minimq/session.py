@@ -22,7 +22,7 @@ from fleximq.dialects.minimq.messages import SOURCE, MiniJoinRefused, renderAnsw
 from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.pull_stream import CHUNK_BYTES, PullEvent, PullSession, PullState
 from fleximq.dialects.session import ConnectionState, NamedLogger
-from fleximq.errors import BadRequest, BrokerError, NoCapacity, NotKept, NotRecorded
+from fleximq.errors import BadRequest, BrokerError, NoCapacity, NotKept, NotRecorded, NotStored
 from fleximq.security.principal import Admitted
 from fleximq.values.message import Message
 from fleximq.wire.minimq_line import NO_MESSAGE, PONG, CommandKind, decodeText, parseCommand, readAcknowledgements
@@ -95,7 +95,7 @@ class MiniSession(PullSession):
                 self.broker.acknowledgeMessages([payload], self._me)
             else:
                 self._batch.append(PONG)
-                self._awaitAllCommits |= self._me.consumed
+                self._awaitAllCommits |= self._me.consumed or self._me.settled
         except BrokerError as error:
             self.failed(error)
             self._malformed += isinstance(error, BadRequest)
@@ -339,12 +339,20 @@ class MiniSession(PullSession):
             return
         batch, self._batch = self._batch, []
         if self._awaitAllCommits:
-            self.broker.whenCommitted(self.answers.later(batch), self._me)
+            self.broker.whenStored(partial(self._stored, batch, self.answers.later(batch)), self._me)
         elif self._awaitOwnMessages and not self.broker.arePublicationsDecided(self._me):
             self.broker.whenPublicationsDecided(self.answers.later(batch), self._me)
         else:
             self.answers.take(b"".join(batch))
         self._awaitOwnMessages = self._awaitAllCommits = False
+
+    def _stored(self, batch: list[bytes], release: Callable[[], None], reason: str | None) -> None:
+        """Send the answers; those to PINGs are errors if earlier ACKs are not on disk."""
+        if reason is not None:
+            error = NotStored(reason)
+            self.counted(error)
+            batch[:] = [renderError(error) if answer == PONG else answer for answer in batch]
+        release()
 
     def answerError(self, error: BrokerError) -> None:
         """Send one ERROR line."""

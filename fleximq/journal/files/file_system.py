@@ -5,17 +5,23 @@ after a power loss. All errors are :exc:`OSError` of the system. Paths are text;
 """
 
 import ctypes
+import errno
 import fcntl
 import mmap
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from errno import EINVAL, ENOSYS, EOPNOTSUPP, EPERM, ESPIPE
+from weakref import finalize
 
 #: The owner of a journal writes its files, the group reads them.
 _MODE = 0o640
 _FOLDER_MODE = 0o750
 
+#: Enough to end a segment while a reader and the cleaner open theirs.
+SPARE_DESCRIPTORS = 4
+#: Errors of a shortage of the process, no sign of damage; and of a shortage of space, too.
+SHORTAGES = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN))
+_PASSING = SHORTAGES | {errno.ENOSPC, errno.EDQUOT}
 
 #: Linux: begins to write a range of a file to the disk.
 _syncRange = getattr(ctypes.CDLL(None, use_errno=True), "sync_file_range", None)
@@ -23,7 +29,7 @@ if _syncRange is not None:
     _syncRange.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
 _WRITE = 2
 #: What it answers where the system, a sandbox or the file system does not have it.
-_UNSUPPORTED = frozenset({ENOSYS, EPERM, EINVAL, ESPIPE, EOPNOTSUPP})
+_UNSUPPORTED = frozenset({errno.ENOSYS, errno.EPERM, errno.EINVAL, errno.ESPIPE, errno.EOPNOTSUPP})
 
 
 class Files:
@@ -31,14 +37,37 @@ class Files:
 
     #: The maximum number of buffers of one :meth:`write`.
     mostBuffers = min(os.sysconf("SC_IOV_MAX"), 1024)
+    _spare: "_SpareDescriptors | None" = None
+
+    def reserve(self, number: int = SPARE_DESCRIPTORS) -> None:
+        """Have so many descriptors in reserve for :meth:`create`, :meth:`open` and :meth:`syncFolder`, which use them
+        when the process or the system has no other left. 0: close them.
+        """
+        if self._spare is not None:
+            self._spare.close()
+        self._spare = _SpareDescriptors(number)
+        self._spare.fill()
+
+    def _openFile(self, path: str, flags: int) -> int:
+        """Open a path; without a descriptor for it, one in reserve is closed first. Another thread may take that."""
+        while True:
+            try:
+                return os.open(path, flags | os.O_CLOEXEC, _MODE)
+            except OSError as error:
+                if (
+                    error.errno not in (errno.EMFILE, errno.ENFILE)
+                    or self._spare is None
+                    or not self._spare.giveUpOne()
+                ):
+                    raise
 
     def create(self, path: str) -> int:
         """Make a new, empty file that survives a power loss after a sync of its folder. Raises FileExistsError."""
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE)
+        return self._openFile(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
 
     def open(self, path: str, write: bool = False) -> int:
         """Open an existing file for reading, or for reading and writing."""
-        return os.open(path, (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC)
+        return self._openFile(path, os.O_RDWR if write else os.O_RDONLY)
 
     def openLock(self, path: str) -> int:
         """Open a file for locking, and create it if it is missing; its bytes have no meaning."""
@@ -47,6 +76,8 @@ class Files:
     def close(self, descriptor: int) -> None:
         """Close a file."""
         os.close(descriptor)
+        if self._spare is not None:
+            self._spare.fill()
 
     @contextmanager
     def closing(self, descriptor: int) -> Iterator[int]:
@@ -133,11 +164,41 @@ class Files:
 
     def syncFolder(self, path: str) -> None:
         """Return when the creations, renames and removals in a folder survive a power loss."""
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
+        with self.closing(self._openFile(path, os.O_RDONLY | os.O_DIRECTORY)) as descriptor:
             os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+
+
+class _SpareDescriptors:
+    """Up to ``number`` open descriptors, for use by several threads."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._open: list[int] = []
+        #: Closes them.
+        self.close = finalize(self, _closeAll, self._open)
+
+    def fill(self) -> None:
+        """Open those that are missing, as far as the system permits."""
+        with suppress(OSError):
+            while len(self._open) < self._number:
+                self._open.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+
+    def giveUpOne(self) -> bool:
+        """Close one, so that another file can be opened; False if none is left."""
+        with suppress(IndexError):
+            os.close(self._open.pop())
+            return True
+        return False
+
+
+def _closeAll(descriptors: list[int]) -> None:
+    while descriptors:
+        os.close(descriptors.pop())
+
+
+def mayPass(error: Exception | None) -> bool:
+    """Tell whether the cause of a failed write may pass without an operator: a shortage, not a fault of the disk."""
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _PASSING)
 
 
 def errorText(error: OSError) -> str:

@@ -7,7 +7,6 @@ never changed.
 This file is hot: a frame of 1,000 records of 100 bytes costs 0.1 us a record, from the file's bytes to a batch.
 """
 
-import errno
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +16,7 @@ from queue import SimpleQueue
 from threading import Event, Thread
 from typing import Any, NamedTuple
 
-from fleximq.journal.files.file_system import Files, errorText
+from fleximq.journal.files.file_system import SHORTAGES, Files, errorText
 from fleximq.journal.files.frame_scan import SMALL, CompleteFrame, DamagedRange, framesOf
 from fleximq.journal.files.open_segments import OpenSegments
 from fleximq.journal.files.record_distance import advance
@@ -38,8 +37,6 @@ _RESUMED = 256
 _RECORD_BYTES = 64
 #: If few records are selected, a read ends after this multiple of the requested bytes.
 _THROUGH = 16
-#: Temporary shortages of the process; no sign of damage.
-_PASSING = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN))
 #: Seconds before the next attempt after a shortage.
 _PATIENCE = 0.25
 
@@ -130,7 +127,7 @@ class ReaderThread:
             try:
                 return job()
             except OSError as error:
-                if error.errno not in _PASSING or self._stopping.is_set():
+                if error.errno not in SHORTAGES or self._stopping.is_set():
                     raise
                 if not said:
                     self._callFromThread(self._log, f"the journal cannot be read for now: {errorText(error)}")
@@ -434,7 +431,7 @@ class ReaderThread:
 
 def _raisePassing(error: Exception) -> None:
     """Raise an error that is a temporary shortage."""
-    if isinstance(error, OSError) and error.errno in _PASSING:
+    if isinstance(error, OSError) and error.errno in SHORTAGES:
         raise error
 
 

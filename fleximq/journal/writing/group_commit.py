@@ -36,7 +36,7 @@ class GroupCommit:
 
     ``end`` is the offset after the last reported message, ``next`` that of the next appended one. ``appended`` is the
     number of the last run, ``decided`` that of the last reported one. ``readOnly`` is the reason why appends are
-    refused, or None.
+    refused, or None; ``reopening``: a commit that begins a segment after a fault is being written.
 
     :param now: microseconds since 1970.
     :param overloadedAt: ``overloaded`` is True while more bytes than this wait.
@@ -66,7 +66,7 @@ class GroupCommit:
         self._worker: Worker | None = None
         self._bytes = 0
         self._room: list[Callable[[], None]] = []
-        self._reminded = self._opening = self._faulty = False
+        self._reminded = self._opening = self._faulty = self.reopening = False
         self._pending = Commit(last=0, next=self.next)
         self._writing: Commit | None = None
         self._telling: Commit | None = None
@@ -117,7 +117,7 @@ class GroupCommit:
 
     def appendState(self, event: StateRecord) -> None:
         """See :class:`fleximq.interfaces.IJournal`; ignored after a fault, since the next checkpoint covers it."""
-        if self.readOnly is None:
+        if self.readOnly is None or self.reopening:
             pending = self._pending
             if pending.stateRecords is None:
                 pending.stateRecords = MergedStateRecords()
@@ -168,7 +168,8 @@ class GroupCommit:
     def handOver(self, stateRecords: bool = False) -> None:
         """Start the pending commit, even of state records only if so asked, unless one is being written."""
         pending = self._pending
-        if self._writing is not None or self.readOnly is not None or self._worker is None or self._opening:
+        refused = self.readOnly is not None and not self.reopening
+        if self._writing is not None or refused or self._worker is None or self._opening:
             return
         if not pending.calls and not stateRecords:
             if pending.stateRecords and not self._reminded:
@@ -204,23 +205,31 @@ class GroupCommit:
         self.handOver()
 
     def openSegment(self, opening: SegmentOpening, told: Callable[[str | None], None]) -> None:
-        """Accept runs again after a fault; the next commit begins a new segment. ``told`` is called with None once the
-        segment is open, or with the reason why it cannot be opened.
+        """Begin a new segment after a fault, and accept runs once it is on disk. ``told`` is then called with None, or
+        with the reason why it cannot be opened. State records are collected from now on: the snapshot lacks them.
         """
-        self.readOnly = None
-        self._faulty = False
+        self.reopening = True
         self.next = self._pending.next = opening.snapshot.offset
         pending = self._pending
         pending.opening = opening
         # Reads end here from now on, although the message before this offset was never reported.
-        pending.calls.append((lambda offset, reason: told(reason), opening.snapshot.offset, 0))
+        pending.calls.append((partial(self._opened, told), opening.snapshot.offset, 0))
         self.appended = pending.last = self.appended + 1
         self.handOver()
 
-    def closeWith(self, snapshot: Snapshot) -> None:
-        """End the last commit with this checkpoint, and refuse later runs."""
-        self._pending.closing = snapshot
-        self.roll()
+    def _opened(self, told: Callable[[str | None], None], offset: int, reason: str | None) -> None:
+        if reason is None:
+            self.readOnly = None
+            self._faulty = self.reopening = False
+        told(reason)
+
+    def closeWith(self, snapshot: Snapshot, told: Callable[[str | None], None] = lambda reason: None) -> None:
+        """End the last commit with this checkpoint, and refuse later runs; ``told`` gets the reason of a failure."""
+        pending = self._pending
+        pending.closing = snapshot
+        pending.calls.append((lambda offset, reason: told(reason), pending.next, 0))
+        self.appended = pending.last = self.appended + 1
+        self.handOver()
         self.stop()
 
     def stop(self) -> None:
@@ -257,8 +266,9 @@ class GroupCommit:
         ones. ``commit`` is None if the sync between two commits failed; the commit that is being written then fails as
         well.
         """
-        if self.readOnly is None:
+        if self.readOnly is None or self.reopening:
             self.readOnly = reason
+        self.reopening = False
         if commit is None and self._writing is not None:
             return
         behind, self._pending = self._pending, Commit(last=self.appended, next=self.next)

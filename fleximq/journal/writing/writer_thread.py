@@ -17,7 +17,7 @@ from threading import Thread
 from typing import Protocol
 
 from fleximq.config.journal_options import Fsync
-from fleximq.journal.files.file_system import Files, errorText, writeAll
+from fleximq.journal.files.file_system import Files, errorText, mayPass, writeAll
 from fleximq.journal.files.segment_table import segmentName
 from fleximq.journal.format.frame import Frame, FrameKind, seal
 from fleximq.journal.writing.commit import Commit
@@ -127,6 +127,8 @@ class CommitWriter:
         self._sealed: ActiveSegment | None = None
         self._due: float | None = None
         self._broken: str | None = None
+        #: Whether the cause of the last failure may pass without an operator.
+        self.mayRecover = False
 
     def carryOut(self, commit: Commit) -> None:
         """Write a commit and fill in its result. Never raises."""
@@ -199,7 +201,7 @@ class CommitWriter:
 
     def _break(self, error: Exception) -> str:
         """Refuse later writes and syncs; remove the unreported bytes, if the disk allows it."""
-        self._broken = reasonOf(error)
+        self._broken, self.mayRecover = reasonOf(error), mayPass(error)
         self._due = None
         segment = self._segment
         if segment is not None:
@@ -222,9 +224,9 @@ class CommitWriter:
                 self._files.remove(name)
             self._end = verify(self._end)
         except Exception as error:
-            self._broken = reasonOf(error)
+            self._broken, self.mayRecover = reasonOf(error), mayPass(error)
         else:
-            self._broken = None
+            self._broken, self.mayRecover = None, False
         return self._broken
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Ends a failed start: one sentence on standard error, exit code 1, no pid file.
+"""Reports a failed start or stop: one sentence on standard error, exit code 1; after a start no pid file.
 
 ``twistd`` redirects standard error into the log before it starts services, forks to become a daemon, removes its pid
 file only after exceptions shown with a traceback, and cannot report that a run of the reactor failed.
@@ -42,9 +42,13 @@ class StartupFailure:
 
     def duringRun(self, sentence: str, reactor: Any) -> None:
         """Report the reason, and exit with 1 after an orderly stop. ``reactor``: runs or is about to run."""
+        self.duringStop(sentence)
+        reactor.callWhenRunning(reactor.stop)
+
+    def duringStop(self, sentence: str) -> None:
+        """Report the reason, and exit with 1 after the stop in progress."""
         self._report(sentence)
         atexit.register(exitNow, 1, PATIENCE)
-        reactor.callWhenRunning(reactor.stop)
 
     def _report(self, sentence: str) -> str:
         _log.critical("{sentence}", sentence=sentence)

@@ -83,6 +83,16 @@ class TalkTests(SynchronousTestCase):
         wanted = [(6, None, Nack(500, "disk")), (None, 3, Nack(404, "unknown")), (None, None, Nack(401, "gone"))]
         self.assertEqual((second - first, self.nacked), (1, wanted))
 
+    def test_notStored(self) -> None:
+        """A NACK to a PING says that ACKs are not stored; only those who flush are told, and a round goes on."""
+        data, flush = self.talk.ping()
+        polls, pending = self.talk.poll(7, 1)
+        for _, _, correlation in (self.said(data)[0], self.said(polls)[1]):
+            self.answer(FrameType.NACK, correlation, encodeNack(500, "disk"))
+            self.answer(FrameType.PONG, correlation)
+        self.assertEqual((flush.result(), pending.result()), (None, []))
+        self.assertEqual(self.nacked, [(None, 0, Nack(500, "disk"))])
+
     def test_unasked(self) -> None:
         """What answers nothing ends the connection."""
         for kind, payload in (

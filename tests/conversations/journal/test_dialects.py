@@ -80,6 +80,19 @@ class FlexiTests(JournalCase):
         )
 
 
+class PurgeTests(JournalCase):
+    """What an operator does to durable queues."""
+
+    def test_killed(self) -> None:
+        """A purge is on disk when it is answered."""
+        mini = self.mini()
+        for number in range(50):
+            mini.produce("jobs", f"id-{number}", "x")
+        self.assertEqual(self.flexi().ask("/broker/queues/purge", {"topic": "jobs"})["purged"], 50)
+        self.restart()
+        self.assertEqual(self.mini().consume("jobs"), "NO_MSG")
+
+
 class BlipTests(JournalCase):
     """BlipMQ's subscriptions with QoS 1."""
 

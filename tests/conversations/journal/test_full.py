@@ -18,7 +18,9 @@ class FullTests(JournalCase):
     def setUp(self) -> None:
         """Fill the journal until it takes no more; ``kept`` are the ids that were confirmed."""
         super().setUp()
-        self.subscription = self.blip().subscribe("t")
+        blip = self.blip()
+        self.subscription = blip.subscribe("t")
+        self.assertEqual(blip.publish("t", b"mine").barrier(), [])
         self.kept = []
         self.limit(ROOM)
         mini = self.mini()
@@ -54,6 +56,36 @@ class FullTests(JournalCase):
         self.assertIsInstance(nack, Nack)
         self.assertEqual((nack.correlation, nack.code), (4, 500))
         self.assertIn("durable publish failed", nack.words)
+
+    def test_settled(self) -> None:
+        """An ACK and a purge are not confirmed; they are on disk as soon as the journal is writable."""
+        mini, blip = self.mini(), self.blip()
+        id = mini.consume("jobs").split(":::")[0]
+        self.assertEqual(blip.poll(self.subscription).message, b"mine")
+        blip.ack(1, self.subscription)
+        for _ in range(2):  # also when it asks again
+            [nack] = blip.barrier()
+            self.assertEqual((nack.code, nack.words[:29]), (500, "done, but not stored yet: fil"))
+        mini.ack(id)
+        for _ in range(2):
+            self.assertTrue(mini.ask("PING:").startswith("ERROR:500:done, but not stored yet"))
+        self.assertEqual(self.mini().barrier(), [])
+        client = self.flexi()
+        client.request(1, "/broker/queues/purge", "one", {"topic": "jobs"})
+        refusal = client.hear()
+        self.assertEqual((refusal.status, "not stored yet" in str(refusal.value)), (503, True))
+        self.reopen()
+        self.assertEqual((mini.barrier(), blip.barrier()), ([], []))
+        self.restart("--redelivery", "0.1")
+        [queue] = self.flexi().ask("/broker/queues")["queues"]
+        self.assertEqual((queue["messages"], queue["in_flight"], queue["returned"]), (0, 0, 0))
+        self.assertIsNone(self.blip().poll(self.subscription))
+
+    def test_stopped(self) -> None:
+        """A stop that cannot store the last state says so, and has another exit code."""
+        os.kill(self.broker.pid, signal.SIGTERM)
+        self.assertEqual(self.broker.wait(), 1)
+        self.assertIn("fleximq: the journal could not be written at the stop (file too large)", self.broker.output)
 
     def test_told(self) -> None:
         """The log and /broker/about say that it is read-only, and why."""

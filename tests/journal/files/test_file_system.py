@@ -1,8 +1,10 @@
 """Every operation on files does what it says, and writing copes with a system that takes little at once."""
 
 import ctypes
+import gc
 import os
-from errno import EINVAL, EIO, ENOSPC, ENOSYS
+from errno import EINVAL, EIO, EMFILE, ENOSPC, ENOSYS
+from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -26,6 +28,92 @@ class SlowSystem(Files):
     def read(self, descriptor: int, size: int, position: int) -> bytes:
         """Give the first bytes only."""
         return super().read(descriptor, min(size, self.most), position)
+
+
+class FullTable:
+    """The module os in a process that may have ``left`` more descriptors."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+        self.mine: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
+
+    def open(self, *arguments: Any) -> int:
+        """Open a file, if there is a descriptor for it."""
+        if len(self.mine) >= self.left:
+            raise OSError(EMFILE, os.strerror(EMFILE))
+        self.mine.append(os.open(*arguments))
+        return self.mine[-1]
+
+    def close(self, descriptor: int) -> None:
+        """Close a file."""
+        self.mine.remove(descriptor)
+        os.close(descriptor)
+
+
+class SpareDescriptorTests(SynchronousTestCase):
+    """Without a descriptor left, those in reserve are used."""
+
+    def setUp(self) -> None:
+        self.folder = self.mktemp()
+        os.mkdir(self.folder)
+        self.files = Files()
+        self.addCleanup(lambda: self.files.reserve(0))
+
+    def fill(self, left: int) -> FullTable:
+        """Let the process have so many more descriptors."""
+        table = FullTable(left)
+        self.patch(file_system, "os", table)
+        return table
+
+    def test_used(self) -> None:
+        """A file and a folder can be opened with one in reserve; it is replaced when another file is closed."""
+        table = self.fill(1)
+        self.files.reserve(1)
+        one = self.files.create(f"{self.folder}/one")
+        self.assertEqual(table.mine, [one])
+        error = self.assertRaises(OSError, self.files.open, f"{self.folder}/one")
+        self.assertEqual(error.errno, EMFILE)
+        self.files.close(one)
+        self.assertEqual(len(table.mine), 1)
+        self.files.syncFolder(self.folder)
+        self.files.close(self.files.open(f"{self.folder}/one"))
+        self.assertEqual(len(table.mine), 1)
+
+    def test_takenMeanwhile(self) -> None:
+        """If another thread takes the descriptor that was given up, the next one is given up."""
+        table = self.fill(2)
+        self.files.reserve(2)
+        close = table.close
+
+        def closeAndLose(descriptor: int) -> None:
+            close(descriptor)
+            table.left = 1
+
+        self.patch(table, "close", closeAndLose)
+        self.files.create(f"{self.folder}/one")
+
+    def test_otherFaults(self) -> None:
+        """Other failures do not use the reserve up."""
+        table = self.fill(1)
+        self.files.reserve(1)
+        self.assertRaises(OSError, self.files.open, f"{self.folder}/missing")
+        self.assertEqual(len(table.mine), 0)  # the table was full, so it had to be tried
+        self.files.close(self.files.create(f"{self.folder}/one"))
+        self.assertEqual(len(table.mine), 1)
+
+    def test_closed(self) -> None:
+        """None is left open at the end, nor with the object."""
+        table = self.fill(4)
+        self.files.reserve(4)
+        self.files.reserve(0)
+        self.assertEqual(table.mine, [])
+        self.files.reserve(4)
+        self.files = Files()
+        gc.collect()
+        self.assertEqual(table.mine, [])
 
 
 class FilesTests(SynchronousTestCase):
