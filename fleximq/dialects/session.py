@@ -25,7 +25,7 @@ from fleximq.broker.deadlines import Deadline
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.dialects.answers import Answers
 from fleximq.dialects.connection.connection_rate import ConnectionRate, admittedMessages, overRate
-from fleximq.dialects.connection.credential_check import CredentialExpiry
+from fleximq.dialects.connection.credential_check import UNTRUSTED, CredentialExpiry
 from fleximq.dialects.connection.keepalive import KeepAlive
 from fleximq.dialects.context import Context
 from fleximq.dialects.outbox import Outbox
@@ -291,7 +291,8 @@ class Session(metaclass=ABCMeta):
 
     def refusal(self) -> str | None:
         """Return the reason why this peer may not join with any credentials, or None."""
-        refusal = self.admission.refusal(self.address)
+        certificate = self.certificate()
+        refusal = UNTRUSTED if certificate and not certificate.isTrusted else self.admission.refusal(self.address)
         self._mayJoin = refusal is None
         return refusal
 

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 #: The kind of a listener for a proxy, and ours that adds TLS to another.
 PROXY, TLS = "haproxy", "fleximqtls"
+#: The arguments of ours that name files.
+FILES = ("cert", "key", "clientCA", "crl")
 #: The argument with the endpoint to which TLS is added.
 INNER = "inner"
 #: Connections that may wait to be accepted. Beyond Twisted's 50, a UNIX socket refuses and TCP delays for a second.

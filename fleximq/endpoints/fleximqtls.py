@@ -9,13 +9,13 @@ from typing import Any
 
 from twisted.internet.endpoints import serverFromString
 
-from fleximq.endpoints.endpoint_string import INNER, withBacklog
+from fleximq.endpoints.endpoint_string import FILES, INNER, withBacklog
 from fleximq.endpoints.tls_context import TlsFiles
 from fleximq.endpoints.tls_endpoint import RenewingCertificate, TlsEndpoint
 from fleximq.errors import SettingError
 
 _CHOICES = {"yes": True, "no": False}
-_NAMES = frozenset({"cert", "key", "clientCA", "clientRequired", "crl", INNER})
+_NAMES = frozenset({*FILES, "clientRequired", INNER})
 
 
 def parseStreamServer(reactor: Any, *arguments: str, **named: str) -> TlsEndpoint:

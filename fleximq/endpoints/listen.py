@@ -16,7 +16,7 @@ from twisted.internet.endpoints import TCP4ServerEndpoint, UNIXServerEndpoint, s
 from twisted.internet.interfaces import IStreamServerEndpoint
 
 from fleximq.config.settings import Settings
-from fleximq.endpoints.endpoint_string import BACKLOG, PROXY, TLS, EndpointString, layersOf, withBacklog
+from fleximq.endpoints.endpoint_string import BACKLOG, FILES, PROXY, TLS, EndpointString, layersOf, withBacklog
 from fleximq.endpoints.pipe_names import isWindowsPath, pipeName
 from fleximq.endpoints.standard_streams import StandardStreamsEndpoint
 from fleximq.endpoints.tls_context import TlsFiles
@@ -196,6 +196,13 @@ class Listen:
     @property
     def _kinds(self) -> list[str]:
         return [layer.kind.lower() for layer in self._layers]
+
+
+def tlsFilesOf(text: str) -> dict[str, str]:
+    """Return the paths in ``[DIALECT+]fleximqtls:...`` by the names of their arguments; none for other endpoints."""
+    found = _FORM.fullmatch(text)
+    layer = EndpointString.parse(found[2] if found else text)
+    return {name: path for name, path in layer.named.items() if name in FILES} if layer.kind.lower() == TLS else {}
 
 
 def isPassedBySystemd(text: str) -> bool:

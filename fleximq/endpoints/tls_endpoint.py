@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from OpenSSL.crypto import X509StoreContext, X509StoreContextError
 from OpenSSL.SSL import Error as TlsError
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import (
@@ -49,6 +50,18 @@ class RenewingCertificate:
             self._lookedAt = now
             self._look()
         return self._context.serverConnectionForTLS(tlsProtocol)
+
+    def trusts(self, connection: Any) -> bool:
+        """Return whether the files that are in use now accept the certificate of a connection's peer, if it has one."""
+        own = connection.get_peer_certificate()
+        if own is None or self.files.clientCA is None:
+            return True
+        store: Any = self._context.getContext().get_cert_store()
+        try:
+            X509StoreContext(store, own, connection.get_peer_cert_chain()).verify_certificate()
+        except X509StoreContextError:
+            return False
+        return True
 
     def prepare(self, files: TlsFiles | None = None) -> Callable[[], None]:
         """Read the files, and return a function that uses them for new handshakes; raises SettingError."""
@@ -102,6 +115,11 @@ class TlsConnection(BufferingTLSTransport):
     factory: "TlsFactory"
     _linger: IDelayedCall | None = None
 
+    @property
+    def peerIsTrusted(self) -> bool:
+        """Whether the peer's certificate would be accepted by a new handshake."""
+        return self.factory.certificate.trusts(self._tlsConnection)
+
     def loseConnection(self) -> None:
         """Send pending output and close; wait for the peer's close for :data:`LINGER` seconds at most."""
         if self.connected and self._linger is None:
@@ -134,6 +152,7 @@ class TlsFactory(TLSMemoryBIOFactory):
 
     def __init__(self, certificate: RenewingCertificate, isClient: bool, inner: IProtocolFactory, clock: Any) -> None:
         super().__init__(certificate, isClient, inner, clock)
+        self.certificate = certificate
         self.clock = clock
         self.logLimit = LogLimit()
 

@@ -81,6 +81,7 @@ class Signature:
 @implementer(ICertificate)
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """See :class:`ICertificate`."""
+    """See :class:`ICertificate`. ``isTrusted``: whether a new handshake with it would succeed now."""
 
     certificate: Any
+    isTrusted: bool = True

@@ -174,8 +174,8 @@ def compose(
 
     reload.onBegin, reload.onEnd = beginReload, readiness.reloaded
     reload.participants += [
-        partial(prepareSecurity, security, broker, reactor),
         partial(prepareCertificates, listenersOf(places)),
+        partial(prepareSecurity, security, broker, reactor),  # it ends clients whose certificates are refused now
         rateLimits.prepare,
         lambda settings: partial(follow, broker, connectionLimit, unadmitted, origins, contexts, settings),
     ]

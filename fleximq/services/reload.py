@@ -17,6 +17,8 @@ from fleximq.config.settings import Settings
 from fleximq.dialects.connection.slow_consumer import policyOf
 from fleximq.dialects.context import Context
 from fleximq.dialects.http.origins import Origins
+from fleximq.endpoints.endpoint_string import FILES
+from fleximq.endpoints.listen import tlsFilesOf
 from fleximq.errors import Conflict, SettingError, Unauthorized
 from fleximq.interfaces import IConversation
 from fleximq.security.access_policy import AccessPolicy
@@ -53,7 +55,8 @@ class Reload:
     def reload(self) -> Difference:
         """Read and apply the settings, and return the differences from the previous ones.
 
-        A setting with a changed file counts as changed.
+        A setting with a changed file counts as changed; the files of ``fleximqtls:`` listeners have the names of
+        their arguments, such as ``crl``.
 
         :raises SettingsRefused: the settings are invalid; no change was made.
         """
@@ -130,7 +133,11 @@ def _stamps(settings: Settings) -> dict[str, list[object]]:
         "auth": words,
         "tls-certificate": [settings.tlsCertificate],
         "tls-key": [settings.tlsKey],
+        **{name: [] for name in FILES},
     }
+    for text in (*settings.listen, *settings.http):
+        for name, path in tlsFilesOf(text).items():
+            named[name].append(path)
     return {name: [_stamp(path) for path in paths if path] for name, paths in named.items()}
 
 

@@ -7,6 +7,8 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from fleximq.security.credentials import Certificate
 
+#: The refusal of a certificate that was revoked or whose authority was removed after its handshake.
+UNTRUSTED = "this certificate is not valid any more"
 #: The longest timer, in seconds: within it a step of the system clock is noticed.
 CHECK_SECONDS = 60.0
 
@@ -46,4 +48,6 @@ def certificateOf(transport: Any) -> Certificate | None:
     """Return the client certificate of a TLS transport, known from the first received byte on; None without one."""
     peerCertificate = getattr(transport, "getPeerCertificate", None)
     found = None if peerCertificate is None else peerCertificate()
-    return None if found is None else Certificate(found.to_cryptography())
+    if found is None:
+        return None
+    return Certificate(found.to_cryptography(), getattr(transport, "peerIsTrusted", True))

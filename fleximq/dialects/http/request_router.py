@@ -18,7 +18,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from fleximq.broker.deadlines import Clock, Deadlines
-from fleximq.dialects.connection.credential_check import certificateOf
+from fleximq.dialects.connection.credential_check import UNTRUSTED, certificateOf
 from fleximq.dialects.connection.handover import Handover, HandoverFactory
 from fleximq.dialects.http.origins import Origins
 from fleximq.dialects.http.request_head import (
@@ -113,7 +113,11 @@ class RequestRouter(Handover):
 
     def _ask(self, request: "UpgradeRequest", inner: Any) -> None:
         transport: Any = self.transport
-        credentials = request.credentials or certificateOf(transport)
+        certificate = certificateOf(transport)
+        if certificate and not certificate.isTrusted:
+            self._refuse(HttpError(401, UNTRUSTED))
+            return
+        credentials = request.credentials or certificate
         outcome: list[Admitted | Failure] = []
         check = maybeDeferred(self.factory.admissionOf(request).admit, credentials, request.peer)
         check.addBoth(outcome.append)

@@ -11,7 +11,7 @@ from zope.interface import implementer
 
 from fleximq.errors import SettingError
 from fleximq.security.authentication import schemes
-from fleximq.security.authentication.checker_interfaces import IUnguessable
+from fleximq.security.authentication.checker_interfaces import IUnguessable, IVouching
 from fleximq.security.credentials import ICertificate
 from fleximq.security.principal import Principal, isName
 
@@ -41,14 +41,14 @@ PLACES: dict[str, Callable[[x509.Certificate], list[Any]]] = {
 }
 
 
-@implementer(ICredentialsChecker, IUnguessable)
+@implementer(ICredentialsChecker, IUnguessable, IVouching)
 class CertificateChecker:
     """Reads the name from a certificate. ``place``: its field, one of :data:`PLACES`."""
 
     credentialInterfaces = (ICertificate,)
 
     def __init__(self, place: str = "cn") -> None:
-        self._namesIn = PLACES[place]
+        self._place, self._namesIn = place, PLACES[place]
 
     def requestAvatarId(self, credentials: Any) -> Any:
         """Return the principal, valid as long as the certificate; raises UnauthorizedLogin without exactly one name."""
@@ -59,7 +59,11 @@ class CertificateChecker:
             names = []
         if len(names) != 1 or not isName(names[0]):
             raise UnauthorizedLogin()
-        return Principal(names[0], expires=certificate.not_valid_after_utc.timestamp())
+        return Principal(names[0], expires=certificate.not_valid_after_utc.timestamp(), proof=self._place)
+
+    def vouch(self, principal: Principal) -> Principal | None:
+        """Return the principal if names come from the same field as before; its listener checks its certificate."""
+        return principal if principal.proof == self._place else None
 
 
 def certificates(argument: str) -> CertificateChecker:

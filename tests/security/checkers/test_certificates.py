@@ -83,3 +83,9 @@ class CertificatesTests(SynchronousTestCase):
         error = self.assertRaises(SettingError, certificates, "name=serial")
         self.assertEqual(str(error), "name is 'serial', but must be one of cn, dns, email, uri")
         self.assertRaises(SettingError, certificates, "cn")
+
+    def test_otherPlace(self) -> None:
+        """A name from one field is not vouched for when names come from another."""
+        found = certificates("").requestAvatarId(certificateOf(["alice"]))
+        self.assertEqual(certificates("name=cn").vouch(found), found)
+        self.assertIsNone(certificates("name=dns").vouch(found))
