@@ -103,7 +103,7 @@ def compose(
     timeout = (lambda seconds: seconds) if node is None else node.drainTimeout
     brokerService = BrokerService(broker, connections, lambda: timeout(reload.settings.drainTimeout))
     brokerService.setServiceParent(whole)
-    lag = LagService(reactor)
+    lag = LagService(reactor, wall)
     early = brokerService if node is None else node.ports  # also runs while a node follows
     lag.setServiceParent(early)
     if settings.busyPoll and processors() >= 2:

@@ -16,6 +16,7 @@ from fleximq.journal import disk_journal as journalModule
 from fleximq.journal.files.file_system import readFile
 from fleximq.journal.files.folder_files import readEnd
 from fleximq.journal.recovery.recovery import offsetAfterGap
+from fleximq.journal.retention.cleaner_thread import RETRY_INTERVAL
 from fleximq.journal.retention.retention_rules import RetentionPolicy
 from fleximq.journal.retention.segment_removal import FreedSpace
 from fleximq.journal.writing.writer_thread import WriterThread
@@ -796,6 +797,7 @@ class CleaningTests(JournalCase):
     def test_full(self) -> None:
         """A journal that is full begins another segment, so that all that is old can go, and takes messages again."""
         self.begin(maxBytes=8192, rules=self.RULES)
+        self.journal._cleaner.monotonic = lambda: self.now / 1e6
         while self.journal._cleaner.bytes < 8192:
             self.kept(b"x" * 50)
         self.assertRaises(NotKept, self.append, b"y")
@@ -807,6 +809,19 @@ class CleaningTests(JournalCase):
         self.pump(lambda: self.journal._cleaner.bytes < 8192)
         self.kept(b"z")
         self.assertEqual((self.told[-1][0], self.told[-1][2]), (b"z", None))
+
+    def test_fullAfterStep(self) -> None:
+        """A system clock that was set back does not delay the next attempt to free space."""
+        self.begin(rules=self.RULES)
+        self.kept(b"x")
+        cleaner = self.journal._cleaner
+        attempts: list[float] = []
+        for moment in 0.0, RETRY_INTERVAL - 0.1, RETRY_INTERVAL + 0.1:
+            self.now -= 3_600_000_000
+            self.patch(cleaner, "monotonic", lambda moment=moment: moment)
+            self.patch(cleaner, "roll", lambda moment=moment: attempts.append(moment))
+            cleaner.makeRoom()
+        self.assertEqual(attempts, [0.0, RETRY_INTERVAL + 0.1])
 
     def test_fullNotForEver(self) -> None:
         """The first refusal begins a segment, which can then be cleaned; later ones begin none."""

@@ -1,5 +1,6 @@
 """Removes expired records on its own thread, while the journal is in use, and counts the bytes of the journal."""
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,8 +18,8 @@ from fleximq.journal.writing.commit import Commit
 
 #: Seconds that a stop waits for a running pass.
 STOP_TIMEOUT = 10.0
-#: The interval between attempts to free space in a full journal, in microseconds.
-RETRY_INTERVAL = 10_000_000
+#: The interval between attempts to free space in a full journal, in seconds.
+RETRY_INTERVAL = 10.0
 
 
 @dataclass(eq=False)
@@ -35,6 +36,7 @@ class CleanerThread:
     :param most: the approximate limit of ``bytes``; 0: the capacity of the disk.
     :param roll: begins another segment, since the last one is never cleaned.
     :param freed: called with the number of bytes that a pass removed.
+    :param monotonic: seconds of a monotonic clock.
     """
 
     files: Files
@@ -51,8 +53,9 @@ class CleanerThread:
     most: int = 0
     roll: Callable[[], None] = lambda: None
     freed: Callable[[int], None] = lambda number: None
+    monotonic: Callable[[], float] = time.monotonic
     bytes: int = field(default=0, init=False)
-    _again: int = field(default=0, init=False)
+    _again: float = field(default=0.0, init=False)
     _stopped: bool = field(default=False, init=False)
     _thread: Thread | None = field(default=None, init=False)
 
@@ -74,9 +77,9 @@ class CleanerThread:
 
     def makeRoom(self) -> None:
         """Attempt to free space, unless the last attempt was a short time ago."""
-        if self.rules is None or self.now() < self._again:
+        if self.rules is None or self.monotonic() < self._again:
             return
-        self._again = self.now() + RETRY_INTERVAL
+        self._again = self.monotonic() + RETRY_INTERVAL
         if self.segments.all[-1].counts:
             self.roll()
         else:

@@ -47,8 +47,15 @@ class StreamReader(DataSourceStreamReader, datasource.SupportsTriggerAvailableNo
     #: Whether a micro-batch may be left out if it would have no rows.
     leavesOutEmpty = True
 
-    def __init__(self, options: SourceOptions, columns: Sequence[str], now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        options: SourceOptions,
+        columns: Sequence[str],
+        now: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
         self._now = now
+        self._wall = wall
         self._options = options
         self._columns = tuple(columns)
         self._selection = Selection(options.topics)
@@ -58,7 +65,7 @@ class StreamReader(DataSourceStreamReader, datasource.SupportsTriggerAvailableNo
 
     def _open(self) -> None:
         self._journals = Journals(self._options)
-        self._new = NewRecords(self._journals, self._options, self._now)
+        self._new = NewRecords(self._journals, self._options, self._now, self._wall)
         self._lastBatch: float | None = None
         self._reported: Mapping[str, int] | None = None
         self._nextReport = 0.0
@@ -199,14 +206,18 @@ class NewRecords:
     """Counts the new records of a stream before a micro-batch is planned, each once: a stream of some topics starts
     none for other topics, and ``minOffsetsPerTrigger`` waits for a number of records. Meanwhile retention could remove
     the records after the stream's offset, which the next start of the query would report as a loss. So
-    :meth:`isOverdue` allows a micro-batch without rows after a while. ``now`` is in seconds since 1970.
+    :meth:`isOverdue` allows a micro-batch without rows after a while. ``now`` is a monotonic clock, ``wall``
+    returns the seconds since 1970.
     """
 
-    def __init__(self, journals: Journals, options: SourceOptions, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, journals: Journals, options: SourceOptions, now: Callable[[], float], wall: Callable[[], float]
+    ) -> None:
         self._journals = journals
         self._options = replace(options, partitionBytes=_PART_BYTES, minPartitions=1)
         self._selection = Selection(options.topics)
         self._now = now
+        self._wall = wall
         self._counted: dict[str, _Counted] = {}
         self._next = 0.0
 
@@ -279,7 +290,7 @@ class NewRecords:
                 continue
             if counted.deadline is None and id in journals:
                 # The query may have been started again since.
-                isOld = journals[id].offsetAt(int((self._now() - PATIENCE) * 1_000_000)) > counted.start
+                isOld = journals[id].offsetAt(int((self._wall() - PATIENCE) * 1_000_000)) > counted.start
                 counted.deadline = self._now() + (0 if isOld else PATIENCE)
             if counted.deadline is not None and self._now() >= counted.deadline:
                 return True

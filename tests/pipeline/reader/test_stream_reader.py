@@ -25,13 +25,14 @@ class ReaderCase(SynchronousTestCase):
         self.parent = Path(self.mktemp()).absolute()
         self.parent.mkdir()
         self.written = Written(str(self.parent / "one"), segmentBytes=4000)
-        self.time = 0.0
+        self.time = self.step = 0.0
         self.at = {self.written.id: 1}
 
     def open(self, path: str = "one", **options: str) -> None:
         """Make the reader."""
         written = SourceOptions.of({"path": str(self.parent / path), **options})
-        self.reader = StreamReader(written, COLUMNS, lambda: TIME / 1_000_000 + self.time)
+        wall = lambda: TIME / 1_000_000 + self.time + self.step  # noqa: E731
+        self.reader = StreamReader(written, COLUMNS, lambda: self.time, wall)
         self.addCleanup(self.reader.stop)
 
     def next(self) -> list[int]:
