@@ -134,6 +134,23 @@ class OtherTopicsTests(ReaderCase):
         self.assertEqual(self.at, {self.written.id: 4})
         self.assertEqual(self.next(), [-1])
 
+    def test_clockSetForward(self) -> None:
+        """A step of the system clock does not shorten these minutes."""
+        self.stepped(7200.0)
+
+    def test_clockSetBack(self) -> None:
+        """Nor does one make them longer."""
+        self.stepped(-3600.0)
+
+    def stepped(self, step: float) -> None:
+        """Set the clock while an empty micro-batch is awaited."""
+        self.open(subscribe="t")
+        self.fill("u", 3)
+        self.assertEqual(self.next(), [-1])
+        self.step += step
+        self.time += PATIENCE - 2
+        self.assertEqual([self.next(), self.next()], [[-1], []])
+
     def test_startedAgain(self) -> None:
         """So it does for a query that was started again after these minutes."""
         self.fill("u", 3)
