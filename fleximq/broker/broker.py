@@ -123,7 +123,9 @@ class Broker:
         self.channelsChanged: list[Callable[[], None]] = []
         self.reload: Callable[[], Any] = _missing("this broker has no settings to read again")
         self.audit: Callable[..., None] = lambda *arguments, **fields: None
-        self.operate: Callable[[str, Mapping[str, Any], str], Any] = _missing("this broker has no connections")
+        self.operate: Callable[[str, Mapping[str, Any], str], tuple[Any, Any]] = _missing(
+            "this broker has no connections"
+        )
         #: In a mesh, adds the rows of other nodes to a listing, or their answers to an operator's act: it takes a
         #: title, the client, its arguments and the callback for the whole; returns the callback for this broker's part.
         self.gathered: Callable[..., Callable[[Any], None]] = lambda title, client, arguments, answer: answer

@@ -15,7 +15,6 @@ from zope.interface import implementer
 from fleximq.broker.authorization import sees
 from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import BROKER_ID, ConnectedClient, Envelope
-from fleximq.broker.paths.arguments import PAGE
 from fleximq.broker.paths.path_table import LISTINGS
 from fleximq.broker.presence import Presence
 from fleximq.cluster.mesh import Interest, Mesh
@@ -224,7 +223,7 @@ class MeshListings:
         if title in LISTINGS:
             LISTINGS[title].own(self._broker, self._broker.itself, arguments, answer)
         else:
-            answer(self._broker.operate(title, arguments, arguments["by"]))
+            answer(self._broker.operate(title, arguments, arguments["by"])[1])
 
     def gathered(self, title: str, client: ConnectedClient, arguments: Mapping[str, Any], answer: Answer) -> Answer:
         """Return what takes this node's page, and answers with those of all nodes."""
@@ -246,7 +245,7 @@ class MeshListings:
             self._mesh.endAsking(number)
             if title in LISTINGS:
                 key = LISTINGS[title].key
-                page = _together(title, key, pages, arguments.get("limit", PAGE))
+                page = _together(title, key, pages, arguments["limit"])
                 if title == "topics":
                     page[title] = [row for row in page[title] if sees(client, row[key])]
             else:
@@ -255,8 +254,8 @@ class MeshListings:
                 page = {**own, **counts}
             answer({**page, "missing": [node for node in asked if node not in pages]})
 
-        timer = self._clock.callLater(LISTING if asked else 0, done)
         number = self._mesh.ask((title, dict(arguments)), found)
+        timer = self._clock.callLater(LISTING if asked else 0, done)
 
 
 def _together(title: str, key: str, pages: Mapping[str, Mapping[str, Any]], limit: int) -> dict[str, Any]:

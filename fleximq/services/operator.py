@@ -23,21 +23,25 @@ Arguments = Mapping[str, Any]
 
 
 class Operator:
-    """Acts for operators; each act takes arguments and the name of the operator, and returns its answer."""
+    """Acts for operators; each act takes arguments and the name of the operator.
+
+    A call returns the arguments that the act has read, checked, for other nodes, and its answer.
+    """
 
     def __init__(self, broker: Broker, bans: Bans) -> None:
         self._broker = broker
         self._bans = bans
 
-    def __call__(self, act: str, arguments: Arguments, by: str) -> dict[str, Any]:
+    def __call__(self, act: str, arguments: Arguments, by: str) -> tuple[Arguments, dict[str, Any]]:
         """Perform the act with this name; raises BadRequest for wrong arguments, NoCapacity for too many bans."""
         acts = {"kick": self._kick, "ban": self._ban, "unban": self._unban, "bans": self._list}
-        return acts[act](arguments, by)
+        read = _read(act, arguments)
+        return read, acts[act](read, by)
 
     def _kick(self, arguments: Arguments, by: str) -> dict[str, Any]:
         """Disconnect the client with this ``client_id``, or those of a ``principal`` or an ``address``."""
         if "client_id" in arguments:
-            id = number(arguments, "client_id")
+            id = arguments["client_id"]
             return {"disconnected": self._expel(lambda client: client.id == id, Forbidden(_DISCONNECTED))}
         key = banKey(*_named(arguments))
         return {"disconnected": self._expel(lambda client: key in _keys(client), Forbidden(_DISCONNECTED))}
@@ -47,9 +51,8 @@ class Operator:
         kind, name = _named(arguments)
         if (kind, name) == ("principal", ANONYMOUS) and self._isAnonymous(by):
             raise BadRequest("this would ban yourself: authenticate to ban anonymous clients")
-        seconds = number(arguments, "seconds", BAN_SECONDS, MAX_BAN_SECONDS, least=1)
-        reason = text(arguments, "reason", _REASON_BYTES) if arguments.get("reason") else ""
-        ban = Ban(kind, name, self._broker.clock.seconds() + seconds, reason, by)
+        seconds = arguments["seconds"]
+        ban = Ban(kind, name, self._broker.clock.seconds() + seconds, arguments["reason"], by)
         self._bans.add(ban)
         _log.info(
             "{by} bans {kind} {name} for {seconds} s", by=by, kind=kind, name=name, seconds=seconds, event="admin"
@@ -73,7 +76,7 @@ class Operator:
 
     def _list(self, arguments: Arguments, by: str) -> dict[str, Any]:
         """List the bans in force; their keys are ``KIND NAME``."""
-        some = page(arguments, str, "")
+        some = arguments["after"], arguments["limit"]
         return Listing("bans", self._bans, lambda ban: f"{ban.kind} {ban.name}", self._row, *some).atOnce()
 
     def _row(self, ban: Ban) -> dict[str, Any]:
@@ -89,6 +92,21 @@ class Operator:
 
 
 _DISCONNECTED = "disconnected by the operator"
+
+
+def _read(act: str, arguments: Arguments) -> Arguments:
+    """Return the arguments that an act uses, checked and with their defaults; raises BadRequest for a wrong one."""
+    if act == "bans":
+        after, limit = page(arguments, str, "")
+        return {"after": after, "limit": limit}
+    if act == "kick" and "client_id" in arguments:
+        return {"client_id": number(arguments, "client_id")}
+    kind, name = _named(arguments)
+    if act != "ban":
+        return {kind: name}
+    seconds = number(arguments, "seconds", BAN_SECONDS, MAX_BAN_SECONDS, least=1)
+    reason = text(arguments, "reason", _REASON_BYTES) if arguments.get("reason") else ""
+    return {kind: name, "seconds": seconds, "reason": reason}
 
 
 def _named(arguments: Arguments) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import msgpack
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -22,6 +23,7 @@ from fleximq.rights import Action
 from fleximq.security.peer_address import peerAddress
 from fleximq.security.principal import ANONYMOUS, Admitted
 from fleximq.status import Status
+from fleximq.values.nesting import NestedTooDeeply, checkNesting
 from fleximq.web.welcome_page import COMMON_FIELDS
 
 _log = Logger()
@@ -203,6 +205,13 @@ def _posted(body: bytes) -> dict[str, Any]:
         raise HttpRefusal(400, "what was posted is not JSON") from None
     if not isinstance(value, dict):
         raise HttpRefusal(400, "what is posted must be a JSON object")
+    try:
+        checkNesting(value)
+        msgpack.packb(value)  # as for other nodes
+    except NestedTooDeeply as error:
+        raise HttpRefusal(400, f"what was posted is {error}") from None
+    except (UnicodeEncodeError, OverflowError):
+        raise HttpRefusal(400, "what was posted has half a surrogate pair, or a number of more than 64 bits") from None
     return value
 
 

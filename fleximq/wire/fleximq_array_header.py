@@ -14,6 +14,7 @@ import msgpack
 
 from fleximq.errors import BadRequest
 from fleximq.status import Status
+from fleximq.values.nesting import NestedTooDeeply, unpack
 from fleximq.wire.fleximq_scanner import FIXED_BYTES
 
 _headerLength = Struct(">I")
@@ -37,7 +38,9 @@ def isArrayHeader(envelope: bytes) -> bool:
 def withMapHeader(envelope: bytes) -> tuple[bytes, Mapping[Any, Any], BadRequest | None]:
     """Return the envelope with its array header as a map, and the map; unchanged with an error if it cannot be read."""
     try:
-        values = msgpack.unpackb(envelope[FIXED_BYTES:], timestamp=1)
+        values = unpack(envelope[FIXED_BYTES:], timestamp=1)
+    except NestedTooDeeply as error:
+        return envelope, {}, BadRequest(f"the header is {error}")
     except (ValueError, TypeError, OverflowError, RecursionError):
         return envelope, {}, BadRequest("the header is not MessagePack")
     if len(values) != len(_FIELDS):

@@ -17,6 +17,7 @@ import msgpack
 from fleximq.errors import AuthenticationFailed, BadRequest, InvalidRouting
 from fleximq.limits import ROUTING_ENTRIES
 from fleximq.status import FIRST_ERROR
+from fleximq.values.nesting import NestedTooDeeply, unpack
 from fleximq.wire.fleximq_scanner import FIXED_BYTES
 
 
@@ -148,7 +149,9 @@ def openHeader(raw: bytes) -> tuple[Mapping[Any, Any], BadRequest | None]:
     if not raw:
         return {}, None
     try:
-        fields = msgpack.unpackb(raw, timestamp=1, object_pairs_hook=_distinct)
+        fields = unpack(raw, timestamp=1, object_pairs_hook=_distinct)
+    except NestedTooDeeply as error:
+        return {}, BadRequest(f"the header is {error}")
     except (ValueError, TypeError, OverflowError, RecursionError):
         return {}, BadRequest("the header is not MessagePack")
     return (fields, None) if isinstance(fields, dict) else ({}, BadRequest("the header is not a map"))

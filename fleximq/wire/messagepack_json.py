@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-import msgpack
 import msgspec
 
-#: Arrays and maps inside each other that are always converted; about twice as many are refused.
-NESTING = 512
+from fleximq.values.nesting import NESTING as NESTING
+from fleximq.values.nesting import unpack
+
 #: The cost of a timestamp, in values.
 _TIMESTAMP_VALUES = 8
 _EPOCH = datetime(1970, 1, 1)
@@ -34,7 +34,7 @@ def toJson(packed: bytes, values: int | None = None) -> bytes:
     """Return the JSON of ``packed``, as UTF-8 without white space.
 
     :param values: the maximum number of values, where a timestamp counts as eight; None: unlimited.
-    :raises ValueError: unless it is exactly one MessagePack value, nested no deeper than about :data:`NESTING`, with
+    :raises ValueError: unless it is exactly one MessagePack value, nested no deeper than :data:`NESTING`, with
         strings in UTF-8, and without a key that is a map with an array or a map as key; or it has more values.
     """
     hooks: dict[str, Any] = {"object_pairs_hook": _map, "ext_hook": _contentOf}
@@ -45,7 +45,7 @@ def toJson(packed: bytes, values: int | None = None) -> bytes:
         hooks |= {"max_array_len": values, "max_map_len": values}
         other = count.other
     try:
-        value = msgpack.unpackb(packed, strict_map_key=False, timestamp=0, **hooks)
+        value = unpack(packed, strict_map_key=False, timestamp=0, **hooks)
         return msgspec.json.encode(value, enc_hook=other)
     except RecursionError:
         raise ValueError("the value is nested too deeply") from None

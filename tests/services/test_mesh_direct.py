@@ -7,9 +7,10 @@ import msgpack
 from zope.interface.verify import verifyObject
 
 from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource
+from fleximq.broker.paths import path_table
 from fleximq.broker.presence import JOINED, LEFT
 from fleximq.cluster.mesh import SILENCE
-from fleximq.errors import BrokerError, ClientNotFound, NotPermitted
+from fleximq.errors import BadRequest, BrokerError, ClientNotFound, NotPermitted
 from fleximq.interfaces import IBrokerObserver, IPeer
 from fleximq.security.bans import Bans
 from fleximq.security.permissions import Rights
@@ -189,7 +190,52 @@ class DirectTests(MeshCase):
         self.assertEqual(self.listed("/broker/kick", client_id=self.clients[1].id), {"disconnected": 1, "missing": []})
         self.assertEqual([len(each.errors) for each in conversations], [0, 1, 0])
         self.assertEqual(self.listed("/broker/ban", principal="ann")["disconnected"], 3)
-        self.assertEqual([len(broker.operate("bans", {}, "")["bans"]) for broker in self.brokers], [1, 1, 1])
+        self.assertEqual([len(broker.operate("bans", {}, "")[1]["bans"]) for broker in self.brokers], [1, 1, 1])
         self.servers.cutIn.add("c")
         self.assertEqual(self.listed("/broker/unban", principal="ann"), {"removed": True, "missing": ["c"]})
-        self.assertEqual([len(broker.operate("bans", {}, "")["bans"]) for broker in self.brokers], [0, 0, 1])
+        self.assertEqual([len(broker.operate("bans", {}, "")[1]["bans"]) for broker in self.brokers], [0, 0, 1])
+
+    def answered(self, path: str, **arguments: Any) -> Any:
+        """Return an answer to a client of the first node, with arguments that need not be values of MessagePack."""
+        answers: list[Any] = []
+        path_table.answer(self.a, self.clients[0], path, arguments, answers.append)
+        self.pass_(LISTING + 0.1)
+        [answer] = answers
+        return answer
+
+    def test_argumentsRead(self) -> None:
+        """Only arguments that were read and checked travel to other nodes; others could not be packed."""
+        for broker in self.brokers:
+            broker.operate = Operator(broker, Bans())
+        deep: Any = []
+        for _ in range(1100):
+            deep = [deep]
+        huge = 1 << 80
+        for path in ("/broker/clients", "/broker/topics"):
+            for ignored in (deep, huge, "\ud800", object()):
+                self.assertEqual(self.answered(path, x=ignored)["missing"], [])
+        seen: list[Any] = []
+        for node in self.nodes[1:]:
+            self.patch(node._listings, "asked", lambda title, arguments, answer: seen.append(dict(arguments)))
+        for path, arguments, read in (
+            ("/broker/clients", {"after": 5}, {"after": 5, "limit": 100}),
+            ("/broker/topics", {"limit": 7}, {"after": "", "limit": 7}),
+            ("/broker/kick", {"client_id": 5, "reason": deep}, {"client_id": 5}),
+            ("/broker/kick", {"principal": "ann", "seconds": huge}, {"principal": "ann"}),
+            ("/broker/ban", {"principal": "ann", "x": deep}, {"principal": "ann", "seconds": 3600, "reason": ""}),
+            ("/broker/unban", {"principal": "ann", "limit": huge}, {"principal": "ann"}),
+        ):
+            seen.clear()
+            self.answered(path, **arguments, y=deep)
+            self.assertEqual([{key: each[key] for key in each if key != "by"} for each in seen], [read] * 2)
+        for path, wrong in (
+            ("/broker/kick", {"client_id": huge}),
+            ("/broker/kick", {"principal": "\ud800"}),
+            ("/broker/ban", {"principal": "ann", "reason": "\ud800"}),
+            ("/broker/ban", {"principal": "ann", "seconds": huge}),
+            ("/broker/clients", {"after": huge}),
+        ):
+            seen.clear()
+            self.assertRaises(BadRequest, self.answered, path, **wrong)
+            self.pass_(LISTING + 0.1)
+            self.assertEqual(seen, [])

@@ -7,7 +7,7 @@ from fleximq.broker.presence import OwnMessages
 from fleximq.errors import Forbidden
 from fleximq.security.principal import Admitted
 from fleximq.values.message import Content, Message
-from tests.web.asking import Granted, SiteCase
+from tests.web.asking import JSON, Granted, SiteCase
 
 
 class ApiCase(SiteCase):
@@ -203,6 +203,18 @@ class ActingTests(ApiCase):
         self.assertEqual(self.post("/api/clients/disconnect", {"client_id": 1}).code, 404)
         self.assertEqual(self.post("/api/clients/disconnect", {"client_id": "1000"}).code, 400)
         self.assertEqual(self.post("/api/clients/disconnect", {}).code, 400)
+
+    def test_unpackable(self) -> None:
+        """Values that could not be sent to other nodes are 400, also in keys that nobody reads, and nothing is done."""
+        conversation: Any = Conversation()
+        self.ann.conversation = conversation
+        deep = "[" * 300 + "]" * 300
+        for extra in (str(1 << 80), str(-(1 << 63) - 1), '"\\ud800"', '["\\udfff"]', '{"\\ud800": 1}', deep):
+            for path in ("/api/clients/kick", "/api/clients/disconnect", "/api/bans/add"):
+                said = f'{{"client_id": 1000, "x": {extra}}}'.encode()
+                self.assertEqual(self.ask(f"POST {path}", JSON, body=said).code, 400, extra)
+        self.assertEqual(conversation.errors, [])
+        self.assertEqual(self.post("/api/clients/disconnect", {"client_id": 1000, "x": (1 << 64) - 1}).code, 200)
 
     def test_purge(self) -> None:
         """What waits in a queue is thrown away, what is in flight stays, and the queue goes on."""

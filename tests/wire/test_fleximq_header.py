@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import AuthenticationFailed, BadRequest, BrokerError, InvalidRouting
+from fleximq.values.nesting import NESTING
+from fleximq.wire.fleximq_array_header import withMapHeader
 from fleximq.wire.fleximq_header import (
     Header,
     MessageType,
@@ -25,6 +27,7 @@ from fleximq.wire.fleximq_header import (
     reportsError,
     topicAlone,
 )
+from fleximq.wire.fleximq_scanner import FIXED_BYTES
 from tests.processor_time import processorSeconds
 from tests.wire.flexi_frames import FIELDS, NAMES, frame
 from tests.wire.test_flexi_rules import documented
@@ -168,6 +171,16 @@ class ShapeTests(SynchronousTestCase):
             raw = b"\x82\xa5topic\xa1t\xa1x\xdc" + count.to_bytes(2, "big") + item * count
             self.assertEqual(verdict("PUB", raw), 200)
             self.assertLess(processorSeconds(partial(verdict, "PUB", raw)), 0.13, item)
+
+    def test_nesting(self) -> None:
+        """A header may be as deep as all input, and is refused with the reason if it is deeper."""
+        for depth, code in ((NESTING - 1, 200), (NESTING, 400), (1022, 400)):
+            deep = b"\x91" * (depth - 1) + b"\x90"
+            self.assertEqual(verdict("PUB", b"\x82\xa5topic\xa1t\xa1x" + deep), code)
+        for raw in (b"\x81\xa1x" + b"\x91" * NESTING + b"\x01", b"\x81\xa1x" + b"\x81\xa1y" * NESTING + b"\x01"):
+            self.assertEqual(str(openHeader(raw)[1]), "the header is nested deeper than 256 levels")
+        array = bytes(FIXED_BYTES) + b"\x96\xc0\xc0" + b"\x91" * NESTING + b"\x01" + b"\xc0" * 3
+        self.assertEqual(str(withMapHeader(array)[2]), "the header is nested deeper than 256 levels")
 
     def test_bombs(self) -> None:
         """Nesting, announced lengths and colliding keys cost little and end in 400 where they are wrong."""

@@ -32,6 +32,8 @@ def page(arguments: Arguments, kind: type, first: Any) -> tuple[Any, int]:
     after = arguments.get("after", first)
     if isinstance(after, bool) or not isinstance(after, kind):
         raise BadRequest(f"'after' must be of type {kind.__name__}")
+    if isinstance(after, int) and after > _MAX_NUMBER:
+        raise BadRequest(f"'after' must be at most {_MAX_NUMBER}")
     return after, number(arguments, "limit", PAGE, _MAX_PAGE, least=1)
 
 

@@ -10,7 +10,6 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-import msgpack
 import msgspec
 
 from fleximq.broker.authorization import permitPath, sees
@@ -24,6 +23,7 @@ from fleximq.broker.paths.rows import clientRow, overview, topicRow, whoIs
 from fleximq.errors import BadRequest, BrokerError, NotFound
 from fleximq.limits import KIBIBYTE
 from fleximq.rights import Action
+from fleximq.values.nesting import NestedTooDeeply, unpack
 from fleximq.values.printable import shortened
 
 #: Maximum bytes of the arguments of most paths.
@@ -56,17 +56,20 @@ class NodeListing(NamedTuple):
     """A listing of one broker, whose rows are in the order of ``key``."""
 
     key: str
+    first: Any
     own: Path
 
 
-#: The listings that all nodes of a mesh answer together.
-LISTINGS = {"clients": NodeListing("client_id", _ownClients), "topics": NodeListing("topic", _ownTopics)}
+#: The listings that all nodes of a mesh answer together; ``first`` is smaller than all keys.
+LISTINGS = {"clients": NodeListing("client_id", 0, _ownClients), "topics": NodeListing("topic", "", _ownTopics)}
 
 
 def _ofAllNodes(title: str) -> Path:
     def path(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
-        answer = broker.gathered(title, client, arguments, answer)
-        LISTINGS[title].own(broker, client, arguments, answer)
+        _, first, own = LISTINGS[title]
+        after, limit = page(arguments, type(first), first)
+        some = {"after": after, "limit": limit}  # other nodes get only arguments that were read
+        own(broker, client, some, broker.gathered(title, client, some, answer))
 
     return path
 
@@ -86,9 +89,9 @@ def reload(broker: Broker, client: ConnectedClient, arguments: Arguments) -> Any
 
 def operate(broker: Broker, act: str, arguments: Arguments, by: str, answer: Answer) -> None:
     """Perform an operator's act, ``kick``, ``ban`` or ``unban``, at all nodes of a mesh, or list the ``bans``."""
-    own = broker.operate(act, arguments, by)
+    read, own = broker.operate(act, arguments, by)
     if act != "bans":
-        answer = broker.gathered(act, broker.itself, {**arguments, "by": by}, answer)
+        answer = broker.gathered(act, broker.itself, {**read, "by": by}, answer)
     answer(own)
 
 
@@ -153,13 +156,15 @@ def readArguments(client: ConnectedClient, path: str, packed: bytes) -> Any:
     As MessagePack can take a hundred times its bytes in memory, only paths with :data:`READERS` of their own take
     more than :data:`ARGUMENT_BYTES`. Keys of maps are strings or bytes, so that none can be chosen to collide.
     """
-    read = READERS.get(find(client, path), msgpack.unpackb)
-    if read is msgpack.unpackb and len(packed) > ARGUMENT_BYTES:
+    read = READERS.get(find(client, path), unpack)
+    if read is unpack and len(packed) > ARGUMENT_BYTES:
         raise BadRequest(f"a request to the broker has at most {ARGUMENT_BYTES} bytes of payload")
     try:
         return read(packed) if packed else None
     except msgspec.ValidationError as error:
         raise BadRequest(f"an argument has a wrong type: {error}") from None
+    except NestedTooDeeply as error:
+        raise BadRequest(f"the payload is {error}") from None
     except (ValueError, TypeError, OverflowError, RecursionError, msgspec.DecodeError):
         raise BadRequest("the payload is not MessagePack") from None
 

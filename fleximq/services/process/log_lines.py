@@ -47,6 +47,8 @@ _PRIORITIES = {LogLevel.warn: syslog.LOG_WARNING, LogLevel.error: syslog.LOG_ERR
 
 #: A longer value of an event is cut to this number of characters; it may come from a client.
 LONGEST_VALUE = 500
+#: The middle of a longer line or traceback is left out, in characters.
+LONGEST_LINE = 16_000
 
 
 def formatText(event: LogEvent, time: Callable[[float | None], str] = formatTime) -> str | None:
@@ -55,7 +57,7 @@ def formatText(event: LogEvent, time: Callable[[float | None], str] = formatTime
     line = formatEventAsClassicLogText(
         {**event, "log_format": "{log_text}", "log_text": printable(formatEvent(event))}, time
     )
-    return None if line is None else printable(line, lines=True)
+    return None if line is None else printable(_cut(line), lines=True)
 
 
 def formatLine(event: LogEvent) -> str:
@@ -66,10 +68,10 @@ def formatLine(event: LogEvent) -> str:
         "time": datetime.fromtimestamp(event.get("log_time", 0.0), UTC).isoformat(timespec="milliseconds"),
         "level": getattr(level, "name", "info"),
         "logger": event.get("log_namespace", "-"),
-        "message": formatEvent(event),
+        "message": _cut(formatEvent(event)),
     }
     if failure is not None:
-        line["traceback"] = failure.getTraceback()
+        line["traceback"] = _cut(failure.getTraceback())
     line |= {name: _value(value) for name, value in event.items() if not name.startswith("log_") and name not in _OWN}
     return jsonLine(line) + "\n"
 
@@ -83,20 +85,30 @@ def _shortened(event: LogEvent) -> LogEvent:
     }
 
 
+def _cut(text: str) -> str:
+    if len(text) <= LONGEST_LINE:
+        return text
+    end = LONGEST_LINE // 2
+    return f"{text[:end]}... ({len(text) - 2 * end} characters left out) ...{text[-end:]}"
+
+
 def _value(value: object) -> object:
     if isinstance(value, float) and math.isfinite(value):
         return round(value, 6)
-    return value if value is None or isinstance(value, bool | int | str) else str(value)
+    return value if value is None or isinstance(value, bool | int | str) else str(value)[:LONGEST_LINE]
 
 
 def limited(observer: ILogObserver) -> ILogObserver:
-    """Return an observer of at most ten lines a second from each module of Twisted, which strangers can cause."""
+    """Return an observer of at most ten lines a second from each module of Twisted, which strangers can cause.
+
+    Tracebacks are limited in the same way, of any module.
+    """
     limits = LogLimits()
 
     def observe(event: LogEvent) -> None:
         namespace = event.get("log_namespace", "")
-        isTwisted = namespace.startswith("twisted.")
-        more = limits[namespace].ending(event.get("log_time", 0.0)) if isTwisted else ""
+        isLimited = namespace.startswith("twisted.") or "log_failure" in event
+        more = limits[namespace].ending(event.get("log_time", 0.0)) if isLimited else ""
         if more and "log_format" in event:
             event = {**event, "log_format": f"{event['log_format']}{more}"}
         if more is not None:

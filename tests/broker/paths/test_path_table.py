@@ -39,7 +39,7 @@ class PathTests(SynchronousTestCase):
         acts = ["ban", "bans", "kick", "unban"]
         paths = sorted(f"/broker/{each}" for each in ("about", "clients", "reload", "topics", *acts))
         self.broker.reload = dict
-        self.broker.operate = lambda act, arguments, by: {}
+        self.broker.operate = lambda act, arguments, by: ({}, {})
         others = {*JOURNAL_PATHS, *GROUP_PATHS, *READING, *ACTING}
         self.assertEqual(sorted(set(PATHS) - others), paths)
         for path in paths:

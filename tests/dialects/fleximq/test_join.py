@@ -8,6 +8,7 @@ from twisted.internet.address import IPv4Address
 
 from fleximq.limits import Limits
 from fleximq.security.access_policy import AccessPolicy
+from fleximq.values import nesting
 from fleximq.wire import fleximq_array_header, fleximq_header
 from tests.dialects.admissions import REFUSAL, REFUSING
 from tests.dialects.conversations import inPieces
@@ -49,6 +50,7 @@ class ReadOnceTests(FlexiCase):
             counted = Counted()
             peer = self.server.connect()
             with (
+                patch.object(nesting, "msgpack", counted),
                 patch.object(fleximq_header, "msgpack", counted),
                 patch.object(fleximq_array_header, "msgpack", counted),
             ):

@@ -15,7 +15,15 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.config.option_values import LogFormat
-from fleximq.services.process.log_lines import LONGEST_VALUE, LoggingService, formatLine, formatText, withLog
+from fleximq.services.process.log_lines import (
+    LONGEST_LINE,
+    LONGEST_VALUE,
+    LoggingService,
+    formatLine,
+    formatText,
+    limited,
+    withLog,
+)
 from tests.broker_process import BrokerProcess
 
 
@@ -77,6 +85,19 @@ class LineTests(SynchronousTestCase):
             self.assertEqual((line["message"], line["x"]), (f"{cut} left", cut))
         self.assertEqual(self.line(lambda log: log.info(long))["message"], long)
         self.assertIn(f" {cut} left\n", formatText({"log_format": "{x} left", "x": long, "log_time": 0.0}) or "")
+
+    def test_longLines(self) -> None:
+        """A line and a traceback are bounded, whatever they quote; the middle is left out."""
+        long = "x" * LONGEST_LINE
+        failure = Failure(ValueError(f"begin{long}end"))
+        event = {"log_format": "{x}", "x": [long, long], "log_time": 0.0, "log_failure": failure}
+        text, line = formatText(event) or "", formatLine(event)
+        self.assertLess(len(text), 1.1 * LONGEST_LINE)
+        self.assertTrue(text.rstrip().endswith("xend"), text[-20:])
+        found = json.loads(line)
+        self.assertIn(" characters left out) ...", found["traceback"])
+        for each in ("message", "traceback", "x"):
+            self.assertLess(len(found[each]), 1.1 * LONGEST_LINE)
 
     def test_legacy(self) -> None:
         """What old code logs has a message, too."""
@@ -177,6 +198,14 @@ class PlaceTests(SynchronousTestCase):
         self.assertEqual(sum(line["logger"] == "fleximq.x" for line in lines), 30)
         said = [line["message"] for line in lines if line["logger"] != "fleximq.x"]
         self.assertEqual(said, [*["word"] * 10, "word (5 more lines left out)", *["word"] * 9])
+
+    def test_tracebacks(self) -> None:
+        """Tracebacks are limited as well, of any module."""
+        written: list[Any] = []
+        observe: Any = limited(written.append)  # type: ignore[arg-type]
+        for _ in range(15):
+            observe({"log_namespace": "fleximq.x", "log_failure": Failure(ValueError("why")), "log_time": 5.0})
+        self.assertEqual(len(written), 10)
 
     def test_syslog(self) -> None:
         """The system's log gets lines with their level, without a time of ours."""
