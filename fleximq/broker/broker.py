@@ -186,6 +186,7 @@ class Broker:
             maxMessages=rules.limits.queueMessages,
             maxBytes=rules.limits.queueBytes,
             onDead=self.deadLetters.add,
+            withdrawLetter=self.deadLetters.withdraw,
             counted=counted,
             timeToLiveOf=self.timesToLive.seconds,
             queueLog=stateLog if journal.onDisk else None,
@@ -194,7 +195,14 @@ class Broker:
         self.polledSubscriptions = PolledSubscriptions(makeQueue, grace=rules.grace, durableGrace=rules.durableGrace)
         self.polling = SubscriptionAccess(rules.limits, journal, topics, stateLog, self.polledSubscriptions)
         limit, expiry = rules.limits.queues, rules.queueExpiry
-        self.queues = WorkQueues(makeQueue, maxQueues=limit, expiry=expiry, idOf=idOf, lasts=self._durable)
+        self.queues = WorkQueues(
+            makeQueue,
+            maxQueues=limit,
+            expiry=expiry,
+            idOf=idOf,
+            lasts=self._durable,
+            onLetters=self.deadLetters.arrived,
+        )
         self.consuming = WorkQueueAccess(journal, topics, stateLog, self.queues)
         self.admin = QueueAdmin(self.itself, topics, self.consuming, self.slowPath, self.deadlines)
         self.groups = ConsumerGroups(journal, stateLog.wall)

@@ -24,6 +24,7 @@ from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.interfaces import IJournal
 from fleximq.services.network.connections import OpenConnections
 from fleximq.values.log_limit import LogLimit
+from fleximq.values.printable import shortened
 from fleximq.wire.minimq_message import deliveryId
 from fleximq.wire.ulids import idAt, newUlid
 
@@ -55,6 +56,7 @@ def makeBroker(
         wall=wall,
     )
     broker.consuming.onDropped = partial(_dropped, clock, LogLimit(), settings.queueExpiry)
+    broker.deadLetters.onDeadLetter = partial(_deadLetter, clock, LogLimit())
     return broker
 
 
@@ -107,4 +109,14 @@ def _dropped(clock: IReactorTime, limit: LogLimit, expiry: float | None, topic: 
             "queues whose topic matches --durable are not removed{more}",
             topic=topic, number=number, time=expiry or IDLE_SECONDS, more=more,
             why="--queue-expiry" if expiry else "a ReplyTo created it",
+        )  # fmt: skip
+
+
+def _deadLetter(clock: IReactorTime, limit: LogLimit, queue: str, id: str | None, deliveries: int) -> None:
+    more = limit.ending(clock.seconds())
+    if more is not None:
+        _log.warn(
+            "{letter} of the queue {queue} is a dead letter after {deliveries} deliveries without an ACK{more}",
+            letter="A message" if id is None else f"The message {shortened(id)}",
+            queue=queue, deliveries=deliveries, more=more,
         )  # fmt: skip

@@ -69,9 +69,9 @@ class World:
         """Remember a count."""
         self.counts[event] += number
 
-    def onDead(self, name: str, message: Message) -> None:
+    def onDead(self, queue: Queue, delivery: QueueDelivery) -> None:
         """Remember a dead letter."""
-        self.dead.append((name, message))
+        self.dead.append((queue.name, delivery.message))
 
     def makeQueue(self, **settings: Any) -> QueueFactory:
         """Return what makes queues in this world; keywords are fields of it."""

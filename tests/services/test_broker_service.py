@@ -49,3 +49,23 @@ class ExpiredQueueTests(SynchronousTestCase):
                 "it); queues whose topic matches --durable are not removed"
             ],
         )
+
+
+class DeadLetterTests(SynchronousTestCase):
+    """Messages that were delivered too often."""
+
+    def test_logged(self) -> None:
+        """The log names queue, id and deliveries, at most ten messages a second."""
+        logged: list[LogEvent] = []
+        observeLog(self, logged.append)
+        clock = Clock()
+        settings = Settings(redelivery=5.0, maxDeliveries=2)
+        queue = makeBroker(clock, settings, WriteTurn(clock), MemoryJournal()).consuming.ensure("jobs")
+        queue.deliver([message(id=f"job-{number}") for number in range(12)], 12)
+        for _ in range(2):
+            queue.consumeMany(100)
+            clock.advance(5)
+        lines = [formatEvent(event) for event in logged if event.get("log_level") is LogLevel.warn]
+        words = "The message job-0 of the queue jobs is a dead letter after 2 deliveries without an ACK"
+        self.assertEqual(lines[0], words)
+        self.assertEqual(len(lines), 10)

@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from fleximq.broker.envelope import Envelope
+from fleximq.broker.envelope import Envelope, QueueDelivery
 from fleximq.broker.presence import OwnMessages
 from fleximq.errors import Forbidden
 from fleximq.security.principal import Admitted
 from fleximq.values.message import Content, Message
+from tests.broker.queueing import World
 from tests.web.asking import JSON, Granted, SiteCase
 
 
@@ -34,8 +35,10 @@ class ApiCase(SiteCase):
 
     def bury(self, topic: str, *payloads: bytes) -> None:
         """Make dead letters."""
-        for payload in payloads:
-            self.broker.deadLetters.add(topic, Message(payload, Content.BYTES, 1, payload.decode()))
+        queue = World().makeQueue()(topic)
+        for tag, payload in enumerate(payloads, 1):
+            message = Message(payload, Content.BYTES, 1, payload.decode())
+            self.broker.deadLetters.add(queue, QueueDelivery(tag, message, 3))
 
 
 class ListingTests(ApiCase):

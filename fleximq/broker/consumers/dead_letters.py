@@ -1,27 +1,56 @@
 """Dead letters: messages that were not acknowledged move to ``$dead/<their topic>`` and to the work queue there."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 from fleximq.broker.deadlines import Deadlines
-from fleximq.broker.envelope import ConnectedClient, Envelope
+from fleximq.broker.envelope import ConnectedClient, Envelope, QueueDelivery
 from fleximq.broker.presence import OWN_MESSAGES
 from fleximq.broker.publishing.slow_path import SlowPath
+from fleximq.broker.queues.queue import Queue
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.errors import NoCapacity, NotRecorded
 from fleximq.limits import DEAD
 from fleximq.values.counted_event import CountedEvent, EventFamily
-from fleximq.values.message import Message
+from fleximq.values.message import Content, Message
 from fleximq.values.message_cost import OVERHEAD, costOf
 
 #: Counted if there are too many queues to make one for a dead letter.
 DROPPED_UNDELIVERABLE = CountedEvent(EventFamily.DROPPED, "no queue for a dead letter")
 
 
+#: The latest dead letters that a late acknowledgement can still withdraw.
+LATE = 10_000
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class _Letter:
+    """A dead letter, without its contents, that a consumer may still acknowledge.
+
+    ``content`` identifies the message among those of its topic; equal messages may replace each other. ``place`` is its
+    queue, arrival number there and offset, None before its arrival.
+    """
+
+    queue: Queue
+    delivery: QueueDelivery
+    content: int
+    place: tuple[Queue, int, int] | None = None
+    acknowledged: bool = False
+
+
+def _contentOf(message: Message) -> int:
+    return hash((message.payload, message.content, message.message_id, message.correlation_id, message.reply_to))
+
+
 @dataclass(eq=False, repr=False)
 class DeadLetters:
-    """Publishes dead letters as the broker.
+    """Publishes dead letters as the broker, and withdraws those whose acknowledgement arrives late.
+
+    A consumer may need more time than all deliveries of a message together, and then acknowledge it. Its dead letter is
+    removed then, if nothing has taken it, it is one of the latest :data:`LATE`, and the broker was not restarted.
+    ``onDeadLetter`` is called with queue name, message id, if any, and number of deliveries.
 
     :param ensure: makes the work queue of a topic, or raises :exc:`~fleximq.errors.NoCapacity`.
     :param redelivery: seconds until a dead letter that could not be stored is tried again.
@@ -34,27 +63,88 @@ class DeadLetters:
     _deadlines: Deadlines
     _redelivery: float
     _counted: Callable[[str, int], None]
+    onDeadLetter: Callable[[str, str | None, int], None] = lambda queue, id, deliveries: None
+    _late: OrderedDict[tuple[Queue, int], _Letter] = field(default_factory=OrderedDict)
+    _expected: dict[str, list[_Letter]] = field(default_factory=dict)
 
-    def add(self, name: str, message: Message) -> None:
-        """Publish a message of this topic as a dead letter, and retry until it is stored."""
+    def add(self, queue: Queue, delivery: QueueDelivery) -> None:
+        """Publish the message of a last delivery as a dead letter, and retry until it is stored."""
+        self._retry(self._register(queue, delivery), delivery.message)
+
+    def _retry(self, letter: _Letter, message: Message) -> None:
+        def decided(reason: str | None) -> None:
+            if reason is not None:
+                self._deadlines.callLater(self._redelivery, partial(self._retry, letter, message))
+
+        if not letter.acknowledged:
+            self._publish(letter, message, decided)
+
+    def deadLetter(self, queue: Queue, delivery: QueueDelivery, onDecided: Callable[[str | None], None]) -> None:
+        """Publish a dead letter once; ``onDecided`` receives None if it is stored or dropped, else the reason."""
 
         def decided(reason: str | None) -> None:
             if reason is not None:
-                self._deadlines.callLater(self._redelivery, partial(self.add, name, message))
+                self._late.pop((queue, delivery.tag), None)
+            onDecided(reason)
 
-        self.deadLetter(name, message, decided)
+        self._publish(self._register(queue, delivery), delivery.message, decided)
 
-    def deadLetter(self, name: str, message: Message, onDecided: Callable[[str | None], None]) -> None:
-        """Publish a dead letter once; ``onDecided`` receives None if it is stored or dropped, else the reason."""
-        topic = DEAD + name
+    def arrived(self, queue: Queue, messages: Sequence[Message]) -> None:
+        """Record the arrival of dead letters in their queue."""
+        expected = self._expected.pop(queue.name, [])
+        for number, message in enumerate(messages, queue.arrived - len(messages) + 1):
+            content = _contentOf(message)
+            letter = next((each for each in expected if each.content == content), None)
+            if letter is not None:
+                expected.remove(letter)
+                letter.place = queue, number, message.offset
+                if letter.acknowledged:
+                    self._remove(letter)
+        if expected:
+            self._expected[queue.name] = expected
+
+    def withdraw(self, queue: Queue, tag: int) -> bool:
+        """Remove the dead letter of a queue's message; False if it is unknown, or not in its queue any more."""
+        letter = self._late.pop((queue, tag), None)
+        if letter is None:
+            return False
+        letter.acknowledged = True
+        return letter.place is None or self._remove(letter)
+
+    def _remove(self, letter: _Letter) -> bool:
+        if letter.place is None:
+            return False
+        queue, number, offset = letter.place
+        return queue.withdraw(number, offset, lambda message: _contentOf(message) == letter.content)
+
+    def _register(self, queue: Queue, delivery: QueueDelivery) -> _Letter:
+        id = delivery.message.message_id
+        named = Message(b"", Content.BYTES, message_id=id)
+        letter = _Letter(queue, delivery._replace(message=named), _contentOf(delivery.message))
+        self._late[queue, delivery.tag] = letter
+        if len(self._late) > LATE:
+            _, oldest = self._late.popitem(last=False)
+            oldest.queue.moved(oldest.delivery, True)
+        self.onDeadLetter(queue.name, id, delivery.attempts)
+        return letter
+
+    def _publish(self, letter: _Letter, message: Message, onDecided: Callable[[str | None], None]) -> None:
+        topic = DEAD + letter.queue.name
         try:
             self._ensure(topic)
         except NoCapacity:
             self._counted(DROPPED_UNDELIVERABLE, 1)
             onDecided(None)
             return
+        self._expected.setdefault(topic, []).append(letter)
+
+        def decided(reason: str | None) -> None:
+            if reason is not None:
+                self._expected[topic].remove(letter)
+            onDecided(reason)
+
         envelope = Envelope(self._topics.get(topic), self._broker, OWN_MESSAGES)
         try:
-            self._slowPath.deliver(envelope, message, 1, costOf(message) - OVERHEAD, onDecided)
+            self._slowPath.deliver(envelope, message, 1, costOf(message) - OVERHEAD, decided)
         except NotRecorded as error:
-            onDecided(error.reason)
+            decided(error.reason)

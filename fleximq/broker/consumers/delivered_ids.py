@@ -74,6 +74,8 @@ class DeliveredIds:
             known.returned.pop(place, None)
             if known.inFlight or known.returned:
                 return
+        elif known != place:
+            return
         self._places.pop(id, None)
 
     def take(

@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 from fleximq.broker.consumers.queue_owner import QueueOwner
 from fleximq.broker.deadlines import Deadlines
+from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.durable_queue import DurableQueue
+from fleximq.broker.queues.queue import Queue
 from fleximq.interfaces import IJournal
-from fleximq.values.message import Message
 from fleximq.values.state_records import QueueClosed, QueueOpened
 
 #: The key of notes that say up to which id subscriptions may have been opened, volatile ones included.
@@ -17,7 +18,7 @@ IDS = "i:"
 _BLOCK = 1000
 
 
-DeadLetter = Callable[[str, Message, Callable[[str | None], None]], None]
+DeadLetter = Callable[[Queue, QueueDelivery, Callable[[str | None], None]], None]
 
 
 class StateLog:

@@ -19,7 +19,7 @@ from fleximq.broker.consumers.queue_owner import QueueOwner
 from fleximq.broker.deadlines import TOLERANCE, Deadline
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.durable_queue import DurableQueue
-from fleximq.broker.queues.queue import QUEUED
+from fleximq.broker.queues.queue import QUEUED, Queue
 from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.broker.topics.topic_table import SYSTEM
@@ -64,6 +64,7 @@ class WorkQueue(QueueOwner):
         ids: DeliveredIds,
         idOf: Callable[[Message], str],
         forReplies: bool = False,
+        onLetters: Callable[[Queue, Sequence[Message]], None] | None = None,
     ) -> None:
         self.name = name
         self.forReplies = forReplies
@@ -75,6 +76,8 @@ class WorkQueue(QueueOwner):
         key = "" if name.startswith(SYSTEM) else (_REPLIES if forReplies else _WORK) + name
         super().__init__(makeQueue(name, key, moved=self._moved, withIds=self._withIds))
         self.deliver = self.queue.deliver
+        if onLetters is not None and name.startswith(DEAD):
+            self.deliver = partial(self._deliverLetters, onLetters)
 
     @property
     def idle(self) -> float:
@@ -127,6 +130,12 @@ class WorkQueue(QueueOwner):
         if isinstance(self.queue, DurableQueue) and self.queue.know(tag, identified):
             self._ids.delivered(identified.message_id or "", (self.queue, tag))
 
+    def _deliverLetters(
+        self, onLetters: Callable[[Queue, Sequence[Message]], None], rendered: Sequence[Message], count: int
+    ) -> None:
+        self.queue.deliver(rendered, count)
+        onLetters(self.queue, rendered)
+
     def _withIds(self, messages: Sequence[Message]) -> Sequence[Message]:
         if all(map(_isLine, messages)):
             return messages  # the ids of MiniMQ's own messages are valid
@@ -150,6 +159,7 @@ class WorkQueues:
         and other queues while they are empty, after :data:`IDLE_SECONDS`. Dead-letter queues never expire.
     :param idOf: returns a message's own id if it is valid in MiniMQ, otherwise a new one.
     :param lasts: tells whether the queue of this topic never expires.
+    :param onLetters: called with a queue of dead letters and those that it just received.
     :param onExpired: called with an expired queue, when it is closed and removed, and how many messages it dropped.
     """
 
@@ -160,6 +170,7 @@ class WorkQueues:
     idOf: Callable[[Message], str]
     onExpired: Callable[[WorkQueue, int], None] = lambda queue, dropped: None
     lasts: Callable[[str], bool] = lambda topic: False
+    onLetters: Callable[[Queue, Sequence[Message]], None] | None = None
     _ids: DeliveredIds = field(default_factory=DeliveredIds)
     _byTopic: dict[str, WorkQueue] = field(default_factory=dict)
     _expiries: dict[str, Deadline] = field(default_factory=dict)
@@ -252,6 +263,7 @@ class WorkQueues:
             ids=self._ids,
             idOf=self.idOf,
             forReplies=forReplies,
+            onLetters=self.onLetters,
         )
         if topic.startswith(DEAD):
             self._dead += 1
@@ -260,14 +272,13 @@ class WorkQueues:
         return queue
 
     def acknowledge(self, ids: Iterable[str], may: Callable[[str], bool] | None = None) -> int:
-        """Remove for each id the message that is longest in flight, else one that returned; return how many were known.
+        """Remove for each id the message that is longest in flight, else one that returned or is a dead letter; return
+        how many were known.
 
         :param may: tells whether messages of this topic may be removed; None: all may.
         """
         found = self._ids.take(ids, may, lambda id: self._unknownId(id, may))
-        for queue, tags in found.items():
-            queue.acknowledgeMany(tags)
-        return sum(map(len, found.values()))
+        return sum(len(tags) - len(queue.acknowledgeMany(tags)) for queue, tags in found.items())
 
     def _unknownId(self, id: str, may: Callable[[str], bool] | None) -> None:
         if self._learning:

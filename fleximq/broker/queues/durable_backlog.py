@@ -135,6 +135,19 @@ class DurableBacklog:
         self.size -= size
         return 0, size
 
+    def remove(self, offset: int) -> int | None:
+        """Replace the message at this offset by a gap; return its cost in memory, None if it is not here."""
+        for place, message in enumerate(self._inMemory):
+            if message is not None and message.offset == offset:
+                self._inMemory[place] = None
+                self._gaps += 1
+                self.size -= costOf(message)
+                return costOf(message)
+        if not self._onDisk.erase(offset):
+            return None
+        self._onDiskGaps += 1
+        return 0
+
     def _takeVolatile(self, key: int) -> Message | None:
         message = self._volatile.pop(key, None) if key >= FIRST_VOLATILE else None
         if message is not None:

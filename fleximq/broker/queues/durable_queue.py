@@ -45,8 +45,10 @@ class QueueLog(Protocol):
     def changed(self, queue: "DurableQueue") -> None:
         """Collect the queue's state records soon."""
 
-    def deadLetter(self, name: str, message: Message, kept: Callable[[str | None], None]) -> None:
-        """Publish a dead letter; report None if it is stored, else the reason of the failure."""
+    def deadLetter(self, queue: Queue, delivery: QueueDelivery, kept: Callable[[str | None], None]) -> None:
+        """Publish the message of a queue's last delivery as a dead letter; report None if it is stored, else the reason
+        of the failure.
+        """
 
 
 class DurableQueue(Queue):
@@ -277,6 +279,7 @@ class DurableQueue(Queue):
 
     def _deadLetterAll(self, dead: list[QueueDelivery]) -> None:
         """Publish dead letters, read from the journal if need be; the messages stay until these are stored."""
+        self._died(dead)
         if self.onDead is None:
             self.counted(DROPPED, len(dead))
             for delivery in dead:
@@ -285,7 +288,7 @@ class DurableQueue(Queue):
         self._dead |= {delivery.tag: delivery for delivery in dead}
         for delivery in dead:
             if delivery.message.payload is not _ONLY_IN_JOURNAL:
-                self._deadLetterOne(delivery.tag, delivery.message)
+                self._deadLetterOne(delivery)
         self._readDead([delivery for delivery in dead if delivery.message.payload is _ONLY_IN_JOURNAL])
 
     def _readDead(self, dead: Sequence[QueueDelivery]) -> None:
@@ -308,18 +311,20 @@ class DurableQueue(Queue):
             offset = delivery.message.offset
             if offset > until:
                 later.append(delivery)
+            elif delivery.tag not in self._dead:
+                continue  # acknowledged late
             elif offset in found:
-                self._deadLetterOne(delivery.tag, found[offset])
+                self._deadLetterOne(delivery._replace(message=found[offset]))
             elif self._dead.pop(delivery.tag, None) is not None:
                 self.counted(LOST, 1)
                 self._forget(offset)
         self._readDead([*later, *rest])
 
-    def _deadLetterOne(self, tag: int, message: Message) -> None:
+    def _deadLetterOne(self, delivery: QueueDelivery) -> None:
         try:
-            self._queueLog.deadLetter(self.name, message, partial(self._deadLettered, tag))
+            self._queueLog.deadLetter(self, delivery, partial(self._deadLettered, delivery.tag))
         except Exception as error:
-            self._deadLettered(tag, str(error))
+            self._deadLettered(delivery.tag, str(error))
             self.deadlines.onError(error)
 
     def _deadLettered(self, tag: int, reason: str | None) -> None:
@@ -336,6 +341,20 @@ class DurableQueue(Queue):
         self.moved(delivery, False)
         if self._waiters:
             self._waiters.wake(self._available)
+
+    def _acknowledgeLate(self, tag: int) -> bool:
+        delivery = self._dead.pop(tag, None)
+        if delivery is not None:
+            self._forget(delivery.message.offset)
+        return super()._acknowledgeLate(tag) or delivery is not None
+
+    def withdraw(self, number: int, offset: int, isIt: Callable[[Message], bool]) -> bool:
+        size = self._backlog.remove(offset) if offset else None
+        if size is None:
+            return False
+        self.size -= size
+        self._forget(offset)
+        return True
 
     def _load(self) -> None:
         """Start the next read, unless one is running."""

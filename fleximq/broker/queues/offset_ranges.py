@@ -20,6 +20,9 @@ _RANGE = 4
 _SINGLES = 1024
 
 
+_GAPS = array("Q", [GAP])
+
+
 class OffsetRanges:
     """Numbers below 2**64 in order of arrival."""
 
@@ -137,6 +140,17 @@ class OffsetRanges:
             else:
                 offsets.append(number)
         return offsets
+
+    def erase(self, number: int) -> bool:
+        """Replace a number by a gap; False if it is not among them."""
+        for place, part in enumerate(self._parts):
+            if number in part:
+                index = part.index(number)
+                parts = list(self._parts)
+                parts[place : place + 1] = [each for each in (part[:index], _GAPS[:], part[index + 1 :]) if each]
+                self._parts = deque(parts)
+                return True
+        return False
 
     def _used(self) -> "deque[range | array[int]]":
         if self._parts is NEVER_USED:

@@ -84,11 +84,13 @@ class Queue:
     :param redelivery: seconds for which a delivery is hidden.
     :param maxDeliveries: deliveries after which a message becomes a dead letter; 0: unlimited.
     :param maxMessages: maximum number of messages waiting and in flight together, and ``maxBytes`` their maximum cost.
-    :param onDead: called with the queue's name and the dead message; None: deliveries are unlimited.
+    :param onDead: called with the queue and the last delivery of a dead message; None: deliveries are unlimited.
+    :param withdrawLetter: removes the dead letter of this queue's message with a tag, since its acknowledgement arrived
+        late, and tells whether there was one; None: dead messages cannot be acknowledged.
     :param dropsOldest: whether :meth:`deliver` enforces the bounds by dropping; if not, callers ask :meth:`admits`.
     :param timeToLive: seconds after which a waiting message expires; None: never.
-    :param moved: called with each delivery that ends without acknowledgement, and with False if it waits again, True if
-        it is dead or was dropped. Not called by :meth:`close`.
+    :param moved: called with each delivery that ends without acknowledgement, and with False if it waits again or is a
+        dead letter that can be withdrawn, True if it was dropped. Not called by :meth:`close`.
     :param withIds: returns messages with ids, at their first delivery; None if ids are not needed.
     """
 
@@ -100,8 +102,9 @@ class Queue:
     maxDeliveries: int
     maxMessages: int
     maxBytes: int
-    onDead: Callable[[str, Message], object] | None
+    onDead: Callable[["Queue", QueueDelivery], object] | None
     counted: Callable[[str, int], None]
+    withdrawLetter: Callable[["Queue", int], bool] | None = None
     dropsOldest: bool = True
     timeToLive: InitVar[float | None] = None
     moved: Callable[[QueueDelivery, bool], None] = lambda delivery, gone: None
@@ -276,7 +279,9 @@ class Queue:
         return not self.acknowledgeMany([tag])
 
     def acknowledgeMany(self, tags: list[int]) -> list[int]:
-        """Remove the messages with these tags, even if they have returned; return the tags that are unknown."""
+        """Remove the messages with these tags, even if they have returned or are dead letters; return the tags that are
+        unknown.
+        """
         found, unknown = self._inFlight.removeMany(tags), []
         if not all(found):
             for place, tag in enumerate(tags):
@@ -287,7 +292,25 @@ class Queue:
                     else:
                         found[place] = delivery.message
         self._acknowledged([message for message in found if message is not None] if unknown else found)  # type: ignore[arg-type]
-        return unknown
+        return [tag for tag in unknown if not self._acknowledgeLate(tag)] if unknown else unknown
+
+    def _acknowledgeLate(self, tag: int) -> bool:
+        return self.withdrawLetter is not None and self.withdrawLetter(self, tag)
+
+    def withdraw(self, number: int, offset: int, isIt: Callable[[Message], bool]) -> bool:
+        """Remove a message that was never delivered; False if it is not there.
+
+        :param number: the value of ``arrived`` when it had arrived, and ``offset`` its offset in the journal.
+        """
+        backlog = self._backlog
+        before = backlog.size
+        place = backlog.remove(number - self.lastTag - self._droppedUntagged - 1, isIt)
+        if place is None:
+            return False
+        self.size -= before - backlog.size
+        if self._ages is not None:
+            self._ages.removed(self.lastTag + place + 1)
+        return True
 
     def _acknowledged(self, messages: Sequence[Message]) -> None:
         self.size -= cost(messages)
@@ -297,7 +320,6 @@ class Queue:
         delivery = self._inFlight.remove(tag)
         if delivery is not None:
             self.size -= costOf(delivery.message)
-            self.moved(delivery, True)
             self._deadLetterAll([delivery])
 
     def release(self, holder: object) -> None:
@@ -418,8 +440,6 @@ class Queue:
         self.size -= cost([delivery.message for delivery in dead])
         for delivery in again:
             self.moved(delivery, False)
-        for delivery in dead:
-            self.moved(delivery, True)
         if dead:
             self._deadLetterAll(dead)
         self.expire(SLICE)
@@ -427,14 +447,20 @@ class Queue:
             self._waiters.wake(self._available)
 
     def _deadLetterAll(self, dead: list[QueueDelivery]) -> None:
+        self._died(dead)
         self.counted(DROPPED if self.onDead is None else DEAD_LETTERS, len(dead))
         if self.onDead is None:
             return
         for delivery in dead:
             try:
-                self.onDead(self.name, delivery.message)
+                self.onDead(self, delivery)
             except Exception as error:
                 self.deadlines.onError(error)
+
+    def _died(self, dead: list[QueueDelivery]) -> None:
+        isFinal = self.onDead is None or self.withdrawLetter is None
+        for delivery in dead:
+            self.moved(delivery, isFinal)
 
     def _available(self) -> int:
         return self.depth

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleximq.broker.deadlines import Deadlines
+from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.durable_queue import DurableQueue, QueueLog
 from fleximq.broker.queues.queue import Queue
-from fleximq.values.message import Message
 
 #: Fields that are settings of each queue.
-_SHARED = ("deadlines", "redelivery", "maxDeliveries", "maxMessages", "maxBytes", "onDead", "counted")
+_SHARED = ("deadlines", "redelivery", "maxDeliveries", "maxMessages", "maxBytes", "onDead", "withdrawLetter", "counted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,9 @@ class QueueFactory:
     maxDeliveries: int
     maxMessages: int
     maxBytes: int
-    onDead: Callable[[str, Message], object] | None
+    onDead: Callable[[Queue, QueueDelivery], object] | None
     counted: Callable[[str, int], None]
+    withdrawLetter: Callable[[Queue, int], bool] | None = None
     timeToLiveOf: Callable[[str], float | None] = lambda topic: None
     queueLog: QueueLog | None = None
     memory: int = 16 << 20

@@ -58,6 +58,18 @@ class WaitingMessages:
         self.size -= size
         return size
 
+    def remove(self, last: int, isIt: Callable[[Message], bool]) -> int | None:
+        """Remove the message with the index ``last`` or the latest before it that ``isIt`` accepts; return its index,
+        None without one.
+        """
+        for place in range(min(last, len(self._messages) - 1), -1, -1):
+            message = self._messages[place]
+            if isIt(message):
+                del self._messages[place]
+                self.size -= costOf(message)
+                return place
+        return None
+
     def clear(self) -> None:
         """Drop all messages."""
         self._messages = NEVER_USED
@@ -95,6 +107,11 @@ class MessageAges:
             marks[-1] = number, time
         else:
             marks.append((number, time))
+
+    def removed(self, number: int) -> None:
+        """Record that the message with this arrival number was removed, so that later ones have lower numbers."""
+        self._marks = deque((last - (last >= number), time) for last, time in self._marks)
+        self._expired -= self._expired >= number
 
     def before(self, now: float) -> int:
         """Return the arrival number up to which all messages have expired, 0 for none."""

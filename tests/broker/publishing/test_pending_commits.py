@@ -5,6 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.publishing.pending_commits import OVERLOAD_BYTES
 from fleximq.errors import NotKept, NotRecorded
 from fleximq.limits import Limits
@@ -541,14 +542,14 @@ class DeadLetterTests(DurableCase):
 
     def test_kept(self) -> None:
         """A dead letter of a durable topic comes after its commit."""
-        self.broker.deadLetters.add("t", text("a")[0])
+        self.broker.deadLetters.add(self.broker.consuming.ensure("t").queue, QueueDelivery(1, text("a")[0], 3))
         self.assertEqual(self.taker.payloads(), [])
         self.journal.commit()
         self.assertEqual(self.taker.payloads(), [b"a"])
 
     def test_refused(self) -> None:
         """One that is refused, at once or later, is tried again until it is kept."""
-        self.broker.deadLetters.add("t", text("a")[0])
+        self.broker.deadLetters.add(self.broker.consuming.ensure("t").queue, QueueDelivery(1, text("a")[0], 3))
         self.journal.commit("no")
         self.journal.readOnly = "no"
         self.clock.advance(30)

@@ -9,11 +9,10 @@ from fleximq.broker.consumers.state_log import StateLog
 from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource, QueueDelivery
 from fleximq.broker.queues import queue
 from fleximq.broker.queues.durable_queue import DEAD_LETTERS_REFUSED, LOST, DurableQueue
-from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, EXPIRED, FULL, QUEUED
+from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, EXPIRED, FULL, QUEUED, Queue
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.broker.topics.topic_table import Topic
 from fleximq.interfaces import ISubscriber
-from fleximq.values.message import Message
 from fleximq.values.state_records import QueueAcknowledged, QueueDelivered
 from tests.broker.parts import turn
 from tests.broker.queueing import RETRY, QueueCase, messages, names, only
@@ -41,9 +40,9 @@ class KeptCase(QueueCase):
         assert isinstance(made, DurableQueue)
         return made
 
-    def deadLetter(self, name: str, message: Message, kept: Callable[[str | None], None]) -> None:
+    def deadLetter(self, queue: Queue, delivery: QueueDelivery, kept: Callable[[str | None], None]) -> None:
         """Remember a dead letter, and whom to tell."""
-        self.buried.append((name, names([message])))
+        self.buried.append((queue.name, names([delivery])))
         self.kept.append(kept)
 
     def wall(self) -> int:
@@ -501,7 +500,7 @@ class DeadTests(KeptCase):
         self.assertEqual(self.world.counts[LOST], 2)
 
     def test_whoeverBuriesFails(self) -> None:
-        def fail(name: str, message: Message, kept: Callable[[str | None], None]) -> None:
+        def fail(queue: Queue, delivery: QueueDelivery, kept: Callable[[str | None], None]) -> None:
             raise ValueError("no spade")
 
         self.noting.deadLetter = fail

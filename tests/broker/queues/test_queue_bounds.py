@@ -1,8 +1,7 @@
 """Queues: what does not fit, and what was handed out too often."""
 
 from fleximq.broker.envelope import QueueDelivery
-from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, FULL, REDELIVERED
-from fleximq.values.message import Message
+from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, FULL, REDELIVERED, Queue
 from fleximq.values.message_cost import OVERHEAD
 from tests.broker.queueing import RETRY, QueueCase, message, messages, names, only
 
@@ -94,9 +93,9 @@ class DeadLetterTests(QueueCase):
         """Who is told may use the queue."""
         states = []
 
-        def onDead(name: str, dead: Message) -> None:
+        def onDead(queue: Queue, dead: QueueDelivery) -> None:
             states.append((self.queue.depth, self.queue.inFlight, self.queue.size))
-            self.queue.deliver([dead], 1)
+            self.queue.deliver([dead.message], 1)
 
         self.queue = self.make(onDead=onDead, maxDeliveries=1)
         self.put("ab")
@@ -105,7 +104,7 @@ class DeadLetterTests(QueueCase):
         self.assertEqual((states, self.take(3)), ([(0, 0, 0), (1, 0, 1 + OVERHEAD)], "ab-"))
 
     def test_brokenOnDeadIsReported(self) -> None:
-        self.queue = self.make(onDead=lambda name, dead: int(name), maxDeliveries=1)
+        self.queue = self.make(onDead=lambda queue, dead: int(queue.name), maxDeliveries=1)
         self.put("ab")
         self.take(2)
         self.advance(RETRY)

@@ -1,0 +1,324 @@
+"""Dead letters, and acknowledgements that arrive after the last delivery's time."""
+
+from typing import Any, ClassVar
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.broker.consumers import dead_letters
+from tests.broker.parts import makeBroker
+from tests.broker.restarts import Restarts, payloads
+from tests.nightly import repetitions
+
+RETRY = 4.0
+DELIVERIES = 3
+RULES: dict[str, Any] = {"redelivery": RETRY, "maxDeliveries": DELIVERIES}
+
+
+class Volatile(Restarts):
+    """A broker without a journal, used as one with a journal is."""
+
+    def begin(self) -> None:
+        self.broker = makeBroker(self.clock, None, self.errors.append, **self._rules)
+        self.me = self.broker.join("minimq")
+
+    def commit(self) -> None:
+        """Do nothing."""
+
+
+class LateCase(SynchronousTestCase):
+    """Three deliveries of four seconds each, in a broker of each kind."""
+
+    kinds: ClassVar[tuple[type[Restarts], ...]] = (Restarts, Volatile)
+
+    def start(self, kind: type[Restarts], **rules: Any) -> None:
+        self.world = kind(**{**RULES, **rules})
+        self.addCleanup(lambda: self.assertEqual(self.world.errors, []))
+        self.world.consume("t", 1)
+
+    def put(self, *names: str) -> None:
+        self.world.publish("t", *names, ids=True)
+        self.world.commit()
+
+    def attempt(self, seconds: float = RETRY) -> str:
+        """Deliver the messages, and let their time pass; return those that were delivered."""
+        found = payloads(self.world.consume("t", 9))
+        self.wait(seconds)
+        return found
+
+    def die(self) -> None:
+        for _ in range(DELIVERIES):
+            self.attempt()
+
+    def wait(self, seconds: float) -> None:
+        self.world.clock.advance(seconds)
+        self.world.commit()
+        self.world.commit()
+
+    def acknowledge(self, *ids: str) -> None:
+        self.world.broker.acknowledgeMessages(ids, self.world.me)
+        self.world.commit()
+
+    def letters(self) -> str:
+        self.world.commit()
+        return payloads(self.world.consume("$dead/t", 9))
+
+
+class LateTests(LateCase):
+    """The acknowledgement of a consumer that needed more time counts."""
+
+    def test_nextAttempt(self) -> None:
+        """It settles a message that another consumer has by now."""
+        for kind in self.kinds:
+            self.start(kind)
+            self.put("a")
+            self.attempt()
+            self.attempt(1.0)
+            self.acknowledge("a")
+            self.wait(100)
+            self.assertEqual((self.attempt(), self.letters()), ("", ""))
+
+    def test_deadLetter(self) -> None:
+        """A job of 14 seconds on three workers that all acknowledge it, 14, 18 and 22 seconds after its arrival."""
+        for kind in self.kinds:
+            self.start(kind)
+            self.put("a")
+            self.assertEqual([self.attempt() for _ in range(DELIVERIES)], ["a"] * 3)
+            self.wait(2)
+            queue = self.world.broker.queues.get("$dead/t")
+            assert queue is not None
+            self.assertEqual(queue.depth, 1)
+            for _ in range(DELIVERIES):
+                self.acknowledge("a")
+                self.assertEqual((queue.depth, queue.size, len(self.world.broker.queues._ids)), (0, 0, 0))
+                self.wait(4)
+            self.assertEqual((self.attempt(), self.letters()), ("", ""))
+
+    def test_onlyItsOwn(self) -> None:
+        """Letters before and after it stay, in their order."""
+        for kind in self.kinds:
+            self.start(kind)
+            self.put(*"abcde")
+            self.die()
+            self.acknowledge("d", "b")
+            self.assertEqual(self.letters(), "a c e")
+
+    def test_subscription(self) -> None:
+        """The same by the tag of a BlipMQ subscription."""
+        for kind in self.kinds:
+            self.start(kind)
+            id = self.world.broker.openSubscription(self.world.me, None, "s", 1).id
+            self.world.publish("s", "a", "b", "c")
+            self.world.commit()
+            for _ in range(DELIVERIES):
+                self.world.poll(id, 9)
+                self.wait(RETRY)
+            self.assertEqual(self.world.broker.acknowledge(None, id, [2, 9]), [9])
+            self.assertEqual(self.world.broker.acknowledge(None, id, [2]), [2])
+            self.world.commit()
+            self.assertEqual(payloads(self.world.consume("$dead/s", 9)), "a c")
+            self.assertEqual(self.world.broker.acknowledge(None, id, [1]), [1])
+
+    def test_returned(self) -> None:
+        """A letter that an operator has returned is an ordinary message again."""
+        for kind in self.kinds:
+            self.start(kind)
+            self.put("a")
+            self.die()
+            self.world.broker.admin.returnDeadLetters("t", 9, lambda number, reason: None)
+            self.wait(0)
+            self.acknowledge("a")
+            self.assertEqual(self.attempt(), "a")
+
+    def test_bound(self) -> None:
+        """Only of the latest letters, so that no more ids are remembered."""
+        self.patch(dead_letters, "LATE", 2)
+        for kind in self.kinds:
+            self.start(kind)
+            self.put(*"abcd")
+            self.die()
+            self.assertEqual(len(self.world.broker.queues._ids), 2)
+            self.acknowledge(*"abcd")
+            self.assertEqual((self.letters(), len(self.world.broker.deadLetters._late)), ("a b", 0))
+
+    def test_expiry(self) -> None:
+        """A removed letter does not let a younger one expire earlier."""
+        for kind in self.kinds:
+            self.start(kind, timesToLive=(("$dead/t", 20.0),))
+            self.put("a", "b")
+            self.die()
+            self.put("c")
+            self.die()
+            self.acknowledge("a")
+            self.wait(7)
+            queue = self.world.broker.queues.get("$dead/t")
+            assert queue is not None
+            self.assertEqual(queue.depth, 2)
+            self.wait(1)
+            self.assertEqual(queue.depth, 1)
+            self.assertEqual(self.letters(), "c")
+
+
+class StoredTests(LateCase):
+    """A letter of a durable queue is withdrawn in the journal."""
+
+    def setUp(self) -> None:
+        self.start(Restarts, limits={"queueMemory": 1200})
+
+    def start(self, kind: type[Restarts], **more: Any) -> None:
+        self.world = Restarts(more["limits"], **RULES)
+        self.addCleanup(lambda: self.assertEqual(self.world.errors, []))
+        self.world.consume("t", 1)
+
+    def test_restart(self) -> None:
+        """It does not return, whether it was in memory or only on disk; nor from a snapshot."""
+        self.put(*"abcdefghi")
+        self.die()
+        self.acknowledge("b", "h", "e")
+        for roll in (False, True):
+            if roll:
+                self.world.journal.roll(self.world.broker)
+            self.world.kill()
+        self.assertEqual(self.letters(), "a c d f g i")
+
+    def test_whileItIsRead(self) -> None:
+        self.put(*"abcdefghi")
+        self.die()
+        self.world.journal.patient = True
+        taken = payloads(list(self.world.broker.consumeMany(self.world.me, "$dead/t", 9)))
+        self.assertTrue(self.world.journal.asked)
+        self.acknowledge("e", "g")
+        self.assertEqual(f"{taken} {self.letters()}", "a b c d f h i")
+
+    def test_beforeItsCommit(self) -> None:
+        """The message is acknowledged in its queue at once, and the letter removed on its arrival."""
+        self.put("a", "b")
+        for _ in range(DELIVERIES):
+            self.world.consume("t", 9)
+            self.world.clock.advance(RETRY)
+        self.world.broker.acknowledgeMessages(["a"], self.world.me)
+        self.world.commit()
+        self.world.commit()
+        self.assertEqual(self.letters(), "b")
+        self.world.kill()
+        self.wait(100)
+        self.assertEqual((self.letters(), self.attempt()), ("b", ""))
+
+    def test_refused(self) -> None:
+        """If the letter cannot be stored, the acknowledged message does not return either."""
+        self.put("a")
+        for _ in range(DELIVERIES):
+            self.world.consume("t", 9)
+            self.world.clock.advance(RETRY)
+        self.world.broker.acknowledgeMessages(["a"], self.world.me)
+        self.world.journal.commit("disk full")
+        self.wait(100)
+        self.assertEqual((self.attempt(), self.letters()), ("", ""))
+
+
+class LateMachine(RuleBasedStateMachine):
+    """One work queue of a broker, and plain lists of its messages and dead letters."""
+
+    kind: type[Restarts] = Volatile
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = self.kind({"queueMemory": 3000}, **RULES)
+        self.world.consume("t", 1)
+        self.commit()
+        self.number = 0
+        #: Id -> number of deliveries, and until when it is hidden, oldest first.
+        self.messages: dict[str, tuple[int, float]] = {}
+        self.letters: list[str] = []
+        self.ackable: set[str] = set()
+
+    def commit(self) -> None:
+        self.world.commit()
+        self.world.commit()
+
+    @rule(count=st.integers(1, 4))
+    def produce(self, count: int) -> None:
+        names = [str(self.number + place) for place in range(count)]
+        self.number += count
+        self.world.publish("t", *names, ids=True)
+        self.commit()
+        self.messages |= dict.fromkeys(names, (0, 0.0))
+
+    @rule(number=st.integers(1, 4))
+    def consume(self, number: int) -> None:
+        now = self.world.clock.seconds()
+        expected = [id for id, (_, due) in self.messages.items() if due <= now][:number]
+        assert payloads(self.world.consume("t", number)).split() == expected
+        for id in expected:
+            self.messages[id] = self.messages[id][0] + 1, now + RETRY
+        self.commit()
+
+    @rule(seconds=st.integers(1, 5))
+    def wait(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.world.clock.advance(1)
+            self.commit()
+            now = self.world.clock.seconds()
+            for id, (attempts, due) in list(self.messages.items()):
+                if attempts >= DELIVERIES and due <= now:
+                    del self.messages[id]
+                    self.letters.append(id)
+                    self.ackable.add(id)
+
+    @rule(back=st.integers(1, 12))
+    def acknowledge(self, back: int) -> None:
+        id = str(self.number - back)
+        self.world.broker.acknowledgeMessages([id], self.world.me)
+        self.commit()
+        if id in self.ackable:
+            self.letters.remove(id)
+            self.ackable.remove(id)
+        elif self.messages.get(id, (0, 0))[0]:
+            del self.messages[id]
+
+    @rule()
+    def takeLetter(self) -> None:
+        """An operator takes the oldest letter, and acknowledges it."""
+        expected, self.letters = self.letters[:1], self.letters[1:]
+        assert payloads(self.world.consume("$dead/t", 1)).split() == expected
+        self.world.broker.acknowledgeMessages(expected, self.world.me)
+        self.ackable -= set(expected)
+        self.commit()
+
+    @invariant()
+    def looksAlike(self) -> None:
+        queue, letters = (self.world.broker.queues.get(name) for name in ("t", "$dead/t"))
+        assert queue is not None
+        assert queue.queue.kept == len(self.messages)
+        assert (letters.queue.kept if letters is not None else 0) == len(self.letters)
+        assert self.world.errors == []
+
+
+class LateRestartMachine(LateMachine):
+    """The same with a journal, and restarts, after which letters can no longer be withdrawn."""
+
+    kind = Restarts
+
+    @rule(roll=st.booleans())
+    def restart(self, roll: bool) -> None:
+        if roll:
+            self.world.journal.roll(self.world.broker)
+        self.world.kill(clean=True)
+        self.world.settle()
+        self.ackable.clear()
+
+
+class LateModelTests(SynchronousTestCase):
+    """A broker and the model side by side, through many random lives."""
+
+    def compare(self, machine: type[LateMachine]) -> None:
+        some = settings(max_examples=repetitions(40, 500), stateful_step_count=40, deadline=None)
+        run_state_machine_as_test(machine, settings=some)
+
+    def test_volatile(self) -> None:
+        self.compare(LateMachine)
+
+    def test_durable(self) -> None:
+        self.compare(LateRestartMachine)
