@@ -19,6 +19,8 @@ KEEP_ALIVE = 30.0
 BUFFER_BYTES = 8 * MEBIBYTE
 #: Bytes of unread deliveries at which a client pauses reading.
 PREFETCH_BYTES = 64 * MEBIBYTE
+#: Most bytes received until the broker has admitted the client.
+JOINING_BYTES = MEBIBYTE
 #: The type of credentials that are not sent, and their key.
 PRIVATE_KEY = "private_key"
 #: How a client reconnects by default.
@@ -108,10 +110,11 @@ class ClientSettings:
     the name by which others can reach the client, and all others of that name. ``timeout``: seconds for connecting, and
     again for joining. ``tls``: a :class:`Tls`, or the context of the form's own library. ``reconnect``: delays between
     attempts to reconnect; None: do not reconnect. ``buffer``: limit in bytes of payload for publications buffered while
-    the broker is unreachable. ``prefetch``: pause reading while more bytes than this are unread. ``keep_alive``:
-    seconds of silence before the client pings the broker; None: do not ping. ``codec``: how values are encoded.
-    ``on_state``: called with each new state. ``threads``: requests to served paths answered at once by the blocking
-    form; the others have no limit.
+    the broker is unreachable. ``prefetch``: pause reading while more bytes than this are unread; while the unanswered
+    requests to served paths take more, and more than 1 MiB, answer further ones with 503. ``keep_alive``: seconds of
+    silence before the client pings the broker; None: do not ping. ``codec``: how values are encoded. ``on_state``:
+    called with each new state. ``threads``: requests to served paths answered at once by the blocking form; the others
+    answer up to 1,000.
 
     :raises SettingError: a value is out of range.
     """

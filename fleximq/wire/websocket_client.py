@@ -53,6 +53,7 @@ class WebSocketClientStream:
         self._accept = base64.b64encode(hashlib.sha1(key + _GUID, usedforsecurity=False).digest()).decode()
         self._protocol = protocol
         self._inFragments = False
+        self._pong = b""
         self._data = _TEXT if isText else _BINARY
         self.isOpen = self.isClosed = False
         lines = (
@@ -136,7 +137,11 @@ class WebSocketClientStream:
         if len(payload) > _CONTROL_BYTES or not buffer[start] & _FINAL or kind not in (_CLOSE, _PING, _PONG):
             raise BadFraming(f"a WebSocket frame of kind {kind} breaks the rules")
         if kind == _PING:
-            self.due.append(self._masked(PONG, payload))
+            # RFC 6455, section 5.5.3: the last PING suffices, so a server that reads nothing cannot fill ``due``.
+            if self.due and self.due[-1] is self._pong:
+                self.due.pop()
+            self._pong = self._masked(PONG, payload)
+            self.due.append(self._pong)
         elif kind == _CLOSE:
             self.isClosed = True
             self.due.append(self.closing())

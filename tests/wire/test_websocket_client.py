@@ -181,6 +181,17 @@ class HeardTests(SynchronousTestCase):
         whole = begun + frame(0x00, b"b") + frame(0x80, b"c") + frame(0x82, b"d") + begun
         self.assertEqual(opened().received(whole), b"abcda")
 
+    def test_manyPings(self) -> None:
+        """Only the last of several PINGs is answered, so that a server that reads nothing cannot fill the memory."""
+        made = opened()
+        made.due.clear()
+        for size in (3, 2, 1):
+            made.received(frame(0x89, bytes(size)))
+        self.assertEqual([len(each) for each in made.due], [2 + 4 + 1])
+        made.due.clear()
+        made.received(frame(0x89, b"ab"))
+        self.assertEqual([len(each) for each in made.due], [2 + 4 + 2])
+
     def test_limit(self) -> None:
         """A frame over the limit is refused on its head; one at it is read."""
         self.assertEqual(opened(200).received(frame(0x82, bytes(200))), bytes(200))

@@ -13,7 +13,7 @@ from fleximq.client.protocol.completion import Pending
 from fleximq.client.queues.reconnecting_link import QueueConversation
 from fleximq.compiled import choice
 from fleximq.errors import BadFraming
-from fleximq.limits import MEBIBYTE
+from fleximq.limits import BLIP_FRAME_BYTES
 from fleximq.wire.blipmq_frame import FrameType, encodeFrame
 from fleximq.wire.blipmq_payload import (
     Nack,
@@ -63,7 +63,7 @@ class BlipConversation(QueueConversation):
 
     def __init__(self, nacked: Callable[[int | None, int | None, Nack], None]) -> None:
         self._nacked = nacked
-        self._scanner = choice.BlipScanner(1024 * MEBIBYTE)
+        self._scanner = choice.BlipScanner(BLIP_FRAME_BYTES)
         self._next = _QUESTIONS
         self._questions: dict[int, Pending[int]] = {}
         self._pings: dict[int, Pending[None]] = {}
@@ -132,6 +132,8 @@ class BlipConversation(QueueConversation):
             raise BadFraming("a delivery arrived without a POLL")
         topic, qos = decodePublish(head)
         oldest = self._rounds[0]
+        if len(oldest.deliveries) + len(messages) > oldest.polls:
+            raise BadFraming("more deliveries arrived than were requested")
         for tag, message in zip(correlations, messages, strict=True):
             oldest.deliveries.append(BlipDelivery(topic, message, qos, tag if qos else 0, oldest.subscription))
 

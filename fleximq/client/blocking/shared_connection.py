@@ -131,8 +131,13 @@ class SharedConnection:
         self.lost = None
 
     def _takeDue(self) -> None:
-        self._pendingOutput.extend(self._conversation.toSend)
-        self._conversation.toSend.clear()
+        if self._hasRoom:
+            self._pendingOutput.extend(self._conversation.toSend)
+            self._conversation.toSend.clear()
+
+    @property
+    def _hasRoom(self) -> bool:
+        return sum(map(len, self._pendingOutput)) < _MAX_PENDING_BYTES
 
     def attach(self, connected: socket.socket | PipeSocket, conversation: Conversation) -> None:
         """Replace a lost connection; raises ConnectionLost and closes the new one if this was closed meanwhile."""
@@ -171,7 +176,7 @@ class SharedConnection:
 
     def sendLater(self, data: bytes, always: bool = False) -> None:
         """Send complete messages soon, without waiting; called under the lock. ``always`` ignores the limit."""
-        if always or sum(map(len, self._pendingOutput)) < _MAX_PENDING_BYTES:
+        if always or self._hasRoom:
             self._pendingOutput.append(self._conversation.framed(data))
 
     def poll(self) -> None:

@@ -18,8 +18,9 @@ from weakref import WeakSet
 from fleximq.client.blocking.shared_connection import SharedConnection
 from fleximq.client.contexts import ClosedOnExit
 from fleximq.client.errors import ClientError, ConnectionLost
-from fleximq.client.events import BROKER, Delivery, Notification, Request
+from fleximq.client.events import BROKER, Delivery, Notification
 from fleximq.client.payloads import packed
+from fleximq.client.protocol.accepted_requests import Accepted
 from fleximq.client.protocol.client_state import ClientState, FrameMaker
 from fleximq.client.protocol.completion import Pending
 from fleximq.client.protocol.conversation import Conversation, conversationOn
@@ -28,11 +29,15 @@ from fleximq.client.protocol.operations import Operations
 from fleximq.client.settings import TIMEOUT, ClientSettings, State
 from fleximq.client.sockets import dial
 from fleximq.client.wrapper import completed
+from fleximq.limits import KIBIBYTE
 from fleximq.values.urls import Url
 
 _log = logging.getLogger(__name__)
 #: Seconds between two checks of the background thread.
 _CHECK_SECONDS = 1.0
+#: Above this, the background thread reads while the serving threads are busy; otherwise the broker would disconnect a
+#: slow service as a slow consumer.
+_BACKLOG_BYTES = 256 * KIBIBYTE
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Delivery | Notification)
@@ -97,9 +102,8 @@ class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]
     def __init__(self, urls: Sequence[Url], settings: ClientSettings) -> None:
         super().__init__(urls, settings, _log)
         self._context = settings.context() if self._url.isSecure else None
-        self._requests: deque[Request] = deque()
         self._clientState = ClientState(
-            settings, self._sendLater, self._wakeReaders, self._stateChanged, self._requests.append
+            settings, self._sendLater, self._sendAnswer, self._wakeReaders, self._stateChanged, self._requested
         )
         self._connection = SharedConnection(
             None,
@@ -167,6 +171,12 @@ class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]
     def _sendLater(self, data: bytes) -> None:
         self._connection.sendLater(data, always=self._clientState.state is not State.JOINED)
 
+    def _sendAnswer(self, data: bytes) -> None:
+        self._connection.sendLater(data)
+
+    async def _sendReply(self, data: bytes, conversation: Conversation) -> None:
+        self._transmit(data, conversation)
+
     def _transmit(self, data: bytes, conversation: Conversation) -> None:
         # A refused request may be answered, and the connection closed, before it is completely sent.
         with suppress(ConnectionLost):
@@ -229,10 +239,24 @@ class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]
                 completed(self._reconnect(self._clientState.lost))
                 ticked = time.monotonic()
                 continue
-            self._connection.poll()
+            self._readForServices(look)
             if every is not None and time.monotonic() - ticked >= every:
                 ticked = time.monotonic()
                 self._tick()
+
+    def _readForServices(self, seconds: float) -> None:
+        """Read available bytes; while many requests wait for busy threads, read on, to refuse further ones."""
+        requests = self._clientState.requests
+        self._connection.poll()
+        if requests.size > _BACKLOG_BYTES:
+            with suppress(ConnectionLost):
+                self._connection.waitFor(
+                    lambda: requests.size <= _BACKLOG_BYTES or self._closing.is_set(), seconds, needed=False
+                )
+
+    def _requested(self) -> None:
+        if self._clientState.requests.size > _BACKLOG_BYTES:
+            self._alarm.set()
 
     def _tick(self) -> None:
         with self._lock:
@@ -285,15 +309,16 @@ class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]
             threading.Thread(target=self._serve, name="fleximq-server", daemon=True).start()
 
     def _serve(self) -> None:
+        requests = self._clientState.requests
         while self._clientState.state is not State.CLOSED:
             try:
-                request = self._connection.waitFor(
-                    lambda: self._requests.popleft() if self._requests else self._closing.is_set(), None, needed=False
+                accepted = self._connection.waitFor(
+                    lambda: requests.take() or self._closing.is_set(), None, needed=False
                 )
             except ConnectionLost:
                 return
-            if isinstance(request, Request):
-                completed(self._answer(request))
+            if isinstance(accepted, Accepted):
+                completed(self._answer(accepted))
 
     async def _resolved(self, value: Any) -> Any:
         return value

@@ -12,9 +12,11 @@ from typing import Any, TypeVar
 from fleximq.client.errors import ConnectionLost
 from fleximq.client.protocol.completion import Pending, resolveAll
 from fleximq.client.settings import ClientSettings
-from fleximq.limits import KIBIBYTE
+from fleximq.limits import KIBIBYTE, MEBIBYTE
 from fleximq.values.urls import Url
 
+#: Automatic answers are dropped while more bytes of them than this were sent since the send buffer is full.
+_ANSWER_BYTES = MEBIBYTE
 #: A sender should wait in :meth:`Connection.drain` once this many bytes are collected in one turn of the loop.
 DRAIN_BYTES = 64 * KIBIBYTE
 T = TypeVar("T")
@@ -128,7 +130,9 @@ class Connection:
         #: Bytes sent in this turn of the loop; an attribute, since each publication reads it.
         self.waiting = 0
         self._cancelWriting: Cancel | None = None
-        self._isPaused = False
+        #: Whether the broker accepts no more; an attribute, since each publication reads it.
+        self.isPaused = False
+        self._unsentAnswers = 0
         self._drainWaiters: list[Pending[None]] = []
 
     def send(self, data: bytes) -> None:
@@ -138,10 +142,16 @@ class Connection:
         if self._cancelWriting is None:
             self._cancelWriting = self._loop.later(0, self.writePending)
 
+    def sendAnswer(self, data: bytes) -> None:
+        """Send an automatic answer, or drop it if too many are unsent."""
+        self._unsentAnswers = self._unsentAnswers + len(data) if self.isPaused else 0
+        if self._unsentAnswers <= _ANSWER_BYTES:
+            self.send(data)
+
     async def sendAndDrain(self, data: bytes) -> None:
         """Send bytes, and wait while the broker accepts no more."""
         self.send(data)
-        if self.waiting >= DRAIN_BYTES:
+        if self.waiting >= DRAIN_BYTES or self.isPaused:
             await self.drain()
 
     def sendNow(self, data: bytes) -> None:
@@ -164,7 +174,11 @@ class Connection:
         """Write all collected bytes, and wait until the broker accepts more."""
         self.writePending()
         await self._loop.sleep(0)
-        while self._isPaused:
+        await self.room()
+
+    async def room(self) -> None:
+        """Wait while the broker accepts no more."""
+        while self.isPaused:
             await self._loop.waitAmong(self._drainWaiters, None, "")
 
     def drop(self) -> None:
@@ -187,7 +201,7 @@ class Connection:
         return transport
 
     def _resume(self) -> None:
-        self._isPaused = False
+        self.isPaused = False
         resolveAll(self._drainWaiters)
 
     def transportMade(self, transport: Transport) -> None:
@@ -200,7 +214,7 @@ class Connection:
             transport.abort()
             return
         self.transport = transport
-        self._isPaused = False
+        self.isPaused = False
         self._onConnected()
 
     def bytesReceived(self, transport: Transport, data: bytes) -> None:
@@ -216,7 +230,7 @@ class Connection:
     def transportPaused(self, transport: Transport) -> None:
         """Write no more, since the send buffer is full."""
         if self.transport is transport:
-            self._isPaused = True
+            self.isPaused = True
 
     def transportResumed(self, transport: Transport) -> None:
         """Continue to write, since the send buffer has drained."""

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from fleximq.client.contexts import MessageIterator
 from fleximq.client.errors import ClientError, ConnectionLost
-from fleximq.client.events import Delivery, Notification, Request
+from fleximq.client.events import Delivery, Notification
 from fleximq.client.loops.connection import DRAIN_BYTES, Cancel, Loop
 from fleximq.client.loops.link import LoopLink
 from fleximq.client.protocol.client_state import ClientState, FrameMaker
@@ -23,6 +23,8 @@ from fleximq.client.settings import ClientSettings, State
 from fleximq.values.urls import Url
 
 _log = logging.getLogger(__name__)
+#: Requests that are answered at once; further ones wait.
+_MAX_ANSWERS = 1000
 T = TypeVar("T")
 M = TypeVar("M", bound=Delivery | Notification)
 
@@ -41,10 +43,12 @@ class LoopClient(LoopLink, Operations["LoopSubscription[Delivery]", "LoopSubscri
     def __init__(self, loop: Loop, urls: Sequence[Url], settings: ClientSettings) -> None:
         super().__init__(loop, urls, settings, _log)
         holder = ContextAccounts(loop.currentTask)
+        connection = self._connection
         self._clientState = ClientState(
-            settings, self._connection.send, self._resume, self._report, self._requested, holder
+            settings, connection.send, connection.sendAnswer, self._resume, self._report, self._requested, holder
         )
         self._paused = False
+        self._answers = 0
 
     def claim(self) -> None:
         """Attribute the next publication to the caller, even if it is sent in a copy of the caller's context."""
@@ -58,12 +62,17 @@ class LoopClient(LoopLink, Operations["LoopSubscription[Delivery]", "LoopSubscri
         connection = self._connection
         connection.send(make(clientState.conversation))
         clientState.accounts.countSent(clientState.accounts.current())
-        if connection.waiting >= DRAIN_BYTES:
+        if connection.waiting >= DRAIN_BYTES or connection.isPaused:
             await connection.drain()
 
     def _transmit(self, data: bytes, conversation: Conversation) -> None:
         self._connection.sendNow(data)
         self._resume()
+
+    async def _sendReply(self, data: bytes, conversation: Conversation) -> None:
+        await self._connection.room()
+        if conversation is self._clientState.conversation:
+            self._connection.sendNow(data)
 
     def _framed(self, data: bytes) -> bytes:
         """Return the bytes to write: those due on the connection itself, then the framed messages."""
@@ -93,7 +102,7 @@ class LoopClient(LoopLink, Operations["LoopSubscription[Delivery]", "LoopSubscri
     def _parse(self, data: bytes) -> None:
         clientState = self._clientState
         clientState.dataReceived(data)
-        if clientState.conversation.toSend:
+        if clientState.conversation.toSend and not self._connection.isPaused:
             self._connection.writePending()
         transport = self._connection.transport
         if not self._paused and clientState.inbox.full and not clientState.needsAnswers and transport is not None:
@@ -119,15 +128,27 @@ class LoopClient(LoopLink, Operations["LoopSubscription[Delivery]", "LoopSubscri
         if self._clientState.inbox.close(box) and self._clientState.state is State.JOINED:
             self._connection.send(self._clientState.conversation.unsubscription(box.topic))
 
-    def _requested(self, request: Request) -> None:
+    def _requested(self) -> None:
+        if self._answers < _MAX_ANSWERS:
+            self._startAnswer()
+
+    def _startAnswer(self) -> None:
         running: list[Cancel] = []
         isOver = False
+        self._answers += 1
 
         async def answer() -> None:
             nonlocal isOver
-            await self._answer(request)
+            requests = self._clientState.requests
+            await self._connection.room()
+            accepted = requests.take()
+            if accepted is not None:
+                await self._answer(accepted)
             isOver = True
             self._cancels.difference_update(running)
+            self._answers -= 1
+            if self._answers == _MAX_ANSWERS - 1 and requests.waiting:
+                self._startAnswer()
 
         running.append(self._loop.start(answer()))
         if not isOver:

@@ -15,6 +15,7 @@ from fleximq.client import events
 from fleximq.client.errors import BufferFull, ConnectionLost, JoinRefused, PublishFailed, RequestFailed, SubscribeFailed
 from fleximq.client.events import BROKER, Delivery, Event, Refusal, Reply, Request
 from fleximq.client.payloads import errorText, packed, unpacked
+from fleximq.client.protocol.accepted_requests import AcceptedRequests
 from fleximq.client.protocol.completion import Pending, resolveAll
 from fleximq.client.protocol.conversation import Conversation
 from fleximq.client.protocol.inbox import Box, Inbox
@@ -48,9 +49,10 @@ class ClientState:
     """The pending operations and subscriptions of one client; ``state`` is None until the first JOIN succeeds.
 
     :param send: sends frames without waiting, as soon as possible.
+    :param sendAnswer: sends one that other clients or the broker can cause, or drops it if too many are unsent.
     :param onRelieved: called when the unread bytes fall below the limit for reading.
     :param onState: called with each new state and its reason.
-    :param onRequest: called with each request to a served path.
+    :param onRequest: called when ``requests`` has another one, to a served path.
     :param holder: returns the account of the running thread or task, its unconfirmed messages; by default each thread
         has its own.
     """
@@ -59,18 +61,21 @@ class ClientState:
         self,
         settings: ClientSettings,
         send: Callable[[bytes], None],
+        sendAnswer: Callable[[bytes], None],
         onRelieved: Callable[[], None],
         onState: Callable[[State, Exception | None], None],
-        onRequest: Callable[[Request], None],
+        onRequest: Callable[[], None],
         holder: ContextAccounts | None = None,
     ) -> None:
         self.settings = settings
         self.state: State | None = None
         self.conversation = Conversation()
         self.inbox = Inbox(onRelieved, settings.prefetch)
+        self.requests = AcceptedRequests(settings.prefetch)
         self.accounts = Accounts(holder or ThreadAccounts())
         self.served: dict[str, Callable[[Request], Any]] = {}
         self._send = send
+        self._sendAnswer = sendAnswer
         self._onState = onState
         self._onRequest = onRequest
         self._numbers = count(1)
@@ -167,6 +172,7 @@ class ClientState:
 
     def _fail(self, lost: ConnectionLost) -> None:
         self._lost = lost = self.explained(lost)
+        self.requests.dropWaiting()
         if self.state is State.JOINED:
             self.state = State.AWAY
             self.accounts.lose(lost)
@@ -360,17 +366,23 @@ class ClientState:
         elif isinstance(event, Refusal):
             self._refused(event)
         elif isinstance(event, Request):
-            if event.path in self.served:
-                self._onRequest(event)
-            else:
-                words = f"nothing is served at {shortened(event.path)!r}"
-                self._send(self.conversation.reply(event, packed(words), Status.NOT_FOUND))
+            self._requested(event)
         elif isinstance(event, events.Notification):
             self.inbox.putDirect(event)
         elif isinstance(event, events.Pinged):
-            self._send(self.conversation.pong(event.timestamp))
+            self._sendAnswer(self.conversation.pong(event.timestamp))
         elif isinstance(event, events.Joined):
             self._joined()
+
+    def _requested(self, request: Request) -> None:
+        if request.path not in self.served:
+            words, status = f"nothing is served at {shortened(request.path)!r}", Status.NOT_FOUND
+        elif not self.requests.accept(request):
+            words, status = "this client has too many unanswered requests", Status.SERVICE_UNAVAILABLE
+        else:
+            self._onRequest()
+            return
+        self._sendAnswer(self.conversation.reply(request, packed(words), status))
 
     def _refused(self, event: Refusal) -> None:
         if not self.conversation.id:

@@ -11,8 +11,10 @@ from typing import Any, TypeVar
 from fleximq.client import events
 from fleximq.client.events import BROKER, Delivery, Event, Notification, Refusal, Reply, Request
 from fleximq.client.payloads import challengeIn, errorText, unpacked
-from fleximq.client.settings import PRIVATE_KEY
+from fleximq.client.protocol.received_header import received
+from fleximq.client.settings import JOINING_BYTES, PRIVATE_KEY
 from fleximq.compiled import choice
+from fleximq.errors import TooLarge
 from fleximq.limits import GIBIBYTE, KIBIBYTE, MEBIBYTE
 from fleximq.status import Status
 from fleximq.values.urls import USUAL_PORTS, Url
@@ -39,7 +41,7 @@ class Conversation:
     """
 
     def __init__(self, limit: int = 1024 * MEBIBYTE, unpack: Callable[[bytes], Any] = unpacked) -> None:
-        self.id = 0
+        self.id = self._receivedBytes = 0
         self.toSend: list[bytes] = []
         self._delivery = _decodedBy(unpack, Delivery)
         self._request = _decodedBy(unpack, Request)
@@ -140,6 +142,8 @@ class Conversation:
         Consume the iterator completely. BadFraming, or TooLarge for a message over the limit, is raised after earlier
         events; the connection cannot be used any longer.
         """
+        if not self.id:
+            self.checkJoining(len(data))
         known, delivery = self._publications, self._delivery
         for envelope, source, start, end, count in self._scanner.spans(data):
             head = len(envelope)
@@ -154,15 +158,24 @@ class Conversation:
                 found = payloads(source[start:end], head)
                 yield list(map(delivery, repeat(topic), found, repeat(sender), repeat(header)))
 
+    def checkJoining(self, received: int) -> None:
+        """Count received bytes; raises TooLarge if they are too many without an answer to the JOIN."""
+        self._receivedBytes += received
+        if self._receivedBytes > JOINING_BYTES:
+            raise TooLarge(f"more than {JOINING_BYTES} bytes arrived before the answer to the JOIN")
+
     def _publicationIn(self, envelope: bytes) -> "_Publication | None":
         """Return what the envelope of a publication says; None for other messages."""
         _, kind, sender = readPrefix(envelope)
         if kind != MessageType.PUB:
             return None
         header = peek(envelope[FIXED_BYTES:])
-        found = str(header.get("topic", "")), sender, header
         # Further fields are mostly different in each message.
-        if len(header) == 1 and len(envelope) <= _REMEMBERED_BYTES:
+        isRemembered = len(header) == 1 and len(envelope) <= _REMEMBERED_BYTES
+        if not isRemembered:
+            header = received(header, len(envelope) - FIXED_BYTES)
+        found = str(header.get("topic", "")), sender, header
+        if isRemembered:
             if len(self._publications) >= _HEADS:
                 self._publications.clear()
             self._publications[envelope] = found
@@ -170,7 +183,8 @@ class Conversation:
 
     def _others(self, envelope: bytes, frames: list[bytes]) -> Iterator[Event]:
         _, kind, sender = readPrefix(envelope)
-        header, head = peek(envelope[FIXED_BYTES:]), len(envelope)
+        head = len(envelope)
+        header = received(peek(envelope[FIXED_BYTES:]), head - FIXED_BYTES)
         for frame in frames:
             if kind == MessageType.REP and self.id and len(frame) > _LARGE:
                 event = self._reply(sender, header, memoryview(frame)[head + _LENGTH_BYTES :])
@@ -291,6 +305,8 @@ class WebSocketConversation(Conversation):
         return self._stream.framed(data)
 
     def runs(self, data: bytes) -> Iterator[Event | list[Delivery]]:
+        if not self.id:
+            self.checkJoining(len(data))
         plain = self._stream.received(data)
         if self._stream.isOpen and self._join is not None:
             self.toSend.append(self.framed(self._join))

@@ -10,17 +10,16 @@ from typing import Any
 
 from fleximq.client.errors import Answered, ClientError, Overrun, SubscribeFailed
 from fleximq.client.events import BROKER, Delivery, Gap, Notification, Refusal
+from fleximq.client.protocol.received_header import memoryOf
 from fleximq.client.settings import PREFETCH_BYTES
-from fleximq.limits import GIBIBYTE
+from fleximq.limits import GIBIBYTE, TOPIC_BYTES
 from fleximq.status import Status
 from fleximq.values.patterns import anyOf, isPattern, overlap
 
 #: A subscription with more unread bytes is ended.
 MAX_BOX_BYTES = GIBIBYTE
-#: Approximate memory for a delivery, in addition to its payload.
-DELIVERY_BYTES = 128
-#: Limit of the cache of boxes by topic; it is cleared when full.
-_TOPICS = 10_000
+#: Limit of the cache of boxes by topic; it is cleared when full. Longer topics are not in it.
+_TOPICS, _TOPIC_BYTES = 10_000, 2 * TOPIC_BYTES
 
 
 class Box:
@@ -169,7 +168,7 @@ class Inbox:
         return overrun
 
     def _add(self, box: Box, delivery: Delivery | Notification) -> None:
-        size = len(delivery.payload) + DELIVERY_BYTES
+        size = memoryOf(delivery)
         box.waiting.append(delivery)
         box.size += size
         self.bufferedBytes += size
@@ -184,7 +183,7 @@ class Inbox:
         receivers = self._receivers.get(topic)
         if receivers is None:
             receivers = self._receiversOf(topic)
-        size = sum(len(each.payload) for each in run) + DELIVERY_BYTES * len(run)
+        size = sum(len(each.payload) for each in run) + (memoryOf(run[0]) - len(run[0].payload)) * len(run)
         if any(box.hasStart or box.size + size > self._maximum for box in receivers):
             return next((overrun for each in run if (overrun := self.put(each)) is not None), None)
         for box in receivers:
@@ -197,7 +196,7 @@ class Inbox:
 
     def putDirect(self, said: Notification) -> None:
         """Add a notification; boxes over their limit drop it."""
-        size = len(said.payload) + DELIVERY_BYTES
+        size = memoryOf(said)
         for box in self._direct:
             if box.size + size <= self._maximum:
                 self._add(box, said)
@@ -208,7 +207,7 @@ class Inbox:
             return None
         delivery = box.waiting.popleft()
         if box.end is None:
-            size = len(delivery.payload) + DELIVERY_BYTES
+            size = memoryOf(delivery)
             box.size -= size
             self._release(size)
         return delivery
@@ -244,5 +243,6 @@ class Inbox:
         receivers = tuple(box for box in chain.from_iterable(self._boxes.values()) if box.matches(topic))
         if len(self._receivers) >= _TOPICS:
             self._receivers.clear()
-        self._receivers[topic] = receivers
+        if len(topic) <= _TOPIC_BYTES:
+            self._receivers[topic] = receivers
         return receivers

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 from fleximq.client.errors import Answered, ConnectionLost, RequestFailed, SubscribeFailed
 from fleximq.client.events import BROKER, Reply, Request
 from fleximq.client.payloads import packed, severalOf
+from fleximq.client.protocol.accepted_requests import Accepted
 from fleximq.client.protocol.client_state import ClientState, FrameMaker, chunksOf, headerFields
 from fleximq.client.protocol.completion import Pending
 from fleximq.client.protocol.conversation import Conversation
@@ -60,6 +61,10 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
     @abstractmethod
     def _transmit(self, data: bytes, conversation: Conversation) -> None:
         """Send at once; on a lost connection, the results of the answers fail."""
+
+    @abstractmethod
+    def _sendReply(self, data: bytes, conversation: Conversation) -> Awaitable[None]:
+        """Send an answer when the broker accepts more; drop it if the connection has ended."""
 
     @abstractmethod
     def _await(self, pending: Pending[T], timeout: float | None, what: str) -> Awaitable[T]:
@@ -258,7 +263,9 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
 
         If it raises :class:`~fleximq.client.errors.Answered`, that status and text are the answer; other exceptions are
         logged and answered with 500. The path is served until the client is closed, also after a reconnect. The
-        functions of a blocking client run in one thread of its own, or as many as ``threads`` says.
+        functions of a blocking client run in one thread of its own, or as many as ``threads`` says; on an event loop up
+        to 1,000 run at once. They start only while the broker accepts answers. While unanswered requests take more
+        memory than ``prefetch``, and more than 1 MiB, further ones are answered with 503.
 
         :raises ValueError: the path is already served; or TypeError: the function is none.
         """
@@ -272,18 +279,25 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
             if len(served) == 1:
                 self._startServing()
 
-    async def _answer(self, request: Request) -> None:
+    async def _answer(self, accepted: Accepted) -> None:
         conversation = self._clientState.conversation
         try:
+            data = await self._reply(accepted.request, conversation)
+            if conversation is self._clientState.conversation and self._clientState.state is State.JOINED:
+                await self._sendReply(data, conversation)
+        finally:
+            with self._lock:
+                self._clientState.requests.answered(accepted)
+
+    async def _reply(self, request: Request, conversation: Conversation) -> bytes:
+        try:
             value = await self._resolved(self._clientState.served[request.path](request))
-            data = conversation.reply(request, self._settings.codec.pack(value))
+            return conversation.reply(request, self._settings.codec.pack(value))
         except Answered as error:
-            data = conversation.reply(request, packed(error.words), error.status)
+            return conversation.reply(request, packed(error.words), error.status)
         except Exception:
             self._log.exception("The service of %s failed", request.path)
-            data = conversation.reply(request, packed("the service failed"), Status.INTERNAL_SERVER_ERROR)
-        if conversation is self._clientState.conversation and self._clientState.state is State.JOINED:
-            self._transmit(data, conversation)
+            return conversation.reply(request, packed("the service failed"), Status.INTERNAL_SERVER_ERROR)
 
     async def close(self, timeout: float | None = TIMEOUT) -> None:
         """Flush messages sent since the last flush, and end the connection; iterations over subscriptions end.

@@ -13,9 +13,12 @@ from dataclasses import dataclass
 from weakref import ReferenceType, WeakSet, ref
 
 from fleximq.client.errors import ConnectionLost, PublishFailed
+from fleximq.limits import MEBIBYTE
 
 #: The first refusals are stored, since they say most; further ones are only counted.
 MAX_REFUSALS = 1000
+#: No more are stored above this size.
+_MAX_REFUSAL_BYTES = MEBIBYTE
 
 
 @dataclass(eq=False, slots=True)
@@ -195,17 +198,19 @@ class Refusals:
     """Refusals by the broker that no flush has reported yet; ``count`` includes those beyond the limit."""
 
     def __init__(self, earlier: "Iterable[Refusals]" = ()) -> None:
-        self.count = 0
+        self.count = self._size = 0
         self._refusals: list[PublishFailed] = []
         for each in earlier:
-            self.count += each.count
-            self._refusals += each._refusals[: MAX_REFUSALS - len(self._refusals)]
+            for refusal in each._refusals:
+                self.add(refusal)
+            self.count += each.count - len(each._refusals)
 
     def add(self, refusal: PublishFailed) -> None:
         """Add a refusal."""
         self.count += 1
-        if len(self._refusals) < MAX_REFUSALS:
+        if len(self._refusals) < MAX_REFUSALS and self._size < _MAX_REFUSAL_BYTES:
             self._refusals.append(refusal)
+            self._size += len(refusal.path) + len(refusal.words) + len(refusal.payload)
 
     def popNameless(self) -> PublishFailed | None:
         """Remove and return the first refusal without a path or topic."""

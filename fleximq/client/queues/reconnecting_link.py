@@ -11,8 +11,8 @@ from fleximq.client.errors import Answered, ClientError, ConnectionLost, JoinRef
 from fleximq.client.loops.connection import Loop
 from fleximq.client.loops.link import LoopLink
 from fleximq.client.protocol.completion import Pending, resolveAll
-from fleximq.client.settings import TIMEOUT, ClientSettings, State
-from fleximq.errors import SettingError
+from fleximq.client.settings import JOINING_BYTES, TIMEOUT, ClientSettings, State
+from fleximq.errors import SettingError, TooLarge
 from fleximq.values.urls import Url
 
 #: The delays between polls of an empty queue.
@@ -56,7 +56,8 @@ class ReconnectingLink(LoopLink):
         self._state: State | None = None
         self._why: Exception | None = None
         self._joinWaiters: list[Pending[None]] = []
-        self._unanswered = 0
+        self._unanswered = self._greetingBytes = 0
+        self._isGreeting = False
         #: Whether ACKs were sent that no PONG has confirmed yet.
         self._isUnacknowledged = False
 
@@ -113,10 +114,13 @@ class ReconnectingLink(LoopLink):
 
     async def _handshake(self) -> None:
         if self._connection.transport is not None:
+            self._isGreeting, self._greetingBytes = True, 0
             try:
                 await self._greet()
             except Answered as error:
                 raise JoinRefused(error.status, error.words) from None
+            finally:
+                self._isGreeting = False
         if self._connection.transport is None or self._state is State.CLOSED:
             raise ConnectionLost("the connection ended at once")
 
@@ -138,6 +142,10 @@ class ReconnectingLink(LoopLink):
 
     def _parse(self, data: bytes) -> None:
         self._unanswered = 0
+        if self._isGreeting:
+            self._greetingBytes += len(data)
+            if self._greetingBytes > JOINING_BYTES:
+                raise TooLarge(f"more than {JOINING_BYTES} bytes arrived before the connection was accepted")
         self._conversation.received(data)
 
     def _lost(self, lost: ConnectionLost) -> None:

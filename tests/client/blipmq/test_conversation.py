@@ -48,6 +48,15 @@ class TalkTests(SynchronousTestCase):
         self.answer(FrameType.ACK, correlation, encodeSubscription(42))
         self.assertEqual(pending.result(), 42)
 
+    def test_tooMany(self) -> None:
+        """A round ends the connection with more deliveries than POLLs, and so does a frame over 16 MiB."""
+        self.talk.poll(7, 2)
+        for tag in (1, 2):
+            self.answer(FrameType.PUBLISH, tag, encodePublish("t", 1) + b"a")
+        self.assertRaises(BrokerError, self.answer, FrameType.PUBLISH, 3, encodePublish("t", 1) + b"a")
+        other = BlipConversation(lambda *told: None)
+        self.assertRaises(BrokerError, other.received, ((16 << 20) + 1).to_bytes(4, "big") + b"\3" + bytes(8))
+
     def test_rounds(self) -> None:
         """What comes before a PONG belongs to the oldest round; tags are no correlation ids of ours."""
         one, first = self.talk.poll(7, 2)

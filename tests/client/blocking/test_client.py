@@ -663,6 +663,28 @@ class RequestTests(ScriptedCase):
         isAnswered.wait(PATIENCE)
         self.assertEqual(answered, {"a", "b"})
 
+    def test_requestsToBusyThreads(self) -> None:
+        """While the functions are slow, requests beyond the limit are answered with 503, and PINGs as ever."""
+
+        def script(peer: Peer) -> None:
+            ping = peer.hear("PING")
+            routing = [{"client_id": ID, "path": "/p"}]
+            for id in "abc":
+                peer.say("REQ", 5, {"routing": routing, "reqrep": {"type": "request", "id": id}}, bytes(1 << 20))
+            refused.extend((each.status, each.header["reqrep"]["id"]) for each in (peer.hear("REP") for _ in "bc"))
+            peer.say("PING", 1, {"keepalive": {"timestamp": 9}})
+            peer.hear("PONG")
+            isRefused.set()
+            self.assertEqual(peer.hear("REP").status, 200)
+            peer.pong(ping)
+
+        refused: list[Any] = []
+        isRefused = threading.Event()
+        client = self.talk(script, prefetch=1)
+        client.serve("/p", lambda request: isRefused.wait(PATIENCE))
+        client.flush()
+        self.assertEqual(refused, [(503, "b"), (503, "c")])
+
     def test_threads(self) -> None:
         """Many threads ask, publish and iterate at once, and each gets what is its own."""
 

@@ -126,6 +126,27 @@ class ConnectionTests(SynchronousTestCase):
         self.connection.transportResumed(self.wire)
         self.successResultOf(waiting)
 
+    def test_patienceForFewBytes(self) -> None:
+        """While the line takes no more, senders of few bytes wait, too."""
+        self.connection.transportPaused(self.wire)
+        waiting = Deferred.fromCoroutine(self.connection.sendAndDrain(b"x"))
+        self.loop.clock.advance(0)
+        self.assertNoResult(waiting)
+        self.connection.transportResumed(self.wire)
+        self.successResultOf(waiting)
+
+    def test_automaticAnswers(self) -> None:
+        """While the line takes no more, up to 1 MiB of automatic answers is written, and the rest is dropped."""
+        self.connection.transportPaused(self.wire)
+        for _ in range(20):
+            self.connection.sendAnswer(MUCH)
+        self.loop.clock.advance(0)
+        self.assertEqual(sum(len(each) for each in self.wire.done if isinstance(each, bytes)), 1 << 20)
+        self.connection.transportResumed(self.wire)
+        self.connection.sendAnswer(b"a")
+        self.loop.clock.advance(0)
+        self.assertEqual(self.wire.done[-1], b"a")
+
     def test_patienceEnds(self) -> None:
         """Nobody waits for a line that has ended."""
         self.connection.transportPaused(self.wire)

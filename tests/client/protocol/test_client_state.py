@@ -6,7 +6,6 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.errors import BufferFull, ConnectionLost, JoinRefused, SubscribeFailed, Untrusted, isTransient
-from fleximq.client.events import Request
 from fleximq.client.payloads import Packed, packed
 from fleximq.client.protocol.client_state import ClientState, chunksOf
 from fleximq.client.protocol.completion import Pending
@@ -24,16 +23,25 @@ class LedgerCase(SynchronousTestCase):
     def setUp(self) -> None:
         """Have joined."""
         self.states: list[tuple[State, Any]] = []
-        self.asked: list[Request] = []
+        self.asked = 0
         self.said: list[bytes] = []
         self.have(ClientSettings(buffer=1000))
 
     def have(self, settings: ClientSettings) -> None:
         """Have a new clientState."""
         self.clientState = ClientState(
-            settings, self.said.append, lambda: None, lambda *state: self.states.append(state), self.asked.append
+            settings,
+            self.said.append,
+            self.said.append,
+            lambda: None,
+            lambda *state: self.states.append(state),
+            self.noteRequest,
         )
         self.join()
+
+    def noteRequest(self) -> None:
+        """Count a request."""
+        self.asked += 1
 
     def join(self, id: int = 1000) -> Pending[int]:
         """Make a connection."""
@@ -241,10 +249,17 @@ class LaterTests(LedgerCase):
 class HeardTests(LedgerCase):
     """What comes."""
 
-    def request(self, path: str) -> None:
+    def request(self, path: str, payload: bytes = b"\1", **more: Any) -> None:
         """Ask the client."""
-        header = {"routing": [{"client_id": 1000, "path": path}], "reqrep": {"type": "request", "id": "i"}}
-        self.clientState.dataReceived(frame("REQ", 5, header, b"\1"))
+        header = {"routing": [{"client_id": 1000, "path": path}], "reqrep": {"type": "request", "id": "i"}, **more}
+        self.clientState.dataReceived(frame("REQ", 5, header, payload))
+
+    def waiting(self) -> list[str]:
+        """Return the paths of the requests that wait, and take them."""
+        taken = []
+        while (accepted := self.clientState.requests.take()) is not None:
+            taken.append(accepted.request.path)
+        return taken
 
     def test_requests(self) -> None:
         """Served paths are handed on; others are answered with 404."""
@@ -252,8 +267,50 @@ class HeardTests(LedgerCase):
         self.clientState.served["/a"] = lambda request: None
         self.request("/a")
         self.request("/b")
-        self.assertEqual([each.path for each in self.asked], ["/a"])
+        self.assertEqual((self.asked, self.waiting()), (1, ["/a"]))
         self.assertEqual([each.status for each in self.heard()], [404])
+
+    def test_tooManyRequests(self) -> None:
+        """Beyond the limit, 1 MiB at least, requests are answered with 503 until an earlier one is answered."""
+        self.have(ClientSettings(prefetch=1))
+        self.clientState.served["/a"] = lambda request: None
+        self.heard()
+        self.request("/a", bytes(1 << 20))
+        self.request("/a")
+        self.assertEqual([(each.status, each.value) for each in self.heard()],
+                         [(503, "this client has too many unanswered requests")])  # fmt: skip
+        first = self.clientState.requests.take()
+        assert first is not None
+        self.request("/a")
+        self.assertEqual([each.status for each in self.heard()], [503])
+        self.clientState.requests.answered(first)
+        self.request("/a")
+        self.assertEqual((self.heard(), self.asked, self.waiting()), ([], 2, ["/a"]))
+
+    def test_requestsUpToPrefetch(self) -> None:
+        """``prefetch`` is the limit where it is more than 1 MiB."""
+        self.have(ClientSettings(prefetch=3 << 20))
+        self.clientState.served["/a"] = lambda request: None
+        self.heard()
+        for _ in range(5):
+            self.request("/a", bytes(1 << 20))
+        self.assertEqual((len(self.waiting()), [each.status for each in self.heard()]), (3, [503, 503]))
+
+    def test_longHeaders(self) -> None:
+        """Requests of long headers count what the decoded headers may take."""
+        self.have(ClientSettings(prefetch=1))
+        self.clientState.served["/a"] = lambda request: None
+        self.heard()
+        for _ in range(3):
+            self.request("/a", more=bytes(10_000))
+        self.assertEqual((len(self.waiting()), [each.status for each in self.heard()]), (2, [503]))
+
+    def test_requestsOfLostConnection(self) -> None:
+        """Requests that wait when the connection is lost are not answered, since the broker answers them."""
+        self.clientState.served["/a"] = lambda request: None
+        self.request("/a", bytes(1 << 20))
+        self.clientState.lose(LOST)
+        self.assertEqual((self.waiting(), self.clientState.requests.size), ([], 0))
 
     def test_pinged(self) -> None:
         """A PING is answered."""

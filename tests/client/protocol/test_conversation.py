@@ -20,9 +20,10 @@ from fleximq.client.events import (
     Request,
 )
 from fleximq.client.payloads import errorText, packed, unpacked
-from fleximq.client.protocol.conversation import Conversation
+from fleximq.client.protocol.conversation import Conversation, conversationOn
 from fleximq.errors import BadFraming, TooLarge
 from fleximq.values.key_pairs import newPrivateKey, publicKeyOf, sign
+from fleximq.values.urls import Url
 from fleximq.wire.fleximq_header import Header, MessageType, checkHeader, peek
 from tests.wire.flexi_frames import Heard, cut, frame
 
@@ -295,6 +296,29 @@ class HeardTests(SynchronousTestCase):
         header = {"topic": "t", "pad": "x" * 65_536, "offset": 5}
         [event] = eventsIn(joined(), frame("PUB", 7, header))
         self.assertEqual(event, Delivery("t", b"", 7, header))
+
+
+class JoiningTests(SynchronousTestCase):
+    """What a broker may send before it answers the JOIN."""
+
+    def test_bytesBeforeAnswer(self) -> None:
+        """Up to 1 MiB in all is read, even if a longer frame is announced; more is an error."""
+        conversation = Conversation()
+        long = frame("PUB", 1, {"topic": "a"}, bytes(1 << 24))
+        self.assertEqual(list(conversation.runs(long[: 1 << 20])), [])
+        self.assertRaises(TooLarge, list, conversation.runs(b"a"))
+
+    def test_bytesBeforeAnswerOnWebSocket(self) -> None:
+        """The same holds on a WebSocket, whose frame may be incomplete."""
+        conversation = conversationOn(Url.parse("ws://localhost:7890"), unpacked)
+        self.assertEqual(list(conversation.runs(b"a")), [])
+        self.assertRaises(TooLarge, list, conversation.runs(bytes(1 << 20)))
+
+    def test_bytesAfterAnswer(self) -> None:
+        """Once joined, a message may be longer."""
+        conversation = joined()
+        long = frame("PUB", 7, {"topic": "a"}, bytes(3 << 20))
+        self.assertEqual(len(list(eventsIn(conversation, long))), 1)
 
 
 class ValuesTests(SynchronousTestCase):

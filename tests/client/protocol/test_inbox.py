@@ -4,7 +4,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.errors import Overrun, SubscribeFailed
 from fleximq.client.events import Delivery, Gap, Notification, Refusal
-from fleximq.client.protocol.inbox import DELIVERY_BYTES, Inbox
+from fleximq.client.protocol.inbox import Inbox
+from fleximq.client.protocol.received_header import EVENT_BYTES, received
 
 
 def delivery(topic: str, offset: int | None = None, size: int = 0) -> Delivery:
@@ -81,13 +82,31 @@ class InboxTests(SynchronousTestCase):
         self.assertEqual(len(box.waiting), 1)
         self.assertLessEqual(len(self.inbox._receivers), 10_000)
 
+    def test_longTopics(self) -> None:
+        """Topics longer than a broker allows are delivered, but not remembered."""
+        box = self.inbox.open("#")
+        self.inbox.put(delivery("t" * 3000))
+        self.assertEqual((len(box.waiting), self.inbox._receivers), (1, {}))
+
+    def test_longHeaders(self) -> None:
+        """A delivery counts what its header may take, until it is taken, alone and in a run."""
+        box = self.inbox.open("a")
+        header = received({"topic": "a", "more": []}, 10)
+        one = Delivery("a", b"12345", 7, header)
+        self.inbox.put(one)
+        self.inbox.putRun([one, one])
+        self.assertEqual(self.inbox.bufferedBytes, 3 * (header.size + 5))
+        while box.waiting:
+            self.inbox.take(box)
+        self.assertEqual(self.inbox.bufferedBytes, 0)
+
     def test_run(self) -> None:
         """Deliveries that came together go where each alone would, and count as much."""
         one, all, other = self.inbox.open("a"), self.inbox.open("#"), self.inbox.open("b")
         run = [delivery("a", size=n) for n in range(3)]
         self.assertIsNone(self.inbox.putRun(run))
         self.assertEqual((list(one.waiting), list(all.waiting), list(other.waiting)), (run, run, []))
-        self.assertEqual(self.inbox.bufferedBytes, 2 * (3 * DELIVERY_BYTES + 3))
+        self.assertEqual(self.inbox.bufferedBytes, 2 * (3 * EVENT_BYTES + 3))
 
     def test_runFromPast(self) -> None:
         """A box that begins in the past takes those with an offset, and knows the last one."""
@@ -129,21 +148,21 @@ class InboxTests(SynchronousTestCase):
     def test_full(self) -> None:
         """It is full above its mark, not at it, and who waits is told when it is no longer."""
         box = self.inbox.open("a")
-        self.inbox.put(delivery("a", size=500 - DELIVERY_BYTES))
-        self.inbox.put(delivery("a", size=500 - DELIVERY_BYTES))
+        self.inbox.put(delivery("a", size=500 - EVENT_BYTES))
+        self.inbox.put(delivery("a", size=500 - EVENT_BYTES))
         self.assertFalse(self.inbox.full)
         self.inbox.put(delivery("a"))
         self.assertTrue(self.inbox.full)
         while self.inbox.take(box):
             continue
-        self.assertEqual((self.relieved, self.inbox.bufferedBytes), ([500 + DELIVERY_BYTES], 0))
+        self.assertEqual((self.relieved, self.inbox.bufferedBytes), ([500 + EVENT_BYTES], 0))
 
     def test_overrun(self) -> None:
         """A box that holds too much is named, and closed with all of its name."""
         one, two, other = self.inbox.open("a"), self.inbox.open("a"), self.inbox.open("#")
         self.inbox.put(delivery("#", size=1))
-        self.assertIsNone(self.inbox.put(delivery("a", size=3000 - DELIVERY_BYTES - DELIVERY_BYTES - 1)))
-        self.assertIs(self.inbox.put(delivery("a", size=DELIVERY_BYTES)), other)
+        self.assertIsNone(self.inbox.put(delivery("a", size=3000 - EVENT_BYTES - EVENT_BYTES - 1)))
+        self.assertIs(self.inbox.put(delivery("a", size=EVENT_BYTES)), other)
         self.inbox.overrun(one)
         self.assertIsInstance(one.end, Overrun)
         self.assertIsInstance(two.end, Overrun)

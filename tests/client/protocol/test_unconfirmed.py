@@ -250,6 +250,14 @@ class RefusalsTests(SynchronousTestCase):
             (MAX_REFUSALS - 1, MAX_REFUSALS + 5, str(MAX_REFUSALS - 1)),
         )
 
+    def test_boundOfBytes(self) -> None:
+        """Beyond 1 MiB of texts and payloads they are counted only, also when they are joined."""
+        found = Refusals()
+        for _ in range(5):
+            found.add(PublishFailed(400, "no", "", bytes(1 << 19)))
+        error = self.assertRaises(PublishFailed, Refusals([found, found]).check)
+        self.assertEqual((len(error.others), error.count), (1, 10))
+
     def test_extend(self) -> None:
         """Later ones stand behind."""
         error = self.assertRaises(PublishFailed, Refusals([refusals("a"), refusals("b", "c")]).check)
