@@ -74,12 +74,15 @@ class LoggedJournal(SlowJournal):
 class Restarts:
     """A broker that is killed and started again, on one clock; ``me`` is its only client.
 
+    ``step`` is how far the system clock was set.
+
     :param rules: those of the broker; ``limits`` are fields of its limits.
     """
 
     def __init__(self, limits: Mapping[str, int] | None = None, **rules: Any) -> None:
         self.clock = Clock()
         self.clock.advance(1_000_000)
+        self.step = 800_000_000.0
         self._rules = {**rules, "limits": Limits(**(limits or {}))}
         self.journal = LoggedJournal()
         self.errors: list[Exception] = []
@@ -87,7 +90,8 @@ class Restarts:
 
     def begin(self) -> None:
         """Start a broker on the journal."""
-        self.broker = makeBroker(self.clock, self.journal, self.errors.append, **self._rules)
+        wall = lambda: self.clock.seconds() + self.step  # noqa: E731
+        self.broker = makeBroker(self.clock, self.journal, self.errors.append, wall, **self._rules)
         self.me: ConnectedClient = self.broker.join("blipmq")
 
     def kill(self, patient: bool = False, clean: bool = False) -> None:

@@ -296,6 +296,32 @@ class WorkQueueTests(RestartCase):
         self.world.clock.advance(10)
         self.assertEqual([(each.tag, each.attempts) for each in self.world.consume("q", 1)], [(1, 2)])
 
+    def test_clockSet(self) -> None:
+        """A step of the system clock neither ends nor lengthens the hidden time, nor is it taken for age."""
+        for step in 7200.0, -3600.0:
+            self.setUp()
+            self.world.consume("q", 1)
+            self.world.step += step
+            self.assertEqual(self.consume(), "b c")
+            self.world.clock.advance(29)
+            self.assertEqual(self.consume(), "")
+            self.world.clock.advance(1)
+            self.assertEqual(self.consume()[:1], "a")
+
+    def test_clockSetWhileDown(self) -> None:
+        """Hidden times in the journal are those of the system clock, and never longer than the redelivery time."""
+        for step, first in (-3600.0, "b c"), (7200.0, "a b c"):
+            self.setUp()
+            self.world.consume("q", 1)
+            self.world.commit()
+            self.world.step += step
+            self.world.kill()
+            self.assertEqual(self.consume(), first)
+            self.world.clock.advance(29)
+            self.assertEqual(self.consume(), "")
+            self.world.clock.advance(1)
+            self.assertEqual(self.consume()[:1], "a")
+
     def test_acknowledgeById(self) -> None:
         self.world.consume("q", 2)
         self.world.commit()

@@ -171,6 +171,29 @@ class RestartTests(IdempotenceCase):
         self.now = 1_001_601
         self.assertEqual(self.store("a", "b"), [0, 1])
 
+    def test_clockSet(self) -> None:
+        """A step of the system clock makes no id forgotten early or late."""
+        for step in 10 * _WINDOW, -10 * _WINDOW:
+            self.begin()
+            self.store("a")
+            self.step += step
+            self.now += _WINDOW
+            self.assertEqual(self.store("a"), [])
+            snapshot = self.ids.snapshot()
+            self.begin()
+            self.ids.restore(snapshot)
+            self.assertEqual(self.store("a"), [])
+            self.now += 1
+            self.assertEqual(self.store("a"), [0])
+            self.now += 100 * _WINDOW
+
+    def test_fromTheFuture(self) -> None:
+        """An id of a journal that was written before the clock was set back counts as new."""
+        self.ids.remember("t", "a", self.now + 10 * _WINDOW)
+        self.assertEqual(self.store("a"), [])
+        self.now += _WINDOW + 1
+        self.assertEqual(self.store("a"), [0])
+
     def test_restoreLate(self) -> None:
         """What has expired meanwhile is not brought back."""
         self.store("a")
