@@ -2,6 +2,7 @@
 
 import json
 import socket
+import time
 import urllib.request
 from functools import partial
 from pathlib import Path
@@ -68,9 +69,11 @@ class OperatorTests(SynchronousTestCase):
     def test_principal(self) -> None:
         """A ban of a principal ends its connection, refuses it with 605, survives a reload, and can be ended."""
         press = self.press()
+        begun = time.time() - 0.001  # the answer has whole milliseconds
         found = self.operator.ask("/broker/ban", {"principal": "press", "seconds": 50, "reason": "test"})
         self.assertEqual((found["principal"], found["reason"], found["by"], found["disconnected"]),
                          ("press", "test", f"fleximq-{self.operator.id}", 1))  # fmt: skip
+        self.assertTrue(begun <= found["until"] / 1000 - 50 <= time.time(), "its end is a time since 1970")
         self.assertRaises(ClientError, press.ping, PATIENCE)
         self.operator.ask("/broker/reload")
         error = self.assertRaises(ClientError, self.press)
