@@ -17,16 +17,23 @@ from zlib import crc32
 from fleximq.cluster.interfaces import ClusterError, Piece, StreamBounds
 from fleximq.errors import JournalError
 from fleximq.journal.files.file_system import Files, errorText, readFile, replaceFile, writeAll
-from fleximq.journal.files.folder_files import IDENTITY, STREAM, DurableEnd, Lock, checkFolder, identify, readIdentity
+from fleximq.journal.files.folder_files import (
+    ASIDE,
+    IDENTITY,
+    LOCK,
+    STREAM,
+    DurableEnd,
+    Lock,
+    checkFolder,
+    identify,
+    readIdentity,
+)
 from fleximq.journal.files.frame_scan import CompleteFrame, DamagedRange, Window, framesOf
 from fleximq.journal.files.segment_index import indexName, writeIndex
 from fleximq.journal.files.segment_table import SegmentTable, segmentBases, segmentName
 from fleximq.journal.format.control_frames import decodeGap, decodeRemoved, decodeSegment
 from fleximq.journal.format.frame import HEADER_BYTES, MAGIC, FrameError, FrameKind, completeFrame, readHeader
 from fleximq.journal.recovery.recovery import recover
-
-#: The suffix of segments that were moved aside, since the stream does not reach back to them.
-ASIDE = ".aside"
 
 _MAGIC = "fleximq-stream 1"
 
@@ -56,7 +63,7 @@ class Copy:
         self.isOwned = False
         #: Called with frames that were added while another node owns the shard; not None while clients read the copy.
         self.added: Callable[[Sequence[CompleteFrame]], None] | None = None
-        self.end = self.time = self.sequence = self.received = self._created = 0
+        self.end = self.time = self.sequence = self.received = self.created = 0
         self.next = 1
         #: The position after the commit of ``sequence``; smaller than ``end`` while known messages are read again.
         self._reached = 0
@@ -64,7 +71,7 @@ class Copy:
         self._descriptor: int | None = None
         self._segment = self._previous = self._known = 0
         self._pieces: list[bytes] = []
-        self._broken = self._mayLeap = False
+        self._broken = self._isDamaged = self._mayLeap = False
         self._durableEnd: DurableEnd | None = None
 
     def open(self) -> None:
@@ -79,7 +86,7 @@ class Copy:
             self._bases = segmentBases(files.names(folder))
             while self._bases and not self._openLast(self._bases[-1]):
                 self._bases.pop()
-            self._created, sequence, position = self._readStream()
+            self.created, sequence, position = self._readStream()
             if position <= self.end:
                 self.sequence = self.received = sequence
                 self._reached = position
@@ -168,19 +175,24 @@ class Copy:
         created again, or set back, and reaches as far as this copy, all of it is read again and compared: it was filled
         from a copy. Raises StreamBehind if the stream has less than this copy, which is not changed.
         """
-        isOther = self._created not in (0, bounds.created)
+        isOther = self.created not in (0, bounds.created)
         if (isOther or bounds.last < self.sequence) and end < self.end:
             if isOther:
                 raise StreamBehind("the stream was created again, and this copy is of the one before")
             raise StreamBehind(f"the stream ends with message {bounds.last}, but this copy has {self.sequence}")
         if isOther or bounds.last < self.sequence:
-            self.sequence = self._reached = 0
-            self._known = self.end
-        self._created = bounds.created
+            self.readAgain()
+        self.created = bounds.created
         self._pieces.clear()
         self.received = self.sequence = max(self.sequence, bounds.first - 1)
         self._mayLeap = self.received == bounds.first - 1
         return self.received + 1
+
+    def readAgain(self) -> None:
+        """Compare all of the stream with this copy, after the next :meth:`join`."""
+        self.sequence = self._reached = 0
+        self._known = self.end
+        self._broken = self._isDamaged
 
     @property
     def usable(self) -> bool:
@@ -231,6 +243,15 @@ class Copy:
         if self.segments is not None:
             self.segments = SegmentTable()
 
+    def setAside(self) -> None:
+        """Rename all files, for a new copy that is opened here; this one is of no use then. Raises OSError."""
+        self._broken = self._isDamaged = True
+        # Segments come first: a folder with segments must have an identity.
+        for name in sorted(self._files.names(self._folder)):
+            if name != LOCK and not name.endswith(ASIDE):
+                self._files.rename(f"{self._folder}/{name}", f"{self._folder}/{name}{ASIDE}")
+        self._files.syncFolder(self._folder)
+
     def write(self, sequence: int, data: bytes, end: int, next: int) -> Sequence[CompleteFrame]:
         """Write the frames of the commit that ends with this sequence, and return those that were missing. ``end``: the
         position after its last frame; ``next``: the offset after its last record. Raises CopyError if they do not
@@ -260,7 +281,7 @@ class Copy:
 
     @contextmanager
     def _reported(self, sequence: int) -> Iterator[None]:
-        """Turn errors into a :class:`CopyError`; after one this copy must be opened again."""
+        """Turn errors into a :class:`CopyError`; after one this copy must be opened, or compared, again."""
         if self._broken:
             raise CopyError(f"the copy in {self._folder} has failed before")
         self._broken = True
@@ -270,6 +291,7 @@ class Copy:
         except FrameError as error:
             raise CopyError(f"message {sequence} of the stream does not continue this copy: {error}") from error
         except OSError as error:
+            self._isDamaged = True
             raise CopyError(f"the copy in {self._folder} cannot be written: {errorText(error)}") from error
 
     def _continued(self, data: bytes) -> list[CompleteFrame]:
@@ -323,9 +345,9 @@ class Copy:
             self._descriptor = None
             if self.segments is not None and not self.isOwned:
                 writeIndex(self._files, self._folder, self.segments.all[-1])
-            if not self._created:
+            if not self.created:
                 return  # it has not joined a stream
-            text = f"{_MAGIC} {self._shard} {self._created} {self.sequence} {self._reached} "
+            text = f"{_MAGIC} {self._shard} {self.created} {self.sequence} {self._reached} "
             replaceFile(self._files, self._folder, STREAM, f"{text}{crc32(text.encode()):08x}\n".encode())
 
     def _readStream(self) -> tuple[int, int, int]:

@@ -14,7 +14,8 @@ CLOSE = 2.0
 
 class NodeState(NamedTuple):
     """Keys of ``NodeRecord.about``. ``at`` are seconds of the node's own clock, ``end`` and ``time`` are those of its
-    copy; ``settings`` has by name a check sum of each setting that a takeover must not change.
+    copy; ``settings`` has by name a check sum of each setting that a takeover must not change, ``missing`` says which
+    nodes may have messages that this one lacks, while it waits for them.
     """
 
     version: str
@@ -24,12 +25,15 @@ class NodeState(NamedTuple):
     time: int
     settings: Mapping[str, str]
     reason: str = ""
+    missing: str = ""
 
     @classmethod
     def of(cls, record: NodeRecord) -> "NodeState":
         """Read a key; one of another version may lack some."""
         empty: dict[str, Any] = {"version": "?", "state": "?", "at": 0.0, "end": 0, "time": 0, "settings": {}}
-        return cls(**{name: record.about.get(name, value) for name, value in (empty | {"reason": ""}).items()})
+        return cls(
+            **{name: record.about.get(name, value) for name, value in (empty | {"reason": "", "missing": ""}).items()}
+        )
 
 
 def checkSums(settings: Mapping[str, object]) -> dict[str, str]:

@@ -8,6 +8,10 @@ store nor a pause of the watcher deposes an owner. No clocks are compared.
 An owner serves for :data:`DEADLINE` seconds from the sending of its last confirmed append. A confirmed beat extends
 this only if it is confirmed in time: later, another node may have taken over in between, and only an append can tell. A
 node whose claim was carried out late, when the former owner had come back, waits so long before it serves.
+
+An empty folder, stream or bucket proves nothing: it may be new, or lost. So no node claims the shard while the key of
+another one, silent or not, names a later end of its copy. The first claim in a bucket, and that of a node that began
+with an empty folder and has seen no owner since, needs all nodes that have keys, and at least :attr:`Ownership.nodes`.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -94,6 +98,8 @@ class Ownership:
     :param lose: called with the reason once for each :meth:`takeOver` that began and is over: from then on no client
         may be answered; the copy is to be followed again.
     :param probe: makes an empty commit.
+    :param end: returns the position after the last frame of the copy.
+    :param nodes: so many must be there before the first claim of a cluster.
     """
 
     cluster: ICluster
@@ -106,6 +112,10 @@ class Ownership:
     lose: Callable[[str], None]
     probe: Callable[[], None] = lambda: None
     about: Callable[[], Mapping[str, Any]] = dict
+    end: Callable[[], int] = lambda: 0
+    nodes: int = 1
+    #: Whether an operator has said that missing nodes have nothing that this one lacks.
+    isComplete = False
 
     def __post_init__(self) -> None:
         self.owner = ShardOwner()
@@ -115,6 +125,13 @@ class Ownership:
         self._beats = 0
         self._lastBeat = self._since = self._until = self.clock.seconds()
         self._begun = self._claimed = 0
+        #: Confirmed beats since the last progress of a takeover.
+        self._stuck = 0
+        #: The name of this life in the own key, and whether that was read, after which keys are signs of life.
+        self._life = self.clock.seconds()
+        self._isRead = False
+        #: Whether this node began with an empty folder, and has seen no owner since.
+        self.isNew = False
         #: The owner before this node's claim; "" if that handed the shard on.
         self._former = ""
         self._due = 0.0
@@ -124,6 +141,7 @@ class Ownership:
 
     def start(self) -> None:
         """Beat, watch the others, and claim the shard when it has no owner."""
+        self.isNew = self.end() == 0
         self._unwatch = self.cluster.watch(self)
         self._beat()
 
@@ -153,9 +171,15 @@ class Ownership:
     def confirmed(self, sent: float) -> None:
         """Learn that the stream has accepted an append that was sent at this time."""
         self._until = max(self._until, sent + DEADLINE)
+        self._stuck = 0
 
-    def heard(self) -> None:
-        """Learn that a message of the stream has arrived: a sign of life of the owner, or of the one before."""
+    def heard(self, isLater: bool = False) -> None:
+        """Learn that a message of the stream has arrived: a sign of life of the owner, or of the one before.
+
+        :param isLater: it was appended after this node began to follow.
+        """
+        self.isNew = self.isNew and not isLater
+        self._stuck = 0
         self._sight(self._former if self.state is State.FENCING else self.owner.node)
 
     async def move(self, node: str) -> None:
@@ -164,6 +188,11 @@ class Ownership:
         """
         self._lose("it is handed on")
         await self.cluster.claim(self.shard, ShardOwner(node, self.owner.term + 1, self.owner.revision))
+
+    async def seize(self) -> None:
+        """Take the shard from its owner, or any other node, without serving it. Raises ClusterError as :meth:`move`."""
+        self._begun = self.owner.term + 1
+        await self.cluster.claim(self.shard, ShardOwner(self.node, self._begun, self.owner.revision))
 
     def deposed(self, reason: str) -> None:
         """Learn that the stream, or this node's own disk, prevents this node from going on."""
@@ -178,7 +207,8 @@ class Ownership:
         self._timer = self.clock.callLater(INTERVAL, self._beat)
         sent, applied = self.clock.seconds(), self.applied()
         self._due = sent + INTERVAL
-        record = NodeRecord({} if applied is None else {self.shard: applied}, self.about())
+        about = {**self.about(), "end": self.end(), "life": self._life}
+        record = NodeRecord({} if applied is None else {self.shard: applied}, about)
         beaten = self.cluster.beat(self.node, record)
         beaten.addCallback(lambda _: self._beaten(sent))
         beaten.addErrback(lambda failure: failure.trap(ClusterError))
@@ -197,6 +227,9 @@ class Ownership:
                 self._sight(node)
         self._lastBeat = now
         self._beats += 1
+        self._stuck += 1
+        if self.state is State.FENCING and self._stuck > PATIENCE:
+            self.deposed("the stream does not accept the takeover: it may have been created again")
         self._claimIfFree()
 
     # -- watching ----------------------------------------------------------------------------------
@@ -204,6 +237,10 @@ class Ownership:
     def nodeChanged(self, node: str, record: NodeRecord) -> None:
         self._sight(node)
         self._nodes[node].record = record
+        if node == self.node:
+            self._isRead |= record.about.get("life") == self._life
+        elif self._isRead and node == self.owner.node:
+            self.isNew = False
         self._tell()
 
     def ownerChanged(self, shard: int, owner: ShardOwner) -> None:
@@ -257,7 +294,25 @@ class Ownership:
         """Whether the shard's owner is silent, there is none, or it is this node in an earlier life."""
         if any(self._appliedBy(seen) == AHEAD and not self._isSilent(node) for node, seen in self._nodes.items()):
             return False
-        return self.owner.node in ("", self.node) or self._isSilent(self.owner.node)
+        return (self.owner.node in ("", self.node) or self._isSilent(self.owner.node)) and not self.missing()
+
+    def missing(self) -> str:
+        """Return which nodes may have messages that this one lacks, "" if none."""
+        if self.isComplete:
+            return ""
+        if not self._isRead:
+            return "the keys of the nodes are being read"
+        own = self.end()
+        ends = {node: seen.record.about.get("end", 0) for node, seen in self._nodes.items() if node}
+        longest = max(ends, key=lambda node: ends[node])
+        if ends[longest] > own:
+            return f"the copy of {longest} ends at position {ends[longest]}, that of {self.node} at {own}"
+        if self.isNew or not self.owner.revision:
+            if silent := sorted(filter(self._isSilent, ends)):
+                return f"{', '.join(silent)} may have messages, but does not run, or is cut off"
+            if len(ends) < self.nodes:
+                return f"a new cluster begins with {self.nodes} nodes, as many as its NATS servers"
+        return ""
 
     def _rank(self, own: int) -> int:
         """Return how many living nodes have more of the stream, or as much and a smaller name."""
@@ -286,6 +341,7 @@ class Ownership:
 
     async def _open(self, term: int) -> None:
         try:
+            self._stuck = 0
             await self.takeOver(term)
         except Exception as error:
             if self._begun == term and self.state is State.FENCING:

@@ -42,6 +42,17 @@ async def refill(cluster: ICluster, shard: int, copy: Copy, log: StreamLog) -> i
     return missing
 
 
+async def replace(cluster: ICluster, shard: int, copy: Copy, log: StreamLog) -> int:
+    """As :func:`refill`, after everything was removed from the stream. A late append of its owner makes it fail."""
+    _check(copy, copy.start, 0)
+    bounds = await cluster.bounds(shard)
+    while bounds.last >= bounds.first:
+        await cluster.purge(shard, bounds.last + 1)
+        bounds = await cluster.bounds(shard)
+    copy.readAgain()
+    return await refill(cluster, shard, copy, log)
+
+
 def _lastCrc(data: bytes) -> int:
     """Return the check sum of a message's last frame; 0 if the message begins within a frame."""
     crc = at = 0

@@ -34,7 +34,9 @@ def settingsThatLast(settings: Settings) -> Mapping[str, str]:
 
 @dataclass(eq=False, repr=False)
 class ClusterOperator:
-    """The commands and the key of one node. ``move`` hands the shard to a node, ``refill`` completes the stream."""
+    """The commands and the key of one node. ``move`` hands the shard to a node, ``refill`` completes the stream, or
+    replaces its content, ``setAside`` ends the node, for a new copy.
+    """
 
     _clock: IReactorTime
     _node: str
@@ -42,7 +44,8 @@ class ClusterOperator:
     _copy: Copy
     _settings: Mapping[str, str]
     _move: Callable[[str], None]
-    _refill: Callable[[], None]
+    _refill: Callable[[bool], None]
+    _setAside: Callable[[], None]
     #: Why the last command failed after it was accepted.
     failure = ""
     _told: dict[str, tuple[str, list[str]]] = field(default_factory=dict, init=False)
@@ -64,7 +67,16 @@ class ClusterOperator:
         state = self._ownership.state
         reason = self.failure or self._follower.reason if state is State.FOLLOWING else ""
         at, copy = self._clock.seconds(), self._copy
-        return NodeState(__version__, state.name.lower(), at, copy.end, copy.time, self._settings, reason)._asdict()
+        return NodeState(
+            __version__, state.name.lower(), at, copy.end, copy.time, self._settings, reason, self.missing
+        )._asdict()
+
+    @property
+    def missing(self) -> str:
+        """Which nodes may have messages that this one lacks, while it waits for them to own the shard; "" if none."""
+        ownership = self._ownership
+        isWaiting = ownership.state is State.FOLLOWING and ownership.owner.node not in ownership.living()
+        return ownership.missing() if isWaiting else ""
 
     def asked(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
         """Carry out a command; the answer has ``error``, "" if it is carried out."""
@@ -78,15 +90,8 @@ class ClusterOperator:
         """Carry out a command, or return why not. ``at``: the time in this node's key when the command was given."""
         if abs(self._clock.seconds() - at) > YOUNG:
             return f"the command is older than {YOUNG:.0f} seconds"
-        if command == "refill":
-            if self._follower.applied != AHEAD:
-                return f"the stream has all of the copy of {self._node}"
-            owner = self._ownership.living().get(self._ownership.owner.node)
-            if owner is not None and NodeState.of(owner).state in ("owning", "fencing"):
-                return f"{self._ownership.owner.node} owns shard {self._shard} and appends to its stream"
-            self.failure = ""
-            self._refill()
-            return ""
+        if command in _FILLING:
+            return _FILLING[command](self)
         if command != "move":
             return f"{self._node} does not know the command {command}"
         if self._ownership.state is not State.OWNING:
@@ -95,6 +100,37 @@ class ClusterOperator:
         if not why:
             self._move(to)
         return why
+
+    def _fill(self) -> str:
+        node, owner, applied = self._node, self._ownership.owner.node, self._follower.applied
+        why, record = self._follower.reason, self._ownership.living().get(owner)
+        if applied == AHEAD and record is not None and NodeState.of(record).state in ("owning", "fencing"):
+            why = f"{owner} owns shard {self._shard} and appends to its stream"
+        elif applied == AHEAD:
+            return self._beginRefill(False)
+        if not why:
+            return f"the stream has all of the copy of {node}"
+        return f"{why}; --from {node} replaces what the stream has by the copy of {node}, --to {node} gives it up"
+
+    def _beginRefill(self, replace: bool) -> str:
+        self.failure = ""
+        self._refill(replace)
+        return ""
+
+    def _replace(self) -> str:
+        if self._ownership.state is not State.FOLLOWING:
+            return f"{self._node} owns shard {self._shard}, so the stream has all of its copy"
+        return self._beginRefill(True)
+
+    def _discard(self) -> str:
+        if self._ownership.state is not State.FOLLOWING or self._ownership.owner.node == self._node:
+            return f"{self._node} owns shard {self._shard}, so its copy is needed"
+        self._setAside()
+        return ""
+
+    def _complete(self) -> str:
+        self._ownership.isComplete = True
+        return ""
 
     def successor(self) -> str:
         """Return the node to which this one can hand the shard best, "" if there is none, or it has no shard."""
@@ -130,8 +166,11 @@ class ClusterOperator:
             return False, f"{state.name.lower()} shard {self._shard}"
         living = self._ownership.living()
         if owner.node not in living or self._node not in living:
-            return False, f"shard {self._shard} has no living owner"
+            missing = f"; this node waits: {self.missing}" if self.missing else ""
+            return False, f"shard {self._shard} has no living owner{missing}"
         why = whyNotTo(self._shard, self._node, owner, living)
+        if self._ownership.isNew:
+            why = f"began with an empty folder, and has not seen {owner.node} serve yet"
         return not why, why or f"follows {owner.node}"
 
     def values(self) -> dict[str, float]:
@@ -167,3 +206,12 @@ class ClusterOperator:
                         node=node, owner=owner, shard=self._shard, names=", ".join(names),
                     )  # fmt: skip
                 self._told[node] = owner, names
+
+
+#: The commands of ``fleximq cluster refill``; each returns why it cannot be carried out, "" if it is.
+_FILLING: Mapping[str, Callable[[ClusterOperator], str]] = {
+    "refill": ClusterOperator._fill,
+    "replace": ClusterOperator._replace,
+    "discard": ClusterOperator._discard,
+    "complete": ClusterOperator._complete,
+}

@@ -29,7 +29,7 @@ from fleximq.cluster.nats.access import connectOptions
 from fleximq.cluster.nats.store import NatsCluster
 from fleximq.cluster.owner_journal import OwnerJournal
 from fleximq.cluster.ownership import INTERVAL, Ownership, State
-from fleximq.cluster.refill import refill
+from fleximq.cluster.refill import refill, replace
 from fleximq.cluster.steady_clock import SteadyClock
 from fleximq.cluster.stream_log import StreamLog, StreamWorker
 from fleximq.cluster.trim import trimCopy, trimStream
@@ -170,6 +170,7 @@ class ClusterNode:
         self.service = service = ClusterService(
             SteadyClock(self._reactor), cluster, str(settings.node), self.copy, self.journal, self.ports, served,
             wakeup, restore, self.abort, settings=settingsThatLast(settings), stop=self._reactor.stop, mesh=mesh,
+            nodes=len(settings.cluster),
         )  # fmt: skip
         self.trimmed = service.trim
         # A follower in a mesh writes too; an owner, or a node that was one, only what it may.
@@ -188,6 +189,7 @@ class ClusterService(MultiService):
     :param abort: called with a sentence if the copy cannot be opened; does not return.
     :param end: ends the process at once, ``stop`` in order, which stops this service.
     :param settings: check sums of the settings that a takeover must not change.
+    :param nodes: see :class:`Ownership`.
     """
 
     _clock: IReactorTime
@@ -204,6 +206,7 @@ class ClusterService(MultiService):
     settings: Mapping[str, str] = field(default_factory=dict)
     stop: Callable[[], object] = lambda: None
     mesh: MeshBroker | None = None
+    nodes: int = 1
     #: The node that an operator wants to own the shard after this one.
     successor = ""
     _log: StreamLog | None = field(default=None, init=False)
@@ -214,7 +217,9 @@ class ClusterService(MultiService):
         clock, cluster, node, ports = self._clock, self._cluster, self._node, self._ports
         #: Services that run at the owner only, also in a mesh: programs, and standard input.
         self.owned = MultiService()
-        self.operator = ClusterOperator(clock, node, SHARD, self._copy, self.settings, self._moveTo, self._refill)
+        self.operator = ClusterOperator(
+            clock, node, SHARD, self._copy, self.settings, self._moveTo, self._refill, self._setAside
+        )
         self.ownership = Ownership(
             cluster,
             node,
@@ -225,6 +230,8 @@ class ClusterService(MultiService):
             lose=self._lost,
             probe=self._journal.probe,
             about=lambda: {**self.operator.about(), **ports.about},
+            end=lambda: self._copy.end,
+            nodes=self.nodes,
         )
         self.follower = Follower(cluster, SHARD, self._copy, clock, heard=self.ownership.heard)
         self.operator.begin(self.ownership, self.follower)
@@ -286,6 +293,8 @@ class ClusterService(MultiService):
         if self.ownership.state is State.FOLLOWING and self.follower.applied in (None, AHEAD):
             reason = self.follower.reason or "its folder does not equal the stream, or has more"
             _log.warn("node {node} cannot own shard {shard}: {reason}", node=self._node, shard=SHARD, reason=reason)
+        elif missing := self.operator.missing:
+            _log.warn("node {node} does not take shard {shard}: {why}", node=self._node, shard=SHARD, why=missing)
 
     # -- owning ------------------------------------------------------------------------------------
 
@@ -312,23 +321,34 @@ class ClusterService(MultiService):
             confirmed=confirmed, heard=self.ownership.heard,
         )  # fmt: skip
 
-    def _refill(self) -> None:
-        """Append the rest of this copy to the stream, and follow it again."""
+    def _refill(self, isAll: bool) -> None:
+        """Append this copy to the stream, all of it to an emptied one or what is missing, and follow it again."""
         if not self._isRefilling:
             self._isRefilling = True
             self.follower.stop()
-            refilled = Deferred.fromCoroutine(self._refilled())
+            refilled = Deferred.fromCoroutine(self._refilled(isAll))
             refilled.addErrback(lambda failure: _log.failure("refilling the stream failed", failure))
 
-    async def _refilled(self) -> None:
+    async def _refilled(self, isAll: bool) -> None:
         try:
-            number = await refill(self._cluster, SHARD, self._copy, self._newLog(0))
+            if isAll:
+                self.follower.reason = "its copy is written to the stream"
+                await self.ownership.seize()
+            write = replace if isAll else refill
+            number = await write(self._cluster, SHARD, self._copy, self._newLog(0))
             _log.info("the stream of shard {shard} has {number} bytes more from this copy", shard=SHARD, number=number)
         except ClusterError as error:
             self.operator.failure = f"refilling failed: {error}"
             _log.error("refilling the stream of shard {shard} failed: {error}", shard=SHARD, error=error)
         self._isRefilling = False
         self.follower.start()
+
+    def _setAside(self) -> None:
+        """Give the copy up and end the process, which begins another copy when it is started again."""
+        self.follower.stop()
+        self.ownership.stop()
+        self._copy.setAside()
+        self._clock.callLater(_HELD, self._end, "the files of this copy were renamed to *.aside, for another copy")
 
     def values(self) -> dict[str, float]:
         """Return the metrics of the stream and of the connection to it, by name."""
@@ -366,13 +386,15 @@ class ClusterService(MultiService):
         elif self.ownership.state is State.FOLLOWING and self.follower.applied not in (None, AHEAD):
             Deferred.fromCoroutine(trimCopy(self._cluster, SHARD, self._copy)).addErrback(_passOver)
 
-    def _measure(self) -> "Deferred[None] | None":
-        """Measure the free room of the stream; a follower ends if its clients read a copy that failed."""
+    def _measure(self) -> "Deferred[None]":
+        """Look at the stream: an owner for its free room, a follower whether it is the same one. A follower ends if its
+        clients read a copy that failed.
+        """
         if self._copy.added is not None and self.follower.reason and self.ownership.state is State.FOLLOWING:
             self._lost(self.follower.reason)
-        if self._log is None or self.ownership.state is not State.OWNING:
-            return None
-        return Deferred.fromCoroutine(self._log.look())
+        if self._log is not None and self.ownership.state is State.OWNING:
+            return Deferred.fromCoroutine(self._log.look())
+        return Deferred.fromCoroutine(self.follower.look())
 
     def trim(self, position: int) -> None:
         """Remove what is before this position, which the owner has removed, from the stream too."""

@@ -7,6 +7,7 @@ both; the streams or the keys may be unavailable for some time.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Any, TypeVar
 
@@ -227,12 +228,16 @@ class MemoryCluster:
             nonlocal told
             servers = self.servers
             later, told = told, servers.revision
-            for node, (revision, record) in servers.nodes.items():
+            changes: list[tuple[int, Callable[[], None]]] = [
+                (revision, partial(watcher.nodeChanged, node, record))
+                for node, (revision, record) in servers.nodes.items()
+            ]
+            changes += [
+                (owner.revision, partial(watcher.ownerChanged, shard, owner)) for shard, owner in servers.owners.items()
+            ]
+            for revision, tell in sorted(changes, key=lambda each: each[0]):
                 if revision > later:
-                    watcher.nodeChanged(node, record)
-            for shard, owner in servers.owners.items():
-                if owner.revision > later:
-                    watcher.ownerChanged(shard, owner)
+                    tell()
             return False
 
         return Feed(self, deliver).stop

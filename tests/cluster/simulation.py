@@ -15,13 +15,14 @@ from typing import Any, Protocol
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from fleximq.cluster.copy import ASIDE, Copy
+from fleximq.cluster.copy import Copy
 from fleximq.cluster.follower import Follower
 from fleximq.cluster.interfaces import HEADROOM, ClusterError
 from fleximq.cluster.ownership import Ownership, State
 from fleximq.cluster.stream_log import StreamLog, StreamWorker
 from fleximq.cluster.trim import trimCopy, trimStream
 from fleximq.journal.files.file_system import readFile
+from fleximq.journal.files.folder_files import ASIDE
 from fleximq.journal.files.segment_table import SegmentTable, segmentName
 from fleximq.journal.format.body import readBody
 from fleximq.journal.format.frame import FrameKind, completeFrame
@@ -54,6 +55,8 @@ class World(Protocol):
     counts: Counter[str]
     told: dict[bytes, int]
     clock: Any
+    #: The number of nodes with which a cluster begins.
+    needed: int
 
     def connect(self, name: str, clock: NodeClock) -> Any:
         """Return a connection to the store."""
@@ -71,12 +74,16 @@ class Node:
     def __init__(self, simulation: World, name: str) -> None:
         self.simulation = simulation
         self.name = name
-        self.disk = Recorder()
-        self.disk.makeFolder("/disk")
-        self.disk.syncFolder("/")
+        self.wipe()
         self.alive = False
         # Clocks of nodes differ, and are set back now and then.
         self.skew = simulation.random.randint(-3_600_000_000, 3_600_000_000)
+
+    def wipe(self) -> None:
+        """Get a new disk."""
+        self.disk = Recorder()
+        self.disk.makeFolder("/disk")
+        self.disk.syncFolder("/")
 
     def start(self) -> None:
         """Open the copy and take part."""
@@ -97,6 +104,8 @@ class Node:
             takeOver=self.takeOver,
             lose=self.lose,
             probe=self.probe,
+            end=lambda: self.copy.end,
+            nodes=self.simulation.needed,
         )
         self.follower = Follower(self.cluster, SHARD, self.copy, self.clock, heard=self.ownership.heard)
         self.follower.start()
@@ -199,6 +208,8 @@ class Node:
 class Simulation:
     """Three nodes for one seed."""
 
+    needed = 3
+
     def __init__(self, seed: int) -> None:
         self.random = random = Random(seed)
         self.clock = Clock()
@@ -272,8 +283,8 @@ class Simulation:
         random, servers = self.random, self.servers
         node = random.choice(self.nodes)
         what = random.choices(
-            ("faults", "cut", "pause", "kill", "unavailable", "heal", "move", "trim", "full", "nothing"),
-            (3, 3, 2, 2, 1, 3, 1, 2, 1, 9),
+            ("faults", "cut", "pause", "kill", "wipe", "unavailable", "heal", "move", "trim", "full", "nothing"),
+            (3, 3, 2, 2, 1, 1, 3, 1, 2, 1, 9),
         )[0]
         self.counts[what] += 1
         if what == "faults":
@@ -288,6 +299,9 @@ class Simulation:
             node.clock.paused = True
         elif what == "kill" and node.alive:
             node.kill(random.random() < 0.5)
+        elif what == "wipe" and node.alive:
+            node.kill(True)
+            node.wipe()
         elif what == "unavailable":
             servers.faults.unavailable ^= {random.choice(("streams", "keys"))}
         elif what == "full":

@@ -280,7 +280,7 @@ class ClusterServiceTests(SynchronousTestCase):
         self.second.service.follower._isBehind = True
         answer = self.first.service._cluster.ask("b", {"do": "refill", "at": self.second.clock.seconds()})
         self.pass_(0.1)
-        self.assertEqual(self.successResultOf(answer), {"error": "a owns shard 0 and appends to its stream"})
+        self.assertIn("a owns shard 0 and appends to its stream; --from b", self.successResultOf(answer)["error"])
 
     def test_differs(self) -> None:
         """A node with other settings than the owner is logged once, by each node."""
@@ -351,6 +351,58 @@ class ClusterServiceTests(SynchronousTestCase):
             for state in (self.first.disk.now(), self.second.disk.now())
         ]
         self.assertEqual(*contents)
+
+    def test_otherStream(self) -> None:
+        """Where another stream was begun and used in place of the one of a copy, a command replaces its content by that
+        copy, and another lets a node with the wrong copy begin a new one.
+        """
+        self.first.produce("one")
+        self.pass_(1)
+        for each in (self.first, self.second):
+            each.clock.ended = True
+        self.servers.answers.clear()
+        self.servers.streams.clear()
+        self.servers.nodes.clear()
+        self.servers.owners.clear()
+        stream = self.servers.stream(0)
+        stream.created = 2
+        new = Node(self.servers, self.clock, "new")
+        new.service.startService()
+        self.pass_(5)
+        self.assertEqual(new.produce("wrong"), [])
+        self.first, self.second = self.again(self.first), self.again(self.second)
+        self.pass_(10)
+        self.assertTrue(new.inner.running)
+        self.assertIn("this copy has another frame; --from a", self.ask("refill", ""))
+        self.assertEqual(self.ask("replace", ""), "")
+        self.pass_(1)
+        self.assertIn("this node does not own shard 0 any more: a owns", new.ended[0])
+        new = self.again(new)
+        self.pass_(20)
+        self.assertIn("new", self.servers.nodes)
+        answer = self.first.service._cluster.ask("new", {"do": "discard", "at": self.clock.seconds()})
+        self.pass_(1)
+        self.assertEqual(self.successResultOf(answer), {"error": ""})
+        self.assertIn("*.aside", new.ended[0])
+        new = self.again(new)
+        self.pass_(20)
+        self.assertEqual([each.inner.running for each in (self.first, self.second)].count(True), 1)
+        owner = self.first if self.first.inner.running else self.second
+        self.assertEqual(owner.consume(), [b"one"])
+        for each in (self.first, self.second, new):
+            self.assertTrue(each.service.follower.copy.usable)
+            self.assertEqual(each.service.follower.copy.end, owner.service.follower.copy.end)
+
+    def test_streamReplaced(self) -> None:
+        """A follower notices by itself that its stream was created again, which would never continue its copy."""
+        self.first.produce("one")
+        self.pass_(1)
+        self.first.clock.ended = True
+        self.servers.streams.clear()
+        self.servers.stream(0).created = 2
+        self.pass_(8)
+        self.assertEqual(self.second.service.follower.applied, AHEAD)
+        self.assertEqual((self.second.inner.running, self.second.ended), (False, []))
 
     def again(self, node: Node) -> Node:
         """Start a node again that was killed."""

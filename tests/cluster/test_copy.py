@@ -2,12 +2,12 @@
 
 from random import Random
 
-from fleximq.cluster.copy import ASIDE, Copy, CopyError, StreamBehind
+from fleximq.cluster.copy import Copy, CopyError, StreamBehind
 from fleximq.cluster.follower import Follower
 from fleximq.cluster.interfaces import AHEAD, Piece, StreamBounds
 from fleximq.cluster.trim import trimCopy, trimStream
 from fleximq.errors import JournalError
-from fleximq.journal.files.folder_files import STREAM
+from fleximq.journal.files.folder_files import ASIDE, STREAM
 from fleximq.journal.files.folder_survey import Finding, FolderSurvey
 from fleximq.journal.files.frame_scan import CompleteFrame
 from fleximq.journal.files.segment_index import indexName
@@ -312,7 +312,7 @@ class FollowerTests(CopyCase):
         self.frames: list[CompleteFrame] = []
         self.heard = 0
 
-        def heard() -> None:
+        def heard(isLater: bool) -> None:
             self.heard += 1
 
         self.followed = self.openCopy(disk)

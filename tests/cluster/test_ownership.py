@@ -16,9 +16,12 @@ from tests.cluster.node_clock import NodeClock
 class Node:
     """A node whose appends are accepted when a test says so; ``log`` has what its ownership asked for."""
 
-    def __init__(self, servers: MemoryServers, clock: Clock, name: str, applied: int | None) -> None:
+    def __init__(
+        self, servers: MemoryServers, clock: Clock, name: str, applied: int | None, end: int = 0, nodes: int = 1
+    ) -> None:
         self.name = name
         self.applied = applied
+        self.end = end
         self.log: list[str] = []
         self.fenced: Deferred[None] | None = None
         self.clock = NodeClock(clock)
@@ -31,6 +34,8 @@ class Node:
             takeOver=self.takeOver,
             lose=lambda reason: self.log.append(f"lose: {reason}"),
             probe=lambda: self.log.append("probe"),
+            end=lambda: self.end,
+            nodes=nodes,
         )
         self.ownership.start()
 
@@ -42,6 +47,9 @@ class Node:
         self.ownership.confirmed(self.clock.seconds())
 
 
+LONGER = "the copy of a ends at position 900, that of c at 600"
+
+
 class OwnershipTests(SynchronousTestCase):
     """Nodes on one store; ``a`` owns the shard first."""
 
@@ -50,9 +58,9 @@ class OwnershipTests(SynchronousTestCase):
         self.servers = MemoryServers(self.clock, Random(1))
         self.nodes: list[Node] = []
 
-    def node(self, name: str, applied: int | None = 0) -> Node:
+    def node(self, name: str, applied: int | None = 0, end: int = 0, nodes: int = 1) -> Node:
         """Start a node."""
-        node = Node(self.servers, self.clock, name, applied)
+        node = Node(self.servers, self.clock, name, applied, end, nodes)
         self.nodes.append(node)
         return node
 
@@ -103,6 +111,64 @@ class OwnershipTests(SynchronousTestCase):
         self.assertEqual(self.servers.owners, {})
         old.applied = None
         self.until(lambda: new.ownership.serving)
+
+    def test_longerKey(self) -> None:
+        """No node claims the shard while the key of a node, also of a silent one, names a later end of its copy; unless
+        an operator says that nothing is missing.
+        """
+        first = self.node("a", 9, 900)
+        self.until(lambda: first.ownership.serving)
+        first.clock.ended = True
+        third = self.node("c", 6, 600)
+        self.pass_(30)
+        self.assertEqual((third.log, third.ownership.missing()), ([], LONGER))
+        third.end = 900  # it has read on
+        self.until(lambda: third.ownership.serving)
+        third.clock.ended = True
+        fourth = self.node("d", 6, 600)
+        self.pass_(30)
+        self.assertEqual(fourth.log, [])
+        fourth.ownership.isComplete = True
+        self.until(lambda: fourth.ownership.serving)
+
+    def test_newNode(self) -> None:
+        """A node that began with an empty folder owns the shard if it has seen an owner, or all nodes with keys."""
+        first, _ = self.pair()
+        first.clock.ended = True
+        self.nodes[1].clock.ended = True
+        third = self.node("c")
+        self.pass_(30)
+        self.assertEqual(third.log, [])
+        self.assertEqual(third.ownership.missing(), "a, b may have messages, but does not run, or is cut off")
+        self.nodes[1] = self.node("b", 0, 5)
+        self.until(lambda: self.nodes[1].ownership.serving)
+        third.end = 5
+        self.pass_(3)
+        self.nodes[1].clock.ended = True
+        self.until(lambda: third.ownership.serving)
+
+    def test_firstOfSeveral(self) -> None:
+        """A cluster begins with as many nodes as it should have; later ones own the shard without the others."""
+        first = self.node("a", nodes=2)
+        self.pass_(30)
+        self.assertEqual(first.log, [])
+        second = self.node("b", nodes=2)
+        self.until(lambda: first.ownership.serving)
+        self.pass_(3)
+        first.clock.ended = True
+        self.until(lambda: second.ownership.serving)
+
+    def test_stuck(self) -> None:
+        """A takeover without progress is given up, for others to try."""
+        node = self.node("a")
+        node.fenced = Deferred()
+        self.until(lambda: node.log == ["take over 1"])
+        for _ in range(20):
+            self.pass_(1)
+            node.ownership.heard()  # it reads a long stream
+        self.assertEqual(node.log, ["take over 1"])
+        self.until(lambda: len(node.log) > 1)
+        self.assertIn("lose: the stream does not accept the takeover", node.log[1])
 
     def test_busy(self) -> None:
         """An owner whose timers wait for a long turn keeps the shard while it works, and serves after it."""

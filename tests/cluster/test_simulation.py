@@ -40,6 +40,40 @@ class SimulationTests(SynchronousTestCase):
         simulation.pass_(5)
         check(simulation, simulation.nodes, b"".join(piece.data for piece in stream.pieces))
 
+    def test_lostStream(self) -> None:
+        """A node with an empty folder that starts alone does not begin a stream that was lost with the keys, nor
+        continues one that was set back: not before all nodes are there, and one of them has filled it again.
+        """
+        for left in 0, 20:
+            simulation = Simulation(2)
+            simulation.pass_(8)
+            for _ in range(30):
+                simulation.publish()
+                simulation.pass_(0.1)
+            servers, stream = simulation.servers, simulation.servers.stream(SHARD)
+            for node in simulation.nodes:
+                node.kill(False)
+            lost = stream.pieces[left:]
+            del stream.pieces[left:]
+            stream.created += not left
+            servers.nodes.clear()
+            servers.owners.clear()
+            new = Node(simulation, "new")
+            simulation.nodes.append(new)
+            new.start()
+            simulation.pass_(60)
+            self.assertEqual((len(stream.pieces), servers.owners), (left, {}))
+            self.assertIn("begins with 3 nodes", new.ownership.missing())
+            simulation.heal()
+            simulation.pass_(30)
+            self.assertEqual((len(stream.pieces), servers.owners), (left, {}))
+            stream.pieces += lost
+            servers.wake()
+            simulation.pass_(20)
+            self.assertTrue(simulation.publish())
+            simulation.pass_(5)
+            check(simulation, simulation.nodes, b"".join(piece.data for piece in stream.pieces))
+
     def test_seeds(self) -> None:
         """No seed breaks a promise, and together they have seen everything that they are for."""
         counts: Counter[str] = Counter()

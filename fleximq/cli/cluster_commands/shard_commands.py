@@ -12,7 +12,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from fleximq.cli.cluster_commands.connection import Calls, Survey, clusterCommand, connected, settingsFrom
-from fleximq.cli.command import argument
+from fleximq.cli.command import argument, switch
 from fleximq.cluster.copy import Copy
 from fleximq.cluster.interfaces import AHEAD, ClusterError, ICluster
 from fleximq.cluster.node_state import NodeState
@@ -24,6 +24,10 @@ from fleximq.journal.files.folder_files import IDENTITY, Lock
 from fleximq.journal.files.folder_survey import Finding, FolderSurvey
 
 _PATIENCE, _LONGEST = 30.0, 86_400.0  #: Seconds for a new owner to serve, and those that the largest copies may take.
+_WAYS = (
+    "; start missing nodes; or, if they are lost or this cluster has fewer, use --new; --from NODE replaces what the"
+    " stream has by a copy, --to NODE gives a copy up"
+)
 _SHARD = argument("shard", "SHARD", "the number of the shard: 0", type=int)
 
 
@@ -62,31 +66,66 @@ def move(arguments: Namespace) -> None:
         )
 
 
-@clusterCommand("refill", _SHARD)
+@clusterCommand(
+    "refill", _SHARD,
+    argument("--from", "NODE", "replace the content of the stream by the copy of this node", dest="source"),
+    argument("--to", "NODE", "rename the files of this node's copy, so that it fetches another", dest="target"),
+    switch("--new", "no missing node has more than the living ones"),
+)  # fmt: skip
 def refill(arguments: Namespace) -> None:
-    """Fill an older stream from the longest copy."""
-    shard = arguments.shard
+    """Fill an older stream from the longest copy, or say which copy is right."""
+    shard, source, target = arguments.shard, arguments.source, arguments.target
+    if (source is not None) + (target is not None) + arguments.new > 1:
+        raise ClusterError("only one of --from, --to and --new can be used")
     with connected(settingsFrom(arguments)) as (calls, cluster, survey):
+        for node in filter(None, (source, target)):
+            if node not in survey.living:
+                raise ClusterError(f"there is no living node named {node}; these are: {', '.join(survey.living)}")
+        if target is not None:
+            _ask(calls, cluster, survey, target, "discard")
+            print(f"{target} renames its files to *.aside, ends, and fetches the stream when it is started again")
+        elif arguments.new:
+            _begin(calls, cluster, survey, shard)
+        else:
+            _refill(calls, cluster, survey, shard, source)
 
-        def ahead() -> list[str]:
-            return [node for node, record in survey.living.items() if record.applied.get(shard) == AHEAD]
 
-        if not ahead():
-            raise ClusterError(f"no living node has more of shard {shard} than its stream")
-        longest = max(ahead(), key=lambda node: NodeState.of(survey.living[node]).end)
-        _ask(calls, cluster, survey, longest, "refill")
-        print(f"{longest} brings its copy back into the stream of shard {shard}", flush=True)
+def _begin(calls: Calls, cluster: ICluster, survey: Survey, shard: int) -> None:
+    usable = {node: record.applied[shard] for node, record in survey.living.items() if shard in record.applied}
+    if not usable or AHEAD in usable.values():
+        raise ClusterError(f"the stream of shard {shard} has less than a copy, or no copy can be used; see status")
+    longest = max(usable, key=lambda node: NodeState.of(survey.living[node]).end)
+    _ask(calls, cluster, survey, longest, "complete")
+    print(f"{longest} may own shard {shard}, with all that its copy has; it will within seconds")
 
-        def failure() -> str:
-            reason = NodeState.of(survey.nodes[longest]).reason
-            return reason if reason.startswith("refilling failed") else ""
 
-        # The first key after the command may be older than it.
-        seen = survey.changes[longest] + 1
-        calls.until(lambda: survey.changes[longest] > seen and (failure() or not ahead()), _LONGEST)
-        if failure():
-            raise ClusterError(failure())
-        print(f"the stream of shard {shard} has all of it; a node will own it within seconds")
+def _refill(calls: Calls, cluster: ICluster, survey: Survey, shard: int, source: str | None) -> None:
+    def ahead() -> list[str]:
+        return [node for node, record in survey.living.items() if record.applied.get(shard) == AHEAD]
+
+    if source is None and not ahead():
+        states = {node: NodeState.of(record) for node, record in survey.living.items()}
+        why = "".join(
+            f"; {node}: {each.reason or each.missing}" for node, each in states.items() if each[-2:] != ("", "")
+        )
+        raise ClusterError(f"no living node has more of shard {shard} than its stream{why}{_WAYS if why else ''}")
+    node = source or max(ahead(), key=lambda node: NodeState.of(survey.living[node]).end)
+    _ask(calls, cluster, survey, node, "refill" if source is None else "replace")
+    print(f"{node} brings its copy back into the stream of shard {shard}", flush=True)
+
+    def state() -> tuple[int | None, str]:
+        return survey.nodes[node].applied.get(shard), NodeState.of(survey.nodes[node]).reason
+
+    def isOver() -> bool:
+        applied, reason = state()
+        return reason.startswith("refilling failed") or applied not in (None, AHEAD)
+
+    # The first key after the command may be older than it.
+    seen = survey.changes[node] + 1
+    calls.until(lambda: survey.changes[node] > seen and isOver(), _LONGEST)
+    if state()[1].startswith("refilling failed"):
+        raise ClusterError(f"{state()[1]}; if that stream is not the right one, --from {node} replaces its content")
+    print(f"the stream of shard {shard} has all of it; a node will own it within seconds")
 
 
 @clusterCommand("adopt", argument("folder", "FOLDER", "the folder of the journal of a broker that is stopped"))

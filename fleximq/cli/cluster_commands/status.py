@@ -50,6 +50,7 @@ def nodeRows(survey: Survey, shard: int = 0) -> Iterator[dict[str, Any]]:
         row: dict[str, Any] = {
             "node": node, "living": living, "state": about.state if living else "silent", "version": about.version,
             "address": record.about.get("forward", {}).get("host"), "reason": about.reason,
+            "missing": about.missing,
         }  # fmt: skip
         if owning is not None and owning is not record:
             row["behind"] = messagesBehind(shard, record, owning)
@@ -77,6 +78,8 @@ def warnings(survey: Survey, found: Mapping[str, Any]) -> Iterator[str]:
             yield f"the stream has less than the copy of {node}, so no node may own the shard; see cluster refill"
         elif row["reason"]:
             yield f"{node} does not follow: {row['reason']}"
+        elif row["missing"]:
+            yield f"{node} does not take the shard: {row['missing']}; see cluster refill"
         if row.get("differs"):
             yield f"{node} has other settings than the owner: {', '.join(row['differs'])}"
 

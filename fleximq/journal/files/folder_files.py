@@ -101,6 +101,8 @@ class Lock:
 IDENTITY = "identity"
 #: In the folder of a node of a cluster: how much of its stream is on disk there (:mod:`fleximq.cluster.copy`).
 STREAM = "stream"
+#: The suffix of the files of a copy that the node's stream does not continue.
+ASIDE = ".aside"
 #: The version of the format that is written, and the newest that is read.
 VERSION = 1
 
@@ -127,7 +129,7 @@ def checkFolder(files: Files, folder: str) -> None:
         return
     if any(name.endswith(".fxj") for name in names):
         raise JournalError(f"the journal in {folder} has lost its file {IDENTITY}, so it is not known to be whole")
-    foreign = [name for name in names if name not in _BEGINNINGS]
+    foreign = [name for name in names if name not in _BEGINNINGS and not name.endswith(ASIDE)]
     if foreign:
         raise JournalError(f"{folder} holds other files, such as {foreign[0]}, and no journal")
 

@@ -26,6 +26,8 @@ from tests.cluster.simulation import SHARD, Broken, Node, check
 class Campaign:
     """The world of the nodes; ``pauses`` are the seconds between two confirmations, the longest first."""
 
+    needed = 3
+
     def __init__(self, reactor: Any, servers: Servers, seed: int = 0) -> None:
         self.random = Random(seed)
         self.counts: Counter[str] = Counter()
