@@ -26,6 +26,8 @@ from fleximq.wire.fleximq_layout_b import framesWithinLayoutB
 from fleximq.wire.fleximq_scanner import framesWithin
 from fleximq.wire.large_value import packLarge
 
+#: Seconds from the end of a client's input to PINGs, if an answer is pending for so long.
+_PROBES = 1.0, 2.0
 #: The path of the NOTIF sent when the broker stops.
 DRAINING = "/broker/draining"
 
@@ -168,9 +170,19 @@ class FlexiReplies(StreamSession):
         self.outbox.take(self._encoded(MessageType.PING, {"keepalive": keepalive}))
 
     def inputEnded(self) -> None:
-        """Send pending answers, then close."""
+        """Send pending answers, then close.
+
+        The end of input does not say whether the peer still reads. If it does not, its system answers our next bytes
+        with a reset, and those after it fail: PINGs find that out, and the client is not listed until an answer.
+        """
         self._inputEnded = True
         self.requestDone()
+        for delay in _PROBES if self.state is ConnectionState.OPEN else ():
+            self.broker.deadlines.callLater(delay, self._probe)
+
+    def _probe(self) -> None:
+        if self.state is ConnectionState.OPEN:
+            self.ping()
 
 
 def errorPayload(error: BrokerError) -> bytes:

@@ -474,7 +474,20 @@ class LeavingTests(DirectCase):
         self.meet(requestTimeout=2.0)
         peer = self.half()
         self.clock.advance(2.1)
-        self.assertEqual(([each.status for each in peer.messages()], peer.closed), ([504, 504], True))
+        heard = [each.status for each in peer.messages() if each.kind == "REP"]
+        self.assertEqual((heard, peer.closed), ([504, 504], True))
+
+    def test_probed(self) -> None:
+        """PINGs to the peer show whether it still reads, as long as an answer is pending."""
+        peer = self.half()
+        heard = []
+        for _ in range(5):
+            self.clock.advance(0.5)
+            heard.append([each.kind for each in peer.messages()])
+        self.assertEqual(heard, [[], ["PING"], [], ["PING"], []])
+        for peer in (self.alice, self.bob):
+            peer.leave()
+        self.clock.advance(100)
 
     def test_waitsForSafety(self) -> None:
         """A PONG that waits until what was published is safe is sent before the end, as the last answer or not."""
