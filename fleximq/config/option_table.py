@@ -50,6 +50,7 @@ OPTIONS = (
     _own("ipc-dir", text, "The folder of relative ipc:// paths."),
     _own("tls-certificate", text, "A PEM file with the certificate chain for tls:// and wss://."),
     _own("tls-key", text, "A PEM file with its private key, if not in the same file."),
+    _own("tls-ciphers", text, "The suites of TLS 1.2 for tls:// and wss://, as OpenSSL lists them."),
     _own("handshake-timeout", seconds, "Seconds a connection may take for its handshake."),
     _own("keepalive", seconds, "Idle seconds before a PING; after three times that the connection is closed."),
     _own("drain-timeout", seconds, "Seconds that connections have to close when the broker stops."),

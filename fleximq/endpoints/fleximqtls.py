@@ -1,4 +1,4 @@
-r"""``fleximqtls:cert=FILE:key=FILE[:clientCA=FILE][:clientRequired=yes|no][:crl=FILE]:inner=ENDPOINT``.
+r"""``fleximqtls:cert=FILE:key=FILE[:clientCA=FILE][:clientRequired=yes|no][:crl=FILE][:ciphers=LIST]:inner=ENDPOINT``.
 
 TLS on any other endpoint, including sockets of systemd; the colons of the inner one are escaped by a backslash:
 ``inner=tcp\:7890``. A client's certificate is verified before the first byte of a dialect. docs/guides/operating.rst,
@@ -9,13 +9,14 @@ from typing import Any
 
 from twisted.internet.endpoints import serverFromString
 
+from fleximq.config.settings import MODERN
 from fleximq.endpoints.endpoint_string import FILES, INNER, withBacklog
 from fleximq.endpoints.tls_context import TlsFiles
 from fleximq.endpoints.tls_endpoint import RenewingCertificate, TlsEndpoint
 from fleximq.errors import SettingError
 
 _CHOICES = {"yes": True, "no": False}
-_NAMES = frozenset({*FILES, "clientRequired", INNER})
+_NAMES = frozenset({*FILES, "clientRequired", "ciphers", INNER})
 
 
 def parseStreamServer(reactor: Any, *arguments: str, **named: str) -> TlsEndpoint:
@@ -39,4 +40,5 @@ def _files(named: dict[str, str]) -> TlsFiles:
         raise SettingError(f"clientRequired={required} must be yes or no")
     if authorities is None and ("clientRequired" in named or revoked is not None):
         raise SettingError("clientRequired= and crl= need clientCA=")
-    return TlsFiles(named["cert"], named.get("key"), authorities, _CHOICES[required], revoked)
+    ciphers = named.get("ciphers", MODERN)
+    return TlsFiles(named["cert"], named.get("key"), authorities, _CHOICES[required], revoked, ciphers)

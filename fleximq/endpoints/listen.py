@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from twisted.internet.endpoints import TCP4ServerEndpoint, UNIXServerEndpoint, serverFromString
 from twisted.internet.interfaces import IStreamServerEndpoint
 
-from fleximq.config.settings import Settings
+from fleximq.config.settings import MODERN, Settings
 from fleximq.endpoints.endpoint_string import BACKLOG, FILES, PROXY, TLS, EndpointString, layersOf, withBacklog
 from fleximq.endpoints.pipe_names import isWindowsPath, pipeName
 from fleximq.endpoints.standard_streams import StandardStreamsEndpoint
@@ -43,16 +43,17 @@ class ListenDefaults(NamedTuple):
     certificate: str | None = None
     key: str | None = None
     dialects: tuple[str, ...] = DIALECTS
+    ciphers: str = MODERN
 
     @classmethod
     def of(cls, settings: Settings, dialects: Iterable[str] = DIALECTS) -> "ListenDefaults":
         """Return the operator's settings with the installed dialects."""
-        return cls(settings.ipcDir, settings.tlsCertificate, settings.tlsKey, tuple(dialects))
+        return cls(settings.ipcDir, settings.tlsCertificate, settings.tlsKey, tuple(dialects), settings.tlsCiphers)
 
     @property
     def tlsFiles(self) -> TlsFiles:
         """The files for ``tls://`` and ``wss://``."""
-        return TlsFiles(self.certificate or "", self.key)
+        return TlsFiles(self.certificate or "", self.key, ciphers=self.ciphers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Files in PEM for a TLS server: its certificate and the authorities of its clients, and the context made of them.
 
-At least TLS 1.2, and no session resumption: every handshake is complete, so a revocation applies from the next one on.
+At least TLS 1.2, there with forward secrecy and authenticated encryption unless other suites are named, and no session
+resumption: every handshake is complete, so a revocation applies from the next one on.
 Endpoint strings of Twisted (``ssl:``, ``tls:``) have contexts of their own.
 """
 
@@ -14,8 +15,9 @@ from cryptography.x509 import CertificateRevocationList, load_pem_x509_crl
 from OpenSSL.crypto import Error as CryptoError
 from OpenSSL.crypto import X509StoreFlags
 from OpenSSL.SSL import Error as TlsError
-from twisted.internet.ssl import Certificate, CertificateOptions, KeyPair
+from twisted.internet.ssl import AcceptableCiphers, Certificate, CertificateOptions, KeyPair
 
+from fleximq.config.settings import MODERN
 from fleximq.errors import SettingError
 
 _CERTIFICATE = re.compile(b"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
@@ -30,7 +32,8 @@ class TlsFiles(NamedTuple):
 
     ``certificate`` is followed by those up to its authority. ``key``: None if it is in the same file. ``clientCA``: the
     authorities of accepted client certificates; None if clients are not asked for one. ``clientRequired``: whether a
-    client without one is refused. ``revoked``: a revocation list of each authority; None: not checked.
+    client without one is refused. ``revoked``: a revocation list of each authority; None: not checked. ``ciphers``: the
+    suites of TLS 1.2.
     """
 
     certificate: str
@@ -38,6 +41,7 @@ class TlsFiles(NamedTuple):
     clientCA: str | None = None
     clientRequired: bool = True
     revoked: str | None = None
+    ciphers: str = MODERN
 
     def stamp(self) -> tuple[object, ...]:
         """Return a value that differs after any of the files is changed, replaced or removed. Cheap; never raises."""
@@ -55,7 +59,8 @@ def serverContext(files: TlsFiles) -> CertificateOptions:
         raise SettingError(f"the private key in {path} cannot be used") from error
     if pair.to_cryptography_key().public_key() != own.get_pubkey().to_cryptography_key():
         raise SettingError(f"the private key in {path} does not belong to the certificate in {files.certificate}")
-    context = CertificateOptions(privateKey=pair, certificate=own, extraCertChain=chain)
+    suites = suitesOf(files.ciphers)
+    context = CertificateOptions(privateKey=pair, certificate=own, extraCertChain=chain, acceptableCiphers=suites)
     if files.clientCA is not None:
         context.verify = True
         context.requireCertificate = files.clientRequired
@@ -68,6 +73,14 @@ def serverContext(files: TlsFiles) -> CertificateOptions:
     except (TlsError, CryptoError) as error:
         raise SettingError(f"the certificate in {files.certificate} cannot be used: {_words(error)}") from error
     return context
+
+
+def suitesOf(ciphers: str) -> Any:
+    """Return suites in the notation of OpenSSL, never without authentication or encryption; raises SettingError."""
+    suites: Any = AcceptableCiphers.fromOpenSSLCipherString(f"{ciphers}:!aNULL:!eNULL")
+    if all(each.fullName.startswith("TLS_") for each in suites._ciphers):
+        raise SettingError(f"{ciphers!r} must name suites of TLS 1.2 as OpenSSL does, e.g. {MODERN}:RSA+AESGCM")
+    return suites
 
 
 class _Authorities:

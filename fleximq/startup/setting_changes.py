@@ -11,7 +11,7 @@ from fleximq.errors import SettingError
 #: The settings that a reload changes, by option name.
 LIVE = frozenset(
     """
-    auth allow-anonymous allowed-origin roles principals tls-certificate tls-key
+    auth allow-anonymous allowed-origin roles principals tls-certificate tls-key tls-ciphers
     keepalive request-timeout consume-wait drain-timeout slow-consumer bcast-echo strict-fleximq history
     max-message max-line max-text max-clients max-waiting unadmitted-bytes max-clients-per-address max-subscriptions
     max-queues max-requests outbox-bytes

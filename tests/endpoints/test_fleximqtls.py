@@ -105,6 +105,8 @@ class ParserTests(FleximqtlsCase):
             self.text(
                 "foo:1"
             ): "there is no kind of endpoint named 'foo': use tcp:7890, unix:PATH or tls://0.0.0.0:7891",
+            self.text(ciphers="AES"[:2]): "'AE' must name suites of TLS 1.2 as OpenSSL does, e.g. "
+            "ECDHE+AESGCM:ECDHE+CHACHA20:RSA+AESGCM",
             self.text("tcp:http"): "'http' is not a number",
             self.text("systemd:domain=INET:index=99"): (
                 "systemd passed no such socket; sockets need names too: systemd-socket-activate --fdname=NAME"
@@ -133,6 +135,24 @@ class ServerTests(FleximqtlsCase):
         self.assertEqual((peer.inner.heard, peer.wire.connected), (b"", False))
         (line,) = self.log
         return line.removeprefix("TLS with 192.0.2.7:50000 failed: ")
+
+    def old(self, suite: str, **named: object) -> TlsPeer:
+        """Return a client that speaks only TLS 1.2 with this suite."""
+        context = self.made.trusting()
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        context.set_ciphers(f"{suite}@SECLEVEL=0")
+        return TlsPeer(self.reactor, self.listening(**named), context)
+
+    def test_suites(self) -> None:
+        """TLS 1.2 has forward secrecy and authenticated encryption; others need an option."""
+        for name in ("AES128-GCM-SHA256", "AES256-GCM-SHA384", "CHACHA20-POLY1305"):
+            suite = f"ECDHE-ECDSA-{name}"
+            peer = self.old(suite)
+            self.assertEqual(peer.nameShown(), "localhost")
+            self.assertEqual((peer.tls.cipher() or [""])[0], suite)
+        for suite in ("ECDHE-ECDSA-AES128-SHA", "ECDHE-ECDSA-AES256-SHA384", "ECDHE-ECDSA-AES128-CCM"):
+            self.assertEqual(self.refusedTls(self.old(suite)), "no shared cipher")
+            self.assertEqual(self.old(suite, ciphers=f"ECDHE+AESGCM:{suite}").nameShown(), "localhost")
 
     def test_conversation(self) -> None:
         """Bytes go to and fro; without clientCA= nobody is asked for a certificate."""

@@ -248,6 +248,9 @@ class UrlTests(SynchronousTestCase):
             self.assertEqual(
                 self.refused(text, certificate="/no", key="/nor"), "/no cannot be read: no such file or directory"
             )
+            self.assertIn(
+                "'x' must name suites of TLS 1.2", self.refused(text, certificate=str(made.both), ciphers="x")
+            )
 
     def test_ipc(self) -> None:
         """Paths begin in the folder that was set."""

@@ -5,7 +5,8 @@ from pathlib import Path
 from twisted.internet.ssl import CertificateOptions
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.endpoints.tls_context import TlsFiles, serverContext
+from fleximq.config.settings import MODERN
+from fleximq.endpoints.tls_context import TlsFiles, serverContext, suitesOf
 from fleximq.errors import SettingError
 from tests.certificates import makeCertificate, revoke
 
@@ -49,6 +50,18 @@ class ServerContextTests(SynchronousTestCase):
         context = self.shown(chain, self.made.key)
         self.assertEqual(self.nameIn(context), "localhost")
         self.assertEqual([each.get_subject().CN for each in context.extraCertChain], ["authority"])
+
+    def test_suites(self) -> None:
+        """By default no suite has RSA key exchange or CBC; none is without authentication or encryption in any case."""
+        modern = {each.fullName for each in suitesOf(MODERN)._ciphers}
+        self.assertEqual(len([each for each in modern if not each.startswith("TLS_")]), 6)
+        for each in modern:
+            self.assertRegex(each, "^(TLS_|ECDHE-).*(GCM|CHACHA20)")
+        named = {each.fullName for each in suitesOf("ALL:eNULL:aNULL")._ciphers}
+        self.assertIn("AES128-SHA", named)
+        self.assertFalse([each for each in named if "NULL" in each or each.startswith("ADH")])
+        for wrong in ("", "nonsense", "AE", "aNULL", "TLS_AES_256_GCM_SHA384"):
+            self.assertIn("must name suites of TLS 1.2", str(self.assertRaises(SettingError, suitesOf, wrong)))
 
     def test_missing(self) -> None:
         """A file that is not there is named."""

@@ -187,7 +187,7 @@ TABLE: dict[str, tuple[Any, Callable[[Running], object], object, object]] = {
     "outbox-bytes": (64_000, lambda case: case.outbox().limit, 63 << 20, 63_000),
 }
 #: Settings that are looked at elsewhere: certificates where there are connections with TLS, rates where they are.
-ELSEWHERE = {"tls-certificate", "tls-key", "max-text"} | {
+ELSEWHERE = {"tls-certificate", "tls-key", "tls-ciphers", "max-text"} | {
     name for name in LIVE if name.endswith("-rate") or name in ("max-disconnects", "flapping-wait")
 }
 

@@ -92,7 +92,7 @@ class JsonWebTokens:
         """Return the principal if its token is not revoked, and the key (or its URL) and the rule are unchanged."""
         source, _, jti = principal.proof.partition(" ")
         keys = self._keys
-        marks = [repr(keys.source)] if isinstance(keys, RemoteKeys) else [key.fingerprint for key in keys.keys]
+        marks = [keys.source.place] if isinstance(keys, RemoteKeys) else [key.fingerprint for key in keys.keys]
         known = any(source == self._proof(mark) for mark in marks)
         return principal if known and not self._isRevoked(jti) else None
 
@@ -127,7 +127,7 @@ class JsonWebTokens:
         jti = "" if self._revoked is None else _hash(claims.get("jti"))
         if self._isRevoked(jti):
             raise WrongClaim("it is revoked, or has no jti by which it could be")
-        source = repr(self._keys.source) if isinstance(self._keys, RemoteKeys) else key.fingerprint
+        source = self._keys.source.place if isinstance(self._keys, RemoteKeys) else key.fingerprint
         return Principal(
             name,
             frozenset() if rule.roles is None else rolesOf(find(claims, rule.roles)),

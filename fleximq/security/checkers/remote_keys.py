@@ -12,11 +12,12 @@ from twisted.internet.defer import Deferred, TimeoutError
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from fleximq.errors import NoCapacity, SettingError
+from fleximq.errors import NoCapacity
+from fleximq.security.checkers.bounded_agent import agentOf, reasonOf
 from fleximq.security.checkers.claims import WrongClaim
 from fleximq.security.checkers.signing_keys import SigningKey, keysIn
 from fleximq.security.checkers.web_options import checkedUrl, isPrivate
-from fleximq.security.checkers.web_service import agentOf, body
+from fleximq.security.checkers.web_service import body
 
 _log = Logger()
 
@@ -41,8 +42,13 @@ class KeySource(NamedTuple):
     issuer: str = ""
     policy: Any = None
 
-    def __repr__(self) -> str:
+    @property
+    def place(self) -> str:
+        """The URL, or that of the issuer."""
         return self.url or self.issuer
+
+    def __repr__(self) -> str:
+        return _withoutQuery(self.place)
 
 
 class RemoteKeys:
@@ -88,10 +94,8 @@ class RemoteKeys:
         self._failed = isinstance(result, Failure)
         waiting, self._waiting = self._waiting, []
         if isinstance(result, Failure):
-            error = result.value
-            reason = str(error) if isinstance(error, WrongClaim | SettingError) else type(error).__name__
-            if isinstance(error, TimeoutError):
-                reason = f"no answer in {TIMEOUT:g} seconds"
+            late = f"no answer in {TIMEOUT:g} seconds"
+            reason = late if isinstance(result.value, TimeoutError) else reasonOf(result.value)
             words = "The keys for tokens of {source} cannot be fetched: {reason}"
             _log.error(words, source=self.source, reason=reason)
         else:
@@ -122,7 +126,7 @@ class RemoteKeys:
                 raise WrongClaim("its discovery document is that of another issuer")
             if not isPrivate(parsed):
                 raise WrongClaim("its discovery document names keys at a URL without encryption")
-        self.keys = keysIn(url, await self._get(url))
+        self.keys = keysIn(_withoutQuery(url), await self._get(url))
 
     async def _get(self, url: str) -> bytes:
         response = await self._agent.request(b"GET", url.encode("ascii"))
@@ -130,3 +134,8 @@ class RemoteKeys:
         if response.code != 200:
             raise WrongClaim(f"the answer is {response.code}")
         return content
+
+
+def _withoutQuery(url: str) -> str:
+    """Return a URL for the log: its query may hold a key."""
+    return url.partition("?")[0]

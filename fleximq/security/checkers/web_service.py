@@ -15,7 +15,7 @@ from twisted.internet.defer import CancelledError, Deferred, TimeoutError, succe
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
-from twisted.web.client import Agent, ResponseDone
+from twisted.web.client import ResponseDone
 from twisted.web.http import PotentialDataLoss
 from twisted.web.http_headers import Headers
 from twisted.web.iweb import IBodyProducer
@@ -23,7 +23,6 @@ from zope.interface import implementer
 
 from fleximq import __version__
 from fleximq.errors import NoCapacity
-from fleximq.limits import KIBIBYTE
 from fleximq.security.authentication.checker_interfaces import (
     ICautious,
     IManyAtOnce,
@@ -32,6 +31,7 @@ from fleximq.security.authentication.checker_interfaces import (
     IVouching,
 )
 from fleximq.security.authentication.result_cache import ResultCache
+from fleximq.security.checkers.bounded_agent import MAX_ANSWER_BYTES, TOO_LARGE, agentOf, reasonOf
 from fleximq.security.checkers.claims import WrongClaim, grantsOf, rolesOf, textsIn
 from fleximq.security.credentials import ApiKey, IApiKey, IPassword, IToken, Password, Token
 from fleximq.security.principal import Principal, isName
@@ -39,18 +39,10 @@ from fleximq.values.log_limit import LogLimit
 
 _log = Logger()
 
-#: Maximum size of an answer in bytes.
-MAX_ANSWER_BYTES = 64 * KIBIBYTE
 #: Maximum number of concurrent requests.
 AT_ONCE = 32
 #: Maximum lifetime of a cached refusal in seconds.
 REFUSED_FOR = 10.0
-
-
-def agentOf(reactor: Any, timeout: float, policy: Any) -> Agent:
-    """Return an agent that connects in so many seconds; ``policy`` None: trust as browsers do."""
-    https = {} if policy is None else {"contextFactory": policy}
-    return Agent(reactor, connectTimeout=timeout, **https)
 
 
 def body(response: Any) -> Deferred[bytes]:
@@ -99,7 +91,7 @@ class _Reader(Protocol):
         if self._size <= MAX_ANSWER_BYTES:
             self._pieces.append(data)
         elif not self.done.called:
-            self.done.errback(WrongClaim("the answer is too large"))
+            self.done.errback(WrongClaim(TOO_LARGE))
             self._abort()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
@@ -127,7 +119,12 @@ class Service(NamedTuple):
     warnings: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"Service(url={self.url!r})"
+        return f"Service(url={self.shown!r})"
+
+    @property
+    def shown(self) -> str:
+        """The URL without its query, which may hold a key."""
+        return self.url.partition("?")[0]
 
 
 #: The cached result for wrong credentials.
@@ -190,10 +187,8 @@ class WebService:
             raise
         except TimeoutError:
             self._complain(f"no answer in {self._service.timeout:g} seconds")
-        except WrongClaim as error:
-            self._complain(str(error))
         except Exception as error:
-            self._complain(type(error).__name__)
+            self._complain(reasonOf(error))
         raise NoCapacity("the credentials cannot be checked now")
 
     async def _ask(self, shown: Mapping[str, str]) -> Principal:
@@ -212,8 +207,7 @@ class WebService:
 
     def _complain(self, reason: str) -> None:
         if self._logLimit.passes(self._reactor.seconds()) is not None:
-            url = self._service.url.partition("?")[0]
-            _log.error("Nobody can be let in by {url}: {reason}", url=url, reason=reason)
+            _log.error("Nobody can be let in by {url}: {reason}", url=self._service.shown, reason=reason)
 
 
 @implementer(IBodyProducer)

@@ -29,7 +29,9 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import alsoProvides
 
+from fleximq.config.settings import MODERN
 from fleximq.dialects.connection.handover import Handover
+from fleximq.endpoints.tls_context import suitesOf
 from fleximq.security.anonymous_access import isLocal
 from fleximq.security.peer_address import peerAddress
 from fleximq.values.log_limit import LogLimit
@@ -186,7 +188,8 @@ def makeContext() -> tuple[CertificateOptions, str]:
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )
-    context = CertificateOptions(PKey.from_cryptography_key(key), X509.from_cryptography(certificate))
+    own = PKey.from_cryptography_key(key), X509.from_cryptography(certificate)
+    context = CertificateOptions(*own, acceptableCiphers=suitesOf(MODERN))
     return context, certificate.public_bytes(Encoding.PEM).decode()
 
 

@@ -23,6 +23,7 @@ from fleximq.security.checkers.remote_keys import (
     KeySource,
     RemoteKeys,
 )
+from fleximq.security.checkers.web_service import Service
 from fleximq.security.credentials import Token
 from tests.security.checkers.signed import ecKey, jwk, rsaKey, token
 from tests.security.checkers.test_web_answer import Response
@@ -184,6 +185,35 @@ class RotationTests(RemoteCase):
         self.assertEqual(self.make().vouch(who), who)
         self.source = KeySource(URL + "2")
         self.assertIsNone(self.make().vouch(who))
+
+
+class QueryTests(RemoteCase):
+    """The query of a URL, which may hold a key."""
+
+    source = KeySource(URL + "?key=secret")
+
+    def test_hidden(self) -> None:
+        """It is asked for, and never logged, whatever fails."""
+        log = type("L", (), {"error": lambda _, text, **more: self.complaints.append(text.format(**more))})()
+        self.patch(remote_keys, "_log", log)
+        for said, code in (("x", 200), ({"keys": []}, 200), ({}, 500)):
+            waiting = self.ask(signed(0))
+            self.provider.answer(said, code)
+            self.failureResultOf(waiting, NoCapacity)
+            self.clock.advance(COOLDOWN)
+        self.assertEqual(set(self.provider.asked), {URL + "?key=secret"})
+        self.assertEqual(len(self.complaints), 3)
+        for line in (*self.complaints, repr(self.source), repr(Service(URL + "?key=secret"))):
+            self.assertNotIn("secret", line)
+            self.assertIn(URL, line)
+
+    def test_vouched(self) -> None:
+        """Another query is another source: its principals are not vouched for."""
+        self.ready(0)
+        principal = self.ask(signed(0))
+        self.assertEqual(self.make().vouch(principal), principal)
+        self.source = KeySource(URL + "?key=other")
+        self.assertIsNone(self.make().vouch(principal))
 
 
 class DiscoveryTests(RemoteCase):

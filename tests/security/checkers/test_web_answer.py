@@ -9,8 +9,9 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.client import ResponseDone
 
+from fleximq.security.checkers.bounded_agent import MAX_ANSWER_BYTES
 from fleximq.security.checkers.claims import WrongClaim
-from fleximq.security.checkers.web_service import MAX_ANSWER_BYTES, body, principalOf
+from fleximq.security.checkers.web_service import body, principalOf
 from fleximq.security.principal import Principal
 
 

@@ -91,6 +91,7 @@ class CertificatesTests(SynchronousTestCase):
         self.assertEqual(self.shown(), ["first", "second"])
         wrong = Settings(tlsCertificate="/no")
         self.assertRaises(SettingError, self.prepare, wrong)
+        self.assertRaises(SettingError, self.prepare, Settings(tlsCertificate=str(self.second.both), tlsCiphers="x"))
 
     def test_none(self) -> None:
         """Without any there is nothing to read."""
