@@ -23,6 +23,7 @@ from fleximq.config.settings import Settings
 from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.interfaces import IJournal
 from fleximq.services.network.connections import OpenConnections
+from fleximq.services.network.open_files import withinOpenFiles
 from fleximq.values.log_limit import LogLimit
 from fleximq.values.printable import shortened
 from fleximq.wire.minimq_message import deliveryId
@@ -76,7 +77,7 @@ def rulesOf(settings: Settings) -> BrokerRules:
         deduplicatedDialects=("fleximq", "minimq") if settings.minimqIdempotent else ("fleximq",),
         durableGrace=settings.durableGrace,
         history=settings.history,
-        limits=settings.limits,
+        limits=withinOpenFiles(settings),
     )
 
 

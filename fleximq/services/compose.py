@@ -25,6 +25,7 @@ from fleximq.services.network.connection_limit import ConnectionLimit
 from fleximq.services.network.connections import OpenConnections
 from fleximq.services.network.listener_factory import ListenerDialects, dialectsOf, factoryOf
 from fleximq.services.network.listeners import ListenerService, prepareCertificates
+from fleximq.services.network.open_files import OpenFilesService, Shortage, withinOpenFiles
 from fleximq.services.network.proxy_protocol import ProxiedFactory
 from fleximq.services.operator import Operator
 from fleximq.services.process.busy_poll import BusyPollService, processors
@@ -97,13 +98,14 @@ def compose(
     rateLimits = RateLimits.of(settings, reactor)
     origins = originsOf(settings)
     joined = lambda: len(broker.clients) + (0 if node is None else len(node.ports.forwarding.joined))  # noqa: E731
-    connectionLimit = ConnectionLimit(reactor, settings.limits, joined, counted, rateLimits, broker.audit)
+    connectionLimit = ConnectionLimit(reactor, withinOpenFiles(settings), joined, counted, rateLimits, broker.audit)
     security = AccessPolicy.of(settings, reactor, counted)
     logLimits, unadmitted = LogLimits(), UnadmittedBudget(settings.limits.unadmittedBytes)
     timeout = (lambda seconds: seconds) if node is None else node.drainTimeout
     brokerService = BrokerService(broker, connections, lambda: timeout(reload.settings.drainTimeout))
     brokerService.setServiceParent(whole)
-    lag = LagService(reactor, wall)
+    lag, shortage = LagService(reactor, wall), Shortage(reactor)
+    OpenFilesService(settings).setServiceParent(whole if node is None else node.ports)
     early = brokerService if node is None else node.ports  # also runs while a node follows
     lag.setServiceParent(early)
     if settings.busyPoll and processors() >= 2:
@@ -144,7 +146,8 @@ def compose(
         if node is not None and speaks and not listen.isStdio:
             opening, parent = node.ports.sharing(listen, connectionLimit), node.ports
         refused = lambda: connectionLimit.refused  # noqa: E731
-        ListenerService(opening, listen, factory, abortStart, abortRun, refused).setServiceParent(parent)
+        service = ListenerService(opening, listen, factory, abortStart, abortRun, refused, shortage.left)
+        service.setServiceParent(parent)
 
     # A node of a cluster is ready when it follows: its listeners are open from then on.
     outer = owned = whole

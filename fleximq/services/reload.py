@@ -25,6 +25,7 @@ from fleximq.security.access_policy import AccessPolicy
 from fleximq.security.authentication.schemes import split
 from fleximq.services.broker_service import rulesOf
 from fleximq.services.network.connection_limit import ConnectionLimit
+from fleximq.services.network.open_files import raiseLimit, withinOpenFiles
 from fleximq.startup.setting_changes import Difference, SettingsRefused, difference, lostProtections, merged
 from fleximq.values.unadmitted_budget import UnadmittedBudget
 
@@ -72,8 +73,8 @@ class Reload:
         self.onBegin()
         try:
             return self._apply(self._again())
-        except SettingError as error:
-            refused = error if isinstance(error, SettingsRefused) else SettingsRefused([str(error)])
+        except (SettingError, OSError) as error:
+            refused = error if isinstance(error, SettingsRefused) else SettingsRefused([_sentence(error)])
             for sentence in refused.sentences:
                 _log.error("The settings stay as they are: {sentence}", sentence=sentence)
             raise refused from (None if refused is error else error)
@@ -124,6 +125,12 @@ class Reload:
         if changes.waiting:
             _log.warn("These settings need a restart to change: {names}", names=", ".join(changes.waiting))
         return changes
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, OSError):  # such as a shortage of open files while plug-ins are looked for
+        return f"{error.filename or 'a file'} cannot be read: {(error.strerror or str(error)).lower()}"
+    return str(error)
 
 
 def _stamps(settings: Settings) -> dict[str, list[object]]:
@@ -189,8 +196,9 @@ def follow(
     settings: Settings,
 ) -> None:
     """Apply settings that need no check: to the broker, new connections, and new requests of existing ones."""
+    raiseLimit(settings.limits)
     broker.changeRules(rulesOf(settings))
-    connectionLimit.limits, unadmitted.limit = settings.limits, settings.limits.unadmittedBytes
+    connectionLimit.limits, unadmitted.limit = withinOpenFiles(settings), settings.limits.unadmittedBytes
     other = originsOf(settings)
     origins.added, origins.namesTrusted, origins.strict = other.added, other.namesTrusted, other.strict
     for context in contexts:

@@ -22,11 +22,14 @@ from fleximq.endpoints.listen import Listen, ListenDefaults
 from fleximq.endpoints.stale_sockets import makeFolder, removeStaleSocket
 from fleximq.endpoints.standard_streams import StandardStreams
 from fleximq.endpoints.tls_endpoint import RenewingCertificate, TlsEndpoint
+from fleximq.services.network.open_files import SHORTAGE_PAUSE
 
 _log = Logger()
 
 #: Connections accepted in one reactor turn.
 ACCEPTS_PER_ROUND = 10
+#: As long as no more than this number may be accepted, it is one in a turn, since other listeners accept too.
+SCARCE = 100
 #: Seconds without accepting after connections were refused.
 REFUSAL_PAUSE = 0.005
 
@@ -38,6 +41,7 @@ class ListenerService(Service):
     :param abortStart: called with a sentence if it cannot be opened before the reactor runs; does not return.
     :param abortRun: called with a sentence and the reactor if it fails later.
     :param refused: returns the number of connections closed at once so far.
+    :param left: returns how many more the system's limit on open files permits.
     """
 
     _reactor: Any
@@ -46,6 +50,7 @@ class ListenerService(Service):
     _abortStart: Callable[[str], NoReturn]
     _abortRun: Callable[[str, Any], None]
     _refused: Callable[[], int] = lambda: 0
+    _left: Callable[[], int] = lambda: SCARCE + 1
     _opening: Deferred[Any] | None = field(default=None, init=False)
     _waiting: list[Deferred[None]] = field(default_factory=list, init=False)
     port: Any = field(default=None, init=False)
@@ -111,7 +116,7 @@ class ListenerService(Service):
     def _opened(self, port: Any) -> None:
         self.port = port
         tuneListening(port)
-        acceptFew(port, self._reactor, self._refused)
+        acceptFew(port, self._reactor, self._refused, self._left)
         if self.running:
             self._logAddress()
         while self._waiting:
@@ -157,11 +162,14 @@ def tuneListening(port: Any) -> None:
     tuneSocket(listening)
 
 
-def acceptFew(port: Any, reactor: Any, refused: Callable[[], int]) -> None:
+def acceptFew(
+    port: Any, reactor: Any, refused: Callable[[], int], left: Callable[[], int] = lambda: SCARCE + 1
+) -> None:
     """Limit a port to :data:`ACCEPTS_PER_ROUND` accepted connections in one reactor turn; Twisted accepts 100 or more.
 
     After refusals, which ``refused`` counts, the port pauses for :data:`REFUSAL_PAUSE` seconds: otherwise peers that
-    reconnect after each refusal would use all processor time.
+    reconnect after each refusal would use all processor time. While no more are ``left``, it pauses too, and peers wait
+    in the system's queue.
     """
     if not hasattr(port, "numberAccepts"):
         return
@@ -169,18 +177,19 @@ def acceptFew(port: Any, reactor: Any, refused: Callable[[], int]) -> None:
 
     def doReadFew() -> None:
         nonlocal seen
-        if seen != (seen := refused()):
+        room = left()
+        wasRefused = seen != (seen := refused())
+        if wasRefused or room <= 0:
             port.stopReading()
-            reactor.callLater(REFUSAL_PAUSE, goOn)
+            reactor.callLater(REFUSAL_PAUSE if room > 0 else SHORTAGE_PAUSE, goOn)
             return
+        port.numberAccepts = min(port.numberAccepts, ACCEPTS_PER_ROUND if room > SCARCE else 1)
         doRead()
-        port.numberAccepts = min(port.numberAccepts, ACCEPTS_PER_ROUND)
 
     def goOn() -> None:
         if port.connected:
             port.startReading()
 
-    port.numberAccepts = min(port.numberAccepts, ACCEPTS_PER_ROUND)
     port.doRead = doReadFew
 
 

@@ -215,7 +215,8 @@ def report(line: str, stream: TextIO | None) -> None:
             waiting.register(stream.fileno(), select.POLLOUT)  # type: ignore[union-attr]
             if not waiting.poll(0):
                 return
-        print(line, file=stream, flush=True)
+        stream.write(f"{line}\n")  # type: ignore[union-attr]  # at once, since the thread writes too
+        stream.flush()  # type: ignore[union-attr]
 
 
 _writers: WeakSet[LogWriter] = WeakSet()

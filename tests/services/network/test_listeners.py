@@ -24,10 +24,12 @@ from fleximq.endpoints.listen import Listen
 from fleximq.services.network.listeners import (
     ACCEPTS_PER_ROUND,
     REFUSAL_PAUSE,
+    SCARCE,
     ListenerService,
     acceptFew,
     listeningAddress,
 )
+from fleximq.services.network.open_files import SHORTAGE_PAUSE
 from tests.log_observer import observeLog
 
 
@@ -338,6 +340,20 @@ class AcceptFewTests(SynchronousTestCase):
         self.assertTrue(port.reading)
         port.doRead()
         self.assertEqual((port.accepted, port.reading), ([ACCEPTS_PER_ROUND] * 2, True))
+
+    def test_shortage(self) -> None:
+        """While the system permits no more none is accepted; with few left they are accepted one by one."""
+        left, port, clock = 0, _Port(1000), Clock()
+        acceptFew(port, clock, lambda: 0, lambda: left)
+        port.doRead()
+        self.assertEqual((port.accepted, port.reading), ([], False))
+        clock.advance(SHORTAGE_PAUSE)
+        self.assertTrue(port.reading)
+        left = SCARCE
+        port.doRead()
+        left += 1
+        port.doRead()
+        self.assertEqual(port.accepted, [1, ACCEPTS_PER_ROUND])
 
     def test_closedMeanwhile(self) -> None:
         """A port that was closed in that moment does not begin again."""
