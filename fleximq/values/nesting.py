@@ -27,9 +27,14 @@ def unpack(packed: bytes, **options: Any) -> Any:
     Short and flat input costs nothing more: each level needs a byte.
     """
     value = msgpack.unpackb(packed, **options)
-    if len(packed) > NESTING and len(packed.translate(None, _OTHERS)) > NESTING:
+    if mayBeDeep(packed):
         checkNesting(value)
     return value
+
+
+def mayBeDeep(packed: bytes) -> bool:
+    """Return whether these bytes may be a MessagePack value deeper than :data:`NESTING`; False for most."""
+    return len(packed) > NESTING and len(packed.translate(None, _OTHERS)) > NESTING
 
 
 def checkNesting(value: Any) -> None:

@@ -29,6 +29,7 @@ from fleximq.errors import BadRequest, BrokerError, Conflict, NoCapacity, NotKep
 from fleximq.limits import HEADER_BYTES, MEBIBYTE
 from fleximq.rights import UNRESTRICTED, Action
 from fleximq.values.message import Content, Message
+from fleximq.values.nesting import NestedTooDeeply, checkNesting, mayBeDeep
 from fleximq.values.records import CONTENTS, PublishedRun, Run, TopicBounds, contentOf, ownQuery
 
 #: Maximum bytes of one read.
@@ -331,8 +332,12 @@ def _header(packed: msgspec.Raw) -> bytes:
         raise BadRequest(f"'headers' of a record may have at most {HEADER_BYTES} bytes")
     try:
         headers = _decodeHeaders(packed) or {}
+        if mayBeDeep(bytes(packed)):
+            checkNesting(msgspec.msgpack.decode(packed))
         kept = {key: value for key, value in headers.items() if key not in _OTHERS}
-    except msgspec.DecodeError:
+    except NestedTooDeeply as error:
+        raise BadRequest(f"'headers' of a record are {error}") from None
+    except (msgspec.DecodeError, RecursionError, TypeError):
         raise BadRequest("'headers' of a record must be a map whose keys are strings") from None
     for key in ("message_id", "correlation_id", "reply_to"):
         if key in kept and not _isString(kept[key]):

@@ -12,7 +12,7 @@ from fleximq.pipeline.command.job import Job, addSource, addTables, duration, fl
 from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import LakeRefused, OptionRefused
 from fleximq.pipeline.lake.table.file_names import tablesOf
-from fleximq.values.patterns import anyOf
+from fleximq.values.patterns import anyOf, faultIn
 
 if TYPE_CHECKING:
     from fleximq.pipeline.lake.backfill import Source
@@ -147,6 +147,8 @@ def keep(name: str, value: object) -> Keep:
         seconds = 0.0
     if not seconds or (separator and not pattern):
         raise SettingError(f"{name} is {value!r}, but must be an age, e.g. 90d, or PATTERN=AGE, e.g. news.*=30d")
+    if fault := faultIn(pattern):
+        raise SettingError(f"{name} is {value!r}, but {fault}")
     return Keep(pattern or None, seconds)
 
 

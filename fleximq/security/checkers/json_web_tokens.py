@@ -21,7 +21,7 @@ from fleximq.security.checkers import signing_keys
 from fleximq.security.checkers.claims import WrongClaim, find, grantsOf, rolesOf, textsIn
 from fleximq.security.checkers.remote_keys import KeySource, RemoteKeys
 from fleximq.security.checkers.signing_keys import SigningKey
-from fleximq.security.checkers.web_options import checkedUrl, isPrivate, trusting
+from fleximq.security.checkers.web_options import checkedUrl, isPrivate, trusting, withoutQuery
 from fleximq.security.credentials import IToken
 from fleximq.security.principal import Principal, isName
 from fleximq.values.log_limit import LogLimit
@@ -184,12 +184,12 @@ def _keysOf(given: dict[str, Any]) -> signing_keys.Keys | RemoteKeys:
             "exactly one of secret=FILE, key=FILE and jwks=FILE or URL must be given, or issuer=URL alone"
         )
     place = given.pop(sources[0]) if sources else given["issuer"]
-    isUrl = place.startswith(("https://", "http://"))
+    isUrl = "://" in place
     if sources and not (isUrl and sources == ["jwks"]):
         if "ca" in given:
             raise SettingError("ca= needs jwks=URL, or issuer=URL alone")
         return _SOURCES[sources[0]](place)
     if not isPrivate(checkedUrl(place)):
-        raise SettingError(f"keys can be fetched by https only, but the URL is {place!r}")
+        raise SettingError(f"keys can be fetched by https only, but the URL is {withoutQuery(place)!r}")
     policy = trusting(given.pop("ca")) if "ca" in given else None
     return RemoteKeys(KeySource(place if sources else None, given.get("issuer", ""), policy))

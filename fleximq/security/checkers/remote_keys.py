@@ -16,7 +16,7 @@ from fleximq.errors import NoCapacity
 from fleximq.security.checkers.bounded_agent import agentOf, reasonOf
 from fleximq.security.checkers.claims import WrongClaim
 from fleximq.security.checkers.signing_keys import SigningKey, keysIn
-from fleximq.security.checkers.web_options import checkedUrl, isPrivate
+from fleximq.security.checkers.web_options import checkedUrl, isPrivate, withoutQuery
 from fleximq.security.checkers.web_service import body
 
 _log = Logger()
@@ -48,7 +48,7 @@ class KeySource(NamedTuple):
         return self.url or self.issuer
 
     def __repr__(self) -> str:
-        return _withoutQuery(self.place)
+        return withoutQuery(self.place)
 
 
 class RemoteKeys:
@@ -126,7 +126,7 @@ class RemoteKeys:
                 raise WrongClaim("its discovery document is that of another issuer")
             if not isPrivate(parsed):
                 raise WrongClaim("its discovery document names keys at a URL without encryption")
-        self.keys = keysIn(_withoutQuery(url), await self._get(url))
+        self.keys = keysIn(withoutQuery(url), await self._get(url))
 
     async def _get(self, url: str) -> bytes:
         response = await self._agent.request(b"GET", url.encode("ascii"))
@@ -134,8 +134,3 @@ class RemoteKeys:
         if response.code != 200:
             raise WrongClaim(f"the answer is {response.code}")
         return content
-
-
-def _withoutQuery(url: str) -> str:
-    """Return a URL for the log: its query may hold a key."""
-    return url.partition("?")[0]

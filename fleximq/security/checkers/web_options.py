@@ -51,10 +51,15 @@ def checkedUrl(url: str) -> URL:
     except ValueError:
         parsed = URL()
     if parsed.scheme not in ("http", "https") or not parsed.host or re.search(r"[\s\x00-\x1f]", url):
-        raise SettingError(f"the URL is {url.partition('?')[0]!r}, but must be like https://auth.example/check")
-    if parsed.userinfo or "@" in url.partition("?")[0]:
+        raise SettingError(f"the URL is {withoutQuery(url)!r}, but must be like https://auth.example/check")
+    if parsed.userinfo or "@" in withoutQuery(url):
         raise SettingError("the URL must not hold a name or password; bearer=FILE names a file with a token")
     return parsed
+
+
+def withoutQuery(url: str) -> str:
+    """Return a URL as it may be shown: its query may hold a key."""
+    return url.partition("?")[0]
 
 
 def isPrivate(url: URL) -> bool:

@@ -15,6 +15,7 @@ from fleximq.broker.paths.journal_paths import JOURNAL_PATHS, MAX_READ_BYTES, NA
 from fleximq.broker.paths.path_table import ARGUMENT_BYTES
 from fleximq.errors import BadRequest, BrokerError, Forbidden, InvalidTopic
 from fleximq.values.message import Content, Message
+from fleximq.values.nesting import NESTING
 from fleximq.values.records import contentOf
 from tests.broker.parts import Collector, ask, askAt, makeBroker, text
 from tests.processor_time import processorSeconds
@@ -398,6 +399,9 @@ class SinkTests(JournalPathCase):
     def test_malformed(self) -> None:
         """Whatever has a wrong type is refused."""
         good = {"query": "q", "batch": 1, "part": "0", "records": [{"topic": "t", "value": 1}]}
+        deep: Any = 1
+        for _ in range(NESTING):
+            deep = [deep]
         wrong: dict[str, Any]
         for wrong in ({"query": ""}, {"query": 1}, {"query": "q" * (NAME_BYTES + 1)}, {"batch": -1}, {"batch": "1"},
                       {"batch": None}, {"part": ""}, {"part": 0}, {"records": {}}, {"records": [1]},
@@ -406,7 +410,8 @@ class SinkTests(JournalPathCase):
                       {"records": [{"topic": "t", "value": 1, "headers": [1]}]},
                       {"records": [{"topic": "t", "value": 1, "headers": {1: 1}}]},
                       {"records": [{"topic": "t", "value": 1, "headers": {"message_id": 1}}]},
-                      {"records": [{"topic": "t", "value": 1, "headers": {"x": "x" * 65536}}]}):  # fmt: skip
+                      {"records": [{"topic": "t", "value": 1, "headers": {"x": "x" * 65536}}]},
+                      {"records": [{"topic": "t", "value": 1, "headers": {"x": deep}}]}):  # fmt: skip
             self.assertRaises(BadRequest, self.ask, "/sink/stage", **(good | wrong))
         tokens: Any
         for tokens in (None, "1", [1], {}):

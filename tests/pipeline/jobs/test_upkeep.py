@@ -201,6 +201,7 @@ class ExpireTests(LakeCase):
         """An age, or one for the topics that match a pattern."""
         self.assertEqual(keep("keep", "90d"), Keep(None, 90 * 86_400))
         self.assertEqual(keep("keep", "a=b.*=12h"), Keep("a=b.*", 43_200))
+        self.assertIn("keep is 'pay-*=9d', but * and #", str(self.assertRaises(SettingError, keep, "keep", "pay-*=9d")))
         for wrong in ("", "90", "0d", "=90d", "a=", "90y"):
             words = str(self.assertRaises(SettingError, keep, "keep", wrong))
             self.assertIn("must be an age, e.g. 90d", words)

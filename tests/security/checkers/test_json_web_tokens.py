@@ -278,4 +278,6 @@ class OptionTests(SynchronousTestCase):
                 f"keys can be fetched by https only, but the URL is '{place.removeprefix('issuer=')}'",
             )
         self.assertIn("the URL is 'id.example', but must be like https:", self.refused("issuer=id.example"))
+        for url in ("ftp://a.example/k", "http://a.example/k"):
+            self.assertIn(f"the URL is '{url}'", self.refused(f"jwks={url}?key=secret"))
         self.assertEqual(self.refused("key=/none"), "/none cannot be read: no such file or directory")

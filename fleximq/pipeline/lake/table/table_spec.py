@@ -17,6 +17,7 @@ from fleximq.pipeline.lake.table.file_names import FILES, isFileName, readRecord
 from fleximq.pipeline.payloads import ddl
 from fleximq.pipeline.payloads.decoder import ENCODINGS, STRUCTURED, Decoder
 from fleximq.pipeline.payloads.dialect_payloads import Identity
+from fleximq.values.patterns import faultIn
 
 #: Suffix of the topic for messages that do not fit the table.
 DEAD = "~dlq"
@@ -91,8 +92,14 @@ class TableSpec:
 
 def tableOf(name: str, written: object) -> TableSpec:
     """Read ``NAME=PATTERN[,PATTERN][:FORMAT]`` or a table of the settings file; raises OptionRefused for others."""
-    if isinstance(written, Mapping):
-        return _ofMapping(name, written)
+    spec = _ofMapping(name, written) if isinstance(written, Mapping) else _ofText(name, written)
+    for pattern in spec.topics:
+        if fault := faultIn(pattern):
+            raise OptionRefused(f"{name} has {pattern!r}, but {fault}")
+    return spec
+
+
+def _ofText(name: str, written: object) -> TableSpec:
     text = option_values.text(name, written)
     table, equals, rest = text.partition("=")
     patterns, colon, decode = rest.rpartition(":")

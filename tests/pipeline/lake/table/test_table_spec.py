@@ -46,6 +46,8 @@ class WrittenTests(SynchronousTestCase):
             ({"name": "x", "decode": "json", "schema": "a FOO"}, "FOO"),
             ({"name": "x", "topics": 5}, "table.topics is 5"),
             (5, "table is 5, but must be a text"),
+            ("x=a,b-*", "table has 'b-*', but * and # are wildcards as levels of their own only"),
+            ({"name": "x", "topics": ["a..b"]}, "table has 'a..b', but it has an empty level"),
         ):
             error = self.assertRaises((OptionRefused, SettingError), tableOf, "table", written)
             self.assertIn(words, str(error))
