@@ -1,10 +1,13 @@
-"""A real broker whose system clock is set while it runs, by libfaketime; its monotonic clock stays true."""
+"""A real broker, and real clients, whose system clock is set while they run; their monotonic clock stays true."""
 
-import os
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Event, Thread
 from typing import Any
 
@@ -15,8 +18,8 @@ from fleximq.client.errors import RequestFailed
 from fleximq.client.minimq import blocking as minimq
 from tests.broker_process import PATIENCE, BrokerProcess
 from tests.notify_socket import FakeManager
+from tests.stepped_clock import MISSING, SteppedClock
 
-_LIBRARY = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
 #: The watchdog is fed twice in this time, in microseconds.
 _WATCHDOG = 1_000_000
 
@@ -29,17 +32,10 @@ class SteppedBroker(BrokerProcess):
     def __init__(self, *arguments: str) -> None:
         self.manager = FakeManager()
         super().__init__(*arguments)
-        self._offset = self.folder / "offset"
-        self._ahead, self._steps = 0.0, 0
-        self._set()
-        self._environment = {
-            "LD_PRELOAD": str(_LIBRARY),
-            "FAKETIME_TIMESTAMP_FILE": str(self._offset),
-            "FAKETIME_NO_CACHE": "1",
-            "DONT_FAKE_MONOTONIC": "1",
-            "NOTIFY_SOCKET": self.manager.name,
-            "WATCHDOG_USEC": str(_WATCHDOG),
-        }
+        self._clock = SteppedClock(self.folder)
+        self._steps = 0
+        notified = {"NOTIFY_SOCKET": self.manager.name, "WATCHDOG_USEC": str(_WATCHDOG)}
+        self._environment = self._clock.environment | notified
 
     def stop(self, *arguments: Any) -> bool:
         """Close the manager's socket, too."""
@@ -49,22 +45,16 @@ class SteppedBroker(BrokerProcess):
 
     def step(self, seconds: float) -> None:
         """Set the system clock, and wait until the broker has seen it and has fed the watchdog three times more."""
-        self._ahead += seconds
+        self._clock.step(seconds)
         self._steps += 1
-        self._set()
         self.waitFor(lambda: self.output.count("The system clock was set by") == self._steps, "the line about a step")
         self.manager.waitFor("WATCHDOG=1", self.manager.look().count("WATCHDOG=1") + 3)
-
-    def _set(self) -> None:
-        new = self.folder / "offset.new"
-        new.write_text(f"{self._ahead:+g}")
-        os.replace(new, self._offset)
 
 
 class StepCase(SynchronousTestCase):
     """``broker`` runs with ``options``."""
 
-    skip = None if _LIBRARY else "libfaketime is missing; it is in the Debian package faketime"
+    skip = MISSING
     options: tuple[str, ...] = ()
 
     def setUp(self) -> None:
@@ -152,10 +142,10 @@ class LongTests(StepCase):
 
 
 class ShortTests(StepCase):
-    """Durations of a second: a step must not make them longer."""
+    """Durations of seconds: a step must not make them longer."""
 
     options = (
-        "--redelivery", "1", "--consume-wait", "1", "--request-timeout", "1", "--handshake-timeout", "1",
+        "--redelivery", "1", "--consume-wait", "1", "--request-timeout", "1", "--handshake-timeout", "5",
     )  # fmt: skip
 
     def test_allEnd(self) -> None:
@@ -174,3 +164,78 @@ class ShortTests(StepCase):
         while silent.recv(1000):
             pass
         self.assertEqual(self.contents("kept.jobs", 1), ["a"])
+
+
+class ClientTests(StepCase):
+    """Programs with each form of the client, whose clock is set back while a call waits."""
+
+    def test_timeouts(self) -> None:
+        """The call ends in time, as does the command line."""
+        service, go = self.client(), Event()
+        self.addCleanup(go.set)
+        service.serve("/slow", lambda request: go.wait(PATIENCE))
+        codes = [code.format(url=self.url, id=service.id) for code in (_BLOCKING, _ASYNCIO, _TWISTED, _COMMAND)]
+        for output in [self.inThread(partial(self.output, code)) for code in codes]:
+            self.assertRegex(output.result(2 * PATIENCE), r"^waiting\n(fleximq: .*\n)?late\n$")
+
+    def output(self, code: str) -> str:
+        """Return the output of a program whose clock is set back an hour when it has printed its first line."""
+        folder = TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        clock = SteppedClock(Path(folder.name))
+        environment = {**self.broker.variables, **clock.environment}
+        words = [sys.executable, "-c", code]
+        with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as program:
+            assert program.stdout is not None
+            first = program.stdout.readline()
+            clock.step(-3600.0)
+            try:
+                return (first + program.communicate(timeout=PATIENCE)[0]).decode()
+            finally:
+                program.kill()
+
+
+_BLOCKING = """
+from threading import Timer
+from fleximq.client.blocking import connect
+with connect("{url}") as client:
+    Timer(0.1, print, ["waiting"], dict(flush=True)).start()
+    try:
+        client.request({id}, "/slow", timeout=3)
+    except TimeoutError:
+        print("late")
+"""
+_ASYNCIO = """
+import asyncio
+from functools import partial
+from fleximq.client.asyncio import connect
+async def main():
+    async with connect("{url}") as client:
+        asyncio.get_running_loop().call_later(0.1, partial(print, "waiting", flush=True))
+        try:
+            await client.request({id}, "/slow", timeout=3)
+        except TimeoutError:
+            print("late")
+asyncio.run(main())
+"""
+_TWISTED = """
+from twisted.internet import task
+from twisted.internet.defer import ensureDeferred
+from fleximq.client.twisted import connect
+async def main(reactor):
+    client = await connect(reactor, "{url}")
+    reactor.callLater(0.1, print, "waiting", flush=True)
+    try:
+        await client.request({id}, "/slow", timeout=3)
+    except TimeoutError:
+        print("late")
+    await client.close()
+task.react(lambda reactor: ensureDeferred(main(reactor)))
+"""
+_COMMAND = """
+from threading import Timer
+from fleximq.cli.commands import run
+Timer(0.1, print, ["waiting"], dict(flush=True)).start()
+run(["sub", "nothing", "--url", "{url}", "--for", "3"])
+print("late")
+"""
