@@ -65,6 +65,7 @@ class Taps:
         """Pass a copy of matching publications to a subscriber, once if several patterns match; raises InvalidTopic."""
         tap = self._taps.get(subscriber) or Tap(subscriber, self._failed)
         self._topics.subscribePattern(tap, pattern)
+        self._topics.others.add(tap)
         tap.patterns[pattern] += 1
         self._taps[subscriber] = tap
 
@@ -77,6 +78,7 @@ class Taps:
         tap.patterns[pattern] -= 1
         if not tap.patterns.total():
             del self._taps[subscriber]
+            self._topics.others.discard(tap)
 
     def _failed(self, tap: Tap, error: Exception) -> None:
         self._onError(error)

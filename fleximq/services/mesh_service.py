@@ -238,6 +238,7 @@ class MeshBroker:
             if peer is None:
                 return
             remote = self._remotes[node] = RemoteNode(self.mesh, peer)
+            topics.others.add(remote)
         self._otherChannels.update(_names(added))
         for name in _names(removed):
             self._otherChannels[name] -= 1
@@ -265,6 +266,7 @@ class MeshBroker:
                 topics.unsubscribePattern(remote, pattern)
         if peer is None:
             del self._remotes[node]
+            topics.others.discard(remote)
 
     def _allChannels(self) -> list[str]:
         """Return the names that have a subscriber at any node, sorted."""

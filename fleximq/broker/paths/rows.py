@@ -54,7 +54,7 @@ def topicRow(broker: Broker, topic: Topic) -> dict[str, Any]:
     queue = broker.queues.get(topic.name)
     return {
         "topic": topic.name,
-        "subscribers": topic.subscribers,
+        "subscribers": broker.topics.subscriptions(topic),
         "published": topic.published,
         "durable": topic.durable,
         "queued": None if queue is None else queue.depth,

@@ -72,7 +72,7 @@ class Replays:
         (checkName if literal else checkPattern)(name)
         if not self._journal.onDisk:
             raise SubscriptionFailed("this broker stores no messages: it has no --journal")
-        if literal and not self._topics.get(name).durable:
+        if literal and not self._topics.isDurable(name):
             raise SubscriptionFailed("this topic is not durable")
         feedRange = self._feedRange(client, name, literal)
         search = _findStart(self._journal, self._journal.end, feedRange, start, self.mayLag)
@@ -104,7 +104,7 @@ class Replays:
             return  # a pattern need not be compiled, which takes 0.2 ms
         literal = literal or not isPattern(name)
         feedRange = self._feedRange(client, name, literal)
-        if history and literal and self._topics.get(name).durable:
+        if history and literal and self._topics.isDurable(name):
             self._findBack(client, self._pass(client, outlet, feedRange), feedRange, history)
         elif self._retained is not None:
             self._recallRetained(client, outlet, feedRange)

@@ -102,7 +102,7 @@ class TopicTable:
 
     ``proxies`` maps a subscriber to its feeds (:mod:`fleximq.broker.replay.feed`), which deliver some topics in its
     place; the first that accepts a topic counts. Call :meth:`reroute` after a change. ``publishedBefore`` counts
-    messages of topics forgotten since.
+    messages of topics forgotten since. ``others`` are subscribers that are not clients of this broker.
 
     :param mostIdle: maximum number of topics without subscribers; the oldest ones over it are forgotten.
     :param created: called with each new topic.
@@ -127,6 +127,7 @@ class TopicTable:
     _made: dict[str | None, dict[str, Topic]] = field(default_factory=dict)
     publishedBefore: int = 0
     proxies: dict[ISubscriber, tuple[ISubscriberProxy, ...]] = field(default_factory=dict)
+    others: set[ISubscriber] = field(default_factory=set)
     _bounds: dict[ISubscriber, _Bound] = field(default_factory=dict)
     #: Called with each subscription that is added or removed: the subscriber, the name or pattern, and whether it
     #: makes the topic durable.
@@ -148,6 +149,14 @@ class TopicTable:
         topic = self._topics.get(name)
         return topic if topic is not None else self._create(name)
 
+    def isDurable(self, name: str) -> bool:
+        """Tell whether the journal stores QoS1 publications to this name; does not create the topic."""
+        topic = self._topics.get(name)
+        return self._isAlwaysDurable(name) if topic is None else topic.durable
+
+    def _isAlwaysDurable(self, name: str) -> bool:
+        return not name.startswith(SYSTEM) and self._durable(name)
+
     def make(self, name: str, maker: str | None, most: int | None) -> Topic:
         """As :meth:`get`, for a principal that may have made at most so many topics in the table. The first without
         subscribers of its :data:`_OLDEST` oldest ones gives way; raises NoCapacity if there is none.
@@ -167,8 +176,7 @@ class TopicTable:
 
     def _create(self, name: str) -> Topic:
         checkName(name)
-        alwaysDurable = not name.startswith(SYSTEM) and self._durable(name)
-        topic = self._topics[name] = Topic(name, alwaysDurable)
+        topic = self._topics[name] = Topic(name, self._isAlwaysDurable(name))
         self.names.add(name)
         self._created(topic)
         self._idles(topic)
@@ -268,6 +276,8 @@ class TopicTable:
             self._idle.pop(topic.name, None)
         elif not topic.pendingRuns:
             self._idles(topic)
+            if not topic.published and not topic.gone:
+                self._forget(topic)  # a look at a topic that does not exist leaves nothing
         if bool(before) != bool(topic.subscribers):
             self._channels = None
             if before:
@@ -282,6 +292,10 @@ class TopicTable:
         if topic is not None and topic.members:
             return True
         return bool(self._wildcards.matching(name)) if self._wildcards else False
+
+    def subscriptions(self, topic: Topic) -> int:
+        """Return the number of clients' subscriptions to this name and to patterns that match it."""
+        return topic.subscribers + self._wildcards.count(topic.name, self.others)
 
     def subscribers(self, topic: Topic) -> dict[ISubscriber, None]:
         """Return the permitted subscribers of a topic, without duplicates, exact ones first."""

@@ -1,6 +1,6 @@
 """All wildcard subscriptions, as a tree of the levels of their patterns (:mod:`fleximq.values.patterns`)."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,8 +69,18 @@ class Wildcards:
 
     def matching(self, name: str) -> Collection[Any]:
         """Return the subscribers of all patterns that match."""
-        levels = levelsOf(name)
         found: dict[Any, int] = {}
+        for place in self._places(name, found):
+            found.update(place)
+        return found
+
+    def count(self, name: str, others: Collection[Any]) -> int:
+        """Return the number of subscribers of each pattern that matches, together, without ``others``."""
+        return sum(len(place) - sum(each in place for each in others) for place in self._places(name, {}))
+
+    def _places(self, name: str, found: Mapping[Any, int]) -> Iterator[Mapping[Any, int]]:
+        """Iterate over the subscribers of patterns that match, perhaps without branches that add none to ``found``."""
+        levels = levelsOf(name)
         branches = [(self._root, 0)]
         while branches:
             node, depth = branches.pop()
@@ -78,13 +88,12 @@ class Wildcards:
                 continue
             wild = depth > 0 or not name.startswith("$")
             if wild:
-                found.update(node.rest)
+                yield node.rest
             if depth == len(levels):
-                found.update(node.ending)
+                yield node.ending
                 continue
             level = levels[depth]
             for key in ("*", level) if wild and level != "*" else (level,):
                 child = node.children.get(key)
                 if child is not None:
                     branches.append((child, depth + 1))
-        return found

@@ -341,8 +341,38 @@ class IdleTests(TableCase):
         for name in "bcdef":
             self.table.get(name)
         self.assertEqual(self.names(), ["a", "d", "e", "f"])
+        self.table.get("a").published += 1
         self.table.unsubscribe(taker, "a")
         self.assertEqual(sorted(self.names()), ["a", "e", "f"])
+
+    def test_neverPublished(self) -> None:
+        """One that only had subscribers goes with the last of them; its publishers find a new one."""
+        takers = [Collector(), Collector()]
+        for taker in takers:
+            self.table.subscribe(taker, "a")
+        topic = self.table.get("a")
+        self.table.unsubscribe(takers[0], "a")
+        self.assertEqual((self.names(), topic.gone), (["a"], False))
+        self.table.unsubscribe(takers[1], "a")
+        self.assertEqual((self.names(), self.table.names.all(), self.table.channels(), topic.gone), ([], [], [], True))
+
+    def test_isDurable(self) -> None:
+        """A question makes no topic."""
+        self.assertFalse(self.table.isDurable("a"))
+        self.assertEqual(self.names(), [])
+        self.table.subscribe(Collector(), "a", queue=True, durable=True)
+        self.assertTrue(self.table.isDurable("a"))
+
+    def test_subscriptions(self) -> None:
+        """Those to the name and to patterns count, but neither work queues nor what is no client."""
+        topic, taker, other = self.table.get("a.b"), Collector(), Collector()
+        for pattern in ("#", "a.*", "a.c", "*"):
+            self.table.subscribePattern(taker, pattern)
+            self.table.subscribePattern(other, pattern)
+        self.table.others.add(other)
+        self.table.subscribe(taker, "a.b")
+        self.table.subscribe(Collector(), "a.b", queue=True)
+        self.assertEqual(self.table.subscriptions(topic), 3)
 
     def test_boundOfOne(self) -> None:
         """With a bound of one the youngest stays, also when others come into being meanwhile."""
