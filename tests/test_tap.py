@@ -140,6 +140,57 @@ class SentenceTests(TwistdTests):
         self.assertEqual(again.stderr, ended.stderr)
 
 
+class PidFileTests(TwistdTests):
+    """A pid file that was left in the folder."""
+
+    def started(self, content: str) -> "subprocess.CompletedProcess[str]":
+        """Start a broker that serves standard input, which ends at once, in a folder with this pid file."""
+        (self.folder / "twistd.pid").write_text(content)
+        return self.twistd("-n", "fleximq", "--listen", "stdio:")
+
+    def test_stale(self) -> None:
+        """That of a dead process, of another program, and an empty one prevent no start, and are removed at the end."""
+        other = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+        self.addCleanup(other.communicate)
+        for content in ("", "\n", f"{2**22 + 1}", f"{other.pid}"):
+            ended = self.started(content)
+            self.assertEqual((ended.returncode, self.left()), (0, []), ended.stderr)
+
+    def test_ownNumber(self) -> None:
+        """So it is with the process id that the new broker has too, as in a container that is started again."""
+        program = Path(sysconfig.get_path("scripts")) / "twistd"
+        words = f"echo -n $$ > twistd.pid; exec {sys.executable} {program} -n fleximq --listen stdio:"
+        environment = {**os.environ, "PYTHONPATH": str(Path(fleximq.__file__).parents[1])}
+        ended = subprocess.run(
+            ["sh", "-c", words], cwd=self.folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True,
+            timeout=PATIENCE,
+        )  # fmt: skip
+        self.assertEqual((ended.returncode, self.left()), (0, []), ended.stderr)
+
+    def test_running(self) -> None:
+        """That of another broker does."""
+        other = subprocess.Popen(["sh", "-c", "read line", "fleximq"], stdin=subprocess.PIPE)
+        self.addCleanup(other.communicate)
+        ended = self.started(f"{other.pid}")
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn(f"Another twistd server is running, PID {other.pid}", ended.stderr)
+        self.assertEqual(self.left(), ["twistd.pid"])
+
+    def test_wrong(self) -> None:
+        """Anything else in it is one sentence."""
+        for content in ("9" * 30, "-1", "0", "what", "\0" * 9):
+            ended = self.started(content)
+            self.assertEqual((ended.returncode, ended.stderr.count("\n"), ended.stdout), (1, 1, ""), ended.stderr)
+            self.assertIn("twistd.pid contains ", ended.stderr)
+            self.assertIn("which is no process id: remove it, or choose another one with", ended.stderr)
+
+    def test_unusable(self) -> None:
+        """So is a place where none can be written."""
+        for path in ("no/such", "."):
+            ended = self.twistd("-n", f"--pidfile={path}", "fleximq", "--listen", "stdio:")
+            self.assertEqual((ended.returncode, ended.stderr.count("\n"), ended.stdout), (1, 1, ""), ended.stderr)
+
+
 class DaemonTests(TwistdTests):
     """A daemon that starts and ends well."""
 

@@ -25,6 +25,10 @@ def removeStaleSocket(path: str) -> None:
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
+        if os.path.islink(path):
+            raise OSError(
+                errno.EADDRINUSE, f"it is a symbolic link to {os.readlink(path)}, which does not exist"
+            ) from None
         with suppress(OSError):
             os.remove(path + LOCK)
         return

@@ -19,6 +19,7 @@ from fleximq.config.settings import Settings
 from fleximq.dialects.registry import installed
 from fleximq.errors import SettingError
 from fleximq.startup.configuration_check import faults
+from fleximq.startup.pid_file import clearPidFile
 from fleximq.startup.setting_changes import SettingsRefused
 
 _INTRODUCTION = """
@@ -107,6 +108,9 @@ class Options(usage.Options):
         for sentence in self._faults(written):
             raise SettingError(sentence)
         self.settings = Settings.of({**written, **self._given()})
+        twistd: Mapping[str, Any] = self.parent or {}
+        if twistd.get("pidfile") and not twistd.get("chroot"):
+            clearPidFile(twistd["pidfile"])
 
     def again(self) -> Settings:
         """Read the settings file again; raises SettingError if it is unreadable, empty or invalid."""

@@ -64,7 +64,7 @@ class FewFilesTests(SynchronousTestCase):
             self.assertEqual(another.send("JOIN").hear().status, 503)
         self.publish(5)
         clients[1].close()
-        self.broker.waitForOutput("left: ")
+        self.broker.waitForOutput("fleximq-1001 left: ")
         self.join()
         self.assertNotIn("No connections are accepted", self.broker.output)
 

@@ -49,6 +49,13 @@ class SweepTests(SynchronousTestCase):
         removeStaleSocket(self.path)
         self.assertEqual(os.listdir(self.folder.name), [])
 
+    def test_danglingLink(self) -> None:
+        """A symbolic link that leads nowhere stays, and the sentence says where it leads."""
+        os.symlink("/no/such", self.path)
+        error = self.assertRaises(OSError, removeStaleSocket, self.path)
+        self.assertEqual(error.strerror, "it is a symbolic link to /no/such, which does not exist")
+        self.assertTrue(os.path.islink(self.path))
+
     def test_living(self) -> None:
         """A socket that answers stays, and so does one with a lock of a dead process."""
         self.listening()
