@@ -22,14 +22,14 @@ from fleximq.cluster.interfaces import IMeshLink
 _log = Logger()
 
 #: Part of all subjects: nodes of another version do not receive packets that they cannot read.
-VERSION = "v1"
+VERSION = "v2"
 PORT = 4222
 #: Seconds for a connection, until the next attempt, and between two PINGs.
 CONNECT, RETRY, PING = 5.0, 1.0, 5.0
 #: A longer line is not of this protocol.
 MAX_LINE = 1 << 20
 #: Messages are dropped while more bytes wait for the server.
-MAX_WAITING = 16 << 20
+MAX_WAITING = 64 << 20
 READ_BYTES = 1 << 18
 
 

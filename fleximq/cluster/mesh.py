@@ -2,10 +2,11 @@
 
 Each node tells all others the patterns of its clients in numbered steps, which they confirm; one that misses a step
 asks for the whole table. Runs are sent to interested nodes, at most once, with the number of messages sent there
-before, so that the receiver knows how many it lost.
+before, so that the receiver knows how many it lost. It confirms them; while too many bytes are not confirmed, the
+publishers of further ones are paused.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -27,6 +28,9 @@ BARRIER = 1.0
 MANY, FEWER = 10_000, 9_000
 #: Runs are sent at the end of a reactor turn, or when they have so many bytes.
 PACKET_BYTES = 1 << 18
+#: While more bytes of runs are not confirmed by a node, their publishers are paused; a server of NATS ends a connection
+#: for which 64 MiB wait. A node confirms when it has received so many.
+WINDOW, CONFIRM_BYTES = 8 << 20, 1 << 20
 #: Bytes of a packet around its content.
 _MARGIN = 1024
 
@@ -50,7 +54,8 @@ class Kind(IntEnum):
     (version, is it whole, added, removed; None for both is a sign of life); CONFIRMED: the session and version of the
     receiver that the sender has; WHOLE: a request for the receiver's table; RUNS: messages sent before, their number,
     the runs; PIECE: a part of a large packet (number, how many, bytes); LEAVING: the node stops; QUESTION: its number,
-    and the question; ANSWER: session and number of the question, and the answer.
+    and the question; ANSWER: session and number of the question, and the answer; RECEIVED: the session of the receiver,
+    and how many of the messages that it has sent have arrived, or are lost.
     """
 
     INTEREST = 0
@@ -61,6 +66,17 @@ class Kind(IntEnum):
     LEAVING = 5
     QUESTION = 6
     ANSWER = 7
+    RECEIVED = 8
+
+
+class Reading(Protocol):
+    """Pauses reading from a publisher."""
+
+    def pause(self, reason: object) -> None:
+        """Pause it until :meth:`resume` was called for every reason."""
+
+    def resume(self, reason: object) -> None:
+        """Remove a reason."""
 
 
 class MeshUser(Protocol):
@@ -69,8 +85,11 @@ class MeshUser(Protocol):
     def interestChanged(self, node: str, added: Sequence[Interest], removed: Sequence[Interest]) -> None:
         """Learn that a node wants other messages."""
 
-    def received(self, runs: Sequence[Any]) -> None:
+    def received(self, node: str, runs: Sequence[Any]) -> None:
         """Deliver runs of another node to the clients of this one."""
+
+    def reading(self) -> Reading | None:
+        """Return what pauses the publisher of the run that is being queued."""
 
     def asked(self, question: Any, answer: Callable[[Any], None]) -> None:
         """Answer a question of another node, now or later, or not at all."""
@@ -83,7 +102,8 @@ class Peer:
     """Another node. ``interest`` and ``version`` are its table and the last step of it, ``confirmed`` the last step of
     this node's table that it has confirmed; if it ``isLate``, it is not waited for until it confirms again. ``sent``
     counts the messages to it since this node started, ``expected`` is the number of the next one from it, as counted
-    there.
+    there. ``packets`` are those of runs that it has not confirmed: ``sent`` after each, and its bytes, in all
+    ``openBytes``. If it ``isFull``, those that send more to it are ``paused``.
     """
 
     def __init__(self, name: str, session: str, now: float) -> None:
@@ -99,6 +119,10 @@ class Peer:
         self.waiting: list[Any] = []
         self.waitingMessages = self.waitingBytes = 0
         self.pieces: list[bytes] = []
+        self.packets: deque[tuple[int, int]] = deque()
+        self.openBytes = self.receivedBytes = 0
+        self.isFull = False
+        self.paused: set[Reading] = set()
 
 
 @dataclass(eq=False)
@@ -127,6 +151,7 @@ class Mesh:
         self._version = 0
         self._barriers: list[tuple[int, float, Callable[[], None]]] = []
         self._toFlush: list[Peer] = []
+        self._held: set[str] = set()
         self._isWaiting = self._isStopped = False
         self._timer: IDelayedCall | None = None
         self._ticked = 0.0
@@ -160,6 +185,9 @@ class Mesh:
         for peer in [each for each in self.peers.values() if now - each.seen >= SILENCE]:
             self._forget(peer, "is silent")
         self._send("", Kind.INTEREST, self._version, False, None, None)
+        for peer in self.peers.values():
+            if peer.packets:  # it confirms this at once, and notices that it has lost the last ones
+                self._send(peer.name, Kind.RUNS, peer.sent, 0, [])
         self._checkBarriers()
 
     # -- interest ----------------------------------------------------------------------------------
@@ -272,6 +300,11 @@ class Mesh:
         if peer.waitingBytes > PACKET_BYTES:
             self._toFlush.remove(peer)
             self._flush(peer)
+        if peer.isFull:
+            reading = self.user.reading()
+            if reading is not None:
+                reading.pause(peer)
+                peer.paused.add(reading)
 
     def queueInOrder(self, peer: Peer, run: Any, count: int, size: int) -> None:
         """As :meth:`queue`; the node receives it after all of this node's table, and before what it changes later."""
@@ -286,20 +319,52 @@ class Mesh:
     def _flush(self, peer: Peer) -> None:
         runs, count = peer.waiting, peer.waitingMessages
         peer.waiting, peer.waitingMessages, peer.waitingBytes = [], 0, 0
-        self._send(peer.name, Kind.RUNS, peer.sent, count, runs)
+        size = self._send(peer.name, Kind.RUNS, peer.sent, count, runs)
         peer.sent += count
+        peer.packets.append((peer.sent, size))
+        peer.openBytes += size
+        peer.isFull = peer.openBytes > WINDOW
 
-    def _send(self, node: str, kind: Kind, *values: Any) -> None:
-        """Send a packet, in pieces if it is large."""
+    def hold(self, node: str) -> None:
+        """Confirm no messages of a node, so that its publishers are paused soon, until :meth:`release`."""
+        self._held.add(node)
+
+    def release(self, node: str) -> None:
+        """Confirm the messages of a node again."""
+        self._held.discard(node)
+        if node in self.peers:
+            self._confirmRuns(self.peers[node])
+
+    def _confirmRuns(self, peer: Peer) -> None:
+        if peer.name not in self._held:
+            peer.receivedBytes = 0
+            self._send(peer.name, Kind.RECEIVED, peer.session, peer.expected)
+
+    def _runsConfirmed(self, peer: Peer, session: str, number: int) -> None:
+        if session == self.session:
+            while peer.packets and peer.packets[0][0] <= number:
+                peer.openBytes -= peer.packets.popleft()[1]
+            if peer.isFull and peer.openBytes <= WINDOW // 2:
+                self._relieve(peer)
+
+    def _relieve(self, peer: Peer) -> None:
+        peer.isFull = False
+        paused, peer.paused = peer.paused, set()
+        for reading in paused:
+            reading.resume(peer)
+
+    def _send(self, node: str, kind: Kind, *values: Any) -> int:
+        """Send a packet, in pieces if it is large; return the number of its bytes."""
         data = msgpack.packb((kind, self.node, self.session, *values))
         most = self.link.maxPayload - _MARGIN
         if len(data) <= most:
             self.link.send(node, data)
-            return
+            return len(data)
         number = -(-len(data) // most)
         for index in range(number):
             piece = data[index * most : (index + 1) * most]
             self.link.send(node, msgpack.packb((Kind.PIECE, self.node, self.session, index, number, piece)))
+        return len(data)
 
     # -- questions ---------------------------------------------------------------------------------
 
@@ -336,6 +401,10 @@ class Mesh:
             peer = self._meet(name, session)
         peer.seen = self.clock.seconds()
         _RECEIVERS[kind](self, peer, *values)
+        if kind == Kind.RUNS:
+            peer.receivedBytes += len(data)
+            if peer.receivedBytes >= CONFIRM_BYTES or not values[1]:
+                self._confirmRuns(peer)
 
     def _meet(self, name: str, session: str) -> Peer:
         former = self.peers.get(name)
@@ -354,6 +423,7 @@ class Mesh:
         if peer in self._toFlush:
             self._toFlush.remove(peer)
         self.user.interestChanged(peer.name, [], list(peer.interest))
+        self._relieve(peer)
         self._checkBarriers()
 
     def _learn(self, peer: Peer, version: int, isWhole: bool, added: Any, removed: Any) -> None:
@@ -389,7 +459,7 @@ class Mesh:
             _log.warn("{number} messages from node {name} were lost", number=lost, name=peer.name)
             self.user.counted("lost", lost)
         peer.expected = first + count
-        self.user.received(runs)
+        self.user.received(peer.name, runs)
 
     def _joined(self, peer: Peer, index: int, number: int, piece: bytes) -> None:
         if index == 0:
@@ -409,4 +479,5 @@ _RECEIVERS: dict[int, Callable[..., None]] = {
     Kind.PIECE: Mesh._joined,
     Kind.QUESTION: Mesh._answer,
     Kind.ANSWER: Mesh._answered,
+    Kind.RECEIVED: Mesh._runsConfirmed,
 }

@@ -21,7 +21,8 @@ from fleximq.broker.clients import BLOCK
 from fleximq.broker.envelope import FIRST_CLIENT_ID, LAST_CLIENT_ID, ConnectedClient, Envelope
 from fleximq.broker.publishing.transactions import RecordSource
 from fleximq.cluster.interfaces import ClusterError, IMeshLink
-from fleximq.cluster.mesh import Interest, Mesh, Peer
+from fleximq.cluster.mesh import Interest, Mesh, Peer, Reading
+from fleximq.dialects.connection.read_pauses import ReadPauses
 from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.dialects.fleximq.forms import FlexiSource
 from fleximq.errors import BrokerError, InvalidTopic, NoCapacity, NotKept
@@ -91,6 +92,24 @@ class RemoteNode:
             self._mesh.queue(self._peer, rendered[:-1], count, rendered[-1])
 
 
+class RemoteReader:
+    """A node as a publisher that a slow client pauses: its messages are not confirmed meanwhile."""
+
+    outbox: Any = None
+
+    def __init__(self, mesh: Mesh, node: str) -> None:
+        self._mesh, self._node = mesh, node
+        self.readPauses = ReadPauses(self, lambda isRead: None)
+
+    def pauseProducing(self) -> None:
+        """Confirm nothing."""
+        self._mesh.hold(self._node)
+
+    def resumeProducing(self) -> None:
+        """Confirm what was received, and go on."""
+        self._mesh.release(self._node)
+
+
 class IdBlocks:
     """Client ids that no other node gives, in blocks, of which ``take`` gets the number, always one in advance."""
 
@@ -153,6 +172,7 @@ class MeshBroker:
         self._broker, self._turn, self._clock, self._refusal = broker, turn, clock, refusal
         self._ids = IdBlocks(nextBlock, clock)
         self._remotes: dict[str, RemoteNode] = {}
+        self._readers: dict[str, RemoteReader] = {}
         self._known: dict[tuple[Any, ...], Envelope] = {}
         self._records = RecordSource()
         self._ownChannels = broker.topics.channels
@@ -305,9 +325,14 @@ class MeshBroker:
         finally:
             self._turn.flush()
 
-    def received(self, runs: Sequence[Any]) -> None:
+    def reading(self) -> Reading | None:
+        """See :class:`MeshUser`."""
+        return None if self._turn.reader is None else self._turn.reader.readPauses
+
+    def received(self, node: str, runs: Sequence[Any]) -> None:
         """See :class:`MeshUser`."""
         self._turn.open = True
+        self._turn.reader = self._readers.setdefault(node, RemoteReader(self.mesh, node))
         try:
             for run in runs:
                 try:

@@ -70,13 +70,13 @@ class CoreNatsTests(SynchronousTestCase):
         word, *rest = self.lines(transport)
         words = json.loads(word.removeprefix(b"CONNECT "))
         self.assertEqual((words["echo"], words["verbose"], "user" in words), (False, False, False))
-        self.assertEqual(rest, [b"SUB c.mesh.v1.all 1", b"SUB c.mesh.v1.node.a 2", b"PING", b""])
+        self.assertEqual(rest, [b"SUB c.mesh.v2.all 1", b"SUB c.mesh.v2.node.a 2", b"PING", b""])
         self.link.send("", b"too early")
         protocol.dataReceived(b"PONG\r\n")
         self.assertEqual((self.connections, self.link.maxPayload, transport.value()), (1, 2048, b""))
         self.link.send("", b"x")
         self.link.send("b", b"yz")
-        self.assertEqual(transport.value(), b"PUB c.mesh.v1.all 1\r\nx\r\nPUB c.mesh.v1.node.b 2\r\nyz\r\n")
+        self.assertEqual(transport.value(), b"PUB c.mesh.v2.all 1\r\nx\r\nPUB c.mesh.v2.node.b 2\r\nyz\r\n")
 
     def test_credentials(self) -> None:
         """They are those of the options; a nonce is signed."""
@@ -101,7 +101,7 @@ class CoreNatsTests(SynchronousTestCase):
 
     def test_receives(self) -> None:
         """Messages are received at every split of the input, and PINGs are answered."""
-        data = b"PONG\r\nMSG c.mesh.v1.all 1 3\r\na\r\n\r\n+OK\r\nPING\r\nMSG c.mesh.v1.node.a 2 c.reply 0\r\n\r\n"
+        data = b"PONG\r\nMSG c.mesh.v2.all 1 3\r\na\r\n\r\n+OK\r\nPING\r\nMSG c.mesh.v2.node.a 2 c.reply 0\r\n\r\n"
         for size in (1, 7, len(data)):
             self.got.clear()
             protocol, transport = self.accepted()

@@ -22,6 +22,7 @@ class Node:
         self.wanted: dict[str, set[Interest]] = {}
         self.runs: list[Any] = []
         self.counts: list[tuple[str, int]] = []
+        self.paused: set[object] = set()
         self.mesh = Mesh(
             MemoryLink(servers, name), name, session, servers.clock, self, partial(servers.clock.callLater, 0)
         )
@@ -33,11 +34,20 @@ class Node:
         assert wanted.isdisjoint(added) and wanted.issuperset(removed)
         self.wanted[node] = (wanted | set(added)) - set(removed)
 
-    def received(self, runs: Sequence[Any]) -> None:
+    def received(self, node: str, runs: Sequence[Any]) -> None:
         self.runs += runs
 
     def counted(self, event: str, number: int) -> None:
         self.counts.append((event, number))
+
+    def reading(self) -> "Node":
+        return self
+
+    def pause(self, reason: object) -> None:
+        self.paused.add(reason)
+
+    def resume(self, reason: object) -> None:
+        self.paused.discard(reason)
 
     def asked(self, question: Any, answer: Callable[[Any], None]) -> None:
         if question != "nothing":
@@ -68,6 +78,52 @@ class MeshTests(SynchronousTestCase):
         """Let time pass."""
         for _ in range(round(seconds * 100)):
             self.clock.advance(0.01)
+
+    def test_window(self) -> None:
+        """Publishers are paused while a node does not confirm what it was sent, and nothing is lost."""
+        self.b.mesh.hold("a")
+        self.pass_(0.1)
+        sent = 0
+        while not self.a.paused:
+            self.a.send("b", bytes(mesh.PACKET_BYTES))
+            self.pass_(0.01)
+            sent += 1
+        self.assertEqual(sent, mesh.WINDOW // mesh.PACKET_BYTES + 1)
+        self.pass_(2 * SILENCE)
+        self.assertTrue(self.a.paused)
+        self.a.send("c", b"x")
+        self.b.mesh.release("a")
+        self.pass_(0.1)
+        self.assertEqual((self.a.paused, len(self.b.runs), self.b.counts), (set(), sent, []))
+
+    def test_confirms(self) -> None:
+        """A node that reads all confirms often enough that no publisher is paused."""
+        for _ in range(100):
+            self.a.send("b", bytes(mesh.PACKET_BYTES))
+            self.pass_(0.02)
+            self.assertEqual(self.a.paused, set())
+        self.pass_(2)
+        self.assertFalse(self.a.mesh.peers["b"].packets)
+
+    def test_pausedForSilent(self) -> None:
+        """Publishers continue when the node for which they wait counts as silent."""
+        self.servers.cutOut.add("b")
+        while not self.a.paused:
+            self.a.send("b", bytes(mesh.PACKET_BYTES))
+            self.pass_(0.01)
+        self.pass_(SILENCE + 1)
+        self.assertEqual((self.a.paused, "b" in self.a.mesh.peers), (set(), False))
+
+    def test_lostAtEnd(self) -> None:
+        """The last messages before a silence are counted too if they are lost."""
+        self.a.send("b", b"1")
+        self.pass_(0.1)
+        self.servers.cutOut.add("a")
+        self.a.send("b", b"2", b"3")
+        self.pass_(0.1)
+        self.servers.heal()
+        self.pass_(1.5)
+        self.assertEqual((self.b.runs, self.b.counts), ([b"1"], [("lost", 2)]))
 
     def test_interface(self) -> None:
         """The link in memory has the methods of its interface."""
@@ -216,7 +272,7 @@ class MeshTests(SynchronousTestCase):
         self.pass_(0.1)
         self.assertEqual(self.b.wanted["a"], {Interest("svc", client=1000 + number) for number in range(5)})
         known: list[int] = []
-        self.b.received = lambda runs: known.append(len(self.b.wanted["a"]))  # type: ignore[method-assign]
+        self.b.received = lambda node, runs: known.append(len(self.b.wanted["a"]))  # type: ignore[method-assign]
         peer = self.a.mesh.peers["b"]
         self.a.mesh.queueInOrder(peer, b"before", 1, 1)
         self.a.mesh.remove("svc", client=1000)
