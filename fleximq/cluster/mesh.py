@@ -381,7 +381,11 @@ class Mesh:
 
     def _answer(self, peer: Peer, number: int, question: Any) -> None:
         session = peer.session
-        self.user.asked(question, lambda value: self._send(peer.name, Kind.ANSWER, session, number, value))
+
+        def answer(value: Any) -> None:
+            self._send(peer.name, Kind.ANSWER, session, number, value)
+
+        self.user.asked(question, answer)
 
     def _answered(self, peer: Peer, session: str, number: int, value: Any) -> None:
         if session == self.session and number in self._asking:

@@ -3,6 +3,7 @@
 import os
 import signal
 from pathlib import Path
+from threading import Thread
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -89,6 +90,18 @@ class MeshTests(SynchronousTestCase):
                 other = others[number % 2]
                 other.publish(f"q.{number}", number)
                 self.assertRaises(PublishFailed, other.flush)
+
+    def test_fullSpeed(self) -> None:
+        """A subscriber that reads all gets all that is published at full speed at another node."""
+        publisher, subscriber = self.client(self.brokers[0]), self.client(self.brokers[1])
+        body = [bytes(1024)] * 200
+        with subscriber.subscribe("f") as got:
+            subscriber.flush()
+            sending = Thread(target=lambda: [publisher.publish_many("f", body) for _ in range(4000)])
+            sending.start()
+            arrived = sum(got.next(timeout=10) is not None for _ in range(800_000))
+            sending.join()
+        self.assertEqual(arrived, 800_000)
 
     def test_flood(self) -> None:
         """A stopped node that is sent 500 MB changes no owner and loses nothing: the publisher waits, until the node is
