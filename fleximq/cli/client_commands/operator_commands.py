@@ -7,6 +7,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 from fleximq.cli.client_commands.broker_options import Address, addOptions, count
@@ -33,6 +34,7 @@ class Action(NamedTuple):
     isLimited: bool = False  #: Whether it takes ``--limit``.
     row: Callable[[Row], Row | None] = lambda row: row  #: Changes a row for the output; None drops it.
     sentence: str = ""  #: The result without rows, with the fields of the answer and the ``name``.
+    more: tuple[str, str] = ("", "")  #: A second paged path with rows, and their key in its answer.
 
 
 def _topic(name: str, prefix: str = "") -> Row:
@@ -67,13 +69,15 @@ _CLIENTS = {
     "name": "name", "as": "client_name", "id": "client_id", "dialect": "dialect", "principal": "principal",
     "from": "address", "seconds": "connected", "subs": "subscriptions", "node": "node",
 }  # fmt: skip
-_RARE = ("client_name", "node")  #: Fields of which a table has no column if no row has a value.
+_RARE = ("client_name", "node", "subscription")  #: Fields of which a table has no column if no row has a value.
 _deadTopic = partial(_topic, prefix=DEAD)
 
 #: The commands, with their help, the name of their argument and their actions; the first one is the default.
 NOUNS: Mapping[str, tuple[str, str, Mapping[str, Action]]] = {
     "queues": ("List, inspect and purge work queues.", "TOPIC", {
-        "ls": Action("list all", "/broker/queues", "queues", {"topic": "topic", **_LOAD}),
+        "ls": Action("list all, and BlipMQ subscriptions", "/broker/queues", "queues",
+                   {"topic": "topic", "subscription": "subscription", **_LOAD},
+                   more=("/broker/subscriptions", "subscriptions")),
         "info": Action("show one in full", "/broker/queues", "queues", {}, _topic),
         "purge": Action("discard the waiting messages", "/broker/queues/purge", subject=_topic,
                       sentence="messages of {name} discarded: {purged}"),
@@ -127,7 +131,8 @@ def _run(noun: str, arguments: Namespace, address: Address) -> int:
         if action.isLimited or asked:
             found = client.ask(action.path, asked, address.timeout)[action.rows]
         else:
-            found = pagedRows(client, action.path, action.rows, address.timeout)
+            paths = [each for each in ((action.path, action.rows), action.more) if each[0]]
+            found = chain.from_iterable(pagedRows(client, *each, address.timeout) for each in paths)
         shown = list(filter(None, map(action.row, found)))
         if not action.columns and (not shown or str(shown[0].get("client_id", name)) != name):
             raise SettingError(f"there is no client {name}" if noun == "clients" else f"there is no queue of {name!r}")
@@ -165,7 +170,13 @@ def _cell(field: str, value: Any) -> Any:
     """Return the value of a field for a table: ids without separators, seconds without fractions, others as JSON."""
     if isinstance(value, dict | list):
         return jsonLine(value, (",", ":"))
-    return str(value) if field == "client_id" else round(value) if isinstance(value, float) else value
+    return (
+        str(value or "")
+        if field in ("client_id", "subscription")
+        else round(value)
+        if isinstance(value, float)
+        else value
+    )
 
 
 QUEUES, DEAD_LETTERS, CLIENTS, TOPICS = map(_command, NOUNS)

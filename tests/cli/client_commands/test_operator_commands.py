@@ -6,6 +6,7 @@ from typing import Any
 
 from fleximq.cli.client_commands import sub
 from fleximq.cli.client_commands.operator_commands import NOUNS
+from fleximq.client.blipmq.blocking import connect as blipmq
 from tests.cli.client_commands.commands import PATIENCE, CommandCase, ran
 
 
@@ -34,6 +35,17 @@ class QueueTests(CommandCase):
         self.assertEqual(ran("queues", "purge", "jobs"), (0, b"messages of jobs discarded: 1\n", ""))
         over = "fleximq: the time of --for is over after 0 of 1 messages\n"
         self.assertEqual(ran("consume", "jobs", "--for", "0.1", "--count", "1"), (1, b"", over))
+
+    def test_subscriptions(self) -> None:
+        """BlipMQ subscriptions are listed after the queues, with their numbers in a column of their own."""
+        self.assertNotIn("subscription", ran("queues").out.decode())
+        client = blipmq(self.url)
+        self.addCleanup(client.close)
+        client.subscribe("news")
+        ran("produce", "jobs", "sweep", "--quiet")
+        found = [(row["topic"], row.get("subscription"), row["messages"]) for row in rows("queues")]
+        self.assertEqual(found, [("jobs", None, 1), ("news", 1, 0)])
+        self.assertIn("subscription", ran("queues").out.decode())
 
     def test_waiting(self) -> None:
         """An empty queue is told after a while, unless --for ends the command."""
