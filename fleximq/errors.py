@@ -47,7 +47,14 @@ class Forbidden(BrokerError, status=Status.FORBIDDEN):
 
 
 class NotPermitted(Forbidden):
-    """The client's permissions do not cover this (403; each dialect has its own words for it)."""
+    """The client's permissions do not cover this (403; each dialect has its own words for it).
+
+    ``name`` is the topic or path that it is about, "" without one.
+    """
+
+    def __init__(self, words: str, name: str = "") -> None:
+        super().__init__(words)
+        self.name = name
 
 
 class NotFound(BrokerError, status=Status.NOT_FOUND):

@@ -63,4 +63,4 @@ def sees(client: ConnectedClient, name: str) -> bool:
 def _refusal(action: Action, name: str) -> NotPermitted:
     if action in _ON_TOPICS:
         checkName(name)
-    return NotPermitted(f"{_WORDS[action].format(name)} is not permitted")
+    return NotPermitted(f"{_WORDS[action].format(name)} is not permitted", name)

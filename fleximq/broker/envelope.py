@@ -42,7 +42,8 @@ class ConnectedClient:
     its last run in the journal, which may not be committed yet; ``consumed`` tells whether it received or acknowledged
     durable messages since it last waited for commits, ``settled`` whether it acknowledged some that may not be on disk
     yet; ``reader`` is the dialect's object that pauses it as a publisher.
-    ``conversation`` is notified when its ``rights`` change.
+    ``conversation`` is notified when its ``rights`` change. ``sender`` is the principal that subscribers see, "" unless
+    the option ``sender`` says so.
     """
 
     id: int
@@ -61,6 +62,7 @@ class ConnectedClient:
     conversation: IConversation | None = None
     identity: Any = None
     service: str = ""
+    sender: str = ""
 
 
 @implementer(ISource)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from fleximq.client.payloads import unpacked
+from fleximq.values.header_pairs import SENDER
 
 #: FlexiMQ document 4.1.1: the client id of the broker.
 BROKER = 1
@@ -33,6 +34,12 @@ class Delivery(NamedTuple):
         """The offset in the journal, for subscriptions with a start."""
         offset = self.header.get("offset")
         return offset if isinstance(offset, int) else None
+
+    @property
+    def sender(self) -> str | None:
+        """The principal of the publisher, if the broker says so (``--sender``); None for anonymous ones."""
+        sender = self.header.get(SENDER)
+        return sender if isinstance(sender, str) else None
 
 
 class Gap(Delivery):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fleximq.config.extension_options import extensions
-from fleximq.config.option_values import LogFormat, SlowConsumer, count, flag, oneOf, seconds, size, text, texts
+from fleximq.config.option_values import LogFormat, Sender, SlowConsumer, count, flag, oneOf, seconds, size, text, texts
 from fleximq.config.permission_options import tables
 from fleximq.config.rate_options import OverRate, byteRate, rate
 from fleximq.errors import SettingError
@@ -120,6 +120,7 @@ OPTIONS = (
     _own("request-timeout", seconds, "Seconds until an unanswered REQ gets 504; 0 is never."),
     _own("bcast-echo", flag, "Send a BCAST back to its sender too."),
     _own("announce-channels", flag, "Notify Identity clients when the list of channels changes."),
+    _own("sender", oneOf(Sender), "The sender that subscribers see: client, or the principal that has logged in."),
     _own("strict-fleximq", flag, "Accept FlexiMQ frames only in the document's own layout."),
     _own("spawn", texts, "A program and its arguments to run as a FlexiMQ client over its standard input and output."),
     _own("extension", extensions, "An extension to enable, and its options, as NAME[:key=value,...]."),

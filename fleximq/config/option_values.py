@@ -117,6 +117,13 @@ class SlowConsumer(Enum):
     BLOCK = "block"
 
 
+class Sender(Enum):
+    """The name of a publisher for subscribers: its client's, or the principal under which it has logged in."""
+
+    CLIENT = "client"
+    PRINCIPAL = "principal"
+
+
 Choice = TypeVar("Choice", bound=Enum)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from fleximq.config.extension_options import EnabledExtension
 from fleximq.config.journal_options import checkPattern, fsyncOf, retentionOf, timeToLiveOf
 from fleximq.config.option_table import optionNamed
-from fleximq.config.option_values import LogFormat, SlowConsumer
+from fleximq.config.option_values import LogFormat, Sender, SlowConsumer
 from fleximq.config.permission_options import PermissionTable
 from fleximq.config.rate_options import OverRate, Rate
 from fleximq.errors import SettingError
@@ -59,6 +59,7 @@ class Settings:
     bcastEcho: bool = False
     strictFleximq: bool = False
     announceChannels: bool = False
+    sender: Sender = Sender.CLIENT
     allowedOrigin: tuple[str, ...] = ()
     spawn: tuple[str, ...] = ()
     ipcDir: str = "/tmp"

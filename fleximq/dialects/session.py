@@ -23,6 +23,7 @@ from zope.interface import implementer
 
 from fleximq.broker.deadlines import Deadline
 from fleximq.broker.envelope import ConnectedClient
+from fleximq.config.option_values import Sender
 from fleximq.dialects.answers import Answers
 from fleximq.dialects.connection.connection_rate import ConnectionRate, admittedMessages, overRate
 from fleximq.dialects.connection.credential_check import UNTRUSTED, CredentialExpiry
@@ -239,6 +240,8 @@ class Session(metaclass=ABCMeta):
         except NoCapacity as error:
             error.principal = principal
             raise
+        if self.context.settings.sender is Sender.PRINCIPAL:
+            client.sender = principal or ""
         self.client = client
         meter = self.context.rates.meter(principal, lambda: client.rights.limits.rates)
         if meter is not None:
@@ -254,9 +257,9 @@ class Session(metaclass=ABCMeta):
         more = self._more("client joined" if self.stays else "joined")
         if more is not None:
             self._log.info(
-                "{client} joined from {address}{more}",
-                client=client.name, address=address, event="joined", dialect=self.dialect, principal=principal,
-                client_id=client.id, more=more,
+                "{client} joined{who} from {address}{more}",
+                client=client.name, who=f" as {principal}" if principal else "", address=address, event="joined",
+                dialect=self.dialect, principal=principal, client_id=client.id, more=more,
             )  # fmt: skip
         return client
 
@@ -474,7 +477,10 @@ class Session(metaclass=ABCMeta):
         }
 
     def _label(self) -> str:
-        return self.client.name if self.client is not None else f"{self.dialect} peer at {peerAddress(self.address)}"
+        client = self.client
+        if client is None:
+            return f"{self.dialect} peer at {peerAddress(self.address)}"
+        return f"{client.name} ({client.principal})" if client.principal else client.name
 
     def _handshakeLate(self) -> None:
         self._deadline = None

@@ -32,6 +32,7 @@ from fleximq.journal.format.frame import FrameKind
 from fleximq.journal.format.record_columns import decodeRecords
 from fleximq.services.mesh_direct import Direct, DirectMessages, MeshListings, RemoteClient
 from fleximq.values.counted_event import CountedEvent, EventFamily
+from fleximq.values.header_pairs import signedRun
 from fleximq.values.patterns import isPattern
 from fleximq.values.records import DIALECTS, OTHER_DIALECT, StoredBatch
 from fleximq.wire.fleximq_header import MessageType, checkHeader, openHeader
@@ -65,6 +66,8 @@ class RemoteForm:
             head, content, size = source.envelopeBytes, body, len(body)
         else:
             run = source.run(body)
+            if publisher.sender:
+                run = signedRun(run, publisher.sender)
             headers = run.headers if isinstance(run.headers, bytes) else list(run.headers)
             contents = run.contents if isinstance(run.contents, int) else list(run.contents)
             payloads = list(run.payloads)

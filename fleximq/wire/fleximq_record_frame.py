@@ -7,34 +7,33 @@ The journal stores a header without its topic, and replay adds the topic and the
 copied as the publisher's bytes, without decoding their values.
 """
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from struct import Struct
-from typing import Any
 
 import msgpack
 
-from fleximq.wire.fleximq_header import MessageType
-from fleximq.wire.fleximq_scanner import VERSION
+from fleximq.limits import HEADER_BYTES
+from fleximq.values.header_pairs import SENDER, SHORT, headerPairs, mapHead, withSender
+from fleximq.wire.fleximq_header import MessageType, openHeader
+from fleximq.wire.fleximq_scanner import FIXED_BYTES, VERSION, singleFrames
 
 _fixed = Struct(">BBI16xI").pack
 _length = Struct(">Q").pack
+_headerLength = Struct(">I")
 _offsetAndLength = Struct(">QQ").pack
-_mapHead = msgpack.Packer().pack_map_header
 _TOPIC = frozenset({"topic"})
 _OWN = frozenset({"topic", "offset"})
 _PACKED_TOPIC = msgpack.packb("topic")
 #: The key, and the first byte of a number of eight bytes.
 _OFFSET_HEAD = msgpack.packb("offset") + b"\xcf"
 _OFFSET_BYTES = 8
-#: Longer headers are not cached.
-_SHORT = 1024
 
 
 def withoutTopic(header: bytes) -> bytes:
     """Return a valid header, as sent, without its topic; no bytes if that leaves an empty map."""
-    count, pairs = _pairs(header, _TOPIC)
-    return _mapHead(count) + pairs if count else b""
+    count, pairs = headerPairs(header, _TOPIC)
+    return mapHead(count) + pairs if count else b""
 
 
 def headerWithTopic(header: bytes, topic: str, hasOffset: bool) -> bytes:
@@ -42,29 +41,30 @@ def headerWithTopic(header: bytes, topic: str, hasOffset: bool) -> bytes:
 
     Those follow it, big-endian. A publisher's own key of one of these names is omitted.
     """
-    count, pairs = _pairs(header, _OWN if hasOffset else _TOPIC)
+    count, pairs = headerPairs(header, _OWN if hasOffset else _TOPIC)
     end = _OFFSET_HEAD if hasOffset else b""
-    return b"".join((_mapHead(count + 1 + hasOffset), _PACKED_TOPIC, msgpack.packb(topic), pairs, end))
+    return b"".join((mapHead(count + 1 + hasOffset), _PACKED_TOPIC, msgpack.packb(topic), pairs, end))
 
 
-def _pairs(header: bytes, unwanted: Container[Any]) -> tuple[int, bytes]:
-    """Return the number of a map's pairs and their bytes, without unwanted keys."""
-    if not header:
-        return 0, b""
-    # Keys and values that are arrays or maps are skipped, so they need not be hashable.
-    unpacker = msgpack.Unpacker(object_pairs_hook=list, strict_map_key=False, max_buffer_size=len(header), timestamp=1)
-    unpacker.feed(header)
-    number = unpacker.read_map_header()
-    kept = []
-    start = unpacker.tell()
-    for _ in range(number):
-        key = unpacker.unpack()
-        unpacker.skip()
-        end = unpacker.tell()
-        if not isinstance(key, str) or key not in unwanted:
-            kept.append(header[start:end])
-        start = end
-    return len(kept), b"".join(kept)
+def signedHeader(header: bytes, sender: str) -> bytes:
+    """Return a received header with this principal as sender; no bytes if it is invalid, names a sender, or would
+    become too long.
+    """
+    return (_signedHeader if len(header) <= SHORT else _signedHeader.__wrapped__)(header, sender)
+
+
+@lru_cache(maxsize=2048)
+def _signedHeader(header: bytes, sender: str) -> bytes:
+    fields, invalid = openHeader(header)
+    signed = b"" if invalid or SENDER in fields else withSender(header, sender)
+    return signed if len(signed) <= HEADER_BYTES else b""
+
+
+def withHeader(envelope: bytes, header: bytes, frames: bytes) -> tuple[bytes, bytes]:
+    """Return the envelope of frames with another header, and the frames with it."""
+    size = len(envelope)
+    envelope = b"".join((envelope[: FIXED_BYTES - _headerLength.size], _headerLength.pack(len(header)), header))
+    return envelope, b"".join([envelope + frame[size:] for frame in singleFrames(frames, size)])
 
 
 def framePrefix(publisher: int, header: bytes, topic: str, hasOffset: bool) -> bytes:
@@ -72,7 +72,7 @@ def framePrefix(publisher: int, header: bytes, topic: str, hasOffset: bool) -> b
 
     :param header: a MessagePack map without the topic; no bytes for an empty one.
     """
-    return (_prefix if len(header) <= _SHORT else _prefix.__wrapped__)(publisher, header, topic, hasOffset)
+    return (_prefix if len(header) <= SHORT else _prefix.__wrapped__)(publisher, header, topic, hasOffset)
 
 
 @lru_cache(maxsize=2048)

@@ -9,11 +9,13 @@ import re
 from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple
+from urllib.parse import quote
 
 from fleximq.errors import InvalidTopic
 from fleximq.limits import isTooLong
 
 _FORBIDDEN = re.compile(r"[:,\s\x00-\x1f\x7f-\x9f]")
+_UNSAFE = re.compile(r"[%:,\s\x00-\x1f\x7f-\x9f]")
 
 
 class Word(Enum):
@@ -63,6 +65,11 @@ def isChannel(name: str) -> bool:
     or control character.
     """
     return name != "" and not isTooLong(name) and not _FORBIDDEN.search(name)
+
+
+def senderText(name: str) -> str:
+    """Return a name as the sender of a MSG: colons, commas, white space, control characters and ``%`` as ``%XX``."""
+    return _UNSAFE.sub(lambda found: quote(found[0], safe=""), name)
 
 
 def encodeIdentity(name: str) -> bytes:

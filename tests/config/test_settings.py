@@ -238,6 +238,7 @@ class TableTests(SynchronousTestCase):
             "slow-consumer": "drop",
             "over-rate": "refuse",
             "log-format": "json",
+            "sender": "principal",
             "fsync": "never",
             "retention": "a=7d",
             "message-ttl": "a=7",

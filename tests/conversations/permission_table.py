@@ -52,6 +52,7 @@ _CORRELATION = {"type": "correlation", "id": "nobody asked"}
 _REFUSED = ["REP 403"]
 _NACK = ["NACK 401 not permitted"]
 _ERROR = ["ERROR:403:not permitted"]
+_NAMED = ["ERROR:403:not permitted: m.a"]
 _LOST = ["ERROR:403:not permitted any more: m.a"]
 
 FLEXIMQ: Mapping[str, Deed] = {
@@ -103,12 +104,12 @@ MINIMQ: Mapping[str, Deed] = {
 }
 
 IDENTITY: Mapping[str, Deed] = {
-    "subscribe": Deed("subscribe", lambda c: c.text("SUBSCRIBE:m.a"), ["SUB-ACK:m.a"], _ERROR, lost=_LOST),
+    "subscribe": Deed("subscribe", lambda c: c.text("SUBSCRIBE:m.a"), ["SUB-ACK:m.a"], _NAMED, lost=_LOST),
     "publish": Deed(
-        "publish", lambda c: _said(c, "PUBLISH:m.a:x"), ["MSG"], _ERROR, first=lambda c: c.text("SUBSCRIBE:m.a")
+        "publish", lambda c: _said(c, "PUBLISH:m.a:x"), ["MSG"], _NAMED, first=lambda c: c.text("SUBSCRIBE:m.a")
     ),
     "publishAgain": Deed(
-        "publish", lambda c: _said(c, "PUBLISH:m.a:x"), ["MSG"], _ERROR,
+        "publish", lambda c: _said(c, "PUBLISH:m.a:x"), ["MSG"], _NAMED,
         first=lambda c: c.text("SUBSCRIBE:m.a", "PUBLISH:m.a:x"), onlyLost=True,
     ),
     "publishUnheard": Deed(

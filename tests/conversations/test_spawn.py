@@ -37,7 +37,7 @@ class SpawnTests(SynchronousTestCase):
         found: list[str] = []
 
         def look() -> bool:
-            found[:] = re.findall(r"fleximq-(\d+) joined from python", broker._printed)
+            found[:] = re.findall(r"fleximq-(\d+) joined as spawn:\S+ from python", broker._printed)
             return len(found) >= n
 
         broker.waitFor(look, f"{n} children to join")

@@ -6,7 +6,7 @@ from typing import Any
 from twisted.internet.address import IPv4Address
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
-from twisted.logger import LogEvent
+from twisted.logger import LogEvent, LogLevel, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.dialects.outbox import Outbox
@@ -64,6 +64,22 @@ class SessionTests(SynchronousTestCase):
         self.assertEqual(client.address, "127.0.0.1:5")
         self.clock.advance(100)
         self.assertFalse(self.transport.disconnecting)
+
+    def test_principal(self) -> None:
+        """The log says under which name a client has logged in; without a login it has the client's name alone."""
+        for admitted, joined, left in (
+            (SOMEBODY, "echo-1000 joined as somebody from 127.0.0.1:5", "echo-1000 (somebody) left: over"),
+            (NOBODY, "echo-1001 joined from 127.0.0.1:5", "echo-1001 left: over"),
+        ):
+            logged: list[LogEvent] = []
+            observeLog(self, logged.append)
+            session = self.make()
+            session.letIn(admitted)
+            session.end("over")
+            session.lost()
+            self.assertEqual(
+                [formatEvent(each) for each in logged if each.get("log_level") is LogLevel.info], [joined, left]
+            )
 
     def test_full(self) -> None:
         """A full broker lets nobody in, and the session stays as it was."""

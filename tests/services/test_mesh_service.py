@@ -15,10 +15,12 @@ from fleximq.client.blocking import Client, connect
 from fleximq.client.errors import PublishFailed
 from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.dialects.fleximq.forms import FLEXI_FORM, FlexiSource
+from fleximq.dialects.identity.form import IDENTITY_FORM
 from fleximq.errors import NoCapacity
 from fleximq.interfaces import IForm, ISubscriber
 from fleximq.services.mesh_direct import RemoteClient
 from fleximq.services.mesh_service import REMOTE_FORM, SETTLING, MeshBroker
+from fleximq.values.header_pairs import SENDER
 from fleximq.values.message import Content, Message
 from fleximq.wire.fleximq_frame import encodeFrame
 from fleximq.wire.fleximq_header import MessageType, checkHeader, packHeader
@@ -27,6 +29,7 @@ from tests.broker.parts import AsMessages, Collector, ask, makeBroker
 from tests.broker_process import BrokerProcess
 from tests.cluster.memory import MemoryCluster, MemoryLink, MemoryServers
 from tests.cluster.nats.servers import MISSING, Servers
+from tests.wire.flexi_frames import cut
 
 
 class Frames(Collector):
@@ -142,6 +145,19 @@ class MeshBrokerTests(MeshCase):
         local = self.collect(self.a, "t.x")
         self.publish(self.a, "t.x", "three")
         self.assertEqual((len(local.messages), len(got.messages)), (1, 3))
+
+    def test_senders(self) -> None:
+        """Other nodes learn the principal of a publisher too, in FlexiMQ and in Identity."""
+        got, texts = self.collect(self.b, "t", collector=Frames()), Frames()
+        texts.form = IDENTITY_FORM  # type: ignore[assignment]
+        self.collect(self.b, "t", collector=texts)
+        me = self.a.join("minimq")
+        me.sender = "alice"
+        self.a.publish(Envelope(self.a.topicFor(me, "t"), me, MessageSource()), [Message(b"x", Content.TEXT)], 1)
+        self.pass_()
+        (frame,) = cut(b"".join(got.frames))
+        self.assertEqual((frame.sender, frame.header), (me.id, {"topic": "t", SENDER: "alice"}))
+        self.assertIn(b"MSG:t:alice:x", texts.frames[0])
 
     def test_frames(self) -> None:
         """Frames of FlexiMQ arrive unchanged, and as messages for other dialects."""

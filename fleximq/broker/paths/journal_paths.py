@@ -28,6 +28,7 @@ from fleximq.broker.paths.arguments import (
 from fleximq.errors import BadRequest, BrokerError, Conflict, NoCapacity, NotKept, NotPermitted
 from fleximq.limits import HEADER_BYTES, MEBIBYTE
 from fleximq.rights import UNRESTRICTED, Action
+from fleximq.values.header_pairs import withSender
 from fleximq.values.message import Content, Message
 from fleximq.values.nesting import NestedTooDeeply, checkNesting, mayBeDeep
 from fleximq.values.records import CONTENTS, PublishedRun, Run, TopicBounds, contentOf, ownQuery
@@ -302,7 +303,8 @@ def _runs(
         if start:
             yield
         for packed in records[start : start + _AT_ONCE]:
-            name, *columns = _record(packed)
+            name, header, *columns = _record(packed)
+            columns.insert(0, withSender(header, client.sender))
             if name != last or len(run.payloads) == _RUN_RECORDS:
                 last, run = name, Run([], [], [])
                 topic = broker.topicFor(client, name)

@@ -13,6 +13,7 @@ from fleximq.broker.envelope import Envelope, MessageSource
 from fleximq.broker.replay.feed import DeferredForm
 from fleximq.compiled import choice
 from fleximq.interfaces import IForm
+from fleximq.values.header_pairs import SENDER, signedRun
 from fleximq.values.message import Content, Message
 from fleximq.values.records import CONTENTS, Run, StoredBatch, contentOf
 from fleximq.wire.fleximq_frame import encodeFrame
@@ -111,15 +112,16 @@ class FlexiForm:
         if type(body) is StoredBatch:
             return _frames(body, False)
         publisher = envelope.publisher.id
-        topic = envelope.topic.name
+        fields = {"topic": envelope.topic.name}
+        if envelope.publisher.sender:
+            fields[SENDER] = envelope.publisher.sender
         return b"".join(
-            encodeFrame(MessageType.PUB, publisher, _header(topic, message), toMessagePack(message))
+            encodeFrame(MessageType.PUB, publisher, _header(fields.copy(), message), toMessagePack(message))
             for message in envelope.source.messages(body)
         )
 
 
-def _header(topic: str, message: Message) -> bytes:
-    fields = {"topic": topic}
+def _header(fields: dict[str, str], message: Message) -> bytes:
     for name in _IDS:
         value = getattr(message, name)
         if value:
@@ -155,6 +157,8 @@ class OffsetForm:
         if not envelope.offset:
             return FLEXI_FORM.render(envelope, body, count)
         run = envelope.source.run(body)
+        if envelope.publisher.sender:
+            run = signedRun(run, envelope.publisher.sender)
         publisher = envelope.publisher.id
         topic = envelope.topic.name
         offsets = range(envelope.offset, envelope.offset + count)

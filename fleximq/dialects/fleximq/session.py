@@ -10,7 +10,7 @@ A message inside a run costs 0.2 us from the read to the sockets of its subscrib
 """
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from typing import Any, ClassVar
@@ -42,11 +42,13 @@ from fleximq.rights import UNRESTRICTED, Action
 from fleximq.security.credentials import ApiKey, Password, Signature, Token
 from fleximq.security.principal import Admitted
 from fleximq.status import Status
+from fleximq.values.header_pairs import SENDER
 from fleximq.values.printable import shortened
 from fleximq.wire.fleximq_array_header import isArrayHeader, withInnerMaps, withMapHeader
 from fleximq.wire.fleximq_frame import BEGINNING_BYTES, encodeFrame, hasZeroReserved, readPrefix, withZeroReserved
 from fleximq.wire.fleximq_header import Header, MessageType, checkHeader, openHeader, peek, topicAlone
 from fleximq.wire.fleximq_layout_b import Layout, LayoutBScanner, LayoutDetector, asSpans
+from fleximq.wire.fleximq_record_frame import signedHeader, withHeader
 from fleximq.wire.fleximq_scanner import FIXED_BYTES, FlexiScanner, FrameTooLarge, Span, singleFrames
 
 #: Maximum length of the name that a client joins with.
@@ -66,7 +68,8 @@ class FlexiSession(FlexiMessages):
     """One FlexiMQ client's conversation."""
 
     __slots__ = (
-        "_beginning", "_challenge", "_layoutUndecided", "_omitsStatusOk", "_pendingRuns", "_scanner", "_strict",
+        "_beginning", "_challenge", "_layoutUndecided", "_omitsStatusOk", "_pendingRuns", "_scanner", "_sender",
+        "_strict",
     )  # fmt: skip
 
     _log = NamedLogger(__name__)
@@ -83,6 +86,7 @@ class FlexiSession(FlexiMessages):
         self._omitsStatusOk = False  # for clients with array headers, which know a status in errors only
         self._beginning = b""  # of this client's PUB frames
         self._challenge = ""
+        self._sender = ""  # of this client's publications, if they name it
         self._pendingRuns: Iterator[Span] = iter(())
 
     @property
@@ -101,7 +105,8 @@ class FlexiSession(FlexiMessages):
         begin = until = total = messages = 0
         deliverCalls: DeliverCalls = ()
         refusing = self.rate if self.rate is not None and self.rate.refuses else None
-        if choice.deliverKnown and refusing is None and pending is None and self.state is ConnectionState.OPEN:
+        isPlain = refusing is None and pending is None and not self._sender
+        if choice.deliverKnown and isPlain and self.state is ConnectionState.OPEN:
             # This delivers publications with cached envelopes and FlexiMQ subscribers only, and yields all others.
             spans = choice.deliverKnown(self._scanner, data, self._envelopes, _DELIVERED_FORMS, self.traffic, alone)
             alone = None  # none is collected here
@@ -109,6 +114,8 @@ class FlexiSession(FlexiMessages):
             spans = self._scanner.spans(data) if pending is None else pending
             if refusing is not None:
                 spans = admittedSpans(refusing.meter, spans, self._overRate)
+            if self._sender:
+                spans = _signedSpans(spans, self._sender)
         try:
             for bytesOfEnvelope, read, start, end, count in spans:
                 envelope = known(bytesOfEnvelope)
@@ -238,6 +245,8 @@ class FlexiSession(FlexiMessages):
         if unreadable is not None:
             raise unreadable
         header = checkHeader(MessageType(kind), fields)
+        if SENDER in fields and not (self._sender and fields[SENDER] == self._sender):
+            raise BadRequest(f"{SENDER!r} is set by the broker alone")
         act: Callable[[Header, bytes, bytes], None] = getattr(self, name)
         act(header, envelope, frame if hasZeroReserved(envelope) else withZeroReserved(frame))
 
@@ -281,7 +290,7 @@ class FlexiSession(FlexiMessages):
             raise NotPermitted(f"joining as {shortened(name)!r} is not permitted")
         self._me = self.letIn(admitted, peer=self)
         self.broker.clients.rename(self._me, name or "")
-        self.id = self._me.id
+        self.id, self._sender = self._me.id, self._me.sender
         self._beginning = encodeFrame(MessageType.PUB, self.id)[:BEGINNING_BYTES]
         self._named = name is not None
         if name:
@@ -365,6 +374,17 @@ def _handOver(source: bytes, begin: int, until: int, deliverCalls: DeliverCalls,
 
 def _large(source: bytes, begin: int, until: int) -> Chunk:
     return memoryview(source)[begin:until] if (until - begin) * 2 > len(source) else source[begin:until]
+
+
+def _signedSpans(spans: Iterable[Span], sender: str) -> Iterator[Span]:
+    """Yield spans whose PUBs name this sender; those with other than valid headers take the slow path as they are."""
+    for span in spans:
+        envelope, read, start, end, count = span
+        header = signedHeader(envelope[FIXED_BYTES:], sender) if envelope[1] == MessageType.PUB else b""
+        if header:
+            envelope, frames = withHeader(envelope, header, read[start:end])
+            span = envelope, frames, 0, len(frames), count
+        yield span
 
 
 class FlexiFactory(StreamFactory):

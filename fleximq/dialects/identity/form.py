@@ -8,20 +8,26 @@ from typing import Any
 
 from zope.interface import implementer
 
-from fleximq.broker.envelope import Envelope, MessageSource
+from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource
 from fleximq.broker.replay.feed import DeferredForm
 from fleximq.compiled import choice
 from fleximq.interfaces import IForm
 from fleximq.limits import MEBIBYTE
+from fleximq.values.header_pairs import senderOf
 from fleximq.values.message import Content, Message
 from fleximq.values.records import Run, StoredBatch, contentOf
-from fleximq.wire.identity_text import encodeMsg
+from fleximq.wire.identity_text import encodeMsg, senderText
 from fleximq.wire.payload_conversion import toUtf8
 
 _CONTENT = contentOf(Message(b"", Content.TEXT))
 #: Payloads from this many bytes on, whose conversion takes up to 25 ms, are cached; and so many bytes of texts.
 _SLOW_BYTES = 256
 _CACHED_BYTES = 8 * MEBIBYTE
+
+
+def senderName(client: ConnectedClient) -> str:
+    """Return the name of a publisher for subscribers."""
+    return senderText(client.sender) or client.name
 
 
 class IdentitySource(MessageSource):
@@ -46,10 +52,12 @@ def recordTexts(batches: Sequence[StoredBatch], convert: Callable[[Message], byt
     frames: list[bytes] = []
     for batch in batches:
         messages = batch.messages()
-        indexes = zip(batch.topicOf, batch.publisherOf, range(len(messages)), strict=True)
-        for (topic, publisher), group in groupby(indexes, itemgetter(0, 1)):
-            prefix = encodeMsg(batch.topics[topic], batch.publishers[publisher][1], b"")
-            frames.append(choice.encodeTexts(prefix, [convert(messages[index]) for _, _, index in group]))
+        senders = map(senderOf, batch.headers)
+        indexes = zip(batch.topicOf, batch.publisherOf, senders, range(len(messages)), strict=True)
+        for (topic, publisher, sender), group in groupby(indexes, itemgetter(0, 1, 2)):
+            name = senderText(sender) or batch.publishers[publisher][1]
+            prefix = encodeMsg(batch.topics[topic], name, b"")
+            frames.append(choice.encodeTexts(prefix, [convert(messages[index]) for *_, index in group]))
     return b"".join(frames)
 
 
@@ -89,7 +97,7 @@ class IdentityForm:
             return recordTexts([body])
         if type(source) is IdentitySource:
             return choice.encodeTexts(source.prefix, body)
-        prefix = encodeMsg(envelope.topic.name, envelope.publisher.name, b"")
+        prefix = encodeMsg(envelope.topic.name, senderName(envelope.publisher), b"")
         return choice.encodeTexts(prefix, [toUtf8(message) for message in source.messages(body)])
 
 

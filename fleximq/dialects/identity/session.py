@@ -13,7 +13,7 @@ from zope.interface import implementer
 from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.dialects.context import Context
 from fleximq.dialects.identity.channel_list import ChannelList
-from fleximq.dialects.identity.form import RECALLING, IdentitySource, RecordTexts
+from fleximq.dialects.identity.form import RECALLING, IdentitySource, RecordTexts, senderName
 from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.replay_outlet import ReplayOutlet
 from fleximq.dialects.session import ConnectionState, NamedLogger, Session
@@ -94,7 +94,7 @@ class IdentitySession(Session):
 
     def _welcome(self, admitted: Admitted) -> None:
         self.letIn(admitted, user=True)
-        self._send(encodeIdentity(self.client.name))
+        self._send(encodeIdentity(senderName(self.client)))
         self.outbox.take(self._channels.frame(self.client))
         self._channels.join(self.outbox, self.client)
         self.keepAlive()
@@ -197,7 +197,7 @@ class IdentitySession(Session):
         if request.channel not in self.client.subscriptions:
             raise Unauthorized("Not subscribed")
         topic = self.broker.topicFor(self.client, request.channel)
-        envelope = Envelope(topic, self.client, IdentitySource(request.channel, self.client.name))
+        envelope = Envelope(topic, self.client, IdentitySource(request.channel, senderName(self.client)))
         self._envelopes[_beginning(request.channel)] = envelope
         self._publish(envelope, [request.message])
 
@@ -221,7 +221,9 @@ class IdentitySession(Session):
 
     def answerError(self, error: BrokerError) -> None:
         """Send ``ERROR:<code>:<sentence>``."""
-        words = "not permitted" if isinstance(error, NotPermitted) else str(error)
+        words = str(error)
+        if isinstance(error, NotPermitted):
+            words = f"not permitted: {error.name}" if error.name else "not permitted"
         self._send(encodeError(int(_CODES.get(error.status, error.status)), words))
 
     def rightsChanged(self, lost: Sequence[str]) -> None:

@@ -1,0 +1,74 @@
+"""Keys of FlexiMQ headers that are added or left out without decoding the others, among them that of the sender.
+
+A header is here a MessagePack map of a record: valid, and without its topic; no bytes for an empty one.
+"""
+
+from collections.abc import Container
+from functools import lru_cache
+from typing import Any
+
+import msgpack
+
+from fleximq.values.records import Run
+
+#: The key of a PUB that names the principal of its publisher. Only the broker sets it (:class:`Sender`).
+SENDER = "sender_principal"
+#: Longer headers are not cached.
+SHORT = 1024
+_SENDER = frozenset({SENDER})
+_PACKED_SENDER = msgpack.packb(SENDER)
+mapHead = msgpack.Packer().pack_map_header
+
+
+def headerPairs(header: bytes, unwanted: Container[Any]) -> tuple[int, bytes]:
+    """Return the number of a map's pairs and their bytes, without unwanted keys."""
+    if not header:
+        return 0, b""
+    # Keys and values that are arrays or maps are skipped, so they need not be hashable.
+    unpacker = msgpack.Unpacker(object_pairs_hook=list, strict_map_key=False, max_buffer_size=len(header), timestamp=1)
+    unpacker.feed(header)
+    number = unpacker.read_map_header()
+    kept = []
+    start = unpacker.tell()
+    for _ in range(number):
+        key = unpacker.unpack()
+        unpacker.skip()
+        end = unpacker.tell()
+        if not isinstance(key, str) or key not in unwanted:
+            kept.append(header[start:end])
+        start = end
+    return len(kept), b"".join(kept)
+
+
+def withSender(header: bytes, sender: str) -> bytes:
+    """Return a header with this principal as its only sender; without any for ""."""
+    return (_withSender if len(header) <= SHORT else _withSender.__wrapped__)(header, sender)
+
+
+@lru_cache(maxsize=2048)
+def _withSender(header: bytes, sender: str) -> bytes:
+    count, pairs = headerPairs(header, _SENDER)
+    if sender:
+        count, pairs = count + 1, b"".join((pairs, _PACKED_SENDER, msgpack.packb(sender)))
+    return mapHead(count) + pairs if count else b""
+
+
+def senderOf(header: bytes) -> str:
+    """Return the principal that a header names as its sender, "" without one."""
+    if _PACKED_SENDER not in header:
+        return ""
+    return (_senderOf if len(header) <= SHORT else _senderOf.__wrapped__)(header)
+
+
+@lru_cache(maxsize=2048)
+def _senderOf(header: bytes) -> str:
+    found = msgpack.unpackb(header, strict_map_key=False, timestamp=1, object_pairs_hook=list)
+    return next((value for key, value in found if key == SENDER and isinstance(value, str)), "")
+
+
+def signedRun(run: Run, sender: str) -> Run:
+    """Return a run whose headers name this principal as sender."""
+    headers = run.headers
+    if isinstance(headers, bytes):
+        return run._replace(headers=withSender(headers, sender))
+    return run._replace(headers=[withSender(header, sender) for header in headers])
