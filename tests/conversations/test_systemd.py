@@ -205,7 +205,7 @@ class UnitsTests(SystemdCase):
     def copied(self) -> list[str]:
         """Return paths of the units, which start a program that is there."""
         paths = []
-        for source in (UNITS / "fleximq.service", UNITS / "fleximq.socket"):
+        for source in (UNITS / "fleximq.service", UNITS / "fleximq.socket", UNITS / "fleximq-node.service"):
             path = self.folder / source.name
             path.write_text(source.read_text().replace("/opt/fleximq/bin/twistd", sys.executable))
             paths.append(str(path))
@@ -235,6 +235,16 @@ class UnitsTests(SystemdCase):
         assert told is not None
         self.assertEqual(found[2], told[2])
         self.assertLessEqual(float(found[1]), float(told[1]), said)
+
+    def test_node(self) -> None:
+        """The unit of a node has the same restrictions, but for those of the network; no unit writes core files."""
+        service, node = unit("fleximq.service"), unit("fleximq-node.service")
+        names = "Protect|Proc|Private|Restrict|System|Lock|Capability|Ambient|NoNew|Keyring|RemoveIPC|Device|Limit"
+        networked = {"PrivateNetwork", "RestrictAddressFamilies"}
+        wanted = {name: lines for name, lines in service.items() if re.match(names, name) and name not in networked}
+        self.assertEqual({name: node.get(name) for name in wanted}, wanted)
+        self.assertGreater(len(wanted), 20)
+        self.assertEqual((service["LimitCORE"], node["LimitCORE"]), (["0"], ["0"]))
 
     def test_names(self) -> None:
         """What the service is given is what its command line asks for."""
