@@ -57,6 +57,7 @@ def makeBroker(
         wall=wall,
     )
     broker.consuming.onDropped = partial(_dropped, clock, LogLimit(), settings.queueExpiry)
+    broker.polling.onDropped = partial(_subscriptionDropped, clock, LogLimit(), settings.durableGrace)
     broker.deadLetters.onDeadLetter = partial(_deadLetter, clock, LogLimit())
     return broker
 
@@ -110,6 +111,16 @@ def _dropped(clock: IReactorTime, limit: LogLimit, expiry: float | None, topic: 
             "queues whose topic matches --durable are not removed{more}",
             topic=topic, number=number, time=expiry or IDLE_SECONDS, more=more,
             why="--queue-expiry" if expiry else "a ReplyTo created it",
+        )  # fmt: skip
+
+
+def _subscriptionDropped(clock: IReactorTime, limit: LogLimit, grace: float, id: int, topic: str, number: int) -> None:
+    more = limit.ending(clock.seconds())
+    if more is not None:
+        _log.warn(
+            "The BlipMQ subscription {id} of {topic} was removed with {number} messages, since no client used it for "
+            "{time:g} s (--durable-grace){more}",
+            id=id, topic=topic, number=number, time=grace, more=more,
         )  # fmt: skip
 
 

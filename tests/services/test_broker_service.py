@@ -10,6 +10,7 @@ from fleximq.journal.memory_journal import MemoryJournal
 from fleximq.services.broker_service import makeBroker
 from tests.broker.queueing import message
 from tests.log_observer import observeLog
+from tests.slow_journal import SlowJournal
 
 
 class ExpiredQueueTests(SynchronousTestCase):
@@ -69,3 +70,26 @@ class DeadLetterTests(SynchronousTestCase):
         words = "The message job-0 of the queue jobs is a dead letter after 2 deliveries without an ACK"
         self.assertEqual(lines[0], words)
         self.assertEqual(len(lines), 10)
+
+
+class ExpiredSubscriptionTests(SynchronousTestCase):
+    """Durable subscriptions that no client uses."""
+
+    def test_logged(self) -> None:
+        """The log names one that is removed with its messages."""
+        logged: list[LogEvent] = []
+        observeLog(self, logged.append)
+        clock, journal = Clock(), SlowJournal()
+        broker = makeBroker(clock, Settings(durableGrace=5.0), WriteTurn(clock), journal)
+        client = broker.join("blipmq")
+        broker.openSubscription(client, None, "full", 1).deliver([message("a")], 1)
+        broker.openSubscription(client, None, "empty", 1)
+        broker.leave(client, "reason")
+        clock.advance(5.1)
+        self.assertEqual(
+            [formatEvent(event) for event in logged if event.get("log_level") is LogLevel.warn],
+            [
+                "The BlipMQ subscription 1 of full was removed with 1 messages, since no client used it for 5 s "
+                "(--durable-grace)"
+            ],
+        )

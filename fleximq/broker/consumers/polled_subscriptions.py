@@ -23,13 +23,14 @@ class PolledSubscriptions:
     """All polled subscriptions of a broker. ``lastId`` is the last id given.
 
     :param grace: seconds that a subscription outlives its last connection, ``durableGrace`` those of durable ones.
-    :param onExpired: called with a subscription after its grace time, when it is closed and removed.
+    :param onExpired: called with a subscription after its grace time, when it is closed and removed, and how many
+        messages it dropped.
     """
 
     _makeQueue: QueueFactory
     _: KW_ONLY
     grace: float
-    onExpired: Callable[[PolledSubscription], None] = lambda subscription: None
+    onExpired: Callable[[PolledSubscription, int], None] = lambda subscription, dropped: None
     durableGrace: float = 86400.0
     lastId: int = 0
     _byId: dict[int, PolledSubscription] = field(default_factory=dict)
@@ -110,4 +111,4 @@ class PolledSubscriptions:
         dropped = subscription.close()
         if dropped:
             self._makeQueue.counted(DROPPED_EXPIRED, dropped)
-        self.onExpired(subscription)
+        self.onExpired(subscription, dropped)

@@ -1,6 +1,6 @@
 """Polled subscriptions as clients use them: rights, limits, topics and the journal."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from fleximq.broker.authorization import permit, permits
@@ -24,13 +24,17 @@ def journalFault(journal: IJournal) -> str | None:
 
 @dataclass(eq=False, repr=False)
 class SubscriptionAccess:
-    """Opens, polls and ends all polled subscriptions; those over a limit that was reduced remain."""
+    """Opens, polls and ends all polled subscriptions; those over a limit that was reduced remain.
+
+    ``onDropped`` is called with id, topic and messages of an expired durable subscription.
+    """
 
     limits: Limits
     _journal: IJournal
     _topics: TopicTable
     _stateLog: StateLog
     subscriptions: PolledSubscriptions
+    onDropped: Callable[[int, str, int], None] = lambda id, topic, number: None
 
     def __post_init__(self) -> None:
         self.subscriptions.onExpired = self._expired
@@ -104,6 +108,8 @@ class SubscriptionAccess:
         """Detach a client from the subscriptions that it may not poll any more, as if it had left."""
         self.subscriptions.detach(client, lambda topic: not permits(client, Action.SUBSCRIBE, topic))
 
-    def _expired(self, subscription: PolledSubscription) -> None:
+    def _expired(self, subscription: PolledSubscription, dropped: int) -> None:
         self._stateLog.ended(subscription)
         self._topics.unsubscribe(subscription, subscription.topic)
+        if dropped and subscription.durable:
+            self.onDropped(subscription.id, subscription.topic, dropped)

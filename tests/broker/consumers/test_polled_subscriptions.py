@@ -34,7 +34,7 @@ class SubscriptionCase(SynchronousTestCase):
         self.one = self.subscriptions.open("x", "key", "t", 1)
         self.zero = self.subscriptions.open("x", "key", "t", 0)
 
-    def onExpired(self, subscription: PolledSubscription) -> None:
+    def onExpired(self, subscription: PolledSubscription, dropped: int) -> None:
         self.expired.append(subscription.id)
 
     def put(self, letters: str, into: PolledSubscription | None = None) -> None:

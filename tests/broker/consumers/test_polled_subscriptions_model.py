@@ -10,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.broker.consumers.polled_subscription import PolledSubscription
 from fleximq.broker.consumers.polled_subscriptions import PolledSubscriptions
 from fleximq.broker.envelope import QueueDelivery
-from fleximq.broker.queues.queue import DROPPED
+from fleximq.broker.queues.queue import DROPPED, EXPIRED
 from fleximq.broker.queues.waiting import IN_FLIGHT_OVERHEAD
 from fleximq.values.message import Message
 from fleximq.values.message_cost import OVERHEAD
@@ -27,6 +27,7 @@ class _Kept:
     """A message in the model."""
 
     message: Message
+    arrived: float
     tag: int = 0
     attempts: int = 0
     due: float | None = None
@@ -44,11 +45,20 @@ class _Kept:
 class SubscriptionMachine(RuleBasedStateMachine):
     """Every step is done to the subscription and to the list."""
 
+    timeToLive: float | None = None
+
     def __init__(self) -> None:
         super().__init__()
         self.world = World()
         self.subscriptions = PolledSubscriptions(
-            self.world.makeQueue(redelivery=RETRY, maxDeliveries=0, maxMessages=MESSAGES, maxBytes=BYTES, onDead=None),
+            self.world.makeQueue(
+                redelivery=RETRY,
+                maxDeliveries=0,
+                maxMessages=MESSAGES,
+                maxBytes=BYTES,
+                onDead=None,
+                timeToLiveOf=lambda topic: self.timeToLive,
+            ),
             grace=10_000.0,
             onExpired=self.fail,
         )
@@ -57,8 +67,9 @@ class SubscriptionMachine(RuleBasedStateMachine):
         self.tag = 0
         self.number = 0
         self.dropped = 0
+        self.expired = 0
 
-    def fail(self, subscription: PolledSubscription) -> None:
+    def fail(self, subscription: PolledSubscription, dropped: int) -> None:
         raise AssertionError("expired")
 
     def total(self, kept: list[_Kept]) -> int:
@@ -83,7 +94,8 @@ class SubscriptionMachine(RuleBasedStateMachine):
         self.subscription.deliver(new, len(new))
         before = len(self.durable) + len(new)
         room = BYTES - sum(each.weight for each in tracked)
-        self.durable += [_Kept(each) for each in new if qos or len(each.payload) + OVERHEAD <= room]
+        now = self.world.clock.seconds()
+        self.durable += [_Kept(each, now) for each in new if qos or len(each.payload) + OVERHEAD <= room]
         while not self.fits(self.durable) and (untracked := [each for each in self.durable if not each.message.qos]):
             self.durable.remove(untracked[0])
         self.dropped += before - len(self.durable)
@@ -127,13 +139,27 @@ class SubscriptionMachine(RuleBasedStateMachine):
         for each in self.durable:
             if each.holder == holder:
                 each.due = each.holder = None
+        self.expire()
+
+    def expire(self) -> None:
+        """Remove the waiting messages that are too old; those of QoS1 use a tag."""
+        now = self.world.clock.seconds()
+        for each in list(self.durable):
+            if self.timeToLive is not None and each.due is None and each.arrived + self.timeToLive <= now:
+                self.durable.remove(each)
+                self.tag += each.message.qos and not each.tag
+                self.expired += 1
 
     @rule(seconds=st.integers(1, 12))
     def wait(self, seconds: int) -> None:
-        self.world.clock.pump([1] * seconds)
-        for each in self.durable:
-            if each.due is not None and each.due <= self.world.clock.seconds():
-                each.due = each.holder = None
+        for _ in range(seconds):
+            self.world.clock.advance(1)
+            for each in self.durable:
+                if each.due is not None and each.due <= self.world.clock.seconds():
+                    each.due = each.holder = None
+            self.expire()
+        if self.timeToLive is not None:  # those of QoS0 are looked for when a client polls, or when there is no room
+            self.subscription.pollMany("x", 0)
 
     @invariant()
     def looksAlike(self) -> None:
@@ -141,13 +167,24 @@ class SubscriptionMachine(RuleBasedStateMachine):
         assert self.subscription.inFlight == len([each for each in self.durable if each.due is not None])
         assert self.subscription.depth == len(self.durable) - self.subscription.inFlight
         assert self.world.counts[DROPPED] == self.dropped
+        assert self.world.counts[EXPIRED] == self.expired
+
+
+class ExpiringSubscriptionMachine(SubscriptionMachine):
+    """Messages expire, so that a publisher that met a full subscription is admitted again."""
+
+    timeToLive = 15.0
 
 
 class SubscriptionModelTests(SynchronousTestCase):
     """A subscription and the model side by side, through many random lives."""
 
     def test_likeTheModel(self) -> None:
-        run_state_machine_as_test(
-            SubscriptionMachine,
-            settings=settings(max_examples=repetitions(60, 750), stateful_step_count=40, deadline=None),
-        )
+        self.compare(SubscriptionMachine)
+
+    def test_expiring(self) -> None:
+        self.compare(ExpiringSubscriptionMachine)
+
+    def compare(self, machine: type[SubscriptionMachine]) -> None:
+        some = settings(max_examples=repetitions(60, 750), stateful_step_count=40, deadline=None)
+        run_state_machine_as_test(machine, settings=some)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.broker.consumers import work_queues
 from fleximq.broker.consumers.work_queues import WorkQueue, WorkQueues
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.values.message import Message
@@ -33,13 +34,15 @@ class _Kept:
 class TopicQueuesMachine(RuleBasedStateMachine):
     """Few ids, so that namesakes are common, in two queues that overflow, expire and have dead letters."""
 
+    expiry: float | None = EXPIRY
+
     def __init__(self) -> None:
         super().__init__()
         self.world = World()
         self.queues = WorkQueues(
             self.world.makeQueue(redelivery=RETRY, maxDeliveries=DELIVERIES, maxMessages=MESSAGES, maxBytes=1 << 20),
             maxQueues=2,
-            expiry=EXPIRY,
+            expiry=self.expiry,
             idOf=lambda each: each.message_id or "new",
             onExpired=self.onExpired,
         )
@@ -48,6 +51,7 @@ class TopicQueuesMachine(RuleBasedStateMachine):
         self.order = 0
 
     def onExpired(self, queue: WorkQueue, dropped: int) -> None:
+        assert self.expiry is not None or not dropped
         self.durable = [each for each in self.durable if each.topic != queue.name]
 
     @rule(topic=st.sampled_from("tu"), ids=st.lists(st.sampled_from(["i", "j", None]), max_size=4))
@@ -120,11 +124,26 @@ class TopicQueuesMachine(RuleBasedStateMachine):
         assert len(self.queues._ids) == len({each.message.message_id for each in self.durable if each.attempts})
 
 
+class LastingQueuesMachine(TopicQueuesMachine):
+    """Without a time set by an operator, only empty queues expire."""
+
+    expiry = None
+
+    @invariant()
+    def nothingIsLost(self) -> None:
+        assert {each.topic for each in self.durable} <= {queue.name for queue in self.queues}
+
+
 class TopicQueuesModelTests(SynchronousTestCase):
     """Two topic queues and the model side by side, through many random lives."""
 
     def test_likeTheModel(self) -> None:
-        run_state_machine_as_test(
-            TopicQueuesMachine,
-            settings=settings(max_examples=repetitions(60, 750), stateful_step_count=40, deadline=None),
-        )
+        self.compare(TopicQueuesMachine)
+
+    def test_lasting(self) -> None:
+        self.patch(work_queues, "IDLE_SECONDS", EXPIRY)
+        self.compare(LastingQueuesMachine)
+
+    def compare(self, machine: type[TopicQueuesMachine]) -> None:
+        some = settings(max_examples=repetitions(60, 750), stateful_step_count=40, deadline=None)
+        run_state_machine_as_test(machine, settings=some)
