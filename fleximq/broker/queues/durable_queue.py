@@ -123,8 +123,10 @@ class DurableQueue(Queue):
     def admitsAlone(self, count: int, size: int) -> str | None:
         return FULL if count > self.maxMessages else None
 
-    def _isOver(self, count: int, size: int) -> bool:
-        return self.kept + count > self.maxMessages or self._backlog.volatileSize > self.maxBytes
+    def _exceeds(self, count: int, size: int) -> bool:
+        kept = self.depth + len(self._inFlight) + len(self._dead)
+        isOver = kept + count > self.maxMessages or self._backlog.volatileSize > self.maxBytes
+        return isOver and self._stillExceeds(count, size)
 
     def _available(self) -> int:
         return 0 if self.loading else len(self._returned) + self._backlog.inMemory
@@ -147,7 +149,8 @@ class DurableQueue(Queue):
 
     def takeMany(self, holder: object, number: int, most: int = ANY) -> list[QueueDelivery]:
         """As :meth:`Queue.takeMany`, of the messages that are read."""
-        self.expire()
+        if self._ages is not None:
+            self.expire()
         while self._ofGoneHolders and len(self._returned) < number:
             self._takeBackPortion()
         if self.loading:

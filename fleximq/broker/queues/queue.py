@@ -240,7 +240,8 @@ class Queue:
         Returns their tags, the messages, and how often each was delivered. ``holder`` is the consumer, any hashable
         object, remembered until :meth:`release`, or None.
         """
-        self.expire()
+        if self._ages is not None:
+            self.expire()
         while self._ofGoneHolders and len(self._returned) < number:
             self._takeBackPortion()
         deliveries: list[QueueDelivery] = []
@@ -467,11 +468,12 @@ class Queue:
 
     def _exceeds(self, count: int, size: int) -> bool:
         """Tell whether so many more messages and bytes exceed the bounds, without messages that are too old."""
-        return self._isOver(count, size) and (not self.expire() or self._isOver(count, size))
-
-    def _isOver(self, count: int, size: int) -> bool:
         kept = len(self._backlog) + len(self._returned) + len(self._inFlight)
-        return kept + count > self.maxMessages or self.weight + size > self.maxBytes
+        isOver = kept + count > self.maxMessages or self.weight + size > self.maxBytes
+        return isOver and self._stillExceeds(count, size)
+
+    def _stillExceeds(self, count: int, size: int) -> bool:
+        return not self.expire() or self._exceeds(count, size)
 
     def _squeezeIn(self, messages: Sequence[Message]) -> None:
         """Add the messages that can fit at all, then drop the oldest until the bounds hold again."""

@@ -79,6 +79,26 @@ class OffsetsTests(SynchronousTestCase):
         self.assertEqual((len(offsets), list(offsets)), (0, []))
 
 
+class EraseTests(SynchronousTestCase):
+    """A number becomes a gap in its place."""
+
+    @given(st.lists(st.integers(1, 5), max_size=30), st.lists(st.integers(1, 120), max_size=10))
+    def test_likeAList(self, steps: list[int], erased: list[int]) -> None:
+        """Of neighbours and of single numbers, and numbers can be appended and taken afterwards."""
+        offsets, plain, last = OffsetRanges(), [], 0
+        for step in steps:
+            last += step
+            offsets.append(last)
+            plain.append(last)
+        for number in erased:
+            self.assertEqual(offsets.erase(number), number in plain)
+            plain = [GAP if each == number else each for each in plain]
+        offsets.append(last + 1, 2)
+        plain += [last + 1, last + 2]
+        self.assertEqual((list(offsets), len(offsets), offsets.gaps()), (plain, len(plain), plain.count(GAP)))
+        self.assertEqual(offsets.take(len(plain) - 1), plain[:-1])
+
+
 class MemoryTests(SynchronousTestCase):
     """A million places."""
 
