@@ -32,6 +32,7 @@ from fleximq.broker.publishing.slow_path import SlowPath
 from fleximq.broker.publishing.transactions import Transactions
 from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.replay.client_subscriptions import ClientSubscriptions
+from fleximq.broker.replay.expiry import RecordExpiry
 from fleximq.broker.replay.replay import Replays
 from fleximq.broker.replay.searches import Searches
 from fleximq.broker.rules import BrokerRules, TimesToLive
@@ -155,13 +156,13 @@ class Broker:
         self.recentIds = recentIdsOf(rules, self.clock.seconds, self.microseconds, counted)
         self.deduplication = Deduplication(rules.idempotenceWindow > 0, self.recentIds, self.fanOut, self.slowPath)
         self.observers.add(Presence(topics, self.itself, deliver))
+        retained = anyOf(rules.retain) if rules.retain else None
         self.replays = Replays(
             journal,
             topics,
-            anyOf(rules.retain) if rules.retain else None,
-            self.timesToLive,
+            retained,
+            RecordExpiry(journal, self.timesToLive, TimesToLive(rules.retentions), retained, self.microseconds),
             self.transactions.waits,
-            self.microseconds,
             Searches(self.slices),
             lambda client, name: self.clientSubscriptions.unsubscribe(client, name),
         )

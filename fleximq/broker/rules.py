@@ -12,7 +12,9 @@ _KNOWN = 4096
 
 
 class TimesToLive:
-    """Patterns of topics with times to live in seconds; the first pattern that matches decides. True if any is set."""
+    """Patterns of topics with times in seconds, such as times to live; the first pattern that matches decides, 0 is
+    unlimited. True if any is set.
+    """
 
     def __init__(self, lines: Sequence[tuple[str, float]]) -> None:
         self._lines = [(anyOf((pattern,)), round(seconds * 1_000_000)) for pattern, seconds in lines]
@@ -23,7 +25,7 @@ class TimesToLive:
         return bool(self._lines)
 
     def _of(self, topic: str) -> int | None:
-        return next((time for matches, time in self._lines if matches(topic)), None)
+        return next((time for matches, time in self._lines if matches(topic)), None) or None
 
     def seconds(self, topic: str) -> float | None:
         """Return the seconds that this topic's messages live; None: unlimited."""
@@ -43,7 +45,8 @@ class BrokerRules:
 
     ``durable``: patterns of topics whose messages are all stored. ``retain``: patterns of topics whose messages are
     stored too, and whose latest message new subscribers get. ``timesToLive``: patterns, and the seconds after which
-    their messages expire. ``idempotenceWindow``: how long a message's id is remembered; ``deduplicatedDialects``: the
+    their messages expire. ``retentions``: patterns, and the seconds after which replays leave their messages out; 0: no
+    limit. ``idempotenceWindow``: how long a message's id is remembered; ``deduplicatedDialects``: the
     dialects whose records have ids to remember. ``history``: how many past messages a new Identity subscriber gets.
     """
 
@@ -56,6 +59,7 @@ class BrokerRules:
     durable: tuple[str, ...] = ()
     retain: tuple[str, ...] = ()
     timesToLive: tuple[tuple[str, float], ...] = ()
+    retentions: tuple[tuple[str, float], ...] = ()
     idempotenceWindow: float = 120.0
     deduplicatedDialects: tuple[str, ...] = ("fleximq",)
     durableGrace: float = 86400.0

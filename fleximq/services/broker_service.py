@@ -18,7 +18,7 @@ from fleximq.broker.consumers.work_queues import IDLE_SECONDS
 from fleximq.broker.paths import path_table
 from fleximq.broker.rules import BrokerRules
 from fleximq.compiled.choice import IMPLEMENTATION
-from fleximq.config.journal_options import timeToLiveOf
+from fleximq.config.journal_options import retentionOf, timeToLiveOf
 from fleximq.config.settings import Settings
 from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.interfaces import IJournal
@@ -74,6 +74,7 @@ def rulesOf(settings: Settings) -> BrokerRules:
         durable=settings.durable,
         retain=settings.retain,
         timesToLive=tuple(timeToLiveOf(line) for line in settings.messageTtl),
+        retentions=tuple((rule.pattern, rule.age) for rule in map(retentionOf, settings.retention)),
         idempotenceWindow=settings.idempotenceWindow,
         deduplicatedDialects=("fleximq", "minimq") if settings.minimqIdempotent else ("fleximq",),
         durableGrace=settings.durableGrace,

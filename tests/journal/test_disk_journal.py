@@ -770,6 +770,25 @@ class CleaningTests(JournalCase):
         self.assertEqual([payload for _, _, payload in self.records()], [b"y"])
         self.assertEqual(self.journal.bounds()["a"].first, 201)
 
+    def test_quiet(self) -> None:
+        """On a broker without further messages the segment ends by age, so that all of it is removed."""
+        self.begin(rules=self.RULES)
+        self.kept(b"x" * 200)
+        self.now += 359 * 1_000_000
+        self.freed()
+        self.steps.all()
+        self.assertEqual(self.journal.health()["segments"], 1)
+        self.now += 1_000_000
+        self.freed()
+        self.steps.all()
+        self.idle()
+        self.assertEqual(self.journal.health()["segments"], 2)
+        self.age()
+        self.freed()
+        self.steps.all()
+        self.assertEqual((self.journal.health()["segments"], self.records()), (1, []))
+        self.assertEqual(dict(self.journal.bounds()), {})
+
     def test_unread(self) -> None:
         """What a consumer group has not read goes all the same; the operator is told before, and it is counted."""
         self.begin(segmentBytes=4096, rules=self.RULES)

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from zope.interface import implementer
 
 from fleximq.broker.envelope import Envelope
+from fleximq.broker.replay.expiry import RecordExpiry
 from fleximq.broker.slices import Slices
 from fleximq.broker.topics.topic_table import Topic
 from fleximq.broker.topics.wildcard_tree import Wildcards
@@ -168,13 +169,16 @@ class Outlet(Protocol):
 class FeedRange:
     """The topics of one subscription, from an offset on; ``start`` is None while the offset is looked up.
 
-    ``since`` is the number of removals (:meth:`fleximq.interfaces.IJournalRead.removedSince`) before it was made.
+    ``since`` is the number of removals (:meth:`fleximq.interfaces.IJournalRead.removedSince`) before it was made,
+    ``made`` the time of that, in microseconds: records too old by then are left out, those too old since then are
+    missed. 0: so are all from ``start`` on.
     """
 
     name: str
     literal: bool
     matches: Callable[[str], bool]
     since: int
+    made: int
     start: int | None = None
 
 
@@ -185,7 +189,7 @@ class Feed:
 
     :param permanent: the feed stays when it is live; otherwise it waits for pending deliveries, calls ``done``, and the
         connection's own subscriptions take over.
-    :param alive: removes expired messages.
+    :param expiry: tells which records are not to be delivered any more.
     :param coveredElsewhere: tells whether another feed of the connection delivers a topic.
     :param waits: returns whether committed publications wait for delivery, and if so calls after it.
     :param lost: called with a range's name and the error that ended it.
@@ -194,7 +198,7 @@ class Feed:
     _journal: IJournalRead
     outlet: Outlet
     permanent: bool
-    _alive: Callable[[Sequence[StoredBatch]], Sequence[StoredBatch]]
+    _expiry: RecordExpiry
     _coveredElsewhere: Callable[[str], bool]
     _waits: Callable[[Callable[[], None]], bool]
     _done: Callable[[], None]
@@ -369,12 +373,50 @@ class Feed:
             return
         if not self._comparesRemovals(position, partial(self._found, position, ahead, batches, next)):
             return
+        kept = self._notTooOld(batches)
+        if kept is None:
+            return
+        batches = kept
         if ahead and next > ahead:
             batches = [batch.pick(range(bisect_left(batch.offsets, ahead))) for batch in batches]
             next = ahead
         if any((feedRange.start or 0) > position for feedRange in self.ranges.values()):
             batches = [self._begun(batch) for batch in batches if len(batch)]
         self._sendAll(batches, next, self._advance)
+
+    def _notTooOld(self, batches: Sequence[StoredBatch]) -> Sequence[StoredBatch] | None:
+        """Return the records that are not older than their retention; None if a range missed some: it ends then."""
+        kept: list[StoredBatch] = []
+        missed: dict[str, tuple[str, int]] = {}
+        for batch in batches:
+            old = self._expiry.tooOld(batch)
+            if old:
+                if self.permanent:
+                    missed |= self._missedBy(batch, old)
+                batch = batch.pick(sorted(set(range(len(batch))).difference(old)))
+            kept.append(batch)
+        for name, (topic, offset) in missed.items():
+            self._endMissed(self.ranges[name], topic, offset)
+        return None if missed else kept
+
+    def _missedBy(self, batch: StoredBatch, old: Sequence[int]) -> dict[str, tuple[str, int]]:
+        """Return the ranges that should have delivered some of these records, each with the topic and offset of one."""
+        missed: dict[str, tuple[str, int]] = {}
+        for place in old:
+            topic, offset, time = batch.topics[batch.topicOf[place]], batch.offsets[place], batch.timestamps[place]
+            for each in self._rangesOf(topic):
+                if offset >= (each.start or 0) and time >= self._expiry.oldest(topic, each.made):
+                    missed[each.name] = topic, offset
+        return missed
+
+    def _endMissed(self, feedRange: FeedRange, topic: str, offset: int) -> None:
+        """End a range with the offset of the first record that is not too old; the others wait for it."""
+        feedRange.start = None
+
+        def found(first: int) -> None:
+            self.failRange(feedRange, NoLongerKept(max(first, offset + 1)))
+
+        self._journal.offsetAt(self._expiry.oldest(topic, self._expiry.now()), found)
 
     def _begun(self, batch: StoredBatch) -> StoredBatch:
         """Return the records at or after the start of a range."""
@@ -385,9 +427,11 @@ class Feed:
         return batch.pick([place for place, (topic, offset) in columns if offset >= starts[topic]])
 
     def _startOf(self, name: str) -> int:
+        return min((each.start or 0 for each in self._rangesOf(name)), default=_NEVER)
+
+    def _rangesOf(self, name: str) -> list[FeedRange]:
         ranges = [self.ranges[name]] if self._coversLiterally(name) else []
-        ranges += [each for each in self._patterns.matching(name) if each.matches(name)]
-        return min((each.start or 0 for each in ranges), default=_NEVER)
+        return ranges + [each for each in self._patterns.matching(name) if each.matches(name)]
 
     def _advance(self, next: int) -> None:
         for feedRange in self.ranges.values():
@@ -433,7 +477,7 @@ class Feed:
     def _send(self, batches: Sequence[StoredBatch]) -> None:
         if not self.permanent:
             batches = [batch.only(lambda name: not self._coveredElsewhere(name)) for batch in batches]
-        batches = [batch for batch in self._alive(batches) if len(batch)]
+        batches = [batch for batch in self._expiry.alive(batches) if len(batch)]
         if batches:
             self.outlet.sendBatches(batches)
 

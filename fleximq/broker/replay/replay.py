@@ -4,7 +4,7 @@ A client has up to two feeds (:mod:`fleximq.broker.replay.feed`): a permanent on
 and get offsets, and a temporary one for past messages of new subscriptions, which ends at the end of the journal.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
@@ -12,16 +12,16 @@ from typing import NamedTuple
 
 from fleximq.broker.authorization import permits
 from fleximq.broker.envelope import ConnectedClient
+from fleximq.broker.replay.expiry import RecordExpiry
 from fleximq.broker.replay.feed import Feed, FeedRange, Outlet
 from fleximq.broker.replay.searches import BackSearch, Searches
-from fleximq.broker.rules import TimesToLive
 from fleximq.broker.topics.names import checkName, checkPattern, rangesOf
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.errors import BrokerError, NoLongerKept, SubscriptionFailed
 from fleximq.interfaces import IJournal
 from fleximq.rights import Action
 from fleximq.values.patterns import anyOf, isPattern
-from fleximq.values.records import StoredBatch, TopicBounds
+from fleximq.values.records import TopicBounds
 
 #: So many topics of a pattern are looked up in one turn of the reactor, 1 ms at most.
 TOPICS_AT_ONCE = 500
@@ -44,16 +44,14 @@ class Replays:
 
     :param retained: tells whether new subscribers of a topic get its latest message; None: of no topic.
     :param waits: returns whether committed publications wait for delivery, and if so calls after it.
-    :param now: microseconds since 1970.
     :param unsubscribe: ends a client's subscription of this name.
     """
 
     _journal: IJournal
     _topics: TopicTable
     _retained: Callable[[str], bool] | None
-    _timesToLive: TimesToLive
+    _expiry: RecordExpiry
     _waits: Callable[[Callable[[], None]], bool]
-    _now: Callable[[], int]
     _searches: Searches
     _unsubscribe: Callable[[ConnectedClient, str], None]
     #: Whether offsets after the end are those of messages that this node has yet to receive.
@@ -75,6 +73,8 @@ class Replays:
         if literal and not self._topics.isDurable(name):
             raise SubscriptionFailed("this topic is not durable")
         feedRange = self._feedRange(client, name, literal)
+        if literal and start.kind == "offset":
+            feedRange.made = 0
         search = _findStart(self._journal, self._journal.end, feedRange, start, self.mayLag)
         if start.kind != "time" and (literal or self._searches.mayLook(client)):
             # Few topics need no later turn, so that errors are known at once.
@@ -87,11 +87,12 @@ class Replays:
     ) -> None:
         """Start a range in the journal, and continue with live publications; a range of the same name restarts."""
         self._searches.restart(client, feedRange.name)
+        isPlaced = feedRange.start is not None
         feed.addRange(feedRange)
         self._topics.reroute()
         if start.kind == "time":
             self._journal.offsetAt(min(start.number * 1000, _NEVER), partial(feed.place, feedRange))
-        elif feedRange.start is None:
+        elif not isPlaced:
             self._searches.run(client, feedRange.name, _placeFound(feed, feedRange, search))
 
     def recall(
@@ -164,7 +165,7 @@ class Replays:
                 self._journal,
                 outlet,
                 permanent,
-                self._alive,
+                self._expiry,
                 partial(self._covers, client),
                 self._waits,
                 partial(self._end, client, feeds),
@@ -225,20 +226,6 @@ class Replays:
         feed = self._permanent.get(client)
         return feed is not None and feed.covers(name)
 
-    def _alive(self, batches: Sequence[StoredBatch]) -> Sequence[StoredBatch]:
-        if not self._timesToLive:
-            return batches
-        now = self._now()
-        return [self._aliveOf(batch, now) for batch in batches]
-
-    def _aliveOf(self, batch: StoredBatch, now: int) -> StoredBatch:
-        times = [self._timesToLive.of(name) for name in batch.topics]
-        if not any(time is not None for time in times):
-            return batch
-        oldest = [0 if time is None else now - time + 1 for time in times]
-        columns = zip(batch.topicOf, batch.timestamps, strict=True)
-        return batch.pick([place for place, (topic, time) in enumerate(columns) if time >= oldest[topic]])
-
     def _feedRange(self, client: ConnectedClient, name: str, literal: bool) -> FeedRange:
         """Return a range without a start; it never matches topics that the client may not read."""
         alike = name.__eq__ if literal else anyOf((name,))
@@ -246,7 +233,7 @@ class Replays:
         def matches(each: str) -> bool:
             return alike(each) and permits(client, Action.SUBSCRIBE, each)
 
-        return FeedRange(name, literal, matches, self._journal.removals)
+        return FeedRange(name, literal, matches, self._journal.removals, self._expiry.now())
 
 
 def topicsOf(journal: IJournal, feedRange: FeedRange) -> Iterator[list[tuple[str, TopicBounds]]]:

@@ -118,6 +118,9 @@ class CleanerThread:
         self.bytes = self.segments.bytes
         if freed.bytes:
             self.freed(freed.bytes)
+        if self._removal.endsByAge and not self._stopped:
+            self._removal.endsByAge = False
+            self.roll()
         done(freed)
 
     def _exclusively(self, work: Callable[[], None]) -> None:

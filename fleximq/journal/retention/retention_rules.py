@@ -20,6 +20,11 @@ _NEVER = 1 << 64
 _SECOND = 1_000_000
 #: Approximate bytes of a record in a file, without header and payload.
 _RECORD_BYTES = 28
+#: A segment is rewritten when more than this share of it has expired.
+REWRITE_SHARE = 0.5
+#: The segment being written ends when its oldest record has reached this part of its retention by age. Not before a
+#: minute, and not before a thousandth of the time that the journal spans, so that there are not too many files.
+AGE_PARTS, LEAST_AGE, SPAN_PARTS = 10, 60 * _SECOND, 1000
 
 
 class RetentionPolicy(NamedTuple):
@@ -155,6 +160,29 @@ class ExpiryDecision:
             total += weight
             expired += weight * (each.position not in staged)
         return expired / total if total else 1.0
+
+    def endsByAge(self, segment: Segment, span: int) -> bool:
+        """Tell whether the segment being written should end, so that its records can be removed in time. Of the
+        retentions that touch it, the shortest counts by which it can be rewritten; ``span``: the journal's, in
+        microseconds.
+        """
+        parts: list[tuple[int, int, int]] = []
+        total = 0
+        for topic, count in tuple(segment.counts.items()):
+            bounds = TopicBounds(*count)
+            need, time, _ = self.limit(topic, bounds.first)
+            weight = bounds.count * _RECORD_BYTES + bounds.bytes
+            total += weight
+            if bounds.last < need and time > -_NEVER:
+                parts.append((max(0, self._now - time), weight, bounds.firstTime))  # age 0: it may be removed now
+        expiring, oldest = 0, _NEVER
+        for age, weight, first in sorted(parts):
+            expiring += weight
+            if age:
+                oldest = min(oldest, first)
+                if expiring > REWRITE_SHARE * total:
+                    return self._now - oldest >= max(age // AGE_PARTS, LEAST_AGE, span // SPAN_PARTS)
+        return False
 
     def gone(self, segment: Segment, offset: int) -> tuple[int, int, int]:
         """Return first offset, end and number of the expired records from an offset, as if evenly distributed."""

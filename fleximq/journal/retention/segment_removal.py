@@ -17,7 +17,13 @@ from fleximq.journal.files.open_segments import OpenSegments
 from fleximq.journal.files.segment_index import indexName, writeIndex
 from fleximq.journal.files.segment_summary import Segment, StagedBlock
 from fleximq.journal.files.segment_table import SegmentTable, segmentName
-from fleximq.journal.retention.retention_rules import ExpiryDecision, RecordFilter, RetentionPolicy, Verdict
+from fleximq.journal.retention.retention_rules import (
+    REWRITE_SHARE,
+    ExpiryDecision,
+    RecordFilter,
+    RetentionPolicy,
+    Verdict,
+)
 from fleximq.journal.retention.segment_rewrite import (
     Damaged,
     SegmentRewrite,
@@ -65,10 +71,6 @@ def _sentence(group: str, first: int, next: int) -> str:
     )
 
 
-#: A segment is rewritten when more than this share of it has expired.
-_REWRITE_SHARE = 0.5
-
-
 class FreedSpace(NamedTuple):
     """The result of a pass: removed files, rewritten files, and their bytes."""
 
@@ -96,6 +98,8 @@ class SegmentRemoval:
     unread: Callable[[str, int], object] = lambda sentence, records: None
     _reports: UnreadReports = field(default_factory=UnreadReports, init=False)
     _stopped: bool = field(default=False, init=False)
+    #: Whether the last pass found that the segment being written should end.
+    endsByAge: bool = field(default=False, init=False)
 
     def stop(self) -> None:
         """End a running pass soon; called from any thread."""
@@ -118,6 +122,7 @@ class SegmentRemoval:
         :param reading: the next offset of each consumer group.
         """
         one = _Pass(self.rules, self.segments.all if segments is None else segments, needed, open, now)
+        self.endsByAge = one.endsByAge()
         freed = FreedSpace()
         for sentence, records in self._reports.of(one.going(), reading or {}, one.expiry):
             self.unread(sentence, records)
@@ -215,6 +220,7 @@ class _Pass:
         now: int,
     ) -> None:
         self.expiry = ExpiryDecision(rules, segments, needed, now)
+        self._segments, self._now = segments, now
         known = bool(segments) and bool(segments[-1].checkpoints)
         self.touchable = segments[:-1] if known else ()
         self.existing: dict[int, StagedBlock] = {}
@@ -229,6 +235,13 @@ class _Pass:
             for position in transaction.staged
         )
 
+    def endsByAge(self) -> bool:
+        """Tell whether the segment being written should end."""
+        if not self._segments:
+            return False
+        first = min((count[2] for count in tuple(self._segments[0].counts.values())), default=self._now)
+        return self.expiry.endsByAge(self._segments[-1], self._now - first)
+
     def isExpired(self, segment: Segment) -> bool:
         """Tell whether no part of a segment is needed."""
         if not self.expiry.verdicts(segment) <= {Verdict.NONE}:
@@ -242,7 +255,7 @@ class _Pass:
 
     def isWorthRewriting(self, segment: Segment) -> bool:
         """Tell whether a segment should be rewritten without its expired records."""
-        return not segment.lost and not isEmpty(segment) and self.expiry.share(segment, self.staged) > _REWRITE_SHARE
+        return not segment.lost and not isEmpty(segment) and self.expiry.share(segment, self.staged) > REWRITE_SHARE
 
     def going(self) -> list[Segment]:
         """Return the segments from which records are about to be removed."""

@@ -12,6 +12,7 @@ from fleximq.journal.files.segment_summary import Segment
 from fleximq.journal.files.topic_counts import addCounts, topicCountsOf
 from fleximq.journal.format.record_columns import decodeRecords, encodeRecords
 from fleximq.journal.retention.retention_rules import ExpiryDecision, RecordFilter, RetentionPolicy, Verdict
+from fleximq.values.patterns import anyOf
 from fleximq.values.records import StoredBatch, TopicBounds
 from tests.journal.frames import appended, read, written
 
@@ -182,3 +183,48 @@ class ModelTests(SynchronousTestCase):
         self.assertEqual(expiry.share(segments[0], frozenset()), 0.25)
         self.assertEqual(expiry.verdicts(segments[0]), {Verdict.NONE, Verdict.ALL})
         self.assertEqual(expiry.verdict("a", TopicBounds(1, 2, 0, NOW, 2, 2), 0), Verdict.SOME)
+
+
+class EndByAgeTests(SynchronousTestCase):
+    """When the segment being written ends, though nothing is published any more."""
+
+    HOUR = 3600
+
+    def ends(self, *rows: Row, span: int = 0, needed: Mapping[str, int] | None = None, **rules: object) -> bool:
+        """Tell whether a segment with these records ends; topics under "short" are kept for an hour."""
+        (segment,), _ = filled([[row] for row in rows])
+        retentions = (RetentionRule("short.#", self.HOUR, 0), RetentionRule("long.#", 100 * self.HOUR, 0))
+        policy = ALL._replace(retentions=retentions, **rules)  # type: ignore[arg-type]
+        return ExpiryDecision(policy, [segment], needed or {}, NOW).endsByAge(segment, span)
+
+    def test_part(self) -> None:
+        """At a tenth of the age, of the oldest record that has one."""
+        self.assertFalse(self.ends(Row("short.a", 359, 100)))
+        self.assertTrue(self.ends(Row("short.a", 360, 100)))
+        self.assertTrue(self.ends(Row("short.a", 360, 100), Row("short.b", 0, 100)))
+
+    def test_least(self) -> None:
+        """Not before a minute, however short the age, nor before a thousandth of the journal's time."""
+        self.assertFalse(self.ends(Row("short.a", 59, 100), timesToLive=(("short.#", 5.0),)))
+        self.assertTrue(self.ends(Row("short.a", 60, 100), timesToLive=(("short.#", 5.0),)))
+        span = 400 * SECOND * 1000
+        self.assertFalse(self.ends(Row("short.a", 399, 100), span=span))
+        self.assertTrue(self.ends(Row("short.a", 400, 100), span=span))
+
+    def test_mostly(self) -> None:
+        """Only if more than half of it goes with that age, else a later age counts, or none."""
+        self.assertTrue(self.ends(Row("short.a", 360, 300), Row("long.a", 360, 100)))
+        self.assertFalse(self.ends(Row("short.a", 360, 100), Row("long.a", 360, 300)))
+        self.assertFalse(self.ends(Row("short.a", 999, 100), Row("for ever", 999, 300)))
+        self.assertFalse(self.ends(Row("for ever", 999, 300)))
+
+    def test_needed(self) -> None:
+        """What a queue needs does not go; what none needs, of a topic that is not durable, goes with the others."""
+        self.assertFalse(self.ends(Row("short.a", 999, 100), needed={"short.a": 1}))
+        durable = anyOf(("short.#",))
+        self.assertTrue(self.ends(Row("short.a", 999, 100), Row("jobs", 999, 300), durable=durable))
+        self.assertFalse(self.ends(Row("jobs", 999, 300), durable=durable))
+
+    def test_empty(self) -> None:
+        """Without records there is nothing to end it for."""
+        self.assertFalse(self.ends())

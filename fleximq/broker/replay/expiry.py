@@ -1,0 +1,68 @@
+"""Which stored records replays leave out: those whose time to live has ended, and those older than their retention.
+
+Retention removes whole files, some time later (:mod:`fleximq.journal.retention`). The latest message of a topic that
+retains it is never too old.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from fleximq.broker.rules import TimesToLive
+from fleximq.interfaces import IJournalRead
+from fleximq.values.records import StoredBatch
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class RecordExpiry:
+    """Looks at records by their times.
+
+    :param retentions: how long messages are stored.
+    :param retained: tells whether a topic's latest message always remains; None: of no topic.
+    :param now: microseconds since 1970.
+    """
+
+    _journal: IJournalRead
+    _timesToLive: TimesToLive
+    _retentions: TimesToLive
+    _retained: Callable[[str], bool] | None
+    now: Callable[[], int]
+
+    def alive(self, batches: Sequence[StoredBatch]) -> Sequence[StoredBatch]:
+        """Return the records whose time to live has not ended."""
+        if not self._timesToLive:
+            return batches
+        now = self.now()
+        return [self._aliveOf(batch, now) for batch in batches]
+
+    def _aliveOf(self, batch: StoredBatch, now: int) -> StoredBatch:
+        times = [self._timesToLive.of(name) for name in batch.topics]
+        if not any(time is not None for time in times):
+            return batch
+        oldest = [0 if time is None else now - time + 1 for time in times]
+        columns = zip(batch.topicOf, batch.timestamps, strict=True)
+        return batch.pick([place for place, (topic, time) in enumerate(columns) if time >= oldest[topic]])
+
+    def oldest(self, topic: str, now: int) -> int:
+        """Return the time, in microseconds, before which the messages of a topic are too old at this moment."""
+        age = self._retentions.of(topic)
+        return 0 if age is None else now - age
+
+    def tooOld(self, batch: StoredBatch) -> Sequence[int]:
+        """Return the indexes of records that are older than their retention."""
+        if not self._retentions or not len(batch):
+            return ()
+        now = self.now()
+        oldest = [self.oldest(name, now) for name in batch.topics]
+        if min(batch.timestamps) >= max(oldest):
+            return ()  # as a rule, and quickly
+        columns = enumerate(zip(batch.topicOf, batch.timestamps, strict=True))
+        old = [place for place, (topic, time) in columns if time < oldest[topic]]
+        return [
+            place for place in old if not self._isRetained(batch.topics[batch.topicOf[place]], batch.offsets[place])
+        ]
+
+    def _isRetained(self, topic: str, offset: int) -> bool:
+        if self._retained is None or not self._retained(topic):
+            return False
+        bounds = self._journal.bounds().get(topic)
+        return bounds is not None and offset == bounds.last
