@@ -178,7 +178,14 @@ class DiskJournal:
         self._rememberPatterns(found)
         self._found = found
         self._readFrom(found.segments)
-        self._topicLimit = TopicLimit(self._maxTopics, self._segments.bounds())
+        self._topicLimit = TopicLimit(
+            self._maxTopics,
+            self._segments.bounds(),
+            self._rules,
+            lambda: self.keeper.needed(),
+            self._now,
+            lambda: self._cleaner.makeRoom(),
+        )
         self._clientIds = found.nextClientId
         self._collectFrom(found.nextOffset)
         self._staging = StagingArea(self._group, self._segments, found.transactions, self._now)

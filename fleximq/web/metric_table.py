@@ -75,6 +75,7 @@ METRICS = (
     Metric("journal_bytes", _GAUGE, "Size of the journal's files."),
     Metric("journal_segments", _GAUGE, "Number of segment files of the journal."),
     Metric("journal_end_offset", _GAUGE, "Offset after the last stored message."),
+    Metric("journal_oldest_seconds", _GAUGE, "Age of a topic's oldest stored message, for the oldest.", ("topic",)),
     Metric("journal_commit_seconds", _HISTOGRAM, "Duration of a commit: encoding, writing and syncing."),
     Metric("journal_commit_messages", _HISTOGRAM, "Messages in one commit, stored with one sync."),
     Metric("journal_commit_bytes", _HISTOGRAM, "Bytes of one commit."),

@@ -167,6 +167,7 @@ def _surveyed(survey: QueueSurvey) -> dict[str, Mapping[tuple[str, ...], float]]
         **{name: {(kind,): getattr(each, field) for kind, each in sums.items()} for name, field in _SUMS.items()},
         "longest_queue_messages": _added(((each.kind, each.topic), each.messages) for each in survey.longest),
         "longest_queue_oldest_seconds": {(each.kind, each.topic): each.oldest for each in survey.longest},
+        "journal_oldest_seconds": {(name,): age for name, age in survey.oldest},
         "topic_published_messages": {(name,): number for number, name in survey.busiest},
     }
 

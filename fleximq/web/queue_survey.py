@@ -8,7 +8,7 @@ scans, or by more after more than :data:`NOTES` scans in which the queue receive
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from heapq import nlargest
+from heapq import nlargest, nsmallest
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -74,12 +74,15 @@ class Sums:
 
 @dataclass(slots=True)
 class QueueSurvey:
-    """The result: sums by kind of queue, the longest queues, the busiest topics, and the number of all publications."""
+    """The result: sums by kind of queue, the longest queues, the busiest topics, the number of all publications, and
+    the topics with the oldest stored messages, with the ages of these in seconds.
+    """
 
     sums: dict[str, Sums] = field(default_factory=lambda: {kind: Sums() for kind in (WORK, LETTERS, SUBSCRIPTION)})
     longest: Sequence[QueueRow] = ()
     busiest: Sequence[tuple[int, str]] = ()
     published: int = 0
+    oldest: Sequence[tuple[str, float]] = ()
 
 
 class QueueSurveyor:
@@ -95,6 +98,7 @@ class QueueSurveyor:
         found = QueueSurvey()
         await self._queues(found, top, sees)
         await self._topics(found, top, sees)
+        await self._stored(found, top, sees)
         return found
 
     async def _queues(self, found: QueueSurvey, top: int, sees: Callable[[str], bool]) -> None:
@@ -147,6 +151,18 @@ class QueueSurveyor:
             if place % SLICE == 0:
                 await self._pause()
         found.busiest = busiest
+
+    async def _stored(self, found: QueueSurvey, top: int, sees: Callable[[str], bool]) -> None:
+        bounds = self._broker.journal.bounds()
+        oldest: list[tuple[int, str]] = []
+        for place, name in enumerate(tuple(bounds) if top else (), 1):
+            kept = bounds.get(name)
+            if kept is not None and (len(oldest) < top or kept.firstTime < oldest[-1][0]) and sees(name):
+                oldest = nsmallest(top, [*oldest, (kept.firstTime, name)])
+            if place % SLICE == 0:
+                await self._pause()
+        now = self._broker.microseconds()
+        found.oldest = [(name, max(0, now - time) / 1_000_000) for time, name in oldest]
 
     def _pause(self) -> "Deferred[None]":
         later: Deferred[None] = Deferred()

@@ -346,6 +346,38 @@ class FullTests(JournalCase):
         self.publish("b")
         self.assertRaises(NotKept, self.publish, "c")
 
+    def test_maxTopicsExpired(self) -> None:
+        """A topic does not count any more when its last message has expired; twice as many may be on disk."""
+        self.journal.close()
+        rules = RetentionPolicy(
+            durable=lambda topic: True, retained=lambda topic: topic == "r", retentions=(RetentionRule("#", 10, 0),)
+        )
+        self.begin(maxTopics=3, rules=rules)
+        for topic in "abr":
+            self.publish(topic)
+            self.steps.all()
+        self.now += 6_000_000
+        self.publish("b")
+        self.steps.all()
+        self.now += 5_000_000  # that of a has expired, r has a retained one, b another one
+        self.publish("c")
+        self.steps.all()
+        self.assertRaises(NotKept, self.publish, "d")
+        self.patch(self.keeper, "needed", lambda: {"b": 1})
+        self.now += 11_000_000
+        self.publish("d")
+        self.steps.all()
+        self.assertRaises(NotKept, self.publish, "e")
+        self.patch(self.keeper, "needed", dict)
+        self.publish("e")
+        self.steps.all()
+        self.now += 11_000_000
+        self.assertRaises(NotKept, self.publish, "f")  # this makes room, also on disk
+        self.steps.all()
+        self.pump(lambda: self.journal._cleaner._thread is None)
+        self.assertEqual(self.journal.topics(10), ["r"])
+        self.publish("f")
+
     def test_maxTopicsStaged(self) -> None:
         """Staged messages of a topic too many are refused at once, or when they are committed."""
         self.journal.close()
