@@ -57,6 +57,7 @@ class CleanerThread:
     bytes: int = field(default=0, init=False)
     _again: float = field(default=0.0, init=False)
     _stopped: bool = field(default=False, init=False)
+    _isWanted: bool = field(default=False, init=False)
     _thread: Thread | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -86,8 +87,11 @@ class CleanerThread:
             self.clean()
 
     def clean(self, done: Callable[[FreedSpace], None] = lambda freed: None) -> bool:
-        """Begin a pass, and call ``done`` on this thread at its end; False if one is running, or without rules."""
-        if self.rules is None or self._stopped or self._thread is not None:
+        """Begin a pass, and call ``done`` on this thread at its end; False if one is running, or without rules. After
+        the running one another follows, since it does not see segments that were completed meanwhile.
+        """
+        self._isWanted = self._thread is not None
+        if self.rules is None or self._stopped or self._isWanted:
             return False
         open = frozenset(staged.position for staged in self.segments.staged())
         # Queues opened from now on need only records of later segments.
@@ -121,6 +125,8 @@ class CleanerThread:
         if self._removal.endsByAge and not self._stopped:
             self._removal.endsByAge = False
             self.roll()
+        if self._isWanted:
+            self.clean()
         done(freed)
 
     def _exclusively(self, work: Callable[[], None]) -> None:

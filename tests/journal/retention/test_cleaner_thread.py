@@ -81,14 +81,17 @@ class CleanerTests(JournalCase):
         self.assertEqual(len(self.records()), 4)
 
     def test_oneAtATime(self) -> None:
-        """While a pass goes on, no other one is begun."""
+        """While a pass goes on, no other one is begun; after it one more follows, for segments completed meanwhile."""
         self.kept(b"abc")
         self.roll()
         freed: list[FreedSpace] = []
         self.assertTrue(self.cleaner.clean(freed.append))
         self.assertFalse(self.cleaner.clean(freed.append))
+        self.kept(b"def")
+        self.roll()
         self.pump(lambda: bool(freed))
-        self.assertEqual(len(freed), 1)
+        self.pump(lambda: self.cleaner._thread is None)
+        self.assertEqual((len(freed), self.records()[0][0]), (1, 8))
 
     def test_stopped(self) -> None:
         """After a stop no pass is begun, and none goes on."""
