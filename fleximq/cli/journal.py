@@ -3,7 +3,7 @@
 import json
 from argparse import ArgumentTypeError, Namespace
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -89,7 +89,7 @@ def check(arguments: Namespace) -> int:
 
 
 @_journalCommand("stat", jsonOption())
-def stat(arguments: Namespace) -> None:
+def stat(arguments: Namespace) -> int:
     """Show the journal's size, the messages of each topic, and the progress of consumer groups."""
     survey = _survey(arguments.folder)
     id, files = readIdentity(Files(), arguments.folder), len(survey.files)
@@ -97,7 +97,8 @@ def stat(arguments: Namespace) -> None:
     unit = "" if size.endswith("B") else " bytes"
     tell(arguments, f"journal {id}\n{_many(files, 'file')}, {size}{unit}", journal=id, files=files, bytes=survey.bytes)
     topics: dict[str, TopicBounds] = {}
-    for batch in survey.batches():
+    skipped: list[str] = []
+    for batch in survey.batches(skipped=skipped.append):
         for topic, bounds in topicCountsOf(batch).items():
             topics[topic] = _together(topics[topic], bounds) if topic in topics else bounds
     for topic in sorted(topics):
@@ -117,6 +118,7 @@ def stat(arguments: Namespace) -> None:
             f"consumer group {jsonLine(name)}: next offset {word.next}, as it said at {_time(word.time)}{lost}",
             group=name, next=word.next, time=_time(word.time), lost=word.lost,
         )  # fmt: skip
+    return _told(skipped)
 
 
 @_journalCommand(
@@ -125,16 +127,18 @@ def stat(arguments: Namespace) -> None:
     argument("--from", "OFFSET", "the first offset", type=_offset, default=1, dest="first"),
     argument("--to", "OFFSET", "the last offset", type=_offset, default=1 << 64, dest="last"),
 )  # fmt: skip
-def cat(arguments: Namespace) -> None:
+def cat(arguments: Namespace) -> int:
     """Write messages as JSON, one per line."""
     if arguments.last < arguments.first:
         raise JournalError(f"--to is {arguments.last}, which is before --from, {arguments.first}")
     wanted = (lambda topic: True) if arguments.topic is None else anyOf([arguments.topic])
-    for batch in _survey(arguments.folder).batches(arguments.first):
+    skipped: list[str] = []
+    for batch in _survey(arguments.folder).batches(arguments.first, skipped.append):
         if len(batch) and batch.offsets[0] > arguments.last:
             break
         for row in rows(batch.only(wanted), arguments.first, arguments.last):
             print(jsonLine(row, (",", ":")))
+    return _told(skipped)
 
 
 @_journalCommand("repair", jsonOption(), switch("--yes", "perform the repair"))
@@ -175,9 +179,24 @@ def rows(batch: StoredBatch, first: int, last: int) -> Iterator[dict[str, Any]]:
             "name": name,
             "dialect": _NAMES.get(batch.dialects[place], name.rpartition("-")[0]),
             "qos": qos,
-            "header": json.loads(toJson(header)) if header else {},
+            "header": _header(header),
             **_value(content, batch.payloads[place]),
         }
+
+
+def _header(packed: bytes) -> Any:
+    """Return a header as JSON, or as base64 if it cannot be decoded."""
+    try:
+        return json.loads(toJson(packed)) if packed else {}
+    except ValueError:
+        return {"base64": b64encode(packed).decode()}
+
+
+def _told(skipped: Sequence[str]) -> int:
+    """Name the frames that were skipped, and return the exit code."""
+    for sentence in skipped:
+        say(f"fleximq: skipped, see fleximq journal check: {sentence}")
+    return 1 if skipped else 0
 
 
 def _value(content: Content, payload: bytes) -> dict[str, Any]:
@@ -210,7 +229,11 @@ def _together(one: TopicBounds, other: TopicBounds) -> TopicBounds:
 
 
 def _time(microseconds: int) -> str:
-    return datetime.fromtimestamp(microseconds / 1e6, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    try:
+        time = datetime.fromtimestamp(microseconds / 1e6, UTC)
+    except (ValueError, OverflowError, OSError):  # no clock was there
+        return f"{microseconds} microseconds after 1970"
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _many(number: int, word: str) -> str:

@@ -3,9 +3,9 @@
 A broker may run: files may grow, be replaced or vanish meanwhile.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fleximq.journal.files.file_system import Files, fileSize, readFile
 from fleximq.journal.files.folder_files import END, readEnd
@@ -81,14 +81,20 @@ class FolderSurvey:
         with self._files.closing(self._files.open(f"{self._folder}/{file.name}")) as descriptor:
             yield Window(self._files, descriptor, file.base, file.end, size)
 
-    def batches(self, first: int = 0) -> Iterator[StoredBatch]:
-        """Yield all valid records, in order; files that end before the offset ``first`` may be skipped."""
+    def batches(self, first: int = 0, skipped: Callable[[str], None] = lambda sentence: None) -> Iterator[StoredBatch]:
+        """Yield all valid records, in order; files that end before the offset ``first`` may be skipped.
+
+        :param skipped: called with a sentence for a frame whose check sum is right, but not its content.
+        """
         for index, file in enumerate(self.files):
             if index + 1 < len(self.files) and self._begins(self.files[index + 1]) <= first:
                 continue
             for found in self.frames(file):
                 if isinstance(found, CompleteFrame):
-                    yield from self._batchesOf(found)
+                    try:
+                        yield from self._batchesOf(found)
+                    except FrameError as error:
+                        skipped(_damaged(_wrong(found, error), file))
 
     def groups(self) -> dict[str, GroupProgress]:
         """Return the progress of each consumer group, from the last checkpoint and the state records after it."""
@@ -126,7 +132,12 @@ class FolderSurvey:
             unfinished = self._unfinished(file) if file is self.files[-1] else None
             for found in self.frames(file):
                 if isinstance(found, CompleteFrame):
-                    yield from course.whole(found)
+                    try:
+                        _DECODERS.get(found.header.kind, _accept)(*found)
+                    except FrameError as error:
+                        yield course.damage(_wrong(found, error), file)
+                    else:
+                        yield from course.whole(found)
                 elif found.position == unfinished:
                     yield course.unfinished(found, file)
                     break
@@ -215,7 +226,7 @@ class _SurveyState:
 
     def damage(self, damage: DamagedRange, file: SegmentFile) -> Finding:
         self._loose = True
-        return Finding(True, f"{_where(file, damage.position, damage.until)} are damaged: {damage.reason}")
+        return Finding(True, _damaged(damage, file))
 
     def unfinished(self, damage: DamagedRange, file: SegmentFile) -> Finding:
         where = _where(file, damage.position, file.end)
@@ -255,6 +266,32 @@ class _SurveyState:
     def _clear(self, first: int) -> None:
         self.frames = self.records = 0
         self.first = first
+
+
+#: How the content of a frame is checked, by its kind.
+_DECODERS: dict[int, Callable[[FrameHeader, Any], object]] = {
+    FrameKind.RECORDS: decodeRecords,
+    FrameKind.SPARSE_RECORDS: decodeRecords,
+    FrameKind.STAGED: decodeStaged,
+    FrameKind.TRANSACTION: decodeTransaction,
+    FrameKind.NOTES: decodeStateRecords,
+    FrameKind.GAP: decodeGap,
+    FrameKind.CHECKPOINT: decodeCheckpoint,
+    FrameKind.LOST: decodeLost,
+}
+
+
+def _accept(header: FrameHeader, frame: Any) -> None:
+    """Accept a frame of any other kind."""
+
+
+def _wrong(found: CompleteFrame, error: FrameError) -> DamagedRange:
+    header = found.header
+    return DamagedRange(header.position, header.position + header.length, f"the check sum is right, but {error}")
+
+
+def _damaged(damage: DamagedRange, file: SegmentFile) -> str:
+    return f"{_where(file, damage.position, damage.until)} are damaged: {damage.reason}"
 
 
 def _where(file: SegmentFile, position: int, until: int) -> str:
