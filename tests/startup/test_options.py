@@ -182,7 +182,7 @@ class OptionsTests(SynchronousTestCase):
         for option in OPTIONS:
             self.assertIn(f"--{option.name}", text)
             self.assertIn(option.words.removesuffix("."), flat)
-        for default in ("[default: tcp:7890]", "[default: 16MiB]", "[default: 3600]", "[default: 20]"):
+        for default in ("[default: tcp:7890]", "[default: 16MiB]", "[default: 86400]", "[default: 20]"):
             self.assertIn(default, flat)
         self.assertEqual([line for line in text.splitlines() if len(line) > 80], [])
         self.assertIn("Examples:", text)
