@@ -1,5 +1,7 @@
 """Errors of all clients. Invalid settings are :class:`fleximq.errors.SettingError`."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from fleximq.status import Status
@@ -20,10 +22,13 @@ class ConnectionLost(ClientError):
     """The connection could not be made, or it ended; messages in transit may have arrived or not.
 
     With :attr:`~fleximq.client.settings.State.AWAY`, ``missing`` lists the topics and patterns whose subscriptions miss
-    messages until the client has rejoined: those without a start.
+    messages until the client has rejoined: those without a start. ``refused`` has the refusals since the last flush,
+    ``confirmed``: see :class:`ProduceFailed`.
     """
 
     missing: tuple[str, ...] = ()
+    refused: "tuple[PublishFailed, ...]" = ()
+    confirmed: Mapping[int, str] = MappingProxyType({})
 
 
 class Untrusted(ConnectionLost):
@@ -116,11 +121,24 @@ class Nacked(PublishFailed):
 class ProduceFailed(Answered):
     """The broker refused a message (MiniMQ document, section 7); it is not in the queue.
 
-    ``path`` is its topic, ``id`` its id. Of several refused messages this is the first; ``others`` has the rest.
+    ``path`` is its topic, ``id`` its id. Of several messages produced at once this is the first refused one, the value
+    at the index ``place``; ``others`` has further ones. ``confirmed`` has the ids of those in the queue, by index.
+    Values in neither were not answered: after a line over the broker's limit, they are not in the queue.
     """
 
     id: str = ""
+    place: int | None = None
     others: "tuple[ProduceFailed, ...]" = ()
+    confirmed: Mapping[int, str] = MappingProxyType({})
+
+    def __str__(self) -> str:
+        return super().__str__() + ("" if self.place is None else f" (the value at index {self.place})")
+
+
+class ProduceTimeout(TimeoutError):
+    """Not all messages that were produced at once were answered in time; ``confirmed``: see :class:`ProduceFailed`."""
+
+    confirmed: Mapping[int, str] = MappingProxyType({})
 
 
 class ConsumeFailed(Answered):

@@ -4,7 +4,8 @@ Answers have the order of the commands; an ACK has none.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from fleximq.client.errors import Answered, ConnectionLost, ConsumeFailed, ProduceFailed
@@ -32,15 +33,10 @@ class MiniConversation(QueueConversation):
         self._scanner = LineScanner(1024 * MEBIBYTE)
         self._pending: deque[tuple[Pending[Any], _Reading, _Refusing]] = deque()
 
-    def produce(self, message: MiniMessage) -> tuple[bytes, Pending[str]]:
-        """Return a PRODUCE, and a result with the id of the confirmed message; errors as :func:`lineOf`."""
-
-        def refused(status: int, words: str) -> Answered:
-            error = ProduceFailed(status, words, message.topic)
-            error.id = message.id
-            return error
-
-        return lineOf(message), self._expect(decodeText, refused)
+    def produce(self, messages: Sequence[MiniMessage]) -> tuple[bytes, list[Pending[str]]]:
+        """Return PRODUCEs, and for each a result with the id of the confirmed message; errors as :func:`lineOf`."""
+        lines = b"".join(map(lineOf, messages))  # before answers are expected, as it may raise an error
+        return lines, [self._expect(decodeText, partial(_refused, message)) for message in messages]
 
     def consume(self, topic: str) -> tuple[bytes, Pending[MiniMessage | None]]:
         """Return a CONSUME, and a result with a message or None; raises ValueError for an invalid topic."""
@@ -96,6 +92,12 @@ def lineOf(message: MiniMessage) -> bytes:
         if field.startswith(":") or SEPARATOR in field or "\r" in field or "\n" in field:
             raise ValueError(f"{field!r} cannot be one field of a line")
     return f"PRODUCE:{SEPARATOR.join(message[:5])}\n".encode()
+
+
+def _refused(message: MiniMessage, status: int, words: str) -> Answered:
+    error = ProduceFailed(status, words, message.topic)
+    error.id = message.id
+    return error
 
 
 def _check(topic: str) -> None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from itertools import islice
 
 from fleximq.client.backoff import Backoff
-from fleximq.client.errors import ClientError, ConnectionLost, ProduceFailed
+from fleximq.client.errors import ClientError, ConnectionLost, ProduceFailed, ProduceTimeout
 from fleximq.client.loops.connection import Loop
 from fleximq.client.minimq.conversation import MiniConversation
 from fleximq.client.payloads import severalOf
@@ -18,10 +18,12 @@ from fleximq.client.queues.reconnecting_link import IDLE, ReconnectingLink
 from fleximq.client.settings import TIMEOUT, ClientSettings, State
 from fleximq.client.topic_warnings import literalTopic
 from fleximq.client.wrapper import Wrapper, called
+from fleximq.status import Status
 from fleximq.values.urls import Url
 from fleximq.wire.minimq_message import MiniMessage
 
 _log = logging.getLogger(__name__)
+_ANSWER = "the answer to a PRODUCE"
 #: Limit of unanswered PRODUCEs.
 _BATCH = 1000
 #: The delays between polls for a reply.
@@ -71,34 +73,70 @@ class LoopMiniClient(ReconnectingLink):
 
     async def _produce(self, message: Message, timeout: float | None = TIMEOUT) -> str:
         await self._waitUntilJoined(timeout)
-        data, pending = self._conversation.produce(message)
+        data, [pending] = self._conversation.produce([message])
         await self._connection.sendAndDrain(data)
-        return await self._loop.wait(pending, timeout, "the answer to a PRODUCE")
+        try:
+            return await self._loop.wait(pending, timeout, _ANSWER)
+        except ProduceFailed as error:
+            await self._awaitEnd(error)
+            raise
+
+    async def _awaitEnd(self, error: ProduceFailed) -> None:
+        """Wait until the connection has ended, if the broker ends it after this error: the next call needs another.
+
+        The broker ends it after a line over its limit. After other errors it answers the PING.
+        """
+        if error.status == Status.BAD_REQUEST and self.state is State.JOINED:
+            with suppress(ClientError, TimeoutError):
+                await self._ask(self._conversation.ping(), self._settings.timeout, "")
 
     @literalTopic
     async def produce_many(self, topic: str, contents: Iterable[str], timeout: float | None = TIMEOUT) -> list[str]:
         """Put several messages into a queue at once, several times as fast as single ones; return their ids.
 
         :param timeout: seconds for each 1,000 messages.
-        :raises ProduceFailed: the first of those that were refused, with the others; the rest is in the queue.
-        :raises ConnectionLost: and TimeoutError and ValueError, as :meth:`produce`; earlier ones may be in the queue.
+        :raises ProduceFailed: the first of those that were refused, with the others. It has the ids of the messages in
+            the queue, also if the connection has ended, as it does after a line over the broker's limit.
+        :raises ConnectionLost: and ProduceTimeout, with the ids of those confirmed before; others may be in the queue.
+        :raises ValueError: as :meth:`produce`; earlier messages may be in the queue, in steps of 1,000.
         """
-        ids: list[str] = []
+        confirmed: dict[int, str] = {}
         failed: list[ProduceFailed] = []
-        left = iter(severalOf(contents))
-        while several := list(islice(left, _BATCH)):
-            await self._waitUntilJoined(timeout)
-            asked = [self._conversation.produce(Message(str(uuid.uuid4()), topic, content)) for content in several]
-            await self._connection.sendAndDrain(b"".join(data for data, _ in asked))
-            for _, pending in asked:
-                try:
-                    ids.append(await self._loop.wait(pending, timeout, "the answer to a PRODUCE"))
-                except ProduceFailed as error:
-                    failed.append(error)
+        left = enumerate(severalOf(contents))
+        try:
+            while several := list(islice(left, _BATCH)):
+                await self._produceBatch(topic, several, timeout, confirmed, failed)
+        except (ConnectionLost, TimeoutError) as error:
+            if not failed:
+                kind = type(error) if isinstance(error, ConnectionLost) else ProduceTimeout
+                ended = kind(str(error))
+                ended.confirmed = confirmed
+                raise ended from None
         if failed:
-            failed[0].others = tuple(failed[1:])
+            failed[0].others, failed[0].confirmed = tuple(failed[1:]), confirmed
+            await self._awaitEnd(failed[-1])
             raise failed[0]
-        return ids
+        return list(confirmed.values())
+
+    async def _produceBatch(
+        self,
+        topic: str,
+        several: Sequence[tuple[int, str]],
+        timeout: float | None,
+        confirmed: dict[int, str],
+        failed: list[ProduceFailed],
+    ) -> None:
+        """Produce values with their indexes, and add to ``confirmed`` and ``failed``."""
+        await self._waitUntilJoined(timeout)
+        messages = [Message(str(uuid.uuid4()), topic, content) for _, content in several]
+        data, answers = self._conversation.produce(messages)
+        await self._connection.sendAndDrain(data)
+        for (place, _), pending in zip(several, answers, strict=True):
+            try:
+                confirmed[place] = await self._loop.wait(pending, timeout, _ANSWER)
+            except ProduceFailed as error:
+                error.place = place
+                failed.append(error)
 
     @literalTopic
     async def consume(self, topic: str, timeout: float | None = TIMEOUT) -> Message | None:

@@ -80,6 +80,7 @@ class ClientState:
         self._onRequest = onRequest
         self._numbers = count(1)
         self._refusals = Refusals()
+        self._lastRefusal: PublishFailed | None = None
         self._barriers: dict[int, tuple[int, Pending[Refusals]]] = {}
         self._replies: dict[str, tuple[int | str, Pending[Reply]]] = {}
         self._joining: Pending[int] = Pending()
@@ -100,6 +101,7 @@ class ClientState:
         """Start a new connection; the result is the client's id, or JoinRefused or ConnectionLost."""
         self.conversation = conversation
         self._silentIntervals = 0
+        self._lastRefusal = None
         self._joining = Pending()
         conversation.begin(self.settings.credentials, self.settings.name)
         return self._joining
@@ -175,7 +177,10 @@ class ClientState:
         self.requests.dropWaiting()
         if self.state is State.JOINED:
             self.state = State.AWAY
-            self.accounts.lose(lost)
+            if self.accounts.lose(lost):
+                # That error tells them: a later flush must not, as if the messages after them were refused.
+                self._lastRefusal, lost.refused = self._refusals.last, self._refusals.all
+                self._refusals = Refusals()
         self._joining.fail(lost)
         barriers, self._barriers = self._barriers, {}
         replies, self._replies = self._replies, {}
@@ -211,7 +216,7 @@ class ClientState:
 
     def explained(self, lost: ConnectionLost) -> ConnectionLost:
         """Add the broker's last refusal, which is often the reason, to an error."""
-        last = self._refusals.last
+        last = self._refusals.last or self._lastRefusal
         return lost if last is None or str(last) in str(lost) else type(lost)(f"{lost}, and said before: {last}")
 
     def tick(self, isPaused: bool) -> bool:
@@ -269,7 +274,9 @@ class ClientState:
         """
         lost = self.accounts.takeLoss()
         if lost is not None:
-            raise ConnectionLost(f"messages sent since the last flush may be lost: {lost}")
+            told = ConnectionLost(f"messages sent since the last flush may be lost: {lost}")
+            told.refused = lost.refused
+            raise told
 
     def keepRefusals(self, *those: Refusals) -> None:
         """Save refusals for the next flush."""

@@ -6,10 +6,10 @@ The blocking form waits inside :meth:`Operations._await`, so that its coroutines
 import time
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, Generic, TypeVar
 
-from fleximq.client.errors import Answered, ConnectionLost, RequestFailed, SubscribeFailed
+from fleximq.client.errors import Answered, ClientError, ConnectionLost, RequestFailed, SubscribeFailed
 from fleximq.client.events import BROKER, Reply, Request
 from fleximq.client.payloads import packed, severalOf
 from fleximq.client.protocol.accepted_requests import Accepted
@@ -321,10 +321,15 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
             conversation = clientState.conversation
         try:
             self._transmit(data, conversation)
-            return await self._await(pending, timeout, f"the answer to {path}")
+            reply = await self._await(pending, timeout, f"the answer to {path}")
         finally:
             with self._lock:
                 clientState.forgetRequest(id)
+        if reply.status == Status.PAYLOAD_TOO_LARGE and reply.sender == BROKER:
+            # The broker ends the connection after a message over its limit: the next call needs another one.
+            with suppress(ClientError, TimeoutError):
+                await self.ping(timeout)
+        return reply
 
     async def _barrier(self, timeout: float | None, what: str) -> Refusals:
         """Wait until everything sent is processed, and return the refusals."""

@@ -157,8 +157,8 @@ class Accounts:
         self.sent += 1
         account.number = self.sent
 
-    def lose(self, error: ConnectionLost) -> None:
-        """Record the loss of all unconfirmed messages."""
+    def lose(self, error: ConnectionLost) -> bool:
+        """Record the loss of all unconfirmed messages; return whether there are any."""
         confirmed = self.confirmed
         affected = [each for each in self._opened if each.waiting or each.number > confirmed]
         isLeft = any(number > confirmed for number in self.orphaned)
@@ -169,6 +169,7 @@ class Accounts:
             self._shared = Loss(error, len(affected) + isLeft)
             for each in affected:
                 each.loss = self._shared
+        return bool(affected) or isLeft
 
     def loseLate(self, account: Account, error: ConnectionLost) -> None:
         """Record the loss of a message without a number."""
@@ -219,6 +220,11 @@ class Refusals:
                 self.count -= 1
                 return self._refusals.pop(place)
         return None
+
+    @property
+    def all(self) -> tuple[PublishFailed, ...]:
+        """All stored refusals."""
+        return tuple(self._refusals)
 
     @property
     def last(self) -> PublishFailed | None:

@@ -20,7 +20,7 @@ class TalkTests(SynchronousTestCase):
         """The examples of the document, section 5, a byte at a time; answers come in the order of the commands."""
         talk = MiniConversation()
         message = MiniMessage("111-aaa", "my-topic", "This is a test message.")
-        line, produced = talk.produce(message)
+        line, [produced] = talk.produce([message])
         self.assertEqual(line, b"PRODUCE:111-aaa:::my-topic:::This is a test message.::::::\n")
         line, consumed = talk.consume("my-topic")
         self.assertEqual((line, talk.ack("111-aaa")), (b"CONSUME:my-topic\n", b"ACK:111-aaa\n"))
@@ -35,12 +35,21 @@ class TalkTests(SynchronousTestCase):
     def test_errors(self) -> None:
         """Errors say what they are about, and those behind them are not disturbed."""
         talk = MiniConversation()
-        produced, consumed = talk.produce(MiniMessage("i", "t", "c"))[1], talk.consume("t")[1]
+        produced, consumed = talk.produce([MiniMessage("i", "t", "c")])[1][0], talk.consume("t")[1]
         _, ponged = talk.ping()
         talk.received(b"ERROR:500:disk: full\nERROR:403:not permitted\nPONG:\n")
         failed = self.assertRaises(ProduceFailed, produced.result)
         self.assertEqual((failed.status, failed.words, failed.path, failed.id), (500, "disk: full", "t", "i"))
         self.assertEqual(self.assertRaises(ConsumeFailed, consumed.result).status, 403)
+        self.assertIsNone(ponged.result())
+
+    def test_unwritable(self) -> None:
+        """Of several messages of which one cannot be written, none is expected to be answered."""
+        talk = MiniConversation()
+        several = [MiniMessage("i", "t", "c"), MiniMessage("j", "t", "line\nbreak")]
+        self.assertRaises(ValueError, talk.produce, several)
+        _, ponged = talk.ping()
+        talk.received(b"PONG:\n")
         self.assertIsNone(ponged.result())
 
     def test_unasked(self) -> None:

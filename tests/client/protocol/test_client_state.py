@@ -233,6 +233,22 @@ class LaterTests(LedgerCase):
         self.clientState.lose(LOST)
         self.assertRaises(ConnectionLost, self.clientState.checkLosses)
 
+    def test_refusedBeforeLoss(self) -> None:
+        """The loss tells the refusals before it, so that the next flush does not blame later messages for them."""
+        self.clientState.accounts.countSent(self.clientState.accounts.current())
+        self.refuse(413, "a")
+        self.clientState.lose(LOST)
+        lost = self.assertRaises(ConnectionLost, self.clientState.checkLosses)
+        self.assertEqual([each.status for each in lost.refused], [413])
+        self.assertIn("413", str(lost))
+        self.heard()
+        self.join()
+        data, barrier = self.clientState.barrier()
+        self.pong(*cut(data))
+        self.assertEqual(barrier.result().count, 0)
+        self.clientState.lose(LOST)
+        self.assertNotIn("413", str(self.clientState.lost))
+
     def test_keptBehindSubscriptions(self) -> None:
         """What answers the new subscriptions says nothing of what was kept meanwhile, and is sent behind them."""
         self.subscribe("a")

@@ -60,6 +60,22 @@ class Conversations(MiniCase):
             told = [str(each.message) for each in caught if each.category is TopicWarning]
             self.assertEqual(["empty level" in each or "an ordinary topic" in each for each in told], [True], call)
 
+    def test_longLine(self) -> None:
+        """A line over the broker's limit is refused by its index, with the ids in the queue; the next call works."""
+        with BrokerProcess("--max-line", "64KiB") as broker:
+            one = self.connectedTo(f"tcp://127.0.0.1:{broker.port()}")
+            long = "x" * 70_000
+            for _ in range(3):
+                self.assertEqual(self.assertRaises(ProduceFailed, one.produce, "a", long).status, 400)
+                one.produce("a", "good")
+            error = self.assertRaises(ProduceFailed, one.produce_many, "b", ["0", "1", long, "3"])
+            self.assertEqual((error.place, error.others, list(error.confirmed)), (2, (), [0, 1]))
+            self.assertIn("longer than 65536 bytes (the value at index 2)", str(error))
+            one.produce("b", "3")
+            got = [one.consume("b") for _ in range(4)]
+            self.assertEqual([each and each.content for each in got], ["0", "1", "3", None])
+            self.assertEqual([each.id for each in got[:2]], list(error.confirmed.values()))
+
     def test_generatedIds(self) -> None:
         """Ids differ."""
         one = self.direct()
