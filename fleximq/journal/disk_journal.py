@@ -35,7 +35,7 @@ from fleximq.journal.writing.writer_thread import CommitWriter, Worker, WriterTh
 from fleximq.limits import MEBIBYTE
 from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.histogram import Commits
-from fleximq.values.records import OnCommitted, OnStaged, PublishedRun, Run
+from fleximq.values.records import OnCommitted, OnStaged, PublishedRun, Run, TopicBounds
 from fleximq.values.state_records import ClientIdsReserved, StateRecord
 from fleximq.values.transitions import Transitions
 
@@ -119,6 +119,8 @@ class DiskJournal:
         #: Called when the journal becomes read-only.
         self.onFault: Callable[[], None] = lambda: None
         self.commits = Commits()
+        #: Metrics ask for it also before the journal is open.
+        self.bounds: Callable[[], Mapping[str, TopicBounds]] = dict
         self._folder = directory
         self._files = files or Files()
         self._fsync = fsync

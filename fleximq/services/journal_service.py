@@ -1,6 +1,7 @@
 """The journal as a service: opened before the listeners, closed after the last client has left.
 
-A journal that cannot be opened ends the process with one sentence. SIGUSR2 reopens the journal after a fault.
+A journal that cannot be opened ends the process with one sentence, and one whose last state cannot be stored at the
+stop gives it another exit code. After a shortage the journal is reopened by itself, after any other fault by SIGUSR2.
 docs/guides/operating.rst, "When the disk is full or fails".
 """
 

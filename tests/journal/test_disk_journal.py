@@ -93,6 +93,10 @@ class RestartTests(JournalCase):
         self.assertTrue(self.begin().clean)
         self.assertEqual(len(self.records()), 6)
 
+    def test_beforeOpen(self) -> None:
+        """A journal that is not open yet, as that of a node that follows another, has no topics for metrics."""
+        self.assertEqual(self.make().bounds(), {})
+
     def test_afterClose(self) -> None:
         """Then nothing is kept any more, a second close does nothing, and another broker may come."""
         self.journal.close()

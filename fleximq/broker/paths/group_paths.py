@@ -48,7 +48,8 @@ def lag(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: A
     dead = {text(word, "group", MAX_GROUP_NAME_BYTES): number(word, "dead", 0) for word in words if "dead" in word}
     broker.groups.reached(mine)
     broker.groups.dead |= {word.group: dead[word.group] for word in mine if word.group in dead}
-    answer({"journal": journal.id, "taken": len(mine)})
+    # Not refused while the journal is read-only: the next report repeats it, and nothing waits for it.
+    broker.whenCommitted(lambda: answer({"journal": journal.id, "taken": len(mine)}))
 
 
 def _word(broker: Broker, word: Any) -> tuple[str, GroupProgress]:
