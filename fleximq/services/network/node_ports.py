@@ -23,8 +23,9 @@ from fleximq.errors import SettingError
 from fleximq.security.peer_address import isAddress
 from fleximq.services.network.connection_limit import ConnectionLimit
 from fleximq.services.network.forwarding import ForwardedFactory, Forwarding, Place
-from fleximq.services.network.listeners import tuneListening
+from fleximq.services.network.listeners import acceptFew, tuneListening
 from fleximq.services.network.node_listener import NodeListener, makeContext
+from fleximq.services.network.open_files import Shortage
 
 _log = Logger()
 
@@ -102,6 +103,7 @@ class NodePorts(MultiService):
     def _listen(self, port: int, interface: str) -> None:
         self._port = self._reactor.listenTCP(port, self._nodes, BACKLOG, interface)
         tuneListening(self._port)
+        acceptFew(self._port, self._reactor, lambda: 0, Shortage(self._reactor).left)
 
     def aim(self, owner: ShardOwner, living: Mapping[str, NodeRecord]) -> None:
         """Forward to this owner, once its key is known."""

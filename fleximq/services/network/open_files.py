@@ -3,6 +3,7 @@
 The system gives a new connection the lowest free number. So the number tells how many files are open at least.
 """
 
+import errno
 import os
 import resource
 from contextlib import suppress
@@ -92,8 +93,8 @@ class Shortage:
         soft = _limits()[0]
         try:
             number = os.dup(0)
-        except OSError:
-            number = soft
+        except OSError as error:
+            number = 0 if error.errno == errno.EBADF else soft  # 0 itself is free
         else:
             os.close(number)
         left = soft - min(FREE, soft // 4) - number

@@ -94,6 +94,15 @@ class LimitTests(SynchronousTestCase):
         self.limit = 100, 1000
         self.assertEqual(self.said(), [])
 
+    def test_closedInput(self) -> None:
+        """A closed standard input is a free file, not a shortage."""
+
+        def refuse(number: int) -> int:
+            raise OSError(9, "Bad file descriptor")
+
+        self.patch(os, "dup", refuse)
+        self.assertEqual(Shortage(Clock()).left(), 75)
+
     def test_shortage(self) -> None:
         """A quarter of a low limit stays free; with no free file at all nothing is left either."""
         number = os.dup(0)
