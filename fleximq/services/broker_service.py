@@ -57,6 +57,7 @@ def makeBroker(
         wall=wall,
     )
     broker.consuming.onDropped = partial(_dropped, clock, LogLimit(), settings.queueExpiry)
+    broker.queues.onOverflow = partial(_overflow, clock, LogLimit())
     broker.polling.onDropped = partial(_subscriptionDropped, clock, LogLimit(), settings.durableGrace)
     broker.deadLetters.onDeadLetter = partial(_deadLetter, clock, LogLimit())
     return broker
@@ -112,6 +113,16 @@ def _dropped(clock: IReactorTime, limit: LogLimit, expiry: float | None, topic: 
             "queues whose topic matches --durable are not removed{more}",
             topic=topic, number=number, time=expiry or IDLE_SECONDS, more=more,
             why="--queue-expiry" if expiry else "a ReplyTo created it",
+        )  # fmt: skip
+
+
+def _overflow(clock: IReactorTime, limit: LogLimit, queue: str) -> None:
+    more = limit.ending(clock.seconds())
+    if more is not None:
+        _log.warn(
+            "The queue {queue} is full: new messages replace its oldest ones until a consumer takes some "
+            "(--queue-messages, --queue-bytes){more}",
+            queue=queue, more=more,
         )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.config.settings import Settings
 from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.journal.memory_journal import MemoryJournal
+from fleximq.limits import Limits
 from fleximq.services.broker_service import makeBroker
 from tests.broker.queueing import message
 from tests.log_observer import observeLog
@@ -50,6 +51,28 @@ class ExpiredQueueTests(SynchronousTestCase):
                 "it); queues whose topic matches --durable are not removed"
             ],
         )
+
+
+class FullQueueTests(SynchronousTestCase):
+    """Queues that drop messages."""
+
+    def test_logged(self) -> None:
+        """The log names a queue, also of dead letters, once until a consumer takes a message."""
+        logged: list[LogEvent] = []
+        observeLog(self, logged.append)
+        clock = Clock()
+        settings = Settings(limits=Limits(queueMessages=2))
+        consuming = makeBroker(clock, settings, WriteTurn(clock), MemoryJournal()).consuming
+        for name in ("jobs", "$dead/jobs"):
+            queue = consuming.ensure(name)
+            for number in (2, 1, 1):
+                queue.deliver([message(id="a")] * number, number)
+            queue.consumeMany(1)
+            queue.deliver([message(id="a")] * 2, 2)
+        lines = [formatEvent(event) for event in logged if event.get("log_level") is LogLevel.warn]
+        words = "The queue {} is full: new messages replace its oldest ones until a consumer takes some "
+        words += "(--queue-messages, --queue-bytes)"
+        self.assertEqual(lines, [words.format(name) for name in ("jobs", "jobs", "$dead/jobs", "$dead/jobs")])
 
 
 class DeadLetterTests(SynchronousTestCase):

@@ -19,7 +19,7 @@ from fleximq.broker.consumers.queue_owner import QueueOwner
 from fleximq.broker.deadlines import TOLERANCE, Deadline
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.durable_queue import DurableQueue
-from fleximq.broker.queues.queue import QUEUED, Queue
+from fleximq.broker.queues.queue import DROPPED, QUEUED, Queue
 from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.broker.topics.topic_table import SYSTEM
@@ -65,6 +65,7 @@ class WorkQueue(QueueOwner):
         idOf: Callable[[Message], str],
         forReplies: bool = False,
         onLetters: Callable[[Queue, Sequence[Message]], None] | None = None,
+        onOverflow: Callable[[str], None] = lambda name: None,
     ) -> None:
         self.name = name
         self.forReplies = forReplies
@@ -72,9 +73,12 @@ class WorkQueue(QueueOwner):
         self._seconds = seconds
         self._ids = ids
         self._idOf = idOf
+        self._onOverflow = onOverflow
+        self._isOverflowing = False
+        self._counted = makeQueue.counted
         # The broker's own topics are never in the journal.
         key = "" if name.startswith(SYSTEM) else (_REPLIES if forReplies else _WORK) + name
-        super().__init__(makeQueue(name, key, moved=self._moved, withIds=self._withIds))
+        super().__init__(makeQueue(name, key, moved=self._moved, withIds=self._withIds, counted=self._count))
         self.deliver = self.queue.deliver
         if onLetters is not None and name.startswith(DEAD):
             self.deliver = partial(self._deliverLetters, onLetters)
@@ -96,6 +100,7 @@ class WorkQueue(QueueOwner):
         if not self.everConsumed and isinstance(self.queue, DurableQueue):
             self.queue.use()
         self.everConsumed = True
+        self._isOverflowing = False
         self.lastUsed = self._seconds()
         deliveries = self.queue.takeMany(None, number, most)
         self._ids.deliveredMany(self.queue, deliveries)
@@ -130,6 +135,13 @@ class WorkQueue(QueueOwner):
         if isinstance(self.queue, DurableQueue) and self.queue.know(tag, identified):
             self._ids.delivered(identified.message_id or "", (self.queue, tag))
 
+    def _count(self, event: str, number: int) -> None:
+        """Count an event, and report the first messages that are dropped since a consumer took some."""
+        self._counted(event, number)
+        if event == DROPPED and number and not self._isOverflowing:
+            self._isOverflowing = True
+            self._onOverflow(self.name)
+
     def _deliverLetters(
         self, onLetters: Callable[[Queue, Sequence[Message]], None], rendered: Sequence[Message], count: int
     ) -> None:
@@ -154,6 +166,8 @@ class WorkQueue(QueueOwner):
 class WorkQueues:
     """All work queues of a broker.
 
+    ``onOverflow`` is called with the name of a full queue whose oldest messages give way to new ones from now on.
+
     :param maxQueues: maximum number of queues, and of dead-letter queues in addition.
     :param expiry: seconds without a consumer after which a queue expires with its messages. None: only reply queues do,
         and other queues while they are empty, after :data:`IDLE_SECONDS`. Dead-letter queues never expire.
@@ -171,6 +185,7 @@ class WorkQueues:
     onExpired: Callable[[WorkQueue, int], None] = lambda queue, dropped: None
     lasts: Callable[[str], bool] = lambda topic: False
     onLetters: Callable[[Queue, Sequence[Message]], None] | None = None
+    onOverflow: Callable[[str], None] = lambda name: None
     _ids: DeliveredIds = field(default_factory=DeliveredIds)
     _byTopic: dict[str, WorkQueue] = field(default_factory=dict)
     _expiries: dict[str, Deadline] = field(default_factory=dict)
@@ -264,6 +279,7 @@ class WorkQueues:
             idOf=self.idOf,
             forReplies=forReplies,
             onLetters=self.onLetters,
+            onOverflow=lambda name: self.onOverflow(name),
         )
         if topic.startswith(DEAD):
             self._dead += 1
