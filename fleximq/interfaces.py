@@ -169,6 +169,7 @@ class IJournalAppend(Interface):
 
     appended = Attribute("""The number of the last appended run; they count from 1.""")
     decided = Attribute("""The number of the last run that was committed or refused; all before it were too.""")
+    time = Attribute("""When the last run was appended, in microseconds since 1970; 0 in memory.""")
     overloaded = Attribute("""Whether so many bytes wait for the disk that publishers should not be read.""")
 
     def append(topic: str, publisher: int, name: str, dialect: str, run: "Run", committed: "OnCommitted") -> int:

@@ -36,7 +36,7 @@ class SlowJournal:
     id = "5e"
 
     def __init__(self) -> None:
-        self.appended = self.decided = 0
+        self.appended = self.decided = self.time = 0
         self.end = self._next = 1
         self.now = 1_000_000
         self.notes: list[Any] = []
@@ -62,7 +62,7 @@ class SlowJournal:
         count = len(run.payloads)
         if self.readOnly:
             raise NotKept(self.readOnly, range(count))
-        offset = self._next
+        offset, self.time = self._next, self.now
         self._next += count
         self.kept.append(PublishedRun(topic, publisher, name, dialect, run))
         records = partial(recordsOf, self.kept[-1], offset, self.now)

@@ -90,7 +90,8 @@ class Envelope(NamedTuple):
     """The common fields of a run's messages; made by a dialect, often once for thousands of runs.
 
     ``durable`` publications go through the journal and are refused rather than lost (BlipMQ QoS1, MiniMQ PRODUCE).
-    ``offset`` is that of the first message of a committed run, 0 otherwise; the others follow it.
+    ``offset`` is that of the first message of a committed run, 0 otherwise; the others follow it. ``time`` is when the
+    journal took it, in microseconds since 1970; 0 if that is not known here.
     """
 
     topic: "Topic"
@@ -99,6 +100,7 @@ class Envelope(NamedTuple):
     qos: int = 1
     durable: bool = False
     offset: int = 0
+    time: int = 0
 
 
 class QueueDelivery(NamedTuple):

@@ -1,6 +1,7 @@
 """Events that a client receives from the broker, as values."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from fleximq.client.payloads import unpacked
@@ -8,6 +9,9 @@ from fleximq.values.header_pairs import SENDER
 
 #: FlexiMQ document 4.1.1: the client id of the broker.
 BROKER = 1
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+#: In milliseconds since 1970.
+_YEAR_10000 = 253_402_300_800_000
 
 
 class Joined(NamedTuple):
@@ -34,6 +38,14 @@ class Delivery(NamedTuple):
         """The offset in the journal, for subscriptions with a start."""
         offset = self.header.get("offset")
         return offset if isinstance(offset, int) else None
+
+    @property
+    def time(self) -> datetime | None:
+        """When the broker stored it, in UTC, for subscriptions with a start; else None."""
+        stored = self.header.get("stored_at")
+        if self.offset is None or not isinstance(stored, int) or not 0 <= stored < _YEAR_10000:
+            return None
+        return _EPOCH + timedelta(milliseconds=stored)
 
     @property
     def sender(self) -> str | None:

@@ -121,6 +121,7 @@ class DiskJournal:
         self.commits = Commits()
         #: Metrics ask for it also before the journal is open.
         self.bounds: Callable[[], Mapping[str, TopicBounds]] = dict
+        self.time = 0
         self._folder = directory
         self._files = files or Files()
         self._fsync = fsync
@@ -447,11 +448,12 @@ class DiskJournal:
     def append(self, topic: str, publisher: int, name: str, dialect: str, run: Run, committed: OnCommitted) -> int:
         if self._maxBytes:
             self._cleaner.check(len(run.payloads), self._group.waiting)
-        if topic in self._topicLimit.known:
-            return self._group.append(topic, publisher, name, dialect, run, committed)
-        new = self._topicLimit.check((topic,), len(run.payloads))
+        isKnown = topic in self._topicLimit.known
+        new = set() if isKnown else self._topicLimit.check((topic,), len(run.payloads))
         number = self._group.append(topic, publisher, name, dialect, run, committed)
-        self._topicLimit.pending |= new
+        self.time = self._group.time
+        if new:
+            self._topicLimit.pending |= new
         return number
 
     def appendState(self, event: StateRecord) -> None:

@@ -19,7 +19,7 @@ class MemoryJournal:
 
     onDisk = False
     id = ""
-    appended = decided = 0
+    appended = decided = time = 0
     overloaded = False
     end = 1
     removals = 0

@@ -15,6 +15,7 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=5,
 )
+_STORED = b"\xa9stored_at\xcf" + b"\0" * 7 + b"\x03"
 HEADERS = st.dictionaries(st.text(max_size=3) | st.integers(0, 300) | st.sampled_from(["key", "offset"]), VALUES)
 
 
@@ -75,7 +76,7 @@ class WithoutTopicTests(SynchronousTestCase):
 
 def withTopicAndOffset(header: bytes, topic: str, offset: int) -> bytes:
     """Return a header with both."""
-    return headerWithTopic(header, topic, True) + offset.to_bytes(8, "big")
+    return headerWithTopic(header, topic, True) + (3).to_bytes(8) + b"\xa6offset\xcf" + offset.to_bytes(8)
 
 
 class WithTopicAndOffsetTests(SynchronousTestCase):
@@ -85,21 +86,25 @@ class WithTopicAndOffsetTests(SynchronousTestCase):
     def test_any(self, header: dict[Any, Any], topic: str, offset: int) -> None:
         """All that the publisher wrote, the topic and the offset, which takes the place of a publisher's own."""
         kept = withoutTopic(msgpack.packb(header | {"topic": "x"}))
-        self.assertEqual(read(withTopicAndOffset(kept, topic, offset)), header | {"topic": topic, "offset": offset})
+        self.assertEqual(
+            read(withTopicAndOffset(kept, topic, offset)), header | {"topic": topic, "stored_at": 3, "offset": offset}
+        )
 
     def test_bytes(self) -> None:
-        """The topic comes first and the offset last, always in nine bytes."""
+        """The topic comes first, time and offset last, always in nine bytes each."""
         self.assertEqual(
             withTopicAndOffset(b"\x81\xa1a\x01", "t", 5),
-            b"\x83\xa5topic\xa1t\xa1a\x01\xa6offset\xcf" + b"\0" * 7 + b"\x05",
+            b"\x84\xa5topic\xa1t\xa1a\x01" + _STORED + b"\xa6offset\xcf" + b"\0" * 7 + b"\x05",
         )
-        self.assertEqual(withTopicAndOffset(b"", "t", 1), b"\x82\xa5topic\xa1t\xa6offset\xcf" + b"\0" * 7 + b"\x01")
+        self.assertEqual(
+            withTopicAndOffset(b"", "t", 1), b"\x83\xa5topic\xa1t" + _STORED + b"\xa6offset\xcf" + b"\0" * 7 + b"\x01"
+        )
 
     def test_ownOffset(self) -> None:
         """A publisher's own key of that name is not there twice."""
         found = withTopicAndOffset(msgpack.packb({"offset": "mine", "a": 1}), "t", 5)
         self.assertEqual(found.count(b"offset"), 1)
-        self.assertEqual(found[0], 0x83)
+        self.assertEqual(found[0], 0x84)
 
 
 class WithTopicTests(SynchronousTestCase):

@@ -7,7 +7,7 @@ order; other topics are not affected. A run costs 2 us here, plus the journal's 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.broker.observers import RecordWatchers
@@ -24,8 +24,11 @@ OVERLOAD_BYTES = 32 << 20
 REFUSED = CountedEvent(EventFamily.REFUSED_MESSAGES)
 
 
-class _Run(NamedTuple):
-    """A run in a topic's ``pendingRuns``; ``onDecided`` is called with the journal's decision if the run is durable."""
+@dataclass(slots=True, eq=False)
+class _Run:
+    """A run in a topic's ``pendingRuns``; ``onDecided`` is called with the journal's decision if the run is durable,
+    and ``time`` is when the journal took it.
+    """
 
     envelope: Envelope
     body: Any
@@ -34,6 +37,7 @@ class _Run(NamedTuple):
     recorded: bool
     deliver: Deliver
     onDecided: Callable[[str | None], None] | None = None
+    time: int = 0
 
 
 @dataclass(eq=False, repr=False)
@@ -104,6 +108,7 @@ class PendingCommits:
             topic.last = publisher.lastRun = self._journal.append(
                 topic.name, publisher.id, publisher.name, publisher.dialect, stored, partial(self._committed, run)
             )
+            run.time = self._journal.time
         except Exception as error:
             line.pop()
             self._resolve(topic, run)
@@ -135,7 +140,7 @@ class PendingCommits:
         try:
             if reason is None:
                 deliver = self._transactions.deliver if self._transactions.reading else self._deliver
-                deliver(envelope._replace(offset=offset), run.body, run.number)
+                deliver(envelope._replace(offset=offset, time=run.time), run.body, run.number)
             else:
                 self._counted(REFUSED, run.number)
         finally:

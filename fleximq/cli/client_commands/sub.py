@@ -52,7 +52,8 @@ def sentence(topic: str, value: Any) -> str:
 
 
 _LOOK = 0.05  #: With several subscriptions, the wait for each before the next, in seconds.
-_FROM = "replay a durable topic from: first, last, an offset, or a time ago such as 15m, 2h, 7d"
+_STARTS = "first, last, an offset, a time ago such as 15m, 2h, 7d, or a time such as 2026-11-26T19:00 or ...T19:00Z"
+_FROM = f"replay a durable topic from: {_STARTS}"
 _SILENCE = 3.0  #: Seconds without a message after which ``consume`` says that it waits.
 
 
@@ -72,7 +73,17 @@ def _start(text: str) -> Start:
     units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
     if text[:-1].isascii() and text[:-1].isdecimal() and text[-1] in units:
         return {"time": round((time.time() - int(text[:-1]) * units[text[-1]]) * 1000)}
-    raise ArgumentTypeError(f"{text!r} is not a start: give first, last, an offset, or a time such as 15m, 2h, 7d")
+    try:
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is None:
+            moment = moment.astimezone()
+            say(f"fleximq: {text} has no zone; it is taken as {moment.isoformat()}")
+        milliseconds = round(moment.timestamp() * 1000)
+    except (ValueError, OverflowError, OSError):
+        milliseconds = -1
+    if milliseconds < 0:
+        raise ArgumentTypeError(f"{text!r} is not a start: give {_STARTS}")
+    return {"time": milliseconds}
 
 
 @clientCommand(

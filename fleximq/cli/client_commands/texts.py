@@ -52,12 +52,17 @@ def asJson(payload: bytes) -> Any:
 
 
 def deliveryAsJson(delivery: Delivery) -> dict[str, Any]:
-    """Return a delivery for ``--json``: ``topic``, ``publisher``, ``value``, and the other fields of its header."""
+    """Return a delivery for ``--json``: ``topic``, ``publisher``, ``value``, and the other fields of its header, with
+    ``time`` in RFC 3339 for ``stored_at``.
+    """
     more = {
         key: value if isinstance(value, str | int | float | bool | None) else repr(value)
         for key, value in delivery.header.items()
         if key not in ("topic", "routing")
     }
+    if delivery.time is not None:
+        del more["stored_at"]
+        more["time"] = delivery.time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return {"topic": delivery.topic, "publisher": delivery.publisher, "value": asJson(delivery.payload), **more}
 
 

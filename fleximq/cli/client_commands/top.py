@@ -87,8 +87,8 @@ def screen(found: Mapping[str, Any], url: str) -> Any:
         for row in found["busiest"]
     ]
     clients = [
-        (row["name"], str(row["client_id"]), row["dialect"], row["principal"] or "", row["address"],
-         round(row["connected"]), row["subscriptions"])
+        (row.get("client_name") or row["name"], str(row["client_id"]), row["dialect"], row["principal"] or "",
+         row["address"], round(row["connected"]), row["subscriptions"])
         for row in found["connected"]
     ]  # fmt: skip
     topicHeadings = ("Topic", "messages/s", "published", "subscribers", "queued")

@@ -18,7 +18,7 @@ from fleximq.values.message import Content, Message
 from fleximq.values.records import CONTENTS, Run, StoredBatch, contentOf
 from fleximq.wire.fleximq_frame import encodeFrame
 from fleximq.wire.fleximq_header import Header, MessageType, packHeader
-from fleximq.wire.fleximq_record_frame import framePrefix, recordFrames, withoutTopic
+from fleximq.wire.fleximq_record_frame import framePrefix, recordFrames, timedPrefix, timedPrefixes, withoutTopic
 from fleximq.wire.fleximq_scanner import FIXED_BYTES, payloads, singleFrames
 from fleximq.wire.payload_conversion import toMessagePack
 
@@ -32,12 +32,17 @@ def _frames(batch: StoredBatch, hasOffset: bool) -> bytes:
     payloads = asMessagePack(batch.contents, batch.payloads)
     if not payloads:
         return b""
-    offsets = batch.offsets if hasOffset else None
+    prefixes = _prefixes(batch, hasOffset)
+    if not hasOffset:
+        return recordFrames(prefixes, None, payloads)
+    return recordFrames(timedPrefixes(prefixes, batch.timestamps), batch.offsets, payloads)
+
+
+def _prefixes(batch: StoredBatch, hasOffset: bool) -> list[bytes]:
     topics, publishers, headers = batch.topicOf, batch.publisherOf, batch.headers
     if _same(topics) and _same(publishers) and _same(headers):
         publisher = batch.publishers[publishers[0]][0]
-        shared = framePrefix(publisher, headers[0], batch.topics[topics[0]], hasOffset)
-        return recordFrames([shared] * len(payloads), offsets, payloads)
+        return [framePrefix(publisher, headers[0], batch.topics[topics[0]], hasOffset)] * len(batch)
     known: dict[tuple[int, int, bytes], bytes] = {}
     prefixes: list[bytes] = []
     for key in zip(topics, publishers, headers, strict=True):
@@ -46,7 +51,7 @@ def _frames(batch: StoredBatch, hasOffset: bool) -> bytes:
             topic, publisher, header = key
             found = known[key] = framePrefix(batch.publishers[publisher][0], header, batch.topics[topic], hasOffset)
         prefixes.append(found)
-    return recordFrames(prefixes, offsets, payloads)
+    return prefixes
 
 
 def _same(column: Any) -> bool:
@@ -150,12 +155,14 @@ LAYOUT_B_FORM = LayoutBForm(FLEXI_FORM)
 
 @implementer(IForm)
 class OffsetForm:
-    """Complete PUB frames with the offset as last header field; messages outside the journal have no offset."""
+    """Complete PUB frames with time and offset as last header fields; messages outside the journal have neither."""
 
     def render(self, envelope: Envelope, body: Any, count: int) -> bytes | memoryview:
         """Return the run as frames."""
         if not envelope.offset:
             return FLEXI_FORM.render(envelope, body, count)
+        if type(body) is StoredBatch:
+            return _frames(body, True)
         run = envelope.source.run(body)
         if envelope.publisher.sender:
             run = signedRun(run, envelope.publisher.sender)
@@ -165,9 +172,10 @@ class OffsetForm:
         contents = [run.contents] * count if isinstance(run.contents, int) else run.contents
         payloads = asMessagePack(contents, list(run.payloads))
         if isinstance(run.headers, bytes):
-            prefixes = [framePrefix(publisher, run.headers, topic, True)] * count
+            prefixes = [timedPrefix(framePrefix(publisher, run.headers, topic, True), envelope.time)] * count
         else:
             prefixes = [framePrefix(publisher, header, topic, True) for header in run.headers]
+            prefixes = timedPrefixes(prefixes, [envelope.time] * count)
         return recordFrames(prefixes, offsets, payloads)
 
 

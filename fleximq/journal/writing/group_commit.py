@@ -35,8 +35,9 @@ class GroupCommit:
     """Collects runs, starts commits, and reports the result of each run in order.
 
     ``end`` is the offset after the last reported message, ``next`` that of the next appended one. ``appended`` is the
-    number of the last run, ``decided`` that of the last reported one. ``readOnly`` is the reason why appends are
-    refused, or None; ``reopening``: a commit that begins a segment after a fault is being written.
+    number of the last run, ``time`` when it was appended, ``decided`` the number of the last reported one. ``readOnly``
+    is the reason why appends are refused, or None; ``reopening``: a commit that begins a segment after a fault is being
+    written.
 
     :param now: microseconds since 1970.
     :param overloadedAt: ``overloaded`` is True while more bytes than this wait.
@@ -59,7 +60,7 @@ class GroupCommit:
 
     def __post_init__(self) -> None:
         self.end = self.next
-        self.appended = self.decided = 0
+        self.appended = self.decided = self.time = 0
         self.overloaded = False
         self.readOnly: str | None = "the journal is not open"
         self._commitLog: CommitLog | None = None
@@ -83,7 +84,8 @@ class GroupCommit:
         count = len(run.payloads)
         if self.readOnly is not None:
             raise NotKept(self.readOnly, range(count))
-        each = appendedOf(topic, publisher, name, dialect, run, self.now())
+        self.time = self.now()
+        each = appendedOf(topic, publisher, name, dialect, run, self.time)
         pending = self._pending
         parts = pending.parts
         if parts and type(parts[-1]) is RecordsPart:

@@ -1,9 +1,14 @@
 """``fleximq pub`` and ``fleximq sub``, with a broker between them."""
 
 import json
+import os
 import signal
+import time
 import warnings
+from datetime import UTC, datetime, timedelta
+from unittest.mock import patch
 
+from fleximq.cli.client_commands import sub as sub_
 from fleximq.client.errors import TopicWarning
 from tests.cli.client_commands.commands import PATIENCE, CommandCase, ran
 
@@ -171,7 +176,38 @@ class SubTests(CommandCase):
 
     def test_wrong(self) -> None:
         """A place in the past that is none."""
-        self.assertIn("is not a start", ran("sub", "t", "--from", "monday").err)
+        for word in (
+            "monday",
+            "2026-13-01T00:00",
+            "2026-11-26T25:00",
+            "1969-12-31T00:00Z",
+            "-5",
+            "15w",
+            "",
+            "2026-11-26T19:00+99:00",
+        ):
+            found = ran("sub", "t", f"--from={word}")
+            self.assertIn(f"{word!r} is not a start: give first, last, an offset, a time ago", found.err)
+            self.assertEqual(found.code, 1)
+
+    def test_moment(self) -> None:
+        """A moment with its zone, or in that of this machine, which is said."""
+        said: list[str] = []
+        self.patch(sub_, "say", said.append)
+        self.addCleanup(time.tzset)
+        with patch.dict(os.environ, TZ="Asia/Tokyo"):
+            time.tzset()
+            for word, milliseconds in (
+                ("2026-11-26T19:00Z", 1_795_719_600_000),
+                ("2026-11-26T19:00:00.5+01:00", 1_795_716_000_500),
+                ("2026-11-26T19:00", 1_795_687_200_000),
+                ("2026-11-26", 1_795_618_800_000),
+            ):
+                self.assertEqual(sub_._start(word), {"time": milliseconds}, word)
+        self.assertEqual(said, [
+            "fleximq: 2026-11-26T19:00 has no zone; it is taken as 2026-11-26T19:00:00+09:00",
+            "fleximq: 2026-11-26 has no zone; it is taken as 2026-11-26T00:00:00+09:00",
+        ])  # fmt: skip
 
     def test_patterns(self) -> None:
         """A wildcard of another broker is refused, a misplaced one gets a warning, or is refused if strict."""
@@ -222,3 +258,14 @@ class PastTests(CommandCase):
         for start, wanted in (("first", ["a", "b", "c"]), ("2", ["b", "c"]), ("last", ["c"]), ("1h", ["a", "b", "c"])):
             found = ran("sub", "t", "--from", start, "--count", str(len(wanted)), "--for", "20")
             self.assertEqual((found.code, found.lines), (0, wanted), start)
+
+    def test_moment(self) -> None:
+        """``--json`` says when each message was stored, and a moment is a start."""
+        ran("pub", "t", input=b"a\n")
+        now = datetime.now(UTC)
+        (line,) = ran("sub", "t", "--from", "first", "--count", "1", "--json").lines
+        stored = datetime.fromisoformat(json.loads(line)["time"])
+        self.assertLess(abs(stored - now), timedelta(minutes=5))
+        for start, number in ((stored, 1), (stored + timedelta(hours=1), 0)):
+            found = ran("sub", "t", "--from", start.isoformat(), "--for", "0.5")
+            self.assertEqual((found.code, len(found.lines)), (0, number))

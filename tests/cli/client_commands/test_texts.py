@@ -1,5 +1,7 @@
 """What is written becomes a value, and what comes is shown."""
 
+from datetime import UTC, datetime
+
 import msgpack
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -52,6 +54,17 @@ class ShowingTests(SynchronousTestCase):
         self.assertEqual([FORMATTERS[each](b"") for each in formats], [b"\n", b"null\n", b"\n", b""])
         self.assertEqual(FORMATTERS["json"](b"\xc1"), b"wQ==\n")
         self.assertEqual((asJson(b""), asJson(b"\xc1")), (None, None))
+
+    def test_time(self) -> None:
+        """The time of a stored message is in RFC 3339, whatever else its publisher calls so."""
+        header = {"topic": "t", "time": "mine", "stored_at": 1_795_719_600_005, "offset": 7}
+        delivery = Delivery("t", b"\x01", 1000, header)
+        self.assertEqual(delivery.time, datetime(2026, 11, 26, 19, 0, 0, 5000, tzinfo=UTC))
+        found = {"topic": "t", "publisher": 1000, "value": 1, "time": "2026-11-26T19:00:00.005Z", "offset": 7}
+        self.assertEqual(deliveryAsJson(delivery), found)
+        for wrong in ({"stored_at": 5}, {"stored_at": -1, "offset": 7}, {"stored_at": 1 << 63, "offset": 7},
+                      {"stored_at": "5", "offset": 7}, {"offset": 7}):  # fmt: skip
+            self.assertIsNone(Delivery("t", b"", 1000, wrong).time)
 
     def test_describe(self) -> None:
         """All there is to know of a delivery, as something that JSON can hold."""

@@ -71,6 +71,19 @@ class PictureTests(SynchronousTestCase):
             self.assertEqual(max(map(len, shown.getvalue().splitlines())), width)
             self.assertNotIn("\x1b", shown.getvalue())
 
+    def test_names(self) -> None:
+        """A client is shown by the name that it has joined with, or else by the broker's name for it."""
+        row = {"name": "fleximq-1000", "client_id": 1000, "dialect": "fleximq", "principal": None, "address": "a:1",
+               "connected": 1.0, "subscriptions": 0}  # fmt: skip
+        named = row | {"name": "fleximq-1001", "client_id": 1001, "client_name": "billing"}
+        found = {"version": "1", "uptime": 1, "clients": 2, "topics": 0, "rate": 0.0, "stale": None, "busiest": [],
+                 "connected": [row | {"client_name": None}, named]}  # fmt: skip
+        shown = io.StringIO()
+        Console(file=shown, width=120).print(screen(found, "tcp://host:1"))
+        self.assertIn("fleximq-1000", shown.getvalue())
+        self.assertIn("billing", shown.getvalue())
+        self.assertNotIn("fleximq-1001", shown.getvalue())
+
     def test_rates(self) -> None:
         """Messages between two looks, by their time; a topic that was forgotten begins anew."""
         row = {"topic": "t", "published": 10}

@@ -69,6 +69,7 @@ class FlexiTests(JournalCase):
         client = self.flexi().tell("SUB", {"topic": "d.#", "from": "first"})
         for _ in range(3):
             heard = client.hear()
+            self.assertGreater(heard.header.pop("stored_at"), 1_700_000_000_000)
             names.append((heard.sender >= 1000, heard.header, heard.value))
         self.assertEqual(
             names,

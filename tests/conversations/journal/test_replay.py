@@ -1,10 +1,12 @@
 """The past over sockets: replay, history, and the paths of the journal, with a journal on disk."""
 
+import time
 from typing import Any
 
 from fleximq.journal.format.frame import FrameKind, readHeader
-from tests.conversations.clients import FlexiClient, WebSocketStream
+from tests.conversations.clients import FlexiClient, Stream, WebSocketStream
 from tests.conversations.journal.journaled import JournalCase
+from tests.wire.flexi_variants import LAYOUT_B, MAPS
 
 
 class ReplayTests(JournalCase):
@@ -82,6 +84,25 @@ class ReplayTests(JournalCase):
         self.assertEqual(self.hear(late, 1), [(1, "a")])
         self.publish("b")
         self.assertEqual(self.hear(client, 1), [(2, "b")])
+
+    def test_deliveredTime(self) -> None:
+        """A message has the time at which it was stored, live and replayed the same, in every layout."""
+        live = [FlexiClient(Stream(self.broker.address), each).join() for each in (MAPS, LAYOUT_B)]
+        for client in live:
+            self.addCleanup(client.close)
+            client.tell("SUB", {"topic": "d.t", "from": "first"}).barrier()
+        before = time.time_ns() // 1_000_000
+        self.publish("a", "b")
+        after = time.time_ns() // 1_000_000
+        found = [client.hear().header["stored_at"] for client in live for _ in range(2)]
+        self.assertEqual(found[:2], found[2:])
+        self.assertTrue(before <= found[0] <= found[1] <= after)
+        late = self.flexi().tell("SUB", {"topic": "d.#", "from": "first"})
+        self.assertEqual([late.hear().header["stored_at"] for _ in range(2)], found[:2])
+        plain = self.flexi().subscribe("d.t")
+        plain.barrier()
+        self.publish("c")
+        self.assertNotIn("stored_at", plain.hear().header)
 
     def test_retained(self) -> None:
         """The latest message of each topic comes to new subscribers, also after a crash."""

@@ -142,25 +142,27 @@ class StartTests(ReplayCase):
             self.assertEqual(self.got(), [(2, "a")], start)
 
     def test_header(self) -> None:
-        """The publisher's pairs are there as they were sent, then topic and offset, and its own id."""
+        """The publisher's pairs are there as they were sent, then topic, time and offset, and its own id."""
         self.alice.tell("PUB", {"colour": "red", "topic": "d.t", "key": b"k"}, "k")
         self.journal.commit()
         self.follow(5)
         self.keep("e")
         first, second = self.bob.messages()
-        self.assertEqual(first.header, {"colour": "red", "topic": "d.t", "key": b"k", "offset": 5})
+        self.assertEqual(first.header, {"colour": "red", "topic": "d.t", "key": b"k", "stored_at": 2000, "offset": 5})
         self.assertEqual((first.sender, second.sender), (self.alice.id, self.alice.id))
-        self.assertEqual(second.header, {"topic": "d.t", "offset": 6})
+        self.assertEqual(second.header, {"topic": "d.t", "stored_at": 2000, "offset": 6})
         self.assertEqual(list(first.header)[-1], "offset")
 
     def test_ownOffset(self) -> None:
-        """A publisher's key ``offset`` is not mistaken for the journal's, replayed or live."""
+        """A publisher's keys ``offset`` and ``stored_at`` are not mistaken for the journal's, replayed or live."""
         self.follow(5)
-        self.alice.tell("PUB", {"topic": "d.t", "offset": "mine"}, "k")
+        self.alice.tell("PUB", {"topic": "d.t", "offset": "mine", "stored_at": "mine"}, "k")
         self.journal.commit()
         self.settle()
         self.follow(5)
-        self.assertEqual([each.header for each in self.bob.messages()], [{"topic": "d.t", "offset": 5}] * 2)
+        self.assertEqual(
+            [each.header for each in self.bob.messages()], [{"topic": "d.t", "stored_at": 2000, "offset": 5}] * 2
+        )
 
     def test_restart(self) -> None:
         """A subscription that is held begins anew at the place that is named."""
@@ -232,8 +234,8 @@ class StartTests(ReplayCase):
         self.assertEqual(
             live,
             [
-                ({"topic": "d.t", "message_id": "m1", "offset": 5}, "text", foreign.id),
-                ({"topic": "d.t", "offset": 6}, b"\xff", foreign.id),
+                ({"topic": "d.t", "message_id": "m1", "stored_at": 2000, "offset": 5}, "text", foreign.id),
+                ({"topic": "d.t", "stored_at": 2000, "offset": 6}, b"\xff", foreign.id),
             ],
         )
 
