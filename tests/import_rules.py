@@ -33,7 +33,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "cluster.owner_journal": _GROUND | {"values", "journal"},
     "security": _SETTINGS,
     "client": _GROUND | {"values", "wire", "compiled", "endpoints.standard_streams", "broker.deadlines"},
-    "endpoints": _GROUND | {"values", "config", "security.peer_address"},
+    "endpoints": _GROUND
+    | {"values", "config", "security.peer_address", "security.anonymous_access", "security.principal"},
     "dialects": _SETTINGS | _WIRES | {"broker", "security"},
     "web": _SETTINGS | {"broker", "security"},
     "telemetry": _GROUND | {"plugin", "interfaces", "values", "config.option_values", "broker.envelope"},

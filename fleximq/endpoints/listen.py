@@ -1,4 +1,4 @@
-"""The values of ``--listen``, ``[DIALECT+]ENDPOINT``, and of ``--http``.
+"""The values of ``--listen``, ``[DIALECT+]ENDPOINT[:principal=NAME]``, and of ``--http``.
 
 The endpoint is a URL (:mod:`fleximq.values.urls`) or a string for Twisted's ``serverFromString``. It is tried when the
 value is made, without binding a port, so that a mistake is reported before the broker starts.
@@ -18,6 +18,7 @@ from twisted.internet.interfaces import IStreamServerEndpoint
 from fleximq.config.settings import MODERN, Settings
 from fleximq.endpoints.endpoint_string import BACKLOG, FILES, PROXY, TLS, EndpointString, layersOf, withBacklog
 from fleximq.endpoints.pipe_names import isWindowsPath, pipeName
+from fleximq.endpoints.principal_argument import checkPrincipal, withoutPrincipal
 from fleximq.endpoints.standard_streams import StandardStreamsEndpoint
 from fleximq.endpoints.tls_context import TlsFiles
 from fleximq.endpoints.tls_endpoint import RenewingCertificate, TlsEndpoint
@@ -58,15 +59,16 @@ class ListenDefaults(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """One listener. ``dialect`` is the only one it serves, None for all of them.
+    """One listener. ``dialect`` is the only one it serves, None for all of them; ``principal`` are all its clients.
 
     :raises SettingError: for a dialect that does not exist or does not fit the endpoint, a URL that is wrong or lacks
-        its certificate, or an endpoint that Twisted does not accept.
+        its certificate, an endpoint that Twisted does not accept, or a principal where there may be none.
     """
 
     dialect: str | None
     endpoint: str
     defaults: ListenDefaults = ListenDefaults()
+    principal: str | None = None
 
     def __post_init__(self) -> None:
         if self.dialect is not None and self.dialect not in self.defaults.dialects:
@@ -91,10 +93,13 @@ class Listen:
             endpoint = f"tcp:{endpoint}"
         elif place := _HOST_AND_PORT.fullmatch(endpoint):
             endpoint = f"tcp://{place[1]}"
-        return cls(dialect, endpoint, defaults)
+        endpoint, principal = withoutPrincipal(endpoint)
+        return cls(dialect, endpoint, defaults, principal)
 
     def _check(self) -> None:
         url = self.url
+        if self.principal is not None:
+            checkPrincipal(self.principal, self.dialect, self._layers[0])
         if self.socketPath == "":
             raise SettingError("must name the path of a socket, e.g. unix:/run/fleximq")
         if len(os.fsencode(self.socketPath or "")) > LONGEST_PATH:
@@ -129,7 +134,8 @@ class Listen:
             raise SettingError(words)
 
     def __str__(self) -> str:
-        return self.endpoint if self.dialect is None else f"{self.dialect}+{self.endpoint}"
+        named = "" if self.principal is None else f":principal={self.principal}"
+        return ("" if self.dialect is None else f"{self.dialect}+") + self.endpoint + named
 
     def open(self, reactor: Any) -> IStreamServerEndpoint:
         """Return the endpoint, not bound yet. A reactor of None suffices to check it."""

@@ -22,7 +22,7 @@ from fleximq.security.authentication.attempt_delays import AttemptDelays
 from fleximq.security.authentication.authenticator import Authenticator
 from fleximq.security.authentication.schemes import methodsOf, warnings
 from fleximq.security.permissions import Permissions
-from fleximq.security.principal import SPAWN, Admitted, Principal
+from fleximq.security.principal import LISTENER, SPAWN, Admitted, Principal
 
 _log = Logger()
 
@@ -118,7 +118,7 @@ class AccessPolicy:
 
     def current(self, principal: Principal) -> Principal | None:
         """Return an admitted principal with today's roles; None if it would be refused now."""
-        if principal.name.startswith(SPAWN):
+        if principal.name.startswith(SPAWN) or principal.scheme == LISTENER:
             return principal
         return None if self.authenticator is None else self.authenticator.vouch(principal)
 

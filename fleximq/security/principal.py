@@ -50,6 +50,8 @@ class Admitted(NamedTuple):
 MAX_NAME_CHARACTERS = 256
 #: Prefix of the names of programs that the broker runs itself; reserved for them.
 SPAWN = "spawn:"
+#: The scheme of principals that a listener gives to its clients; no checker can have this name.
+LISTENER = "principal="
 
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _ROLE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)

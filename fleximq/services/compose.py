@@ -16,6 +16,7 @@ from fleximq.dialects.registry import Registry, installed
 from fleximq.endpoints.listen import Listen, ListenDefaults, WebListen
 from fleximq.errors import SettingError
 from fleximq.security.access_policy import AccessPolicy
+from fleximq.security.listener_principal import ListenerAdmission
 from fleximq.security.rates.rate_limits import RateLimitedAdmission, RateLimits
 from fleximq.services.audit_log import AuditLog
 from fleximq.services.broker_service import BrokerService, makeBroker
@@ -124,8 +125,9 @@ def compose(
         extension = registry.extensions[chosen.name]
         ExtensionService(extension, configuration, extensionContext, abortStart).setServiceParent(brokerService)
 
-    def contextFor(proxied: bool, sessions: set[Any]) -> Context:
-        admission = RateLimitedAdmission(security.admissionFor(proxied), rateLimits, counted)
+    def contextFor(proxied: bool, sessions: set[Any], principal: str | None = None) -> Context:
+        own = None if principal is None else ListenerAdmission(principal, security.rightsOf)
+        admission = RateLimitedAdmission(own or security.admissionFor(proxied), rateLimits, counted)
         return Context(
             broker, settings, reactor, turn, admission, policy, rates=rateLimits.rates, flapping=rateLimits.flapping,
             logLimits=logLimits, unadmitted=unadmitted, sessions=sessions,
@@ -133,7 +135,7 @@ def compose(
 
     def listenOn(listen: Listen, parent: MultiService, speaks: bool = True) -> None:
         listen.checkPassed()
-        context = contextFor(listen.proxied, connections.sessions)
+        context = contextFor(listen.proxied, connections.sessions, listen.principal)
         contexts.append(context)
         dialects = dialectsOf(registry, context, listen.dialect) if speaks else _NO_DIALECTS
         behindProxy = RateLimitedAdmission(security.admissionFor(proxied=True), rateLimits, counted)

@@ -108,6 +108,8 @@ def _faultsOfListeners(settings: Settings, registry: Registry, elsewhere: bool) 
             served |= set() if listen.onlyWebSockets else {listen.dialect}
             if listen.isStdio:
                 onStdio.append(text)
+            if listen.principal is not None and settings.cluster:
+                yield f"listen is {text!r}, but a listener of a cluster's node cannot have a principal"
         except SettingError as error:
             yield str(error)
     for dialect in served:

@@ -50,6 +50,31 @@ class ListenTests(SynchronousTestCase):
         for text in ("tcp6:0", "unix:/run/x:mode=660", "stdio:", "haproxy:tcp:80", "tcp:80:backlog=5"):
             self.assertEqual(str(Listen.parse(text)), text)
 
+    def test_principal(self) -> None:
+        """A MiniMQ listener may give its clients a principal; a TCP port is then on loopback only."""
+        for text, endpoint, name in (
+            ("tcp:5677:principal=workers", "tcp:5677:interface=127.0.0.1", "workers"),
+            ("tcp:principal=a\\:b:5677", "tcp:5677:interface=127.0.0.1", "a:b"),
+            ("tcp:0:interface=127.0.0.2:principal=w", "tcp:0:interface=127.0.0.2", "w"),
+            ("unix:/run/x:principal=w:mode=660", "unix:/run/x:mode=660", "w"),
+        ):
+            listen = Listen.parse(f"minimq+{text}")
+            self.assertEqual((listen.endpoint, listen.principal), (endpoint, name))
+        self.assertEqual(str(Listen.parse("minimq+unix:/run/x:principal=w")), "minimq+unix:/run/x:principal=w")
+
+    def test_noPrincipal(self) -> None:
+        """Elsewhere, and for other dialects, a principal is refused in one sentence."""
+        only = "but principal is only for unix:PATH, tcp:PORT and tcp:PORT:interface=127.0.0.1"
+        wrong = ("tcp:1:interface=10.0.0.1", "tcp:1:0.0.0.0", "tcp6:1", "haproxy:tcp:1", "stdio:", "ssl:1")
+        for endpoint in wrong:
+            self.assertIn(only, self.refused(f"minimq+{endpoint}:principal=w"))
+        for dialect in ("", "blipmq+", "fleximq+"):
+            self.assertIn(
+                "principal is for MiniMQ, which has no credentials", self.refused(f"{dialect}tcp:1:principal=w")
+            )
+        for name in ("", "anonymous", "spawn\\:x", " a"):
+            self.assertIn("cannot be the name of a principal", self.refused(f"minimq+tcp:1:principal={name}"))
+
     def test_unknownDialect(self) -> None:
         """A dialect that does not exist is named, and so are those that do."""
         known = "fleximq, blipmq, minimq, identity, or none"

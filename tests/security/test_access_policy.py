@@ -9,6 +9,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
+from fleximq.config.permission_options import tables
 from fleximq.config.settings import Settings
 from fleximq.errors import AuthenticationFailed, SettingError, Unauthorized
 from fleximq.interfaces import IAdmission
@@ -18,6 +19,7 @@ from fleximq.security.access_policy import AccessPolicy
 from fleximq.security.anonymous_access import REFUSAL
 from fleximq.security.checkers.hashed_secrets import hashOf
 from fleximq.security.credentials import ApiKey, Token
+from fleximq.security.listener_principal import ListenerAdmission
 from fleximq.security.principal import Admitted, Principal
 from tests.security.secrets_on_disk import secretFile
 
@@ -50,6 +52,22 @@ class SecurityTests(SynchronousTestCase):
         )
         for credentials in (None, Token("x")):
             self.assertEqual(admission.admit(credentials, HERE), Admitted(None, EVERYTHING))
+
+    def test_principalOfListener(self) -> None:
+        """A listener's principal needs no credentials, has its own rights, and stays after a reload; only nearby."""
+        security = self.locked(principals=tables("principals", {"workers": {"consume": ["jobs"]}}))
+        admission = ListenerAdmission("workers", security.rightsOf)
+        self.assertTrue(verifyObject(IAdmission, admission))
+        self.assertEqual(
+            (admission.required, admission.refusal(HERE), admission.refusal(REMOTE)), (False, None, REFUSAL)
+        )
+        admitted = admission.admit(None, HERE)
+        assert admitted.principal is not None
+        self.assertEqual(admitted.principal.name, "workers")
+        self.assertTrue(admitted.rights.may("consume", "jobs") and not admitted.rights.may("publish", "jobs"))
+        security.replace(self.locked())
+        self.assertTrue(security.vouchesFor(admitted.principal))
+        self.assertIs(admission.renewed(admitted).rights, ALL_BUT_ADMIN)
 
     def test_adminIsNamed(self) -> None:
         """Without permissions, only a broker for its own machine lets everybody act as admin."""

@@ -73,6 +73,11 @@ class FaultsTests(SynchronousTestCase):
         """A node of a cluster has a name and a folder; addresses, names and sizes are checked."""
         urls = ["nats://a:4222", "tls://b"]
         self.assertEqual(self.faults(cluster=urls, node="a-1", journal="j", cluster_bytes="1GiB"), [])
+        listen = "minimq+tcp:1:principal=w"
+        self.assertEqual(
+            self.faults(cluster=urls, node="a-1", journal="j", cluster_bytes="1GiB", listen=[listen]),
+            [f"listen is {listen!r}, but a listener of a cluster's node cannot have a principal"],
+        )
         self.assertEqual(
             self.faults(cluster=urls),
             [

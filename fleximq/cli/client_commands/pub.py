@@ -21,10 +21,8 @@ from fleximq.status import Status
 
 _TOGETHER = 1000  #: Values are published together in chunks of this size.
 _READ = 1 << 16  #: Bytes of standard input read at once, at most.
-_ONLY_CERTIFICATE = (
-    "MiniMQ has no credentials but a client certificate (--tls-certificate); pub also reaches the queue of a topic, "
-    "once it exists"
-)
+_INSTEAD = "pub also reaches the queue of a topic, once it exists"
+_ONLY_CERTIFICATE = f"MiniMQ has no credentials but a client certificate (--tls-certificate); {_INSTEAD}"
 
 
 #: The arguments of a command that sends values to a topic.
@@ -86,7 +84,7 @@ def miniClient(address: Address, **more: Any) -> Iterator[MiniClient]:
     except Answered as error:
         if error.status != Status.UNAUTHORIZED:
             raise
-        raise SettingError(f"{error}; {_ONLY_CERTIFICATE}") from error
+        raise SettingError(f"{error}; {_INSTEAD}") from error
 
 
 def _sendAll(

@@ -8,14 +8,14 @@ from contextlib import suppress
 from itertools import islice
 
 from fleximq.client.backoff import Backoff
-from fleximq.client.errors import ClientError, ConnectionLost, ProduceFailed, ProduceTimeout
+from fleximq.client.errors import Answered, ClientError, ConnectionLost, ProduceFailed, ProduceTimeout
 from fleximq.client.loops.connection import Loop
 from fleximq.client.minimq.conversation import MiniConversation
 from fleximq.client.payloads import severalOf
 from fleximq.client.protocol.completion import Pending
 from fleximq.client.queues.prefetch import Pulled
 from fleximq.client.queues.reconnecting_link import IDLE, ReconnectingLink
-from fleximq.client.settings import TIMEOUT, ClientSettings, State
+from fleximq.client.settings import TIMEOUT, ClientSettings, State, Tls
 from fleximq.client.topic_warnings import literalTopic
 from fleximq.client.wrapper import Wrapper, called
 from fleximq.status import Status
@@ -24,6 +24,7 @@ from fleximq.wire.minimq_message import MiniMessage
 
 _log = logging.getLogger(__name__)
 _ANSWER = "the answer to a PRODUCE"
+_NO_CREDENTIALS = "MiniMQ has no credentials but a client certificate, or a listener of the broker with principal=NAME"
 #: Limit of unanswered PRODUCEs.
 _BATCH = 1000
 #: The delays between polls for a reply.
@@ -296,7 +297,14 @@ class LoopMiniClient(ReconnectingLink):
 
     async def _greet(self) -> None:
         self._conversation = MiniConversation()
-        await self._ask(self._conversation.ping(), self._attempt.timeout, "")
+        try:
+            await self._ask(self._conversation.ping(), self._attempt.timeout, "")
+        except Answered as error:
+            tls = self._settings.tls
+            showsNone = tls is None or (isinstance(tls, Tls) and tls.certificate is None)
+            if error.status == Status.UNAUTHORIZED and showsNone:
+                raise Answered(error.status, f"{error.words}; {_NO_CREDENTIALS}") from None
+            raise
 
     def _onJoined(self) -> None:
         ids, self._unsentAcks = self._unsentAcks, []
