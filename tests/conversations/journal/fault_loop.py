@@ -248,7 +248,7 @@ class FaultLoop(CrashLoop):
         self.folder = Path(folder)
         self.disk, self.clock, self.settings = (self.folder / name for name in ("disk", "clock", "settings.toml"))
         super().__init__(str(self.disk / "journal"))
-        self._arguments += ("--config", str(self.settings), "--keepalive", "5")
+        self.arguments = (*self._arguments, "--config", str(self.settings), "--keepalive", "5")
         self.done: Counter[str] = Counter()
         self.log = ""
         self.exitCode = 0
@@ -268,7 +268,8 @@ class FaultLoop(CrashLoop):
         try:
             self._stepClock(0)
             self._changeSettings()
-            with UnreadBroker(*self._arguments, environment=self.environment) as broker:
+            broker = UnreadBroker(*self.arguments, environment=self.environment)
+            with broker:
                 self._lookBack(broker.address)
                 self.load = FaultLoad(broker.address, self.ledger, self._subscription)
                 self.load.start()
@@ -281,10 +282,10 @@ class FaultLoop(CrashLoop):
             self.ledger.round += 1
             if self.exitCode not in (0, -signal.SIGTERM):
                 self.ledger.fault(f"the stop ended with {self.exitCode}")
-            with BrokerProcess(*self._arguments) as broker:
-                self._lookBack(broker.address)
-                self._empty(broker.address)
-                self._readAll(broker.address)
+            with BrokerProcess(*self.arguments) as restarted:
+                self._lookBack(restarted.address)
+                self._empty(restarted.address)
+                self._readAll(restarted.address)
             return self._count()
         finally:
             subprocess.run(["umount", "-l", str(self.disk)], check=False)
