@@ -250,6 +250,7 @@ class FaultLoop(CrashLoop):
         super().__init__(str(self.disk / "journal"))
         self.arguments = (*self._arguments, "--config", str(self.settings), "--keepalive", "5")
         self.done: Counter[str] = Counter()
+        self.history: list[str] = []
         self.log = ""
         self.exitCode = 0
 
@@ -274,7 +275,7 @@ class FaultLoop(CrashLoop):
                 self.load = FaultLoad(broker.address, self.ledger, self._subscription)
                 self.load.start()
                 until = time.monotonic() + 60 * minutes
-                while time.monotonic() < until and len(self.ledger.faults) < 20:
+                while time.monotonic() < until and not self.ledger.faults:
                     self._disturbOnce(broker)
                 self.load.stop()
                 broker.stop(signal.SIGTERM)
@@ -295,6 +296,7 @@ class FaultLoop(CrashLoop):
             for name in random.sample(sorted(DISTURBANCES), random.choice((1, 1, 2))):
                 stack.enter_context(DISTURBANCES[name](self, broker))
                 self.done[name] += 1
+                self.history.append(f"{time.monotonic():.1f} {name}")
             time.sleep(random.uniform(*LASTS))
             chosen = ", ".join(f"{name} {number}" for name, number in self.done.items())
         ended = time.monotonic()
@@ -384,7 +386,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         loop = FaultLoop(folder)
         counts = loop.disturb(arguments.minutes)
-    print(loop.log[-6000:])
+    print(loop.log[-6000:], *loop.history, sep="\n")
     print(report(0, counts, loop.ledger.faults, time.monotonic() - began))
     print(dict(loop.done), f"longest wait {loop.load.longest:.2f} s", *loop.load.refusals.most_common(), sep="\n")
     return 1 if loop.ledger.faults or any(count.lost or count.duplicated for count in counts.values()) else 0
