@@ -4,11 +4,11 @@
 
     python -m tests.conversations.journal.fault_loop --minutes 30
 
-The disturbances are steps of the wall clock (by libfaketime, the monotonic clock stays true), a lack of file
-descriptors, a full disk (a file system in memory is mounted for the journal, so it needs root), a standard output that
-is not read, and SIGHUP with changed settings; one or two at a time. No client may lose its connection or wait for more
-than five seconds, and after each disturbance every client must be confirmed again without help. At the end the
-broker stops, starts again, the queues are emptied, and every confirmed message must be there.
+The disturbances are steps of the wall clock (``time.time`` of the broker's process; the monotonic clock stays true), a
+lack of file descriptors, a full disk (a file system in memory is mounted for the journal, so it needs root), a standard
+output that is not read, and SIGHUP with changed settings; one or two at a time. No client may lose its connection or
+wait for more than five seconds, and after each disturbance every client must be confirmed again without help. At the
+end the broker stops, starts again, the queues are emptied, and every confirmed message must be there.
 """
 
 import argparse
@@ -19,16 +19,19 @@ import random
 import resource
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import fleximq
 from tests.broker_process import BrokerProcess
 from tests.conversations.clients import BlipClient, Ended, FlexiClient, IdentityClient, MiniClient, Nack, Stream
 from tests.conversations.journal.crash_load import (
@@ -49,16 +52,20 @@ RECOVERY = 20.0
 LASTS, REST = (1.0, 4.0), 0.1
 #: Steps of the wall clock in seconds.
 STEPS = (7200, 100, -3600, -100, 0)
-FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
+#: Run by the broker's interpreter as it starts: its wall clock adds the number of seconds in a file, mapped to memory.
+CLOCK = """
+import mmap, struct, time
+with open({path!r}, "r+b") as file:
+    step, true = mmap.mmap(file.fileno(), 8), time.time
+time.time = lambda: true() + struct.unpack("<q", step[:8])[0]
+"""
 #: Bytes of the journal's file system, and of the pipe that takes the broker's standard output (F_SETPIPE_SZ).
 DISK, PIPE, _SET_PIPE_SIZE = 600 << 20, 4096, 1031
 
 
 def missing() -> str:
     """Return why it cannot run on this machine; empty if it can."""
-    if os.geteuid() != 0:
-        return "only root can mount a file system"
-    return "" if FAKETIME.exists() else "needs Debian's package faketime"
+    return "" if os.geteuid() == 0 else "only root can mount a file system"
 
 
 class UnreadBroker(BrokerProcess):
@@ -111,8 +118,9 @@ class FaultLoad(Load):
         name = sender or work.__name__
         try:
             work(sender)
-        except TimeoutError:
-            self._ledger.fault(f"{name} waited for more than {HANG:g} seconds at {time.monotonic():.1f}")
+        except TimeoutError as error:
+            calls = " > ".join(each.name for each in traceback.extract_tb(error.__traceback__))
+            self._ledger.fault(f"{name} waited for more than {HANG:g} seconds at {time.monotonic():.1f} in {calls}")
         except (Ended, OSError) as error:
             self._ledger.fault(f"{name} lost its connection at {time.monotonic():.1f}: {error!r}")
         except Exception as error:
@@ -235,10 +243,11 @@ def takeMini(client: MiniClient, ledger: Ledger, refused: Callable[[object], Non
         return
     message = Sent.of(answer.split(":::")[2])
     ledger.deliver(message)
-    if errors := client.ack(answer.split(":::")[0]).barrier():
-        refused(errors[0])
-    else:
+    stored = client.ack(answer.split(":::")[0]).ask("PING:")
+    if stored == "PONG:":
         ledger.finished.add(message)
+    else:
+        refused(stored)
 
 
 class FaultLoop(CrashLoop):
@@ -257,10 +266,8 @@ class FaultLoop(CrashLoop):
     @property
     def environment(self) -> dict[str, str]:
         """The variables of the broker, with which its wall clock follows a file."""
-        return {
-            "LD_PRELOAD": str(FAKETIME), "FAKETIME_TIMESTAMP_FILE": str(self.clock), "FAKETIME_NO_CACHE": "1",
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1", "DONT_FAKE_MONOTONIC": "1",
-        }  # fmt: skip
+        (self.folder / "sitecustomize.py").write_text(CLOCK.format(path=str(self.clock)))
+        return {"PYTHONPATH": os.pathsep.join([str(self.folder), str(Path(fleximq.__file__).parents[1])])}
 
     def disturb(self, minutes: float) -> dict[str, Any]:
         """Disturb the broker for so long, then check everything; faults are in ``ledger.faults``."""
@@ -307,9 +314,8 @@ class FaultLoop(CrashLoop):
             time.sleep(REST)
 
     def _stepClock(self, seconds: int) -> None:
-        new = self.clock.with_suffix(".new")
-        new.write_text(f"{seconds:+d}\n")
-        new.rename(self.clock)
+        with self.clock.open("r+b" if self.clock.exists() else "wb") as file:
+            file.write(struct.pack("<q", seconds))
 
     def _changeSettings(self) -> None:
         self.settings.write_text(f"max-clients = {random.randint(500, 900)}\n")
