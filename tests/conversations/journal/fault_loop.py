@@ -82,8 +82,10 @@ class UnreadBroker(BrokerProcess):
         lines = iter(process.stdout.readline, b"")
         while self.reads.wait() and (line := next(lines, b"")):
             with self._news:
-                # The text grows with each client that joins; its end is enough.
-                self._printed = self._printed[-200_000:] + line.decode("utf-8", "replace")
+                # The text grows with each client that joins; its start, with the port, and its end are enough.
+                self._printed = (
+                    self._printed[:20_000] + self._printed[20_000:][-100_000:] + line.decode("utf-8", "replace")
+                )
                 self._news.notify_all()
         with self._news:
             self._ended = True
