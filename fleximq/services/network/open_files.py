@@ -91,12 +91,7 @@ class Shortage:
         The begin and the end of a shortage are logged.
         """
         soft = _limits()[0]
-        try:
-            number = os.dup(0)
-        except OSError as error:
-            number = 0 if error.errno == errno.EBADF else soft  # 0 itself is free
-        else:
-            os.close(number)
+        number = min(soft, lowestFree())
         left = soft - min(FREE, soft // 4) - number
         if self._isShort != (left <= 0):
             self._isShort = left <= 0
@@ -110,6 +105,16 @@ class Shortage:
             if self._isShort:
                 words = "No connections are accepted for now: at least {number} of {limit} open files are in use{more}"
             _log.warn(words, number=number, limit=limit, more=more)
+
+
+def lowestFree() -> int:
+    """Return the number that the next opened file gets; a large one if there is none."""
+    try:
+        number = os.dup(0)
+    except OSError as error:
+        return 0 if error.errno == errno.EBADF else _MANY  # 0 itself is free
+    os.close(number)
+    return number
 
 
 def _needed(limits: Limits) -> int:

@@ -1,5 +1,6 @@
 """How many connections the system's limit on open files permits."""
 
+import errno
 import os
 import resource
 from typing import Any
@@ -11,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.config.settings import Settings
 from fleximq.limits import Limits
 from fleximq.services.network import open_files
-from fleximq.services.network.open_files import OWN, OpenFilesService, Shortage, raiseLimit, withinOpenFiles
+from fleximq.services.network.open_files import OWN, OpenFilesService, Shortage, lowestFree, raiseLimit, withinOpenFiles
 from tests.log_observer import observeLog
 
 SETTINGS = Settings(limits=Limits(clients=100, waiting=50))
@@ -95,19 +96,19 @@ class LimitTests(SynchronousTestCase):
         self.assertEqual(self.said(), [])
 
     def test_closedInput(self) -> None:
-        """A closed standard input is a free file, not a shortage."""
+        """A closed standard input is a free file; with no free file at all the number is large."""
+        for number, found in ((errno.EBADF, 0), (errno.EMFILE, 1 << 30)):
 
-        def refuse(number: int) -> int:
-            raise OSError(9, "Bad file descriptor")
+            def refuse(old: int, number: int = number) -> int:
+                raise OSError(number, os.strerror(number))
 
-        self.patch(os, "dup", refuse)
-        self.assertEqual(Shortage(Clock()).left(), 75)
+            self.patch(os, "dup", refuse)
+            self.assertEqual(lowestFree(), found)
 
     def test_shortage(self) -> None:
-        """A quarter of a low limit stays free; with no free file at all nothing is left either."""
-        number = os.dup(0)
-        os.close(number)
+        """A quarter of a low limit stays free, and 32 of a high one; with no free file nothing is left."""
         shortage = Shortage(Clock())
-        for free, left in ((40, number + 40 - (number + 40) // 4 - number), (0, -(number // 4))):
-            self.limit = number + free, number + free
+        for limit, number, left in ((40, 20, 10), (40, 30, 0), (1000, 20, 948), (40, 1 << 30, -10)):
+            self.limit = limit, limit
+            self.patch(open_files, "lowestFree", lambda number=number: number)
             self.assertEqual(shortage.left(), left)
