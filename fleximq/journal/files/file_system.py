@@ -17,7 +17,7 @@ from weakref import finalize
 _MODE = 0o640
 _FOLDER_MODE = 0o750
 
-#: Enough to end a segment while a reader and the cleaner open theirs.
+#: Enough to end a segment while the reader's thread and the cleaner write an index or a segment.
 SPARE_DESCRIPTORS = 4
 #: Errors of a shortage of the process, no sign of damage; and of a shortage of space, too.
 SHORTAGES = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN))
@@ -40,8 +40,8 @@ class Files:
     _spare: "_SpareDescriptors | None" = None
 
     def reserve(self, number: int = SPARE_DESCRIPTORS) -> None:
-        """Have so many descriptors in reserve for :meth:`create`, :meth:`open` and :meth:`syncFolder`, which use them
-        when the process or the system has no other left. 0: close them.
+        """Have so many descriptors in reserve for :meth:`create`, :meth:`syncFolder` and :meth:`open` for writing,
+        which use them when the process or the system has no other left. 0: close them.
         """
         if self._spare is not None:
             self._spare.close()
@@ -67,7 +67,9 @@ class Files:
 
     def open(self, path: str, write: bool = False) -> int:
         """Open an existing file for reading, or for reading and writing."""
-        return self._openFile(path, os.O_RDWR if write else os.O_RDONLY)
+        if write:
+            return self._openFile(path, os.O_RDWR)
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # readers keep files open: the reserve is not for them
 
     def openLock(self, path: str) -> int:
         """Open a file for locking, and create it if it is missing; its bytes have no meaning."""
