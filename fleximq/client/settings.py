@@ -136,6 +136,7 @@ class ClientSettings:
             raise SettingError("timeout and keep_alive must be more than 0 seconds")
         if self.buffer < 0 or self.prefetch < 1:
             raise SettingError("buffer must be at least 0 bytes and prefetch at least 1")
+        _checkTexts(self.credentials, self.name)
         if self.credentials is not None and self.credentials.get("type") == PRIVATE_KEY:
             from fleximq.values.key_pairs import publicKeyOf  # cryptography loads slowly
 
@@ -154,3 +155,25 @@ class ClientSettings:
     def context(self) -> ssl.SSLContext:
         """Return the standard library's context for TLS."""
         return self.tls if isinstance(self.tls, ssl.SSLContext) else (self.tls or Tls()).context()
+
+
+def _checkTexts(credentials: object, name: object) -> None:
+    """Raise SettingError unless a JOIN can have these credentials and this name; the error shows no secret."""
+    if credentials is None:
+        credentials = {}
+    if not isinstance(credentials, Mapping) or not all(isinstance(each, str) for each in credentials.values()):
+        raise SettingError('credentials must be a dict of texts, e.g. {"type": "token", "token": "..."}')
+    for what, text in (
+        ("client's name", name),
+        *((f"{key} in the credentials", credentials[key]) for key in credentials),
+    ):
+        if text is not None and not isText(text):
+            raise SettingError(f"the {what} is not a text in UTF-8")
+
+
+def isText(value: object) -> bool:
+    """Return whether a value is a text that can be sent: one made of bytes that are not UTF-8 cannot."""
+    try:
+        return isinstance(value, str) and value.encode() is not None
+    except UnicodeEncodeError:
+        return False

@@ -19,12 +19,15 @@ from fleximq.cli.output import say
 from fleximq.client.blocking import Client
 from fleximq.client.errors import Answered, ClientError, ConnectionLost, TopicWarning, Untrusted
 from fleximq.client.payloads import unpacked
+from fleximq.client.settings import isText
 from fleximq.errors import SettingError
 from fleximq.limits import MEBIBYTE
 from fleximq.status import Status
 from fleximq.values.urls import Url, addressesOf
 
 Row = Mapping[str, Any]
+#: Arguments that need not be UTF-8: values, which have their own check, files, and a program.
+_BYTES = frozenset({"value", "file", "csv", "folder", "tls_authority", "tls_certificate", "tls_key", "command"})
 BrokerWork = Callable[[Namespace, Address], int | None]
 _PROBE_SECONDS = 1.0  #: Limit for a handshake that only finds out whether a port speaks TLS.
 PAGE = 1000  #: Rows of one request for a page of a listing.
@@ -40,6 +43,7 @@ def run(work: BrokerWork, arguments: Namespace) -> int | None:
     """Run the work of a command with the selected broker; errors are one sentence and exit code 1."""
     address = None
     try:
+        _checkTexts(arguments)
         address = addressOf(arguments)
         with warnings.catch_warnings(action="ignore", category=TopicWarning):  # commands report these themselves
             return work(arguments, address)
@@ -48,6 +52,14 @@ def run(work: BrokerWork, arguments: Namespace) -> int | None:
         hint = next(filter(None, (hintFor(error, url) for url in urls)), None) or _credentialHint(error, address)
         say(f"fleximq: {error}" + (f"; {hint}" if hint else ""))
         return 1
+
+
+def _checkTexts(arguments: Namespace) -> None:
+    """Raise SettingError if an argument that is sent as a text has bytes that are not UTF-8."""
+    for name, given in vars(arguments).items():
+        several = given if isinstance(given, list) else [given]
+        if name not in _BYTES and any(isinstance(each, str) and not isText(each) for each in several):
+            raise SettingError(f"the argument {name.rstrip('_').replace('_', '-')} is not UTF-8")
 
 
 def hintFor(error: Exception, url: Url) -> str | None:

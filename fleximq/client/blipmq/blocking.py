@@ -15,9 +15,9 @@ from fleximq.client.blipmq.conversation import BlipDelivery
 from fleximq.client.blipmq.loop_client import LoopBlipClient, LoopBlipSubscription, SubscriptionWrapper
 from fleximq.client.errors import Nacked
 from fleximq.client.payloads import severalOf
-from fleximq.client.queues.blocking import BlockingPulled, InLoopThread, loopThread
+from fleximq.client.queues.blocking import BlockingPulled, BlockingQueueClient, loopThread
 from fleximq.client.settings import BACKOFF, BUFFER_BYTES, KEEP_ALIVE, TIMEOUT, ClientSettings, Tls, Watcher
-from fleximq.client.wrapper import BlockingClient, called, waiting, wrapping
+from fleximq.client.wrapper import called, waiting, wrapping
 from fleximq.values.urls import addressesOf
 
 __all__ = ["BlipClient", "BlipDelivery", "BlipSubscription", "Nacked", "connect"]
@@ -58,7 +58,7 @@ class BlipSubscription(SubscriptionWrapper, BlockingPulled[LoopBlipSubscription,
     next_many = waiting(LoopBlipSubscription.next_many)
 
 
-class BlipClient(InLoopThread[LoopBlipClient], BlockingClient[LoopBlipClient]):
+class BlipClient(BlockingQueueClient[LoopBlipClient]):
     """A connection to a broker, made by :func:`connect`; it reconnects by itself.
 
     While the broker is unreachable, publications are buffered up to ``buffer`` bytes. Parameters and errors are those

@@ -13,9 +13,10 @@ from fleximq.client.payloads import severalOf
 from fleximq.client.protocol.unconfirmed import Refusals
 from fleximq.client.queues.prefetch import Pulled
 from fleximq.client.queues.reconnecting_link import IDLE, ReconnectingLink
-from fleximq.client.settings import TIMEOUT, ClientSettings, State
+from fleximq.client.settings import TIMEOUT, ClientSettings, State, isText
 from fleximq.client.topic_warnings import literalTopic
 from fleximq.client.wrapper import Wrapper, called
+from fleximq.errors import SettingError
 from fleximq.limits import BLIP_FRAME_BYTES, MEBIBYTE
 from fleximq.values.urls import Url
 from fleximq.wire.blipmq_frame import COUNTED_BYTES
@@ -38,6 +39,8 @@ class LoopBlipClient(ReconnectingLink):
 
     def __init__(self, loop: Loop, urls: Sequence[Url], settings: ClientSettings, key: str = "") -> None:
         super().__init__(loop, urls, settings)
+        if not isText(key):
+            raise SettingError("the key is not a text in UTF-8")
         self._key = key
         self._conversation = BlipConversation(self._nacked)
         self._number = 1

@@ -17,10 +17,10 @@ from fleximq.client.backoff import Backoff
 from fleximq.client.errors import ConsumeFailed, ProduceFailed
 from fleximq.client.minimq.loop_client import ConsumerWrapper, LoopConsumer, LoopMiniClient, Message
 from fleximq.client.payloads import severalOf
-from fleximq.client.queues.blocking import BlockingPulled, InLoopThread, inThread, loopThread
+from fleximq.client.queues.blocking import BlockingPulled, BlockingQueueClient, inThread, loopThread
 from fleximq.client.settings import BACKOFF, BUFFER_BYTES, KEEP_ALIVE, TIMEOUT, ClientSettings, Tls, Watcher
 from fleximq.client.topic_warnings import literalTopic
-from fleximq.client.wrapper import BlockingClient, called, waiting, wrapping
+from fleximq.client.wrapper import called, waiting, wrapping
 from fleximq.values.urls import addressesOf
 
 __all__ = ["ConsumeFailed", "Consumer", "Message", "MiniClient", "ProduceFailed", "connect"]
@@ -60,7 +60,7 @@ class Consumer(ConsumerWrapper, BlockingPulled[LoopConsumer, Message]):
     next_many = waiting(LoopConsumer.next_many)
 
 
-class MiniClient(InLoopThread[LoopMiniClient], BlockingClient[LoopMiniClient]):
+class MiniClient(BlockingQueueClient[LoopMiniClient]):
     """A connection to a broker, made by :func:`connect`; it reconnects by itself.
 
     Parameters and errors are those of :class:`~fleximq.client.minimq.loop_client.LoopMiniClient`.

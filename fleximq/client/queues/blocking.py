@@ -16,8 +16,10 @@ from fleximq.client.errors import ConnectionLost
 from fleximq.client.loops.asyncio_loop import AsyncioLoop
 from fleximq.client.loops.connection import Loop
 from fleximq.client.queues.prefetch import Pulled
+from fleximq.client.reconnecting import Reconnecting
+from fleximq.client.settings import TIMEOUT, State
 from fleximq.client.topic_warnings import LOOP_THREAD
-from fleximq.client.wrapper import Wrapper, called
+from fleximq.client.wrapper import BlockingClient, Wrapper
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -93,6 +95,7 @@ async def inThread(function: Callable[[Any], Result], argument: Any) -> Result:
 
 
 C = TypeVar("C")
+K = TypeVar("K", bound=Reconnecting)
 P = TypeVar("P", bound=Pulled[Any])
 T = TypeVar("T")
 
@@ -109,6 +112,25 @@ class InLoopThread(Wrapper[C]):
 
     def _wait(self, work: Coroutine[Any, Any, Result]) -> Result:
         return self._thread.run(work)
+
+
+class BlockingQueueClient(InLoopThread[K], BlockingClient[K]):
+    """A connection to a broker with blocking methods. In a forked child it is closed."""
+
+    @property
+    def state(self) -> State:
+        """The state of the connection."""
+        return self._inner.state if self._thread.isMine else State.CLOSED
+
+    def close(self, timeout: float | None = TIMEOUT) -> None:
+        if self._thread.isMine:
+            self._wait(self._inner.close(timeout))
+
+    def hang_up(self) -> None:
+        if self._thread.isMine:
+            self._call(self._inner.hang_up)
+
+    close.__doc__, hang_up.__doc__ = Reconnecting.close.__doc__, Reconnecting.hang_up.__doc__
 
 
 class BlockingPulled(InLoopThread[P], ClosedOnExit, Generic[P, T]):
@@ -131,4 +153,8 @@ class BlockingPulled(InLoopThread[P], ClosedOnExit, Generic[P, T]):
             raise StopIteration
         return message
 
-    close = called(Pulled.close)
+    def close(self) -> None:
+        if self._thread.isMine:
+            self._call(self._inner.close)
+
+    close.__doc__ = Pulled.close.__doc__

@@ -10,6 +10,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.cli import commands
 from fleximq.cli.client_commands import client_command
 from fleximq.cli.client_commands.broker_options import Address
 from fleximq.client.errors import ClientError, JoinRefused
@@ -91,3 +92,27 @@ class CredentialTests(SynchronousTestCase):
         self.assertEqual(self.said(refused), f"{plain}; FLEXIMQ_PASSWORD is set, --user is missing\n")
         other = JoinRefused(Status.SERVICE_UNAVAILABLE, "no")
         self.assertEqual(self.said(other), f"fleximq: {other}\n")
+
+
+class TextTests(SynchronousTestCase):
+    """Arguments with bytes that are not UTF-8."""
+
+    def test_bytes(self) -> None:
+        """Arguments that are sent as texts are refused by name before the broker is reached."""
+        word = os.fsdecode(b"a\xffb")
+        for words, name in {
+            ("pub", word, "x"): "topic",
+            ("pub", "t", "x", "--key", word): "key",
+            ("produce", word, "x"): "topic",
+            ("consume", word): "topic",
+            ("sub", "t", word): "topics",
+            ("req", word, "/a"): "client",
+            ("req", "svc", word): "path",
+            ("ban", "add", "--principal", word): "principal",
+            ("ping", "--user", word): "user",
+            ("ping", "--token", word): "token",
+            ("ping", "--api-key", word): "api-key",
+        }.items():
+            with redirect_stderr(io.StringIO()) as written:
+                self.assertEqual(commands.run(words), 1)
+            self.assertEqual(written.getvalue(), f"fleximq: the argument {name} is not UTF-8\n")

@@ -6,9 +6,12 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.client.blipmq import blocking as blipmq
 from fleximq.client.blocking import Client, connect
 from fleximq.client.errors import ConnectionLost
+from fleximq.client.minimq import blocking as minimq
 from fleximq.client.settings import State
+from fleximq.errors import SettingError
 from tests.client.scripted import PATIENCE
 from tests.client.test_with_broker import Place
 
@@ -77,3 +80,32 @@ class ForkTests(SynchronousTestCase):
         with client._inner._connection._sending, client._inner._subscribing:
             self.assertEqual(inChild(client.hang_up), None)
         client.flush()
+
+
+class QueueForkTests(SynchronousTestCase):
+    """Clients of BlipMQ and MiniMQ that were open when the process forked."""
+
+    def test_child(self) -> None:
+        """In the child they are closed, and closing them and their iterators does nothing; the parent's go on."""
+        url = f"tcp://127.0.0.1:{_broker.broker.port()}"
+        blip, mini = blipmq.connect(url), minimq.connect(url)
+        self.addCleanup(blip.hang_up)
+        self.addCleanup(mini.hang_up)
+        subscription, consumer = blip.subscribe("q"), mini.consumer("q")
+
+        def work() -> list[State]:
+            for each in (subscription, consumer, blip, mini):
+                each.close()
+            blip.hang_up()
+            mini.hang_up()
+            self.assertRaises(ConnectionLost, mini.produce, "q", "x")
+            return [blip.state, mini.state]
+
+        self.assertEqual(inChild(work), [State.CLOSED, State.CLOSED])
+        mini.produce("q", "x")
+        blip.flush()
+        self.assertEqual([blip.state, mini.state], [State.JOINED, State.JOINED])
+
+    def test_key(self) -> None:
+        """A BlipMQ key that is no text in UTF-8 is refused."""
+        self.assertRaises(SettingError, blipmq.connect, "tcp://127.0.0.1:1", key="\udcff")

@@ -401,6 +401,11 @@ class HelpingTests(SynchronousTestCase):
         numbers: Any = ({"threads": 0}, {"timeout": 0}, {"keep_alive": 0}, {"buffer": -1}, {"prefetch": 0})
         for wrong in (*numbers, {"reconnect": False}):
             self.assertRaises(SettingError, ClientSettings, **wrong)
+        others: Any = (("alice", "secret"), {"type": "token", "token": 5}, {"type": "token", "token": "\udcff"})
+        for wrong in others:
+            error = self.assertRaises(SettingError, ClientSettings, credentials=wrong)
+            self.assertNotIn("secret", str(error))
+        self.assertRaises(SettingError, ClientSettings, name="\udcff")
         self.assertNotIn("secret", repr(ClientSettings(credentials={"type": "token", "token": "secret"})))
         intervals = [ClientSettings(keep_alive=seconds).interval for seconds in (0.1, 30, 1000, None)]
         self.assertEqual(intervals, [5, 30, 300, 300])
