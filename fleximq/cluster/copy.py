@@ -36,6 +36,8 @@ from fleximq.journal.format.frame import HEADER_BYTES, MAGIC, FrameError, FrameK
 from fleximq.journal.recovery.recovery import recover
 
 _MAGIC = "fleximq-stream 1"
+#: Messages with so many bytes are written at once.
+_TOGETHER = 1 << 20
 
 
 class CopyError(ClusterError):
@@ -176,9 +178,12 @@ class Copy:
         from a copy. Raises StreamBehind if the stream has less than this copy, which is not changed.
         """
         isOther = self.created not in (0, bounds.created)
-        if (isOther or bounds.last < self.sequence) and end < self.end:
+        isEmpty = bounds.last < bounds.first  # a stream that was trimmed has its last segment
+        if (isOther or isEmpty or bounds.last < self.sequence) and end < self.end:
             if isOther:
                 raise StreamBehind("the stream was created again, and this copy is of the one before")
+            if isEmpty and bounds.last:
+                raise StreamBehind(f"the stream has lost all of its {bounds.last} messages")
             raise StreamBehind(f"the stream ends with message {bounds.last}, but this copy has {self.sequence}")
         if isOther or bounds.last < self.sequence:
             self.readAgain()
@@ -223,6 +228,29 @@ class Copy:
         data = b"".join(self._pieces)
         self._pieces.clear()
         return self.write(sequence, data, piece.end, piece.next)
+
+    def receiveAll(self, messages: Sequence[tuple[int, Piece]]) -> None:
+        """As :meth:`receive` for each of these messages; small ones that follow each other are written together."""
+        waiting: list[bytes] = []
+        size, last, next, end = 0, self.received, 0, self._reached
+
+        def write() -> None:
+            nonlocal waiting, size
+            together, waiting, size = b"".join(waiting), [], 0
+            if together:
+                self.write(last, together, end, next)
+
+        for sequence, piece in messages:
+            data = piece.data
+            follows = sequence == last + 1 and piece.end == end + len(data) and not piece.left
+            if not follows or data[6] == FrameKind.SEGMENT or self._pieces or self._mayLeap or size > _TOGETHER:
+                write()
+                self.receive(sequence, piece)
+            else:
+                waiting.append(data)
+                size += len(data)
+            last, next, end = sequence, piece.next, piece.end
+        write()
 
     @property
     def incomplete(self) -> bool:

@@ -1,6 +1,6 @@
 """Updates the copy of a node that does not own the shard from the stream (/explanation/cluster, Copies)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 
@@ -97,7 +97,7 @@ class Follower:
             return
         with suppress(ClusterError):
             bounds = await self.cluster.bounds(self.shard)
-            isLess = bounds.first > copy.received + 1 if self._hasFailed else bounds.last < sequence
+            isLess = bounds.first > copy.received + 1 if self._hasFailed else bounds.last < max(sequence, bounds.first)
             self._less = self._less + 1 if isLess else 0
             isOther = bounds.created != copy.created or self._less >= _LOOKS
             if isOther and run == self._run:
@@ -106,10 +106,10 @@ class Follower:
                     copy.readAgain()
                 self.start()
 
-    def _received(self, sequence: int, piece: Piece) -> None:
-        self.heard(sequence > self._last)
+    def _received(self, messages: Sequence[tuple[int, Piece]]) -> None:
+        self.heard(messages[-1][0] > self._last)
         try:
-            self.copy.receive(sequence, piece)
+            self.copy.receiveAll(messages)
         except CopyError as error:
             self.reason = str(error)
             _log.error("the copy of shard {shard} is not continued: {reason}", shard=self.shard, reason=self.reason)

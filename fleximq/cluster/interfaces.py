@@ -49,7 +49,7 @@ class Piece(NamedTuple):
 class StreamBounds(NamedTuple):
     """The sequences in a stream, from ``first`` to ``last``; none if ``last`` is smaller. ``created`` tells a stream
     from another one that was created in its place. ``bytes`` are those of its messages, ``limit`` the most that it may
-    have, 0 if there is no limit.
+    have, 0 if there is no limit. ``lost`` is the number of messages between that the store has lost: damaged files.
     """
 
     created: int
@@ -57,6 +57,7 @@ class StreamBounds(NamedTuple):
     last: int
     bytes: int = 0
     limit: int = 0
+    lost: int = 0
 
 
 class ShardOwner(NamedTuple):
@@ -105,8 +106,10 @@ class ICluster(Interface):
     def bounds(shard: int) -> "Deferred[StreamBounds]":
         """Return the sequences in the stream; the answer may be old."""
 
-    def follow(shard: int, sequence: int, received: Callable[[int, Piece], None]) -> Callable[[], None]:
-        """Call with each message that exists from a sequence on, in order, until the returned function is called."""
+    def follow(
+        shard: int, sequence: int, received: Callable[[Sequence[tuple[int, Piece]]], None]
+    ) -> Callable[[], None]:
+        """Call with sequences and messages from a sequence on, in order, until the returned function is called."""
 
     def purge(shard: int, first: int) -> "Deferred[None]":
         """Remove all messages before this sequence."""

@@ -15,7 +15,9 @@ CLOSE = 2.0
 class NodeState(NamedTuple):
     """Keys of ``NodeRecord.about``. ``at`` are seconds of the node's own clock, ``end`` and ``time`` are those of its
     copy; ``settings`` has by name a check sum of each setting that a takeover must not change, ``missing`` says which
-    nodes may have messages that this one lacks, while it waits for them.
+    nodes may have messages that this one lacks, while it waits for them; ``lost`` is the number of messages that an
+    owner cannot read in the stream, although it has them; ``speed`` that of those which the copy got in a second;
+    ``clock`` is the time of day, in seconds since 1970, for comparison only.
     """
 
     version: str
@@ -26,14 +28,21 @@ class NodeState(NamedTuple):
     settings: Mapping[str, str]
     reason: str = ""
     missing: str = ""
+    lost: int = 0
+    speed: float = 0.0
+    clock: float = 0.0
 
     @classmethod
     def of(cls, record: NodeRecord) -> "NodeState":
         """Read a key; one of another version may lack some."""
         empty: dict[str, Any] = {"version": "?", "state": "?", "at": 0.0, "end": 0, "time": 0, "settings": {}}
-        return cls(
-            **{name: record.about.get(name, value) for name, value in (empty | {"reason": "", "missing": ""}).items()}
-        )
+        return cls(**{name: record.about.get(name, value) for name, value in (empty | cls._field_defaults).items()})
+
+
+def timeLeft(behind: int, node: NodeRecord) -> str:
+    """Return an estimate of when a copy that lacks so many messages has them; "" if there is none."""
+    speed = NodeState.of(node).speed
+    return f", reads {speed:,.0f} a second and has the rest in {behind / speed:,.0f} seconds" if speed else ""
 
 
 def checkSums(settings: Mapping[str, object]) -> dict[str, str]:
@@ -74,5 +83,6 @@ def whyNotTo(shard: int, target: str, owner: ShardOwner, living: Mapping[str, No
     if behind is None:
         return f"the copy of {target} cannot be used: {NodeState.of(living[target]).reason or 'it is being read'}"
     if behind and (seconds := secondsBehind(living[target], living[owner.node])) > CLOSE:
-        return f"the copy of {target} is {behind} messages of the stream, {seconds:.0f} seconds, behind"
+        left = timeLeft(behind, living[target])
+        return f"the copy of {target} is {behind} messages of the stream, {seconds:.0f} seconds, behind{left}"
     return ""

@@ -38,6 +38,8 @@ BEATS = 4
 DEADLINE = 3.0
 #: An owner that had to stop serving so many seconds ago gives up, so that its clients look for another node.
 PATIENCE = 15.0
+#: Confirmed beats for which a node that has seen no owner waits for the others: their keys may not have their last end.
+_STARTING = 10
 #: An owner without a confirmation in so many seconds makes an empty commit.
 _PROBE = 1.5
 #: Candidates claim a shard one after the other, this many seconds apart.
@@ -130,8 +132,10 @@ class Ownership:
         #: The name of this life in the own key, and whether that was read, after which keys are signs of life.
         self._life = self.clock.seconds()
         self._isRead = False
-        #: Whether this node began with an empty folder, and has seen no owner since.
-        self.isNew = False
+        #: The nodes that have written their keys since.
+        self._present: set[str] = set()
+        self._isEmpty = False
+        self._hasSeenOwner = False
         #: The owner before this node's claim; "" if that handed the shard on.
         self._former = ""
         self._due = 0.0
@@ -141,7 +145,7 @@ class Ownership:
 
     def start(self) -> None:
         """Beat, watch the others, and claim the shard when it has no owner."""
-        self.isNew = self.end() == 0
+        self._isEmpty = self.end() == 0
         self._unwatch = self.cluster.watch(self)
         self._beat()
 
@@ -178,7 +182,7 @@ class Ownership:
 
         :param isLater: it was appended after this node began to follow.
         """
-        self.isNew = self.isNew and not isLater
+        self._hasSeenOwner |= isLater
         self._stuck = 0
         self._sight(self._former if self.state is State.FENCING else self.owner.node)
 
@@ -189,10 +193,11 @@ class Ownership:
         self._lose("it is handed on")
         await self.cluster.claim(self.shard, ShardOwner(node, self.owner.term + 1, self.owner.revision))
 
-    async def seize(self) -> None:
-        """Take the shard from its owner, or any other node, without serving it. Raises ClusterError as :meth:`move`."""
+    async def seize(self) -> int:
+        """Take the shard from any owner, without serving it; return the term. Raises ClusterError as :meth:`move`."""
         self._begun = self.owner.term + 1
         await self.cluster.claim(self.shard, ShardOwner(self.node, self._begun, self.owner.revision))
+        return self._begun
 
     def deposed(self, reason: str) -> None:
         """Learn that the stream, or this node's own disk, prevents this node from going on."""
@@ -205,17 +210,21 @@ class Ownership:
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
         self._timer = self.clock.callLater(INTERVAL, self._beat)
-        sent, applied = self.clock.seconds(), self.applied()
+        sent = self.clock.seconds()
         self._due = sent + INTERVAL
-        about = {**self.about(), "end": self.end(), "life": self._life}
-        record = NodeRecord({} if applied is None else {self.shard: applied}, about)
-        beaten = self.cluster.beat(self.node, record)
+        beaten = self.writeKey()
         beaten.addCallback(lambda _: self._beaten(sent))
         beaten.addErrback(lambda failure: failure.trap(ClusterError))
         if self.state is State.OWNING and self._until - sent < DEADLINE - _PROBE:
             self.probe()
             if sent - self._until > PATIENCE:
                 self._lose(f"the servers of the cluster have confirmed nothing for {DEADLINE + PATIENCE:.0f} seconds")
+
+    def writeKey(self) -> "Deferred[None]":
+        """Tell the others the state of this node; also for the last time, so that they know where its copy ends."""
+        applied = self.applied()
+        about = {**self.about(), "end": self.end(), "life": self._life}
+        return self.cluster.beat(self.node, NodeRecord({} if applied is None else {self.shard: applied}, about))
 
     def _beaten(self, sent: float) -> None:
         now = self.clock.seconds()
@@ -239,8 +248,9 @@ class Ownership:
         self._nodes[node].record = record
         if node == self.node:
             self._isRead |= record.about.get("life") == self._life
-        elif self._isRead and node == self.owner.node:
-            self.isNew = False
+        if self._isRead:
+            self._present.add(node)
+            self._hasSeenOwner |= node == self.owner.node != self.node
         self._tell()
 
     def ownerChanged(self, shard: int, owner: ShardOwner) -> None:
@@ -276,6 +286,14 @@ class Ownership:
             return self._beats >= BEATS
         return self.clock.seconds() - seen.at >= SILENCE and self._beats - seen.beats >= BEATS
 
+    def _isAbsent(self, node: str) -> bool:
+        return node not in self._present
+
+    @property
+    def isNew(self) -> bool:
+        """Whether this node began with an empty folder, and has seen no owner since."""
+        return self._isEmpty and not self._hasSeenOwner
+
     # -- claims ------------------------------------------------------------------------------------
 
     def _claimIfFree(self) -> None:
@@ -307,10 +325,12 @@ class Ownership:
         longest = max(ends, key=lambda node: ends[node])
         if ends[longest] > own:
             return f"the copy of {longest} ends at position {ends[longest]}, that of {self.node} at {own}"
-        if self.isNew or not self.owner.revision:
-            if silent := sorted(filter(self._isSilent, ends)):
+        if not self._hasSeenOwner:
+            isFirst = self._isEmpty or not self.owner.revision
+            silent = sorted(filter(self._isSilent if isFirst else self._isAbsent, ends))
+            if silent and (isFirst or self._beats < _STARTING):
                 return f"{', '.join(silent)} may have messages, but does not run, or is cut off"
-            if len(ends) < self.nodes:
+            if isFirst and len(ends) < self.nodes:
                 return f"a new cluster begins with {self.nodes} nodes, as many as its NATS servers"
         return ""
 

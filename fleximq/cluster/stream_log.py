@@ -94,6 +94,9 @@ class StreamLog:
         self._segment = _Sealing(0, 0, 0)
         self._stopped = False
         self._limit = self._left = self._opened = 0
+        #: How many messages of the stream have been lost there, and the one that is read next to see whether it is.
+        self.lost = self._checked = 0
+        self._unreadable: set[int] = set()
 
     def now(self) -> int:
         """Return the time, but never one before that of the stream's last frame: reads search by time."""
@@ -106,10 +109,20 @@ class StreamLog:
     # -- the room in the stream --------------------------------------------------------------------
 
     async def look(self) -> None:
-        """Look how many bytes the stream may still have, if the store answers."""
+        """Look how many bytes the stream may still have, and whether the next of its messages can be read, if the store
+        answers; it may not know that its files are damaged.
+        """
         with suppress(ClusterError):
             bounds = await self._cluster.bounds(self._shard)
             self._limit, self._left = bounds.limit, bounds.limit - bounds.bytes
+            self._checked = self._checked + 1 if bounds.first <= self._checked < bounds.last else bounds.first
+            checked, isEmpty = self._checked, bounds.last < bounds.first
+            if isEmpty or await self._cluster.slot(self._shard, checked) is not None:
+                self._unreadable.discard(checked)
+            elif (await self._cluster.bounds(self._shard)).first <= checked:
+                self._unreadable.add(checked)
+            self._unreadable = {each for each in self._unreadable if each >= bounds.first}
+            self.lost = bounds.last if isEmpty else max(bounds.lost, len(self._unreadable))
 
     @property
     def left(self) -> int | None:

@@ -1,6 +1,8 @@
 """A node of a cluster for operators: its key shows its state, and it executes commands (/guides/cluster, Operating)."""
 
 import math
+import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +23,8 @@ _log = Logger()
 
 #: An owner is ready for so many seconds after its last append.
 FRESH = 5.0
+#: The speed of a copy is that of so many beats.
+_STEPS = 6
 #: Seconds between two looks at whether an append was accepted.
 _LOOK = 0.05
 
@@ -46,12 +50,16 @@ class ClusterOperator:
     _move: Callable[[str], None]
     _refill: Callable[[bool], None]
     _setAside: Callable[[], None]
+    _timeOfDay: Callable[[], float] = time.time
     #: Why the last command failed after it was accepted.
     failure = ""
+    #: How many messages of the stream an owner cannot read.
+    lost = 0
     _told: dict[str, tuple[str, list[str]]] = field(default_factory=dict, init=False)
     _changes = 0
 
     def __post_init__(self) -> None:
+        self._steps: deque[tuple[float, int]] = deque(maxlen=_STEPS)
         self._owner = ShardOwner()
         #: When the last append was sent that the stream has accepted, by this node's clock.
         self.appended = -math.inf
@@ -67,9 +75,12 @@ class ClusterOperator:
         state = self._ownership.state
         reason = self.failure or self._follower.reason if state is State.FOLLOWING else ""
         at, copy = self._clock.seconds(), self._copy
+        self._steps.append((at, copy.sequence))
+        began, sequence = self._steps[0]
         return NodeState(
-            __version__, state.name.lower(), at, copy.end, copy.time, self._settings, reason, self.missing
-        )._asdict()
+            __version__, state.name.lower(), at, copy.end, copy.time, self._settings, reason, self.missing, self.lost,
+            max(0, copy.sequence - sequence) / max(1.0, at - began), self._timeOfDay(),
+        )._asdict()  # fmt: skip
 
     @property
     def missing(self) -> str:
@@ -119,7 +130,7 @@ class ClusterOperator:
 
     def _replace(self) -> str:
         if self._ownership.state is not State.FOLLOWING:
-            return f"{self._node} owns shard {self._shard}, so the stream has all of its copy"
+            return f"{self._node} owns shard {self._shard}; name a node that follows"
         return self._beginRefill(True)
 
     def _discard(self) -> str:

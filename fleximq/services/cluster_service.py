@@ -62,6 +62,8 @@ _JOINED = 10.0
 _LAST, _HANDING = 10.0, 1.0
 #: The states of a node that does not own the shard yet.
 _FOLLOWING = State.FOLLOWING, State.FENCING
+#: Seconds for reading the last messages of a stream that is replaced.
+_FENCED = 30.0
 #: Seconds that clients have to end when an operator moves the shard.
 _MOVING = 0.5
 
@@ -331,17 +333,23 @@ class ClusterService(MultiService):
 
     async def _refilled(self, isAll: bool) -> None:
         try:
-            if isAll:
-                self.follower.reason = "its copy is written to the stream"
-                await self.ownership.seize()
-            write = replace if isAll else refill
-            number = await write(self._cluster, SHARD, self._copy, self._newLog(0))
+            log = await self._seized() if isAll else self._newLog(0)
+            number = await (replace if isAll else refill)(self._cluster, SHARD, self._copy, log)
             _log.info("the stream of shard {shard} has {number} bytes more from this copy", shard=SHARD, number=number)
-        except ClusterError as error:
-            self.operator.failure = f"refilling failed: {error}"
+        except (ClusterError, TimeoutError) as error:
+            self.operator.failure = f"refilling failed: {error or 'the end of the stream cannot be read'}"
             _log.error("refilling the stream of shard {shard} failed: {error}", shard=SHARD, error=error)
         self._isRefilling = False
         self.follower.start()
+
+    async def _seized(self) -> StreamLog:
+        """Depose the owner, and read the stream to its end if it continues this copy."""
+        isContinued = self.follower.applied not in (None, AHEAD)
+        self.follower.reason = "its copy is written to the stream"
+        log = self._newLog(await self.ownership.seize())
+        if isContinued:
+            await Deferred.fromCoroutine(log.fence()).addTimeout(_FENCED, self._clock)
+        return log
 
     def _setAside(self) -> None:
         """Give the copy up and end the process, which begins another copy when it is started again."""
@@ -353,8 +361,10 @@ class ClusterService(MultiService):
     def values(self) -> dict[str, float]:
         """Return the metrics of the stream and of the connection to it, by name."""
         values = {"cluster_reconnects": self._cluster.reconnects}
-        if self._log is not None and self._log.left is not None:
-            values["cluster_stream_free_bytes"] = float(self._log.left)
+        if self._log is not None:
+            values["cluster_stream_lost_messages"] = float(self._log.lost)
+            if self._log.left is not None:
+                values["cluster_stream_free_bytes"] = float(self._log.left)
         return values
 
     def _failed(self, error: Exception) -> None:
@@ -393,8 +403,19 @@ class ClusterService(MultiService):
         if self._copy.added is not None and self.follower.reason and self.ownership.state is State.FOLLOWING:
             self._lost(self.follower.reason)
         if self._log is not None and self.ownership.state is State.OWNING:
-            return Deferred.fromCoroutine(self._log.look())
+            return Deferred.fromCoroutine(self._log.look()).addCallback(lambda _: self._tellLost())
         return Deferred.fromCoroutine(self.follower.look())
+
+    def _tellLost(self) -> None:
+        """Log once for each number how many messages the stream has lost."""
+        lost = 0 if self._log is None else self._log.lost
+        if lost > self.operator.lost:
+            _log.error(
+                "the stream of shard {shard} has lost {number} messages, which this node has: files of a NATS server "
+                "are damaged; fleximq cluster refill {shard} --from NODE, with a follower, writes all of it again",
+                shard=SHARD, number=lost,
+            )  # fmt: skip
+        self.operator.lost = lost
 
     def trim(self, position: int) -> None:
         """Remove what is before this position, which the owner has removed, from the stream too."""
@@ -429,6 +450,8 @@ class ClusterService(MultiService):
                 await self._handOn(self.successor or self.operator.successor())
         else:
             self.ownership.stop()
+        with suppress(ClusterError):
+            await self.ownership.writeKey()
         self._journal.close()
         self._copy.close()
         await self._cluster.stop()

@@ -90,6 +90,9 @@ METRICS = (
     Metric("cluster_lag_messages", _GAUGE, "Messages of the stream that the copy of this node lacks."),
     Metric("cluster_lag_seconds", _GAUGE, "Seconds by which the copy of this node is behind."),
     Metric("cluster_stream_free_bytes", _GAUGE, "Bytes that the stream may still have, at the owner."),
+    Metric(
+        "cluster_stream_lost_messages", _GAUGE, "Messages that the stream has lost and the owner has, at the owner."
+    ),
     Metric("cluster_reconnects", _COUNTER, "Reconnects to the NATS servers."),
     Metric("cluster_forwarded_clients", _GAUGE, "Clients that this node forwards to the owner."),
     Metric("cluster_waiting_clients", _GAUGE, "Clients that wait for an owner, or for its answer."),

@@ -60,6 +60,8 @@ class MemoryStream:
     created: int = 1
     first: int = 1
     pieces: list[Piece] = field(default_factory=list)
+    #: Sequences of messages that the store has lost.
+    lost: set[int] = field(default_factory=set)
 
     @property
     def size(self) -> int:
@@ -146,7 +148,8 @@ class MemoryCluster:
         def land() -> Piece | None:
             bounds = self._seen(shard)
             stream = self.servers.stream(shard)
-            return stream.pieces[sequence - 1] if bounds.first <= sequence <= bounds.last else None
+            isThere = bounds.first <= sequence <= bounds.last and sequence not in stream.lost
+            return stream.pieces[sequence - 1] if isThere else None
 
         return self._request("streams", land)
 
@@ -188,7 +191,9 @@ class MemoryCluster:
 
         return self._request("keys", land)
 
-    def follow(self, shard: int, sequence: int, received: Callable[[int, Piece], None]) -> Callable[[], None]:
+    def follow(
+        self, shard: int, sequence: int, received: Callable[[Sequence[tuple[int, Piece]]], None]
+    ) -> Callable[[], None]:
         next = sequence
 
         def deliver() -> bool:
@@ -197,8 +202,12 @@ class MemoryCluster:
             next = max(next, stream.first)
             if next > len(stream.pieces):
                 return False
-            next += 1
-            received(next - 1, stream.pieces[next - 2])
+            number = self.servers.random.randint(1, 4)
+            messages = [
+                (each + 1, stream.pieces[each]) for each in range(next - 1, min(len(stream.pieces), next - 1 + number))
+            ]
+            next += len(messages)
+            received(messages)
             return True
 
         return Feed(self, deliver).stop

@@ -393,6 +393,35 @@ class ClusterServiceTests(SynchronousTestCase):
             self.assertTrue(each.service.follower.copy.usable)
             self.assertEqual(each.service.follower.copy.end, owner.service.follower.copy.end)
 
+    def test_damagedStream(self) -> None:
+        """An owner finds messages that the stream has lost, and says so; a follower writes all messages again, with
+        those that it had not received yet.
+        """
+        stream = self.servers.stream(0)
+        told = self.first.produce("one")
+        self.pass_(1)
+        stream.lost.add(2)
+        with capturedLogs() as logged:
+            self.pass_(10)
+        said = [event["number"] for event in logged if "has lost {number}" in (event.get("log_format") or "")]
+        self.assertEqual((said, self.first.service.values()["cluster_stream_lost_messages"]), ([1], 1))
+        self.pass_(1)
+        self.assertEqual(NodeState.of(self.servers.nodes["a"][1]).lost, 1)
+        self.assertEqual(self.ask("replace", ""), "a owns shard 0; name a node that follows")
+        self.servers.cutIn.add("b")
+        later = self.first.produce("two")
+        self.pass_(0.1)
+        self.servers.heal()
+        answer = self.first.service._cluster.ask("b", {"do": "replace", "at": self.clock.seconds()})
+        self.pass_(10)
+        self.assertEqual(self.successResultOf(answer), {"error": ""})
+        self.assertEqual((told, later, len(self.first.ended)), ([None], [None], 1))
+        self.assertGreater(stream.first, 2)
+        self.assertEqual(self.second.consume(), [b"one", b"two"])
+        self.first = self.again(self.first)
+        self.pass_(5)
+        self.assertTrue(self.first.service.follower.copy.usable)
+
     def test_streamReplaced(self) -> None:
         """A follower notices by itself that its stream was created again, which would never continue its copy."""
         self.first.produce("one")

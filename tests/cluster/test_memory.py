@@ -62,7 +62,7 @@ class MemoryClusterTests(StoreCase):
         received: list[int] = []
         self.cluster().purge(0, 2)
         self.pass_(0.1)
-        stop = self.cluster().follow(0, 1, lambda sequence, piece: received.append(sequence))
+        stop = self.cluster().follow(0, 1, lambda messages: received.extend(sequence for sequence, _ in messages))
         self.pass_(0.1)
         slot, bounds = self.cluster().slot(0, 1), self.cluster().bounds(0)
         self.pass_(0.1)

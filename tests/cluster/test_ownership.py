@@ -147,6 +147,19 @@ class OwnershipTests(SynchronousTestCase):
         self.nodes[1].clock.ended = True
         self.until(lambda: third.ownership.serving)
 
+    def test_startedAlone(self) -> None:
+        """A node that starts while all others are silent waits for them for some beats: their copies may have more than
+        their keys say. One that has seen an owner does not wait.
+        """
+        first, _ = self.pair()
+        for node in self.nodes:
+            node.clock.ended = True
+        self.pass_(10)
+        third = self.node("c", 9, 900)
+        self.pass_(8)
+        self.assertEqual(third.log, [])
+        self.assertGreater(self.until(lambda: third.ownership.serving), 1)
+
     def test_firstOfSeveral(self) -> None:
         """A cluster begins with as many nodes as it should have; later ones own the shard without the others."""
         first = self.node("a", nodes=2)

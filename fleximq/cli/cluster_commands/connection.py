@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from queue import Empty, SimpleQueue
-from time import monotonic
+from time import monotonic, time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from twisted.internet.defer import Deferred
@@ -15,6 +15,7 @@ from zope.interface import implementer
 
 from fleximq.cli.command import Argument, Command, Work
 from fleximq.cluster.interfaces import ClusterError, IWatcher, NodeRecord, ShardOwner
+from fleximq.cluster.node_state import NodeState
 from fleximq.config.option_table import OPTIONS
 from fleximq.config.option_values import read
 from fleximq.config.settings import Settings
@@ -103,9 +104,13 @@ class Survey:
         self.nodes: dict[str, NodeRecord] = {}
         self.changes: Counter[str] = Counter()
         self.owners: dict[int, ShardOwner] = {}
+        #: The seconds by which the clock of a node is ahead of that of this machine.
+        self.clocks: dict[str, float] = {}
 
     def nodeChanged(self, node: str, record: NodeRecord) -> None:
         self.nodes[node] = record
+        if clock := NodeState.of(record).clock:
+            self.clocks[node] = clock - time()
         self.changes[node] += 1
 
     def ownerChanged(self, shard: int, owner: ShardOwner) -> None:

@@ -105,9 +105,8 @@ def _refill(calls: Calls, cluster: ICluster, survey: Survey, shard: int, source:
 
     if source is None and not ahead():
         states = {node: NodeState.of(record) for node, record in survey.living.items()}
-        why = "".join(
-            f"; {node}: {each.reason or each.missing}" for node, each in states.items() if each[-2:] != ("", "")
-        )
+        reasons = {node: each.reason or each.missing for node, each in states.items()}
+        why = "".join(f"; {node}: {reason}" for node, reason in reasons.items() if reason)
         raise ClusterError(f"no living node has more of shard {shard} than its stream{why}{_WAYS if why else ''}")
     node = source or max(ahead(), key=lambda node: NodeState.of(survey.living[node]).end)
     _ask(calls, cluster, survey, node, "refill" if source is None else "replace")

@@ -3,6 +3,7 @@
 import json
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
+from statistics import median
 from typing import Any
 from urllib.request import urlopen
 
@@ -10,10 +11,12 @@ from fleximq.cli.cluster_commands.connection import Survey, clusterCommand, conn
 from fleximq.cli.command import argument
 from fleximq.cli.output import console, jsonOption, say, table
 from fleximq.cluster.interfaces import AHEAD, ClusterError, StreamBounds
-from fleximq.cluster.node_state import NodeState, differing, messagesBehind, secondsBehind
+from fleximq.cluster.node_state import CLOSE, NodeState, differing, messagesBehind, secondsBehind
 from fleximq.config.option_values import formattedSize
 from fleximq.values.printable import jsonLine
 
+#: Seconds by which clocks may differ without a warning.
+_CLOCK = 2.0
 _LOSS = "a loss of power on two machines takes messages that were confirmed"
 _MONITOR = "the monitoring port of a NATS server, e.g. http://10.0.0.1:8222: is sync_interval always?"
 
@@ -43,14 +46,17 @@ def shardRow(survey: Survey, shard: int, bounds: StreamBounds) -> dict[str, Any]
 
 def nodeRows(survey: Survey, shard: int = 0) -> Iterator[dict[str, Any]]:
     """Yield the fields of each node."""
-    owner = survey.owners.get(shard)
+    owner, present = survey.owners.get(shard), survey.living
+    clocks = {node: ahead for node, ahead in survey.clocks.items() if node in present}
+    usual = median(clocks.values()) if clocks else 0.0
+    clocks = {node: round(ahead - usual, 1) for node, ahead in clocks.items()}
     owning = survey.nodes.get(owner.node) if owner is not None else None
     for node, record in sorted(survey.nodes.items()):
         about, living = NodeState.of(record), node in survey.living
         row: dict[str, Any] = {
             "node": node, "living": living, "state": about.state if living else "silent", "version": about.version,
             "address": record.about.get("forward", {}).get("host"), "reason": about.reason,
-            "missing": about.missing,
+            "missing": about.missing, "lost": about.lost, "speed": about.speed, "clock": clocks.get(node, 0.0),
         }  # fmt: skip
         if owning is not None and owning is not record:
             row["behind"] = messagesBehind(shard, record, owning)
@@ -80,6 +86,14 @@ def warnings(survey: Survey, found: Mapping[str, Any]) -> Iterator[str]:
             yield f"{node} does not follow: {row['reason']}"
         elif row["missing"]:
             yield f"{node} does not take the shard: {row['missing']}; see cluster refill"
+        if row["lost"]:
+            yield (
+                f"the stream has lost {row['lost']:,} messages, which {node} has: files of a NATS server are damaged; "
+                "cluster refill 0 --from NODE, with a follower, writes all of it again"
+            )
+        if abs(row["clock"]) > _CLOCK:
+            words = "ahead of" if row["clock"] > 0 else "behind"
+            yield f"the clock of {node} is {abs(row['clock']):,.0f} seconds {words} the others"
         if row.get("differs"):
             yield f"{node} has other settings than the owner: {', '.join(row['differs'])}"
 
@@ -111,6 +125,10 @@ def show(found: Mapping[str, Any], notes: list[str]) -> None:
         rows.append((row["node"], row["state"], row["version"], row.get("behind"), seconds, row["address"]))
     if rows:
         console().print(table(("node", "state", "version", "behind", "seconds", "address"), rows, expand=False))
+    for row in found["nodes"]:
+        if (row.get("seconds") or 0) > CLOSE and row["speed"]:
+            left = row["behind"] / row["speed"]
+            print(f"{row['node']} reads {row['speed']:,.0f} messages of the stream a second: {left:,.0f} seconds more")
     for words in notes:
         print(words)
     for words in found["warnings"]:

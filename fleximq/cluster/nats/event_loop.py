@@ -54,7 +54,8 @@ class EventLoop:
             try:
                 call()
             finally:
-                done.set_result(None)
+                if done.set_running_or_notify_cancel():
+                    done.set_result(None)
 
         self._callFromThread(run)
         await asyncio.wrap_future(done)

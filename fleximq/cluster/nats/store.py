@@ -35,7 +35,7 @@ from fleximq.cluster.interfaces import (
 )
 from fleximq.cluster.nats.access import SafeClient
 from fleximq.cluster.nats.event_loop import EventLoop
-from fleximq.cluster.nats.feed import feed
+from fleximq.cluster.nats.feed import RETRY, StoredMessage, feed
 
 _log = Logger()
 
@@ -51,8 +51,11 @@ _FULL = 10077
 _NO_PLACE = 10047, 10005
 #: Our headers: end, next and left of a :class:`Piece`.
 _PLACE = "Fx-Place"
+_PLACE_BYTES = f"{_PLACE}:".encode()
 _EXPECTED = "Nats-Expected-Last-Sequence"
 _NODE, _SHARD = "node.", "shard."
+#: A message that so many consumers in succession do not deliver is passed over, so that a copy reports the gap.
+_MISSED = 12
 #: The key with the number of blocks of client ids that were given.
 _BLOCKS = "blocks"
 
@@ -232,37 +235,45 @@ class NatsCluster:
         found = await self._context.stream_info(self._stream(shard))
         created = int(found.created.timestamp() * 1_000_000) if found.created else 0
         limit = max(0, found.config.max_bytes or 0)
-        return StreamBounds(created, max(1, found.state.first_seq), found.state.last_seq, found.state.bytes, limit)
+        state, first = found.state, max(1, found.state.first_seq)
+        lost = max(0, state.last_seq - first + 1 - state.messages)
+        return StreamBounds(created, first, state.last_seq, state.bytes, limit, lost)
 
     @_asked
     async def purge(self, shard: int, first: int) -> None:
         await self._context.purge_stream(self._stream(shard), seq=first)
 
-    def follow(self, shard: int, sequence: int, received: Callable[[int, Piece], None]) -> Callable[[], None]:
-        stream, next = self._stream(shard), sequence
+    def follow(
+        self, shard: int, sequence: int, received: Callable[[Sequence[tuple[int, Piece]]], None]
+    ) -> Callable[[], None]:
+        stream, next, missed = self._stream(shard), sequence, 0
 
-        async def take(messages: Sequence[Msg]) -> bool:
-            nonlocal next
-            taken = []
+        async def take(messages: Sequence[StoredMessage]) -> bool:
+            nonlocal next, missed
+            taken: list[tuple[int, Piece]] = []
             for message in messages:
-                number = message.metadata.sequence.stream
+                number = message.sequence
                 if number > next and (await self._context.stream_info(stream)).state.first_seq < number:
-                    break  # the connection has lost some
+                    # The connection has lost some, or the files of this consumer's server are damaged.
+                    missed += 1
+                    if missed < _MISSED:
+                        await asyncio.sleep(RETRY)
+                        break
                 if number >= next:
-                    taken.append((number, _piece(message.data, message.headers)))
+                    missed = 0
+                    taken.append((number, Piece(message.data, *_places(message.headers))))
                     next = number + 1
             await self._loop.onReactor(lambda: hand(taken))
-            return not taken or taken[-1][0] == messages[-1].metadata.sequence.stream
+            return not taken or taken[-1][0] == messages[-1].sequence
 
         def hand(taken: Sequence[tuple[int, Piece]]) -> None:
-            for number, piece in taken:
-                if not run.cancelled():
-                    received(number, piece)
+            if taken and not run.cancelled():
+                received(taken)
 
         def begin() -> ConsumerConfig:
             return ConsumerConfig(deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=next)
 
-        run = self._loop.run(feed(self._context, stream, self._subject(shard), begin, take))
+        run = self._loop.run(feed(self._client, self._context, stream, self._subject(shard), begin, take))
 
         def stop() -> None:
             run.cancel()
@@ -300,13 +311,13 @@ class NatsCluster:
         prefix = f"$KV.{self._name}."
         seen: dict[str, int] = {}
 
-        async def take(messages: Sequence[Msg]) -> bool:
+        async def take(messages: Sequence[StoredMessage]) -> bool:
             await self._loop.onReactor(lambda: hand(messages))
             return True
 
-        def hand(messages: Sequence[Msg]) -> None:
+        def hand(messages: Sequence[StoredMessage]) -> None:
             for message in messages:
-                key, revision = message.subject.removeprefix(prefix), message.metadata.sequence.stream
+                key, revision = message.subject.removeprefix(prefix), message.sequence
                 # A new consumer delivers all keys again, which are no signs of life.
                 if not run.cancelled() and message.data and revision > seen.get(key, 0):
                     seen[key] = revision
@@ -315,7 +326,7 @@ class NatsCluster:
         def begin() -> ConsumerConfig:
             return ConsumerConfig(deliver_policy=DeliverPolicy.LAST_PER_SUBJECT)
 
-        run = self._loop.run(feed(self._context, f"KV_{self._name}", f"{prefix}>", begin, take))
+        run = self._loop.run(feed(self._client, self._context, f"KV_{self._name}", f"{prefix}>", begin, take))
 
         def stop() -> None:
             run.cancel()
@@ -376,6 +387,16 @@ def _piece(data: bytes | None, headers: Mapping[str, str] | None) -> Piece:
     except (KeyError, ValueError):
         end = next = left = 0
     return Piece(data or b"", end, next, left)
+
+
+def _places(headers: bytes) -> tuple[int, int, int]:
+    """Return end, next and left of a message from the bytes of its headers; as :func:`_piece`."""
+    begin = headers.find(_PLACE_BYTES) + len(_PLACE_BYTES)
+    try:
+        end, next, left = map(int, headers[begin : headers.index(b"\r", begin)].split())
+    except ValueError:
+        return 0, 0, 0
+    return end, next, left
 
 
 def _tell(watcher: IWatcher, key: str, value: Any, revision: int) -> None:

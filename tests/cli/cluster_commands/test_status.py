@@ -11,6 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.cli.cluster_commands.connection import Survey
 from fleximq.cli.cluster_commands.status import nodeRows, shardRow, show, synced, warnings
 from fleximq.cluster.interfaces import AHEAD, ClusterError, ShardOwner, StreamBounds
+from fleximq.cluster.node_state import whyNotTo
 from tests.cluster.test_node_state import record
 
 
@@ -57,6 +58,29 @@ class StatusTests(SynchronousTestCase):
         self.assertIn(
             "the stream has less than the copy of other, so no node may own the shard; see cluster refill", said
         )
+
+    def test_clock(self) -> None:
+        """A clock that differs from those of the other nodes is named, with by how much."""
+        now = 1e9
+        for node, ahead in (("a", 0.0), ("b", -3600.0), ("c", 0.5)):
+            for _ in range(2):
+                self.survey.nodeChanged(node, record(9))
+            self.survey.clocks[node] = now + ahead
+        del self.survey.nodes["owner"], self.survey.nodes["other"], self.survey.nodes["silent"]
+        said = [words for words in warnings(self.survey, self.found()) if "clock" in words]
+        self.assertEqual(said, ["the clock of b is 3,600 seconds behind the others"])
+
+    def test_speed(self) -> None:
+        """A copy that is behind says how fast it reads, and for how long."""
+        late = record(9)._replace(applied={0: 3}, about={**record(9, 50.0).about, "speed": 2.0})
+        self.survey.nodeChanged("other", late)
+        written = io.StringIO()
+        with contextlib.redirect_stdout(written), contextlib.redirect_stderr(io.StringIO()):
+            show(self.found() | {"warnings": []}, [])
+        self.assertIn("other reads 2 messages of the stream a second: 3 seconds more", written.getvalue())
+        living = {"owner": record(9), "other": late}
+        said = whyNotTo(0, "other", ShardOwner("owner", 4, 1), living)
+        self.assertIn("seconds, behind, reads 2 a second and has the rest in 3 seconds", said)
 
     def test_narrow(self) -> None:
         """The output fits a terminal of 80 columns."""

@@ -150,7 +150,7 @@ class Campaign:
         await cluster.start()
         last = (await cluster.bounds(SHARD)).last
         pieces: list[Piece] = []
-        stop = cluster.follow(SHARD, 1, lambda sequence, piece: pieces.append(piece))
+        stop = cluster.follow(SHARD, 1, lambda messages: pieces.extend(piece for _, piece in messages))
         await self.until(lambda: len(pieces) >= last, 60)
         stop()
         await cluster.stop()

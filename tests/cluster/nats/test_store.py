@@ -160,7 +160,9 @@ class NatsClusterTests(TestCase):
         for number in range(5):
             await self.cluster.append(0, number, [frame(b"%d" % number)])
         received: list[tuple[int, bytes]] = []
-        stop = self.cluster.follow(0, 2, lambda sequence, piece: received.append((sequence, piece.data)))
+        stop = self.cluster.follow(
+            0, 2, lambda messages: received.extend((sequence, piece.data) for sequence, piece in messages)
+        )
         await self.until(lambda: len(received) == 4)
         await self.cluster.append(0, 5, [frame(b"5")])
         await self.until(lambda: len(received) == 5)
@@ -169,7 +171,9 @@ class NatsClusterTests(TestCase):
         await self.cluster.purge(0, 5)
         self.assertEqual((await self.cluster.bounds(0))[1:3], (5, 6))
         received.clear()
-        self.cluster.follow(0, 2, lambda sequence, piece: received.append((sequence, piece.data)))
+        self.cluster.follow(
+            0, 2, lambda messages: received.extend((sequence, piece.data) for sequence, piece in messages)
+        )
         await self.until(lambda: len(received) == 2)
         self.assertEqual(received, [(5, b"4"), (6, b"5")])
 
