@@ -91,7 +91,7 @@ METRICS = (
     Metric("cluster_lag_seconds", _GAUGE, "Seconds by which the copy of this node is behind."),
     Metric("cluster_stream_free_bytes", _GAUGE, "Bytes that the stream may still have, at the owner."),
     Metric(
-        "cluster_stream_lost_messages", _GAUGE, "Messages that the stream has lost and the owner has, at the owner."
+        "cluster_stream_lost_messages", _GAUGE, "Messages that the stream has lost, and the owner not, at the owner."
     ),
     Metric("cluster_reconnects", _COUNTER, "Reconnects to the NATS servers."),
     Metric("cluster_forwarded_clients", _GAUGE, "Clients that this node forwards to the owner."),
