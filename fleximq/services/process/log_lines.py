@@ -79,7 +79,7 @@ def formatLine(event: LogEvent) -> str:
 def _shortened(event: LogEvent) -> LogEvent:
     return {
         name: f"{str(value)[:LONGEST_VALUE]}... ({len(str(value)) - LONGEST_VALUE} more characters)"
-        if isinstance(value, str | Exception) and not name.startswith("log_") and len(str(value)) > LONGEST_VALUE
+        if isinstance(value, str | Exception) and not _isOwn(name) and len(str(value)) > LONGEST_VALUE
         else value
         for name, value in event.items()
     }
@@ -90,6 +90,11 @@ def _cut(text: str) -> str:
         return text
     end = LONGEST_LINE // 2
     return f"{text[:end]}... ({len(text) - 2 * end} characters left out) ...{text[-end:]}"
+
+
+def _isOwn(name: str) -> bool:
+    """Return whether a field has words of the broker itself, which name the cause at their end."""
+    return name == "sentence" or name.startswith("log_")
 
 
 def _value(value: object) -> object:

@@ -84,6 +84,7 @@ class LineTests(SynchronousTestCase):
             line = self.line(lambda log, value=value: log.info("{x} left", x=value))
             self.assertEqual((line["message"], line["x"]), (f"{cut} left", cut))
         self.assertEqual(self.line(lambda log: log.info(long))["message"], long)
+        self.assertEqual(self.line(lambda log: log.info("{sentence}", sentence=long))["message"], long)
         self.assertIn(f" {cut} left\n", formatText({"log_format": "{x} left", "x": long, "log_time": 0.0}) or "")
 
     def test_longLines(self) -> None:
