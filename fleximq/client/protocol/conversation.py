@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from fleximq.client import events
 from fleximq.client.events import BROKER, Delivery, Event, Notification, Refusal, Reply, Request
 from fleximq.client.payloads import challengeIn, errorText, unpacked
-from fleximq.client.protocol.received_header import received
+from fleximq.client.protocol.received_header import SHORT_BYTES, received
 from fleximq.client.settings import JOINING_BYTES, PRIVATE_KEY
 from fleximq.compiled import choice
 from fleximq.errors import TooLarge
@@ -170,10 +170,11 @@ class Conversation:
         if kind != MessageType.PUB:
             return None
         header = peek(envelope[FIXED_BYTES:])
+        size = len(envelope)
         # Further fields are mostly different in each message.
-        isRemembered = len(header) == 1 and len(envelope) <= _REMEMBERED_BYTES
-        if not isRemembered:
-            header = received(header, len(envelope) - FIXED_BYTES)
+        isRemembered = len(header) == 1 and size <= _REMEMBERED_BYTES
+        if not isRemembered and size > FIXED_BYTES + SHORT_BYTES:
+            header = received(header, size - FIXED_BYTES)
         found = str(header.get("topic", "")), sender, header
         if isRemembered:
             if len(self._publications) >= _HEADS:

@@ -10,7 +10,7 @@ from typing import Any
 
 from fleximq.client.errors import Answered, ClientError, Overrun, SubscribeFailed
 from fleximq.client.events import BROKER, Delivery, Gap, Notification, Refusal
-from fleximq.client.protocol.received_header import memoryOf
+from fleximq.client.protocol.received_header import EVENT_BYTES, LargeHeader, memoryOf
 from fleximq.client.settings import PREFETCH_BYTES
 from fleximq.limits import GIBIBYTE, TOPIC_BYTES
 from fleximq.status import Status
@@ -168,7 +168,10 @@ class Inbox:
         return overrun
 
     def _add(self, box: Box, delivery: Delivery | Notification) -> None:
-        size = memoryOf(delivery)
+        header = delivery.header  # as memoryOf, without the call
+        size = len(delivery.payload) + (
+            EVENT_BYTES * (len(header) or 1) if type(header) is not LargeHeader else header.size
+        )
         box.waiting.append(delivery)
         box.size += size
         self.bufferedBytes += size
@@ -207,7 +210,10 @@ class Inbox:
             return None
         delivery = box.waiting.popleft()
         if box.end is None:
-            size = memoryOf(delivery)
+            header = delivery.header
+            size = len(delivery.payload) + (
+                EVENT_BYTES * (len(header) or 1) if type(header) is not LargeHeader else header.size
+            )
             box.size -= size
             self._release(size)
         return delivery

@@ -5,7 +5,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.client.errors import Overrun, SubscribeFailed
 from fleximq.client.events import Delivery, Gap, Notification, Refusal
 from fleximq.client.protocol.inbox import Inbox
-from fleximq.client.protocol.received_header import EVENT_BYTES, received
+from fleximq.client.protocol.received_header import EVENT_BYTES, LargeHeader, received
 
 
 def delivery(topic: str, offset: int | None = None, size: int = 0) -> Delivery:
@@ -92,6 +92,7 @@ class InboxTests(SynchronousTestCase):
         """A delivery counts what its header may take, until it is taken, alone and in a run."""
         box = self.inbox.open("a")
         header = received({"topic": "a", "more": []}, 10)
+        assert isinstance(header, LargeHeader)
         one = Delivery("a", b"12345", 7, header)
         self.inbox.put(one)
         self.inbox.putRun([one, one])
