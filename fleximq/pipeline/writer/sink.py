@@ -30,13 +30,15 @@ from fleximq.pipeline.errors import (
     PipelineError,
 )
 from fleximq.pipeline.writer.rows import Record, Rows
+from fleximq.values.header_pairs import SENDER
 from fleximq.values.message import Content
 from fleximq.values.records import CONTENTS
 from fleximq.values.urls import urlsIn
+from fleximq.wire.fleximq_record_frame import STORED_AT
 
 _log = logging.getLogger("fleximq.pipeline")
-#: Keys of a header that every message has.
-_NOT_HEADERS = frozenset({"topic", "offset", "routing", "reqrep", "status", "auth", "keepalive"})
+#: Keys of a header that are the broker's, or not for publications.
+_NOT_HEADERS = frozenset({"topic", "offset", STORED_AT, SENDER, "routing", "reqrep", "status", "auth", "keepalive"})
 _said: set[tuple[str, bool]] = set()
 _MAX_NAME_BYTES = 256
 _BATCH_MOST = (1 << 63) - 1
