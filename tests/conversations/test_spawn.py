@@ -87,7 +87,7 @@ class SpawnTests(SynchronousTestCase):
         broker = self.running(PROGRAM)
         (id,) = self.joined(broker)
         self.client(broker).request(id, "/garbage", "r1")
-        broker.waitForOutput(f"fleximq-{id} left: error 413")
+        broker.waitForOutput(rf"fleximq-{id} \(spawn:python\) left: error 413")
         broker.waitForOutput("starting it again")
         self.joined(broker, 2)
 

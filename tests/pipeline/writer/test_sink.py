@@ -361,7 +361,8 @@ class UnjournalledTests(StreamCase):
         """Rows are published as they come, those with headers too."""
         self.lines(1)
         self.assertEqual(sorted(delivery.value for delivery in self.received(self.run_, 4)), ["0", "1", "2", "3"])
-        table = self.spark.sql("SELECT 'x' AS value, map('a', '1', 'offset', '2', 'sender_principal', 'eve', 'stored_at', '3') AS headers")
+        own = "'offset', '2', 'sender_principal', 'eve', 'stored_at', '3'"
+        table = self.spark.sql(f"SELECT 'x' AS value, map('a', '1', {own}) AS headers")
         write = table.write.format("faulty").mode("append").options(**self.options())
         [delivery] = self.received(write.save, 1)
         self.assertEqual((delivery.value, delivery.header), ("x", {"topic": "rows", "a": "1"}))
