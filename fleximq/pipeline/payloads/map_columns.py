@@ -7,13 +7,13 @@ import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from operator import attrgetter, methodcaller
-from typing import Any, TypedDict
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 
 from fleximq.pipeline.payloads.ddl import typeWritten
-from fleximq.pipeline.payloads.payload_formats import FAULTS, LARGEST_FLOAT, Format, annotation, exact
+from fleximq.pipeline.payloads.payload_formats import FAULTS, LARGEST_FLOAT, Format, annotation, exact, mapOf
 
 #: Decodes the bytes of a value; the text says where in the payload it is, for an error.
 _Read = Callable[[bytes, str], Any]
@@ -43,7 +43,7 @@ class StrictFields:
 
     def __init__(self, format: Format, fields: Sequence[pa.Field]) -> None:
         raws: Any = {field.name: msgspec.Raw for field in fields}
-        self._split = format.decoder(TypedDict("Raws", raws, total=False))  # type: ignore[operator]
+        self._split = format.decoder(mapOf(raws))
         self._format = format
         self._fields = [(field.name, _value(format, field.type)) for field in fields]
 

@@ -123,7 +123,14 @@ def annotation(type: pa.DataType) -> Any:
         return list[annotation(type.value_type) | None]  # type: ignore[misc]
     if pa.types.is_map(type):
         return dict[str, annotation(type.item_type) | None]  # type: ignore[misc]
-    fields = {field.name: annotation(field.type) | None for field in type}
+    return mapOf({field.name: annotation(field.type) | None for field in type})
+
+
+def mapOf(fields: dict[str, Any]) -> Any:
+    """Return the Python type of a map with some of these keys."""
+    # msgspec compares keys with UTF-8 that Python may have stored with a name; its encoder makes Python store it.
+    # Without, it misses names that are not ASCII, and takes the value of the empty key for them.
+    msgspec.json.encode(list(fields))
     return TypedDict("Fields", fields, total=False)  # type: ignore[operator]
 
 

@@ -314,6 +314,16 @@ class PayloadTests(SynchronousTestCase):
                 self.assertIn("é' is no BIGINT", str(rows[1]))
                 self.assertEqual(rows[2], dict.fromkeys(chosen.names))
 
+    def test_freshNames(self) -> None:
+        """A name beyond ASCII is found in a STRUCT and in a row read value by value, however its text was made."""
+        for name in ("größe", "名前", "\U0001f600"):
+            key = f'["{name}"]'.encode()[1:-1]
+            for more, text in ((b"", ""), (b',"s":5', ", s STRING"), (b',"\\"":5', ', `"` INT')):
+                payload = b'{"":"wrong",%s:"flat","u":{"":"wrong",%s:"deep"}%s}' % (key, key, more)
+                [row] = rowsOf(decode("json", f"`{name}` STRING, u STRUCT<`{name}`: STRING>{text}", payload))
+                assert isinstance(row, dict), row
+                self.assertEqual((row[name], row["u"]), ("flat", {name: "deep"}), (name, text))
+
     def test_noMaps(self) -> None:
         """What is no map, or not exactly one, is said to be none."""
         for payload in (
