@@ -1,7 +1,7 @@
 """The time by which an owner counts the seconds that it may serve (/explanation/cluster, Ownership).
 
-The reactor's own seconds are those of the wall clock, which can be set. These go on evenly, also while the process is
-stopped or the machine suspended.
+The reactor's own seconds do not count the time in which the machine is suspended, and a reactor that is not FlexiMQ's
+follows the system clock, which can be set. These go on evenly.
 """
 
 import time
