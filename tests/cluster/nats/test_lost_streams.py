@@ -148,9 +148,7 @@ class LostStreamTests(SynchronousTestCase):
             self.servers.end()
 
     def heal(self) -> None:
-        """Let the damaged server lead the stream, and write the stream again if the owner notices a loss: the servers may
-        have restored it themselves.
-        """
+        """Let the damaged server lead, and write the stream again if the owner notices a loss; NATS may restore it."""
         former = self.owner()
         broker = self.brokers[former]
         end = time.monotonic() + 60
