@@ -3,7 +3,6 @@
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 from twisted.application.service import MultiService
@@ -14,7 +13,6 @@ from twisted.python.failure import Failure
 
 from fleximq import __version__
 from fleximq.broker.broker import Broker
-from fleximq.broker.consumers.work_queues import IDLE_SECONDS
 from fleximq.broker.paths import path_table
 from fleximq.broker.rules import BrokerRules
 from fleximq.compiled.choice import IMPLEMENTATION
@@ -24,8 +22,7 @@ from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.interfaces import IJournal
 from fleximq.services.network.connections import OpenConnections
 from fleximq.services.network.open_files import withinOpenFiles
-from fleximq.values.log_limit import LogLimit
-from fleximq.values.printable import shortened
+from fleximq.services.queue_warnings import QueueWarnings
 from fleximq.wire.minimq_message import deliveryId
 from fleximq.wire.ulids import idAt, newUlid
 
@@ -56,10 +53,7 @@ def makeBroker(
         implementation=IMPLEMENTATION,
         wall=wall,
     )
-    broker.consuming.onDropped = partial(_dropped, clock, LogLimit(), settings.queueExpiry)
-    broker.queues.onOverflow = partial(_overflow, clock, LogLimit())
-    broker.polling.onDropped = partial(_subscriptionDropped, clock, LogLimit(), settings.durableGrace)
-    broker.deadLetters.onDeadLetter = partial(_deadLetter, clock, LogLimit())
+    QueueWarnings(clock, settings).watch(broker)
     return broker
 
 
@@ -103,44 +97,3 @@ class BrokerService(MultiService):
         stopping: Deferred[Any] = self._connections.drain(self._timeout())
         stopping.addCallback(lambda ignored: maybeDeferred(MultiService.stopService, self))
         return stopping.addBoth(lambda ignored: self.broker.stop())
-
-
-def _dropped(clock: IReactorTime, limit: LogLimit, expiry: float | None, topic: str, number: int) -> None:
-    more = limit.ending(clock.seconds())
-    if more is not None:
-        _log.warn(
-            "The queue {topic} was removed with {number} messages, since it had no CONSUME for {time:g} s ({why}); "
-            "queues whose topic matches --durable are not removed{more}",
-            topic=topic, number=number, time=expiry or IDLE_SECONDS, more=more,
-            why="--queue-expiry" if expiry else "a ReplyTo created it",
-        )  # fmt: skip
-
-
-def _overflow(clock: IReactorTime, limit: LogLimit, queue: str) -> None:
-    more = limit.ending(clock.seconds())
-    if more is not None:
-        _log.warn(
-            "The queue {queue} is full: new messages replace its oldest ones until a consumer takes some "
-            "(--queue-messages, --queue-bytes){more}",
-            queue=queue, more=more,
-        )  # fmt: skip
-
-
-def _subscriptionDropped(clock: IReactorTime, limit: LogLimit, grace: float, id: int, topic: str, number: int) -> None:
-    more = limit.ending(clock.seconds())
-    if more is not None:
-        _log.warn(
-            "The BlipMQ subscription {id} of {topic} was removed with {number} messages, since no client used it for "
-            "{time:g} s (--durable-grace){more}",
-            id=id, topic=topic, number=number, time=grace, more=more,
-        )  # fmt: skip
-
-
-def _deadLetter(clock: IReactorTime, limit: LogLimit, queue: str, id: str | None, deliveries: int) -> None:
-    more = limit.ending(clock.seconds())
-    if more is not None:
-        _log.warn(
-            "{letter} of the queue {queue} is a dead letter after {deliveries} deliveries without an ACK{more}",
-            letter="A message" if id is None else f"The message {shortened(id)}",
-            queue=queue, deliveries=deliveries, more=more,
-        )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What the broker's service logs of its queues."""
+"""The log lines about the queues of a broker."""
 
 from twisted.internet.task import Clock
 from twisted.logger import LogEvent, LogLevel, formatEvent

@@ -1,0 +1,61 @@
+"""Log lines about messages that leave their queue without an acknowledgement, with a limit for each kind of line."""
+
+from typing import Any
+
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from fleximq.broker.broker import Broker
+from fleximq.broker.consumers.work_queues import IDLE_SECONDS
+from fleximq.config.settings import Settings
+from fleximq.values.log_limit import LogLimits
+from fleximq.values.printable import shortened
+
+_log = Logger()
+
+_EXPIRED = (
+    "The queue {topic} was removed with {number} messages, since it had no CONSUME for {time:g} s ({why}); queues "
+    "whose topic matches --durable are not removed{more}"
+)
+_OVERFLOW = (
+    "The queue {queue} is full: new messages replace its oldest ones until a consumer takes some (--queue-messages, "
+    "--queue-bytes){more}"
+)
+_SUBSCRIPTION_EXPIRED = (
+    "The BlipMQ subscription {id} of {topic} was removed with {number} messages, since no client used it for "
+    "{time:g} s (--durable-grace){more}"
+)
+_DEAD_LETTER = "{letter} of the queue {queue} is a dead letter after {deliveries} deliveries without an ACK{more}"
+
+
+class QueueWarnings:
+    """Logs expired queues and subscriptions, full queues and dead letters of the broker that it watches."""
+
+    def __init__(self, clock: IReactorTime, settings: Settings) -> None:
+        self._clock = clock
+        self._queueExpiry, self._durableGrace = settings.queueExpiry, settings.durableGrace
+        self._limits = LogLimits()
+
+    def watch(self, broker: Broker) -> None:
+        """Log what happens to the queues of this broker from now on."""
+        broker.consuming.onDropped = self._expired
+        broker.queues.onOverflow = lambda queue: self._warn(_OVERFLOW, queue=queue)
+        broker.polling.onDropped = self._subscriptionExpired
+        broker.deadLetters.onDeadLetter = self._deadLetter
+
+    def _warn(self, words: str, **fields: Any) -> None:
+        more = self._limits[words].ending(self._clock.seconds())
+        if more is not None:
+            _log.warn(words, more=more, **fields)
+
+    def _expired(self, topic: str, number: int) -> None:
+        expiry = self._queueExpiry
+        why = "--queue-expiry" if expiry else "a ReplyTo created it"
+        self._warn(_EXPIRED, topic=topic, number=number, time=expiry or IDLE_SECONDS, why=why)
+
+    def _subscriptionExpired(self, id: int, topic: str, number: int) -> None:
+        self._warn(_SUBSCRIPTION_EXPIRED, id=id, topic=topic, number=number, time=self._durableGrace)
+
+    def _deadLetter(self, queue: str, id: str | None, deliveries: int) -> None:
+        letter = "A message" if id is None else f"The message {shortened(id)}"
+        self._warn(_DEAD_LETTER, letter=letter, queue=queue, deliveries=deliveries)
