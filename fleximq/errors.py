@@ -141,3 +141,9 @@ class SettingError(Exception):
 
 class JournalError(Exception):
     """A journal cannot be opened; the text is one sentence for the operator that names its folder and why."""
+
+
+def systemReason(error: OSError) -> str:
+    """Return the system's reason for an error, as the end of a sentence."""
+    words = error.strerror or str(error)
+    return words[:1].lower() + words[1:] if words[1:2].islower() else words

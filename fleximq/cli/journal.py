@@ -12,7 +12,7 @@ from fleximq.cli.command import Argument, Command, Work, argument, group, switch
 from fleximq.cli.output import jsonOption, say, tell
 from fleximq.config.journal_options import checkPattern
 from fleximq.config.option_values import formattedSize
-from fleximq.errors import JournalError, SettingError
+from fleximq.errors import JournalError, SettingError, systemReason
 from fleximq.journal.files.file_system import Files
 from fleximq.journal.files.folder_files import Lock, readIdentity
 from fleximq.journal.files.folder_survey import Finding, FolderSurvey
@@ -39,7 +39,7 @@ def _journalCommand(name: str, *own: Argument) -> Callable[[Work], Command]:
         except JournalError as error:
             words = str(error)
         except OSError as error:
-            words = f"{error.filename or arguments.folder} cannot be read: {(error.strerror or str(error)).lower()}"
+            words = f"{error.filename or arguments.folder} cannot be read: {systemReason(error)}"
         say(f"fleximq: {words}")
         return 1
 

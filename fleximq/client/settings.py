@@ -8,7 +8,7 @@ from typing import Any
 
 from fleximq.client.backoff import Backoff
 from fleximq.client.payloads import packed, unpacked
-from fleximq.errors import SettingError
+from fleximq.errors import SettingError, systemReason
 from fleximq.limits import MEBIBYTE
 
 #: Default limit in seconds for joining, a request or a flush.
@@ -79,7 +79,7 @@ class Tls:
             try:
                 open(path, "rb").close()
             except OSError as error:
-                raise SettingError(f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from error
+                raise SettingError(f"{path} cannot be read: {systemReason(error)}") from error
 
     def context(self) -> ssl.SSLContext:
         """Return an SSL context that also checks the host name; raises SettingError if a file is unusable."""

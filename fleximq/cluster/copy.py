@@ -15,8 +15,8 @@ from itertools import pairwise
 from zlib import crc32
 
 from fleximq.cluster.interfaces import ClusterError, Piece, StreamBounds
-from fleximq.errors import JournalError
-from fleximq.journal.files.file_system import Files, errorText, readFile, replaceFile, writeAll
+from fleximq.errors import JournalError, systemReason
+from fleximq.journal.files.file_system import Files, readFile, replaceFile, writeAll
 from fleximq.journal.files.folder_files import (
     ASIDE,
     IDENTITY,
@@ -96,7 +96,7 @@ class Copy:
             self._publish()
         except OSError as error:
             self._lock.release()
-            raise JournalError(f"the copy in {folder} cannot be opened: {errorText(error)}") from error
+            raise JournalError(f"the copy in {folder} cannot be opened: {systemReason(error)}") from error
         except BaseException:
             self._lock.release()
             raise
@@ -170,7 +170,7 @@ class Copy:
                         raise CopyError(f"{path} is damaged at position {each.position}: {each.reason}")
                     yield each
         except OSError as error:
-            raise CopyError(f"{path} cannot be read: {errorText(error)}") from error
+            raise CopyError(f"{path} cannot be read: {systemReason(error)}") from error
 
     def join(self, bounds: StreamBounds, end: int = 0) -> int:
         """Return the sequence to read the stream from. ``end``: the position at which the stream ends. If it was
@@ -320,7 +320,7 @@ class Copy:
             raise CopyError(f"message {sequence} of the stream does not continue this copy: {error}") from error
         except OSError as error:
             self._isDamaged = True
-            raise CopyError(f"the copy in {self._folder} cannot be written: {errorText(error)}") from error
+            raise CopyError(f"the copy in {self._folder} cannot be written: {systemReason(error)}") from error
 
     def _continued(self, data: bytes) -> list[CompleteFrame]:
         """Return the checked frames of a commit that this copy lacks. Raises FrameError if they do not continue it."""

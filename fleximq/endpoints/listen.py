@@ -22,7 +22,7 @@ from fleximq.endpoints.principal_argument import checkPrincipal, withoutPrincipa
 from fleximq.endpoints.standard_streams import StandardStreamsEndpoint
 from fleximq.endpoints.tls_context import TlsFiles
 from fleximq.endpoints.tls_endpoint import RenewingCertificate, TlsEndpoint
-from fleximq.errors import SettingError
+from fleximq.errors import SettingError, systemReason
 from fleximq.values.urls import Url, isUrl
 
 #: The dialects without plug-ins.
@@ -232,7 +232,7 @@ def _reason(kind: str, error: Exception) -> str:
     if number:
         return f"{number[1]} is not a number"
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename or kind} cannot be read: {error.strerror[:1].lower()}{error.strerror[1:]}"
+        return f"{error.filename or kind} cannot be read: {systemReason(error)}"
     return f"it is not a server endpoint of Twisted: {str(error) or type(error).__name__}"
 
 

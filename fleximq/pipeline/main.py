@@ -17,7 +17,7 @@ from typing import Any
 from fleximq import __version__
 from fleximq.config import option_values
 from fleximq.config.argument_parser import CommandParser
-from fleximq.errors import JournalError, SettingError
+from fleximq.errors import JournalError, SettingError, systemReason
 from fleximq.pipeline.command.job import INSTEAD, Job, flag, option
 from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused, PipelineError, sentenceOf
@@ -169,8 +169,7 @@ def _sentence(error: BaseException) -> str:
         return f"Spark is not installed ({error.msg}): pip install '.[spark]' in a clone of FlexiMQ installs it"
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
-        words = error.strerror or str(error)
-        return f"{where}{words[:1].lower()}{words[1:]}"
+        return f"{where}{systemReason(error)}"
     sentence = str(error) if isinstance(error, (PipelineError, SettingError, JournalError)) else sentenceOf(error)
     # The sentence is about an option of the source; the command has its own option that sets it.
     return sentence.replace("the option failOnDataLoss=false", "--allow-data-loss")

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from fleximq.errors import SettingError
+from fleximq.errors import SettingError, systemReason
 from fleximq.limits import MEBIBYTE
 from fleximq.security.principal import isName, isRole
 
@@ -37,8 +37,7 @@ def read(path: str, public: bool = False) -> SecretFile:
             mode = os.fstat(file.fileno()).st_mode
             content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        words = error.strerror or str(error)
-        raise SettingError(f"{path} cannot be read: {words[:1].lower()}{words[1:]}") from error
+        raise SettingError(f"{path} cannot be read: {systemReason(error)}") from error
     if len(content) > MAX_FILE_BYTES:
         raise SettingError(f"{path} has more than {MAX_FILE_BYTES} bytes")
     others = not public and mode & (stat.S_IRWXG | stat.S_IRWXO) and not _isCredential(path)
@@ -67,7 +66,7 @@ def alone(path: str) -> Iterator[None]:
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
-        raise SettingError(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from error
+        raise SettingError(f"{path} cannot be written: {systemReason(error)}") from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -104,7 +103,7 @@ def write(path: str, content: str) -> None:
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise SettingError(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from error
+        raise SettingError(f"{path} cannot be written: {systemReason(error)}") from error
 
 
 _TIME = "%Y%m%dT%H%M%SZ"

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from twisted.application.service import Service
 from twisted.logger import Logger
 
+from fleximq.errors import systemReason
 from fleximq.values.log_limit import LogLimit
 from fleximq.values.printable import jsonLine
 
@@ -54,7 +55,7 @@ class AuditLog(Service):
         try:
             file = _AuditFile(self._path, self._report)
         except OSError as error:
-            self._abortStart(f"the audit log {self._path} cannot be opened: {_words(error)}")
+            self._abortStart(f"the audit log {self._path} cannot be opened: {systemReason(error)}")
         thread = Thread(target=self._write, args=(file,), name="audit log", daemon=True)
         thread.start()
 
@@ -138,16 +139,12 @@ class _AuditFile:
     def _failed(self, error: OSError) -> None:
         if not self._failing and monotonic() >= self._quietUntil:
             self._quietUntil = monotonic() + _QUIET
-            self._report(_words(error))
+            self._report(systemReason(error))
         self._failing = True
 
 
 def _opened(path: str) -> int:
     return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o600)
-
-
-def _words(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()
 
 
 def _scalar(value: Any) -> Any:

@@ -19,7 +19,7 @@ from fleximq.dialects.context import Context
 from fleximq.dialects.http.origins import Origins
 from fleximq.endpoints.endpoint_string import FILES
 from fleximq.endpoints.listen import tlsFilesOf
-from fleximq.errors import Conflict, SettingError, Unauthorized
+from fleximq.errors import Conflict, SettingError, Unauthorized, systemReason
 from fleximq.interfaces import IConversation
 from fleximq.security.access_policy import AccessPolicy
 from fleximq.security.authentication.schemes import split
@@ -129,7 +129,7 @@ class Reload:
 
 def _sentence(error: Exception) -> str:
     if isinstance(error, OSError):  # such as a shortage of open files while plug-ins are looked for
-        return f"{error.filename or 'a file'} cannot be read: {(error.strerror or str(error)).lower()}"
+        return f"{error.filename or 'a file'} cannot be read: {systemReason(error)}"
     return str(error)
 
 

@@ -8,7 +8,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from fleximq.errors import SettingError
+from fleximq.errors import SettingError, systemReason
 
 #: The highest process id of a system, and the bytes that are read of a file.
 _MAX_ID, _READ = (1 << 31) - 1, 100
@@ -44,7 +44,7 @@ def _content(path: str) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = systemReason(error)
         raise SettingError(f"the pid file {path} cannot be used: {reason}; twistd --pidfile= writes none") from error
 
 

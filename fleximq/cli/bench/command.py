@@ -17,7 +17,7 @@ from fleximq.cli.client_commands.broker_options import Address, count, rate, sec
 from fleximq.cli.client_commands.client_command import clientCommand, progress
 from fleximq.cli.command import argument
 from fleximq.cli.output import console, jsonOption, outJson, say, table
-from fleximq.errors import SettingError
+from fleximq.errors import SettingError, systemReason
 from fleximq.limits import MEBIBYTE
 
 _CLIENTS = 64  #: Limit of clients, since each is a process.
@@ -82,7 +82,7 @@ def _append(path: str, line: dict[str, Any]) -> None:
                 writer.writeheader()
             writer.writerow(line)
     except OSError as error:
-        raise SettingError(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from error
+        raise SettingError(f"{path} cannot be written: {systemReason(error)}") from error
 
 
 def figures(plan: Plan, course: BenchResults) -> dict[str, Any]:

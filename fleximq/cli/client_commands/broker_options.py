@@ -17,7 +17,7 @@ from fleximq.cli.output import say
 from fleximq.client.backoff import Backoff
 from fleximq.client.blocking import Client, connect
 from fleximq.client.settings import BACKOFF, MESSAGEPACK, PRIVATE_KEY, Codec, State, Tls, Watcher
-from fleximq.errors import SettingError
+from fleximq.errors import SettingError, systemReason
 
 Number = TypeVar("Number", int, float)
 Clock = Callable[[], float]  #: Returns a time in seconds.
@@ -148,7 +148,7 @@ def profile(path: Path, name: str) -> dict[str, str]:
         with path.open("rb") as file:
             found = tomllib.load(file)
     except OSError as error:
-        words = (error.strerror or str(error)).lower()
+        words = systemReason(error)
         raise SettingError(f"the profiles in {path} cannot be read: {words}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingError(f"the profiles in {path} are not TOML: {error}") from error

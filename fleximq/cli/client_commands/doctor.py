@@ -16,7 +16,7 @@ from fleximq.cli.output import jsonOption, out, outJson, tell
 from fleximq.client.blocking import Client
 from fleximq.client.errors import Answered, ClientError, JoinRefused
 from fleximq.client.settings import Tls
-from fleximq.errors import SettingError
+from fleximq.errors import SettingError, systemReason
 from fleximq.status import Status
 from fleximq.values.urls import Url, addressesOf
 
@@ -81,7 +81,7 @@ def _address(url: Url, address: Address) -> Check:
         return Check("address", BAD, f"{url} does not answer", "check the host, and firewalls on the way")
     except OSError as error:
         advice = "start a broker there (fleximq broker), or correct the URL (--url, FLEXIMQ_URL, a profile)"
-        return Check("address", BAD, f"{url}: {(error.strerror or str(error)).lower()}", advice)
+        return Check("address", BAD, f"{url}: {systemReason(error)}", advice)
     return Check("address", GOOD, f"{url} accepts connections")
 
 

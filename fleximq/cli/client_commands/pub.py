@@ -16,7 +16,7 @@ from fleximq.cli.command import argument, switch
 from fleximq.cli.output import jsonOption, outJson, say
 from fleximq.client.errors import Answered
 from fleximq.client.minimq.blocking import MiniClient, connect
-from fleximq.errors import SettingError
+from fleximq.errors import SettingError, systemReason
 from fleximq.status import Status
 
 _TOGETHER = 1000  #: Values are published together in chunks of this size.
@@ -157,4 +157,4 @@ def content(path: str) -> bytes:
     try:
         return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     except OSError as error:
-        raise SettingError(f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from error
+        raise SettingError(f"{path} cannot be read: {systemReason(error)}") from error

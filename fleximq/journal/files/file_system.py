@@ -203,12 +203,6 @@ def mayPass(error: Exception | None) -> bool:
     return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _PASSING)
 
 
-def errorText(error: OSError) -> str:
-    """Return the system's text for an error, as the end of a sentence."""
-    words = error.strerror or str(error)
-    return words[:1].lower() + words[1:] if words[1:2].islower() else words
-
-
 def readFile(files: Files, path: str) -> bytes:
     """Return the bytes of a file. Raises OSError if it is missing, or cannot be read."""
     with files.closing(files.open(path)) as descriptor:

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from struct import Struct
 from zlib import crc32
 
-from fleximq.errors import JournalError
-from fleximq.journal.files.file_system import Files, errorText, readFile, replaceFile
+from fleximq.errors import JournalError, systemReason
+from fleximq.journal.files.file_system import Files, readFile, replaceFile
 
 END = "end"
 BYTES = 64
@@ -81,14 +81,14 @@ class Lock:
         try:
             self._descriptor = files.openLock(f"{folder}/{LOCK}")
         except OSError as error:
-            raise JournalError(f"the journal in {folder} cannot be written: {errorText(error)}") from error
+            raise JournalError(f"the journal in {folder} cannot be written: {systemReason(error)}") from error
         taken = False
         try:
             taken = files.lock(self._descriptor)
             if not taken:
                 raise JournalError(f"the journal in {folder} is in use by another broker")
         except OSError as error:
-            raise JournalError(f"the journal in {folder} cannot be locked: {errorText(error)}") from error
+            raise JournalError(f"the journal in {folder} cannot be locked: {systemReason(error)}") from error
         finally:
             if not taken:
                 self.release()
@@ -124,7 +124,7 @@ def checkFolder(files: Files, folder: str) -> None:
     except FileNotFoundError as error:
         raise JournalError(f"{folder} cannot be made for the journal: the folder above it is missing") from error
     except OSError as error:
-        raise JournalError(f"the journal in {folder} cannot be opened: {errorText(error)}") from error
+        raise JournalError(f"the journal in {folder} cannot be opened: {systemReason(error)}") from error
     if IDENTITY in names:
         return
     if any(name.endswith(".fxj") for name in names):
@@ -143,7 +143,7 @@ def identify(files: Files, folder: str, newId: Callable[[], str]) -> str:
         line = f"{_MAGIC} {VERSION} {journal} "
         replaceFile(files, folder, IDENTITY, f"{line}{crc32(line.encode()):08x}\n".encode())
     except OSError as error:
-        raise JournalError(f"the journal in {folder} cannot be opened: {errorText(error)}") from error
+        raise JournalError(f"the journal in {folder} cannot be opened: {systemReason(error)}") from error
     return journal
 
 

@@ -16,7 +16,8 @@ from queue import SimpleQueue
 from threading import Event, Thread
 from typing import Any, NamedTuple
 
-from fleximq.journal.files.file_system import SHORTAGES, Files, errorText
+from fleximq.errors import systemReason
+from fleximq.journal.files.file_system import SHORTAGES, Files
 from fleximq.journal.files.frame_scan import SMALL, CompleteFrame, DamagedRange, framesOf
 from fleximq.journal.files.open_segments import OpenSegments
 from fleximq.journal.files.record_distance import advance
@@ -130,7 +131,7 @@ class ReaderThread:
                 if error.errno not in SHORTAGES or self._stopping.is_set():
                     raise
                 if not said:
-                    self._callFromThread(self._log, f"the journal cannot be read for now: {errorText(error)}")
+                    self._callFromThread(self._log, f"the journal cannot be read for now: {systemReason(error)}")
                     said = True
                 self._stopping.wait(_PATIENCE)
 
@@ -402,7 +403,7 @@ class ReaderThread:
                 break
             except OSError as error:
                 _raisePassing(error)
-                damage = DamagedRange(position, segment.behind(position), f"it cannot be read: {errorText(error)}")
+                damage = DamagedRange(position, segment.behind(position), f"it cannot be read: {systemReason(error)}")
                 position = damage.until
                 yield damage
         if damage is not None:

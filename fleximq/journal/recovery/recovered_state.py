@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from typing import Any, Protocol
 
-from fleximq.errors import JournalError
-from fleximq.journal.files.file_system import Files, errorText
+from fleximq.errors import JournalError, systemReason
+from fleximq.journal.files.file_system import Files
 from fleximq.journal.files.frame_scan import LARGE, DamagedRange, frameAt, framesOf
 from fleximq.journal.files.open_segments import OpenSegments
 from fleximq.journal.files.segment_summary import Segment
@@ -140,4 +140,4 @@ def sentenceOf(lost: LostRange, what: str = "damaged or missing") -> str:
 def unreadable(folder: str, error: OSError) -> JournalError:
     """Return the error for a journal folder that cannot be read."""
     where = f" ({error.filename})" if error.filename else ""
-    return JournalError(f"the journal in {folder} cannot be read: {errorText(error)}{where}")
+    return JournalError(f"the journal in {folder} cannot be read: {systemReason(error)}{where}")

@@ -18,8 +18,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from itertools import pairwise
 
-from fleximq.errors import JournalError
-from fleximq.journal.files.file_system import Files, errorText, fileSize, readFile, readUpTo, writeAll
+from fleximq.errors import JournalError, systemReason
+from fleximq.journal.files.file_system import Files, fileSize, readFile, readUpTo, writeAll
 from fleximq.journal.files.folder_files import END, readEnd
 from fleximq.journal.files.frame_scan import LARGE, DamagedRange, Window, framesOf
 from fleximq.journal.files.segment_index import SegmentScan, readIndex, scanSegment, writeIndex
@@ -210,7 +210,7 @@ class _Recovery:
             try:
                 writeIndex(self._files, self._folder, segment)
             except OSError as error:
-                self._log(f"the index of {segmentName(segment.base)} could not be written: {errorText(error)}")
+                self._log(f"the index of {segmentName(segment.base)} could not be written: {systemReason(error)}")
 
     def _join(self, segments: list[Segment]) -> None:
         """Report damage between segments, and at the end of one."""

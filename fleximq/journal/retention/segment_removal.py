@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import NamedTuple
 
-from fleximq.journal.files.file_system import Files, errorText
+from fleximq.errors import systemReason
+from fleximq.journal.files.file_system import Files
 from fleximq.journal.files.open_segments import OpenSegments
 from fleximq.journal.files.segment_index import indexName, writeIndex
 from fleximq.journal.files.segment_summary import Segment, StagedBlock
@@ -137,7 +138,7 @@ class SegmentRemoval:
         except Stopped:
             pass
         except OSError as error:
-            self.log(f"what has expired could not be taken out of the journal: {errorText(error)}")
+            self.log(f"what has expired could not be taken out of the journal: {systemReason(error)}")
         return freed
 
     def _cleanOne(self, one: "_Pass", segment: Segment, opened: OpenSegments, freed: FreedSpace) -> FreedSpace:

@@ -17,7 +17,8 @@ from threading import Thread
 from typing import Protocol
 
 from fleximq.config.journal_options import Fsync
-from fleximq.journal.files.file_system import Files, errorText, mayPass, writeAll
+from fleximq.errors import systemReason
+from fleximq.journal.files.file_system import Files, mayPass, writeAll
 from fleximq.journal.files.segment_table import segmentName
 from fleximq.journal.format.frame import Frame, FrameKind, seal
 from fleximq.journal.writing.commit import Commit
@@ -242,7 +243,7 @@ class CommitWriter:
 def reasonOf(error: Exception) -> str:
     """Return the reason of a failure; for errors of the system its own text."""
     if isinstance(error, OSError) and error.strerror:
-        return errorText(error)
+        return systemReason(error)
     return str(error) or type(error).__name__
 
 

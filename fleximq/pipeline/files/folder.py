@@ -7,8 +7,8 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import NamedTuple
 
-from fleximq.errors import JournalError
-from fleximq.journal.files.file_system import Files, errorText, readFile
+from fleximq.errors import JournalError, systemReason
+from fleximq.journal.files.file_system import Files, readFile
 from fleximq.journal.files.folder_files import END, IDENTITY, readEnd, readIdentity
 from fleximq.journal.files.frame_scan import LARGE, SMALL, CompleteFrame, Window, framesOf
 from fleximq.journal.files.segment_table import segmentBases, segmentName
@@ -39,7 +39,7 @@ class Folder:
         except FileNotFoundError:
             raise JournalError(f"{path} is no journal: it has no file {IDENTITY}") from None
         except OSError as error:
-            raise JournalError(f"the journal in {path} cannot be read: {errorText(error)}") from error
+            raise JournalError(f"the journal in {path} cannot be read: {systemReason(error)}") from error
 
     def bases(self) -> list[int]:
         """Return the first positions of all existing segments, in order."""

@@ -9,6 +9,7 @@ from os.path import abspath, expanduser
 from typing import TYPE_CHECKING
 
 from fleximq.config import option_values
+from fleximq.errors import systemReason
 from fleximq.pipeline.command import job
 from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused
@@ -113,7 +114,7 @@ def _ownCheckpoint(lake: str) -> Iterator[str]:
             makedirs(f"{lake}/_fleximq", exist_ok=True)
             held.enter_context(writerLock(lake))
         except OSError as error:
-            raise LakeRefused(f"the lake {lake} cannot be written: {(error.strerror or str(error)).lower()}") from error
+            raise LakeRefused(f"the lake {lake} cannot be written: {systemReason(error)}") from error
         except LakeRefused as error:
             raise LakeRefused(
                 f"the lake {lake} is fed by another ingest: a second one needs other tables and a --checkpoint of its "

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fleximq.errors import systemReason
 from fleximq.journal.files.file_system import Files, replaceFile
 from fleximq.pipeline.errors import OptionRefused, PipelineError
 
@@ -54,7 +55,7 @@ class ReplayState:
             os.close(self._lock)
             raise OptionRefused(f"the replay {self._name} is running already") from None
         except OSError as error:
-            raise PipelineError(f"the state in {self._folder} cannot be stored: {error.strerror or error}") from error
+            raise PipelineError(f"the state in {self._folder} cannot be stored: {systemReason(error)}") from error
         try:
             return self._read()
         except BaseException:
@@ -81,4 +82,4 @@ class ReplayState:
         try:
             replaceFile(Files(), str(self._folder), f"{self._name}.json", json.dumps(asdict(progress)).encode())
         except OSError as error:
-            raise PipelineError(f"the state in {self._folder} cannot be stored: {error.strerror or error}") from error
+            raise PipelineError(f"the state in {self._folder} cannot be stored: {systemReason(error)}") from error

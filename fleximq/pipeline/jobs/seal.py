@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from fleximq.errors import JournalError
+from fleximq.errors import JournalError, systemReason
 from fleximq.journal.files.file_system import Files
 from fleximq.limits import MEBIBYTE
 from fleximq.pipeline.command.job import Job, addJournal, flag, option
@@ -129,7 +129,7 @@ def _sealing(folder: str) -> Iterator[None]:
         os.makedirs(folder, exist_ok=True)
         descriptor = files.openLock(f"{folder}/_lock")
     except OSError as error:
-        raise PipelineError(f"{folder} cannot be written: {(error.strerror or str(error)).lower()}") from error
+        raise PipelineError(f"{folder} cannot be written: {systemReason(error)}") from error
     try:
         if not files.lock(descriptor):
             raise PipelineError(f"{folder} is in use: another run seals into it")

@@ -16,8 +16,8 @@ from itertools import count
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from fleximq.errors import JournalError
-from fleximq.journal.files.file_system import Files, errorText
+from fleximq.errors import JournalError, systemReason
+from fleximq.journal.files.file_system import Files
 from fleximq.journal.files.folder_files import readIdentity
 from fleximq.pipeline.broker_link import TIMEOUT, Place
 from fleximq.pipeline.errors import OptionRefused, PipelineError
@@ -134,7 +134,7 @@ class Journals:
         except FileNotFoundError:
             pass
         except OSError as error:
-            raise JournalError(f"the journal in {path} cannot be read: {errorText(error)}") from error
+            raise JournalError(f"the journal in {path} cannot be read: {systemReason(error)}") from error
         return JournalFiles(path)
 
     def _copiesOf(self, path: str) -> list[str]:

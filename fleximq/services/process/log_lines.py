@@ -32,7 +32,8 @@ from twisted.logger import (
 )
 
 from fleximq.config.option_values import LogFormat
-from fleximq.services.process.log_writer import Descriptor, LogPath, LogTarget, LogWriter, SystemLog, wordsOf
+from fleximq.errors import systemReason
+from fleximq.services.process.log_writer import Descriptor, LogPath, LogTarget, LogWriter, SystemLog
 from fleximq.values.log_limit import LogLimits
 from fleximq.values.printable import jsonLine, printable
 
@@ -183,7 +184,7 @@ class LoggingService(MultiService):
         try:
             return LogPath(name)
         except OSError as error:
-            raise SystemExit(f"fleximq: the log file {name} cannot be opened: {wordsOf(error)}") from None
+            raise SystemExit(f"fleximq: the log file {name} cannot be opened: {systemReason(error)}") from None
 
 
 def _standardOutput() -> Descriptor:

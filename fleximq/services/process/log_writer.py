@@ -17,6 +17,8 @@ from weakref import WeakSet
 
 from twisted.python.logfile import LogFile
 
+from fleximq.errors import systemReason
+
 #: Bytes that wait, and seconds to write them when the process ends.
 MAX_WAITING, PATIENCE = 1 << 20, 5.0
 #: Seconds to write them when the process ends at once.
@@ -171,7 +173,7 @@ class LogWriter:
             self._target.write(list(self._withNotices(lines)))
         except OSError as error:
             self._lost += sum(each if isinstance(each, int) else 1 for each in lines)
-            self._reason = f"they could not be written: {wordsOf(error)}"
+            self._reason = f"they could not be written: {systemReason(error)}"
         else:
             self._lost, self._reason = (0, self._target.slow) if lines else (self._lost, self._reason)
         with self._news:
@@ -195,7 +197,7 @@ class LogWriter:
             self._target.reopen()
         except OSError as error:
             with suppress(OSError):
-                self._target.write([self._said(f"The log cannot be opened again: {wordsOf(error)}")])
+                self._target.write([self._said(f"The log cannot be opened again: {systemReason(error)}")])
 
     def _said(self, sentence: str) -> _Line:
         return syslog.LOG_WARNING, self._notice(sentence).encode()
@@ -225,8 +227,3 @@ atexit.register(endLogs)
 
 def _opened(path: str) -> int:
     return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o666)
-
-
-def wordsOf(error: OSError) -> str:
-    """Return the system's reason, as the end of a sentence."""
-    return (error.strerror or str(error)).lower()

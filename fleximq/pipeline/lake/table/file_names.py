@@ -14,7 +14,8 @@ from datetime import date, timedelta
 from hashlib import blake2b
 from typing import Any, TypeVar
 
-from fleximq.journal.files.file_system import Files, errorText, readFile, replaceFile
+from fleximq.errors import systemReason
+from fleximq.journal.files.file_system import Files, readFile, replaceFile
 from fleximq.pipeline.errors import LakeRefused, OptionRefused
 
 #: The folder of a table's own files; readers of Parquet ignore names with this first character.
@@ -114,7 +115,7 @@ def tableNames(lake: str) -> list[str]:
         # An interrupted rename leaves a hidden folder.
         return sorted(name for name in os.listdir(lake) if name[0] != "." and os.path.isdir(f"{lake}/{name}/{OWN}"))
     except OSError as error:
-        raise LakeRefused(f"the lake {lake} cannot be read: {errorText(error)}") from error
+        raise LakeRefused(f"the lake {lake} cannot be read: {systemReason(error)}") from error
 
 
 def tablesOf(lake: str | None, names: Sequence[str] | None) -> list[str]:
@@ -147,7 +148,7 @@ def readRecorded(table: str, name: str, read: Callable[[Any], _Result], files: F
     try:
         return readOwn(table, name, read, files)
     except OSError as error:
-        raise LakeRefused(f"{table}/{OWN}/{name} cannot be read: {error.strerror or error}") from error
+        raise LakeRefused(f"{table}/{OWN}/{name} cannot be read: {systemReason(error)}") from error
 
 
 def writeOwn(table: str, name: str, content: object, files: Files = FILES) -> None:
