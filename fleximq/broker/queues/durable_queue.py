@@ -15,6 +15,7 @@ from fleximq.broker.queues.durable_backlog import DurableBacklog
 from fleximq.broker.queues.in_flight import InFlight, Returned
 from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, FULL, REDELIVERED, Queue
 from fleximq.broker.queues.queue_state import QueueState
+from fleximq.broker.queues.waiting import MessageAges
 from fleximq.interfaces import IJournal
 from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.message import Content, Message
@@ -505,14 +506,22 @@ class DurableQueue(Queue):
         if flying:
             self._arm((flying[0][0] - wall) / 1e6)
         if self._ages is not None:
-            for tag, time in state.ages:
-                self._ages.add(tag, now - (wall - time) / 1e6)
-            if self._ages:
-                self._expireLater(self._ages)
+            self._restoreAges(self._ages, state, wall, now)
         found = [delivery for _, _, delivery in flying]
         self.size += cost([delivery.message for delivery in (*again, *found)])
         self._returned.add(again)
         return [*again, *found]
+
+    def _restoreAges(self, ages: MessageAges, state: QueueState, wall: int, now: float) -> None:
+        """Restore when messages arrived; those that did not expire before the restart count from now on."""
+        for tag, time in state.ages:
+            ages.add(tag, now - max(0, wall - time) / 1e6)  # the system clock may have been set back
+        last = self.lastTag + len(self._backlog)
+        isKnown = bool(state.ages) and state.ages[-1][0] >= last
+        if not isKnown and (len(self._backlog) or state.handed):
+            ages.add(last, now)
+        if ages:
+            self._expireLater(ages)
 
     def know(self, tag: int, message: Message) -> bool:
         """Set the id of a delivery restored with this tag; False if it is not in the queue any more."""

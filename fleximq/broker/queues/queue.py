@@ -395,7 +395,8 @@ class Queue:
         while expired < most and (delivery := self._returned.first()) is not None and delivery.tag <= until:
             self._drop(delivery)
             expired += 1
-        expired += self._expireBacklog(min(until, self.lastTag + most - expired))
+        while expired < most and self.lastTag < until and len(self._backlog):  # gaps do not count
+            expired += self._expireBacklog(min(until, self.lastTag + most - expired))
         if expired:
             self.counted(EXPIRED, expired)
         return expired

@@ -28,6 +28,8 @@ class KeptCase(QueueCase):
     """A queue in a journal that reads back when it is told to."""
 
     queue: DurableQueue
+    #: The seconds by which the system clock is ahead of the queue's.
+    ahead = 0
 
     def make(self, **settings: Any) -> DurableQueue:
         self.journal = SlowJournal()
@@ -46,8 +48,8 @@ class KeptCase(QueueCase):
         self.kept.append(kept)
 
     def wall(self) -> int:
-        """Return the microseconds of the queue's clock."""
-        return round(self.world.deadlines.seconds() * 1_000_000)
+        """Return the microseconds of the system clock."""
+        return round((self.world.deadlines.seconds() + self.ahead) * 1_000_000)
 
     def put(self, names: str, qos: int = 1) -> None:
         """Put messages in as a broker does: what is kept, behind its commit."""
@@ -549,14 +551,48 @@ class TimeToLiveTests(KeptCase):
         self.put("ab")
         self.advance(60)
         self.put("c")
+        self.restart(self.queue)
+        self.advance(40)
+        self.assertEqual((self.takeAll(3), self.queue.lastTag), ("c", 3))
+
+    def restart(self, queue: DurableQueue) -> None:
+        """Replace ``queue`` by one with its state and with a time to live."""
         state = QueueState("s:1", "t", 1, 1, None, 0)
-        self.queue.writeInto(state)
+        queue.writeInto(state)
+        queue.close()
         journal = self.journal
         self.queue = self.make(timeToLive=100.0)
         self.noting.journal = self.journal = journal
         self.queue.restore(state)
-        self.advance(40)
-        self.assertEqual((self.takeAll(3), self.queue.lastTag), ("c", 3))
+
+    def test_newOption(self) -> None:
+        """Where messages have not expired before a restart, those of then live from the restart on."""
+        plain = self.queue = self.make()
+        self.put("ab")
+        self.advance(60)
+        self.restart(plain)
+        self.advance(99)
+        self.assertEqual(self.queue.depth, 2)
+        self.advance(1)
+        self.assertEqual((self.queue.depth, self.world.counts[EXPIRED]), (0, 2))
+
+    def test_clockSetBack(self) -> None:
+        """If the system clock was set back over a restart, no message lives longer than a new one."""
+        self.put("ab")
+        self.ahead = -3600
+        self.restart(self.queue)
+        self.put("c")
+        self.advance(100)
+        self.assertEqual((self.queue.depth, self.world.counts[EXPIRED]), (0, 3))
+
+    def test_manyWithGaps(self) -> None:
+        """Withdrawn messages do not end a slice of a search early."""
+        self.patch(queue, "SLICE", 2)
+        self.put("abcde")
+        self.queue.withdraw(2, 2, lambda message: True)
+        self.world.clock.rightNow += 100
+        left = [self.queue.depth for _ in range(4) if turn(self.world.clock)]
+        self.assertEqual((left, self.world.counts[EXPIRED]), ([2, 0, 0], 4))
 
 
 class PlainTimeToLiveTests(QueueCase):
