@@ -3,8 +3,9 @@
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -16,7 +17,6 @@ from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.lake.table.columns import requiredColumns
 from fleximq.pipeline.lake.table.file_names import DATE
 from fleximq.pipeline.lake.table.format import layoutOf
-from fleximq.pipeline.lake.table.parquet_writer import topicRange
 from fleximq.pipeline.lake.table.table_log import Exclusive, LiveFile, TableFile, TableLog, logErrors
 
 #: The application ids of Delta transactions to which the numbers of batches and of other changes belong.
@@ -79,17 +79,37 @@ class DeltaLog(TableLog):
 
     def cleanUp(self, now: float, files: Files, exclusive: Exclusive) -> None:
         with logErrors(self._table, _CHANGED), suppress(TableNotFoundError):
-            DeltaTable(self._table).vacuum(dry_run=False)
+            found = DeltaTable(self._table)
+            found.vacuum(dry_run=False)
+            with exclusive():
+                _removeBounds(DeltaTable(self._table))
 
 
 def _live(table: DeltaTable) -> list[tuple[LiveFile, int]]:
     """Return the files that the log names, and their bytes."""
-    live = []
+    return [(file, each["size_bytes"]) for file, each in _actions(table)]
+
+
+def _actions(table: DeltaTable) -> Iterator[tuple[LiveFile, dict[str, Any]]]:
+    """Yield the files that the log names, and what it says about each."""
     for each in pa.table(table.get_add_actions(flatten=True)).to_pylist():
         # The log has paths as URLs.
         path, topic, date = unquote(each["path"]), each.get("partition.topic", ""), str(each["partition.date"])
-        live.append((LiveFile(path, topic, date), each["size_bytes"]))
-    return live
+        yield LiveFile(path, topic, date), each
+
+
+def _removeBounds(table: DeltaTable) -> None:
+    """Name the files that have bounds in the log, of the version before, without them."""
+    named: list[AddAction | RemoveAction] = [
+        _addAction(
+            file.path, each["size_bytes"], file.topic, file.date, each["modification_time"], each["num_records"], False
+        )
+        for file, each in _actions(table)
+        if each.get("min.offset") is not None and each["num_records"] is not None
+    ]
+    if named:
+        folders = table.metadata().partition_columns
+        table.create_write_transaction(named, "append", table.schema(), folders)
 
 
 def _partition(topic: str, date: str) -> dict[str, str | None]:
@@ -98,10 +118,9 @@ def _partition(topic: str, date: str) -> dict[str, str | None]:
 
 def _added(table: str, file: TableFile) -> AddAction:
     status = os.stat(f"{table}/{file.path}")
-    low: dict[str, object] = {"offset": file.first, "journal": file.journal}
-    high: dict[str, object] = {"offset": file.last, "journal": file.journal}
-    if not file.topic:
-        low["topic"], high["topic"] = topicRange(f"{table}/{file.path}")
-    statistics = json.dumps({"numRecords": file.rows, "minValues": low, "maxValues": high})
-    changed = int(status.st_mtime * 1000)
-    return AddAction(file.path, status.st_size, _partition(file.topic, file.date), changed, True, statistics)
+    return _addAction(file.path, status.st_size, file.topic, file.date, int(status.st_mtime * 1000), file.rows, True)
+
+
+def _addAction(path: str, size: int, topic: str, date: str, changed: int, rows: int, isNew: bool) -> AddAction:
+    # Without bounds: deltalake takes a column without them for one without values, so that filters would lose rows.
+    return AddAction(path, size, _partition(topic, date), changed, isNew, json.dumps({"numRecords": rows}))

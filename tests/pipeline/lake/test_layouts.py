@@ -1,5 +1,6 @@
 """Tables of each format with files for each day, and folders whose names get ASCII: every row stays there once."""
 
+import json
 import os
 import shutil
 from errno import ENOSPC
@@ -12,6 +13,7 @@ from tests.pipeline.installed import missing as skip
 
 if not skip:
     import pyarrow as pa
+    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     from fleximq.pipeline import lake
@@ -229,15 +231,42 @@ class DayDeltaTests(DayTests):
         found = pq.read_table([f"{self.table}/{path}" for path, _ in liveFiles(self.table)])
         self.assertEqual(found.column("more").null_count, 80)
 
-    def test_skipped(self) -> None:
-        """Readers find in the log which files may have a topic; the table is divided by day only."""
+    def test_filtered(self) -> None:
+        """The table is divided by day only, and deltalake finds the rows of any filter, also after a change."""
         from deltalake import DeltaTable
 
-        table = DeltaTable(self.table)
-        self.assertEqual(table.metadata().partition_columns, ["date"])
-        found = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-        self.assertEqual({(each["min.topic"], each["max.topic"]) for each in found}, {("a.b", "z")})
-        self.assertEqual(table.to_pyarrow_table().num_rows, 80)
+        for change in ("none", "compacted"):
+            table = DeltaTable(self.table)
+            self.assertEqual(table.metadata().partition_columns, ["date"])
+            for filter, number in (
+                (pc.field("topic") == "z", 20),
+                (pc.field("dialect") == "fleximq", 80),
+                (pc.field("reason").is_null(), 80),
+                (pc.field("offset") > 70, 10),
+            ):
+                self.assertEqual(table.to_pyarrow_dataset().to_table(filter=filter).num_rows, number, change)
+            list(compact(self.table, _AT_ONCE))
+
+    def test_boundsRemoved(self) -> None:
+        """The bounds that the version before gave files in the log are removed by the next change, once."""
+        from deltalake import DeltaTable
+
+        bounds = {"minValues": {"offset": 1}, "maxValues": {"offset": 20}}
+        first = Path(self.table, "_delta_log", f"{0:020}.json")
+        actions = [json.loads(line) for line in first.read_text().splitlines()]
+        for action in actions:
+            if "add" in action:
+                action["add"]["stats"] = json.dumps({"numRecords": 20, **bounds})
+        first.write_text("\n".join(map(json.dumps, actions)))
+        dataset = DeltaTable(self.table).to_pyarrow_dataset()
+        self.assertEqual(dataset.to_table(filter=pc.field("dialect") == "fleximq").num_rows, 60)
+        for _ in range(2):
+            expireDays(self.table, [("none", 86_400.0)], _LATER)
+            table = DeltaTable(self.table)
+            self.assertEqual(table.version(), 4)
+            found = table.to_pyarrow_dataset().to_table(filter=pc.field("dialect") == "fleximq")
+            self.assertEqual(found.num_rows, 80)
+        self.whole()
 
 
 class DayIcebergTests(DayTests):

@@ -226,14 +226,6 @@ def deadIn(rows: pa.Table | pa.RecordBatch) -> dict[str, int]:
     return rowsIn(rows.filter(rows.column("reason").is_valid()))
 
 
-def topicRange(path: str) -> tuple[str, str]:
-    """Return the first and the last topic of a sorted file."""
-    found = pq.read_metadata(path)
-    place = found.schema.to_arrow_schema().get_field_index("topic")
-    groups = [found.row_group(number).column(place).statistics for number in range(found.num_row_groups)]
-    return min(each.min for each in groups), max(each.max for each in groups)
-
-
 def grouped(parts: Iterable[_Part], size: int) -> Iterator[list[_Part]]:
     """Yield tables or batches in groups of at least so many bytes, except for the last."""
     held: list[_Part] = []

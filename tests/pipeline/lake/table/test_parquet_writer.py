@@ -15,7 +15,7 @@ if not skip:
     from fleximq.pipeline.lake.table import parquet_writer
     from fleximq.pipeline.lake.table.columns import BASE
     from fleximq.pipeline.lake.table.file_names import DATE, TOPIC
-    from fleximq.pipeline.lake.table.parquet_writer import Span, StagingWriter, spansOf, topicRange
+    from fleximq.pipeline.lake.table.parquet_writer import Span, StagingWriter, spansOf
     from fleximq.pipeline.lake.table.table_log import TableFile
     from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, rows
 
@@ -180,7 +180,6 @@ class SortedTests(WriterCase):
         for topic in ("t00", "t07", "t19"):
             self.assertEqual(len([each for each in ranges if each.min <= topic <= each.max]), 1, topic)
         self.assertGreater(len([each for each in ranges if each.max == "z"]), 3)
-        self.assertEqual(topicRange(str(self.folder / file.path)), ("t00", "z"))
 
     def test_flushed(self) -> None:
         """A day that is too large for the memory has several files, each of them ordered."""
