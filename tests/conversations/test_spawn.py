@@ -66,7 +66,7 @@ class SpawnTests(SynchronousTestCase):
 
     def test_standardError(self) -> None:
         """What it writes to standard error is beside the broker's log."""
-        self.running(PROGRAM).waitForOutput("(?m)^child has joined$")
+        self.running(PROGRAM).waitForOutput("(?m)^child has joined")
 
     def test_two(self) -> None:
         """Each has an id of its own; both can be the same program."""

@@ -62,6 +62,7 @@ class ReadinessTests(SystemdCase):
         broker.start()
         self.manager.waitFor("READY=1")
         self.assertEqual(self.manager.look(), ["READY=1", "STATUS=serving on 1 listener"])
+        broker.waitFor(lambda: broker.listeners, "the port in its log")
         with MiniClient(broker.address) as mini:
             mini.barrier()
         broker.stop()
@@ -76,7 +77,7 @@ class ReadinessTests(SystemdCase):
         self.assertEqual(self.manager.look(), [])
         hung.unlink()
         self.manager.waitFor("READY=1")
-        self.assertRegex(broker.output, "(?s)The journal is ready.*Listening on")
+        broker.waitForOutput("(?s)The journal is ready.*Listening on")
 
     def test_neverReady(self) -> None:
         """A broker that cannot listen is not ready, nor stopping: it has failed."""

@@ -35,6 +35,7 @@ class StartupFailure:
         removePidfile(self._configuration)
         pipe = self._configuration.get("statusPipe")
         if isinstance(pipe, int):
+            endLogs(SHORT_PATIENCE)  # who reads the log when the parent has ended finds the reason
             with suppress(OSError):
                 os.write(pipe, b"1 " + line.encode("ascii", "backslashreplace")[: STATUS_BYTES - 2])
                 os.close(pipe)
