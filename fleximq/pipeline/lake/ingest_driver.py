@@ -14,9 +14,10 @@ import pyarrow as pa
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.batch_commit import BatchCommit, exclusive, writing
+from fleximq.pipeline.lake.table.column_names import distinct
 from fleximq.pipeline.lake.table.columns import TableColumns, added, readColumns, requiredColumns, writeColumns
 from fleximq.pipeline.lake.table.file_names import FILES
-from fleximq.pipeline.lake.table.format import setFormat
+from fleximq.pipeline.lake.table.format import formatOf, setFormat
 from fleximq.pipeline.lake.table.ledger import Covered, Gap, Ledger, readLedger, writeLedger
 from fleximq.pipeline.lake.table.lock import writerLock
 from fleximq.pipeline.lake.table.table_log import BatchRange, TableFile
@@ -27,8 +28,8 @@ from fleximq.pipeline.payloads.schema_inference import unionSchema
 
 @dataclass
 class TaskReports:
-    """A batch: by table ``staged`` files, new ``fields``, ``dead`` letters by journal, and the ``reasons`` of the
-    first.
+    """A batch: by table ``staged`` files, new ``fields``, names ``leftOut``, ``dead`` letters by journal, and the
+    ``reasons`` of the first.
     """
 
     start: dict[str, int] = field(default_factory=dict)
@@ -36,6 +37,7 @@ class TaskReports:
     gaps: dict[str, list[Gap]] = field(default_factory=dict)
     staged: dict[str, list[TableFile]] = field(default_factory=dict)
     fields: dict[str, list[pa.Schema]] = field(default_factory=dict)
+    leftOut: dict[str, dict[str, None]] = field(default_factory=dict)
     dead: dict[str, Counter[str]] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
 
@@ -53,6 +55,8 @@ class TaskReports:
                 reports.staged.setdefault(found["table"], []).append(TableFile(*found["staged"]))
             if "fields" in found:
                 reports.fields.setdefault(found["table"], []).append(ddl.parsed(found["fields"]))
+            if "leftOut" in found:
+                reports.leftOut.setdefault(found["table"], {}).update(dict.fromkeys(found["leftOut"]))
             if "dead" in found:
                 journal, number, reason = found["dead"]
                 reports.dead.setdefault(found["table"], Counter())[journal] += number
@@ -109,7 +113,7 @@ class TableIngest:
             fields = added(table, had.fields, list(spec.fields))
             wanted = TableColumns(spec.decode, fields, had.metadata or spec.metadata)
         if had != wanted:
-            writeColumns(table, wanted, self.files)
+            _writeGiven(table, wanted, had, self.files)
 
     def beginAt(self, offsets: Mapping[str, int]) -> list[str]:
         """Record that tables without a batch begin at these offsets, those of the checkpoint; return their names."""
@@ -153,14 +157,27 @@ def addColumns(table: str, found: Iterable[pa.Schema], files: Files = FILES) -> 
     with writing(table), exclusive(table, files):
         had = requiredColumns(table, files)
         fields = unionSchema(had.fields, reduce(unionSchema, found), widen=False)
-        writeColumns(table, had._replace(fields=fields), files)
+        # Two tasks may have found columns with one name.
+        taken = distinct(formatOf(table, files)["format"], had._replace(fields=fields), had.schema)
+        writeColumns(table, taken.columns, files)
 
 
 def widenColumns(table: str, fields: pa.Schema, files: Files = FILES) -> None:
     """Add columns to those that a table has, and widen others; raises LakeRefused if the table's format cannot."""
     with writing(table), exclusive(table, files):
         had = requiredColumns(table, files)
-        writeColumns(table, had._replace(fields=added(table, had.fields, list(fields))), files)
+        _writeGiven(table, had._replace(fields=added(table, had.fields, list(fields))), had, files)
+
+
+def _writeGiven(table: str, columns: TableColumns, had: TableColumns | None, files: Files) -> None:
+    """Record columns that a user named; raises LakeRefused if the table's format has one of the names already."""
+    taken = distinct(formatOf(table, files)["format"], columns, () if had is None else had.schema)
+    if taken.leftOut:
+        raise LakeRefused(
+            f"the table {table} cannot have the column {taken.leftOut[0]!r}: Iceberg has this name for a field in "
+            "another column; give one of them another name"
+        )
+    writeColumns(table, columns, files)
 
 
 def checkpointOffsets(checkpoint: str) -> dict[str, int]:

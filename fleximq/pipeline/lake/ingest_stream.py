@@ -111,6 +111,8 @@ _LOOK = 0.2
 WARN_ABOVE = 0.01
 #: A batch that finds new columns after this many attempts never ends.
 _TRIES = 20
+#: The most fields that a line names.
+_NAMED = 5
 
 
 class Ingest:
@@ -126,6 +128,7 @@ class Ingest:
         self._strict = strict
         self._busy = threading.Lock()
         self._rows = self._dead = 0
+        self._leftOut: set[tuple[str, str]] = set()
         self._began = time.monotonic()
 
     def all(self, options: Mapping[str, str], interval: str | None) -> None:
@@ -175,6 +178,7 @@ class Ingest:
                     continue
                 syncOffsets(self._checkpoint, number)
                 self._rows += self._feeding.publish(number, told)
+            self._tellLeftOut(told)
             for name, dead in told.dead.items():
                 rows = sum(each.rows for each in told.staged[name])
                 found = DeadLetters(number, rows, sum(dead.values()), told.reasons[name])
@@ -187,6 +191,18 @@ class Ingest:
                 self._reporter.report(told.end, lost, self._feeding.deadLetters())
             return
         raise LakeRefused(f"the columns of {', '.join(told.fields)} keep growing: give the table a schema")
+
+    def _tellLeftOut(self, told: TaskReports) -> None:
+        """Say once which fields are no columns."""
+        for name, found in told.leftOut.items():
+            new = [each for each in found if (name, each) not in self._leftOut]
+            self._leftOut.update((name, each) for each in new)
+            if new:
+                others = f" and {len(new) - _NAMED} others" if len(new) > _NAMED else ""
+                self._run.writeLine(
+                    f"table {name}: the fields {', '.join(map(repr, new[:_NAMED]))}{others} are no columns, since "
+                    "Iceberg has their names for fields in other columns; they are in the column value"
+                )
 
     def _follow(self, query: StreamingQuery, endsAlone: bool) -> None:
         """Report progress until the query ends or the job is stopped."""

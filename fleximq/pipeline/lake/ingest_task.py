@@ -15,9 +15,10 @@ import pyarrow.compute as pc
 from fleximq.pipeline.files.selection import Topics
 from fleximq.pipeline.files.slice_reader import Missing
 from fleximq.pipeline.lake.batch_commit import STAGED, writing
+from fleximq.pipeline.lake.table.column_names import distinct
 from fleximq.pipeline.lake.table.columns import BASE, TableColumns, requiredColumns
 from fleximq.pipeline.lake.table.file_names import OWN
-from fleximq.pipeline.lake.table.format import layoutOf
+from fleximq.pipeline.lake.table.format import formatOf, layoutOf
 from fleximq.pipeline.lake.table.parquet_writer import StagingWriter
 from fleximq.pipeline.lake.table.table_spec import DEAD, TableSpec
 from fleximq.pipeline.payloads import ddl
@@ -100,6 +101,8 @@ class _Stage:
         self._columns = known = requiredColumns(self._table)
         self._decode = rowDecoder(spec, known)
         self._found = known.fields
+        self._format: str = formatOf(self._table)["format"]
+        self._leftOut: dict[str, None] = {}
         self._journal = journal
         self._dead = 0
         self._reason = ""
@@ -134,10 +137,15 @@ class _Stage:
         found = inferred(self._spec.decode, values, known, self._spec.identity, dialects, contents, known is None)
         found = roomy(found, known, self._spec.integers)
         if found != self._columns.fields:
-            self._found = unionSchema(self._found, found)
+            wanted = self._columns._replace(fields=unionSchema(self._found, found))
+            taken = distinct(self._format, wanted, self._columns.schema)
+            self._found = taken.columns.fields
+            self._leftOut |= dict.fromkeys(taken.leftOut)
 
     def end(self) -> Iterator[str]:
         """Complete the files and yield them, or else the missing columns."""
+        if self._leftOut:
+            yield json.dumps({"table": self._spec.name, "leftOut": list(self._leftOut)})
         if not self._isKnown:
             self._writer.abandon()
             yield json.dumps({"table": self._spec.name, "fields": ddl.written(self._found)})

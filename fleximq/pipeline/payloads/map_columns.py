@@ -13,7 +13,16 @@ import msgspec
 import pyarrow as pa
 
 from fleximq.pipeline.payloads.ddl import typeWritten
-from fleximq.pipeline.payloads.payload_formats import FAULTS, LARGEST_FLOAT, Format, annotation, exact, mapOf
+from fleximq.pipeline.payloads.payload_formats import (
+    FAULTS,
+    LARGEST_FLOAT,
+    Format,
+    annotation,
+    exact,
+    hasTimes,
+    mapOf,
+    withYears,
+)
 
 #: Decodes the bytes of a value; the text says where in the payload it is, for an error.
 _Read = Callable[[bytes, str], Any]
@@ -113,6 +122,10 @@ def _float(decode: Callable[[bytes], float], packed: bytes, where: str) -> float
     return value
 
 
+def _unchanged(column: pa.Array) -> pa.Array:
+    return column
+
+
 class Maps:
     """Decodes maps of one format by one schema."""
 
@@ -121,6 +134,7 @@ class Maps:
         self._strict = StrictFields(format, list(schema))
         self._empty = format.empty
         self._exact = [exact(type) for type in types]
+        self._checked = [withYears if hasTimes(type) else _unchanged for type in types]
         if any(map(_REFUSED.search, names)):
             # A dictionary for each row takes half as long again as a Struct.
             type = annotation(pa.struct(list(schema)))
@@ -173,11 +187,11 @@ class Maps:
                 except FAULTS as error:
                     values[place], errors[place] = None, f"'{name}' {error}"[:MAX_CLAUSE]
         try:
-            return pa.array(values, type)
+            return self._checked[column](pa.array(values, type))
         except (*FAULTS, pa.ArrowException):
             for place, value in enumerate(values):
                 try:
-                    pa.array([value], type)
+                    self._checked[column](pa.array([value], type))
                 except (*FAULTS, pa.ArrowException) as error:
                     values[place], errors[place] = None, faultOf(error)[:MAX_CLAUSE]
             return pa.array(values, type)

@@ -11,11 +11,14 @@ from typing import Annotated, Any, TypedDict
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fleximq.wire.messagepack_json import toJson
 
 #: Exceptions that decoding hostile bytes can raise.
 FAULTS = (ValueError, TypeError, OverflowError, RecursionError, MemoryError, ArithmeticError)
+#: The first and the last microsecond of the years 1 to 9999, since 1970.
+_FIRST_TIME, _LAST_TIME = -62_135_596_800_000_000, 253_402_300_799_999_999
 LARGEST_FLOAT = 3.4028234663852886e38
 _PLAIN: dict[pa.DataType, Any] = {
     pa.string(): str,
@@ -167,3 +170,26 @@ def _exactItems(named: Mapping[str, Convert], others: Convert | None, values: di
         name: value if value is None or (made := named.get(name, others)) is None else made(value)
         for name, value in values.items()
     }
+
+
+def hasTimes(type: pa.DataType) -> bool:
+    """Tell whether a type is TIMESTAMP, or has one inside."""
+    inner = [type.field(place).type for place in range(type.num_fields)]
+    return pa.types.is_timestamp(type) or any(map(hasTimes, inner))
+
+
+def withYears(column: pa.Array) -> pa.Array:
+    """Return a column; raises ValueError for a time that is outside the years 1 to 9999 in UTC: most readers of a table
+    cannot represent it, nor can Iceberg's statistics.
+    """
+    type = column.type
+    if pa.types.is_timestamp(type):
+        bounds = pc.min_max(column.cast(pa.int64())).as_py()
+        if bounds["min"] is not None and not _FIRST_TIME <= bounds["min"] <= bounds["max"] <= _LAST_TIME:
+            raise ValueError("a TIMESTAMP is outside the years 1 to 9999 in UTC")
+    elif pa.types.is_map(type):
+        withYears(column.items)
+    elif type.num_fields:
+        for inner in column.flatten() if pa.types.is_struct(type) else [column.flatten()]:
+            withYears(inner)
+    return column

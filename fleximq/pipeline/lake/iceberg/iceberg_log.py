@@ -10,13 +10,13 @@ from contextlib import suppress
 from functools import cache
 from itertools import pairwise
 
-from pyiceberg.io.pyarrow import parquet_files_to_data_files
 from pyiceberg.manifest import DataFile
-from pyiceberg.table import Table
+from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.lake.iceberg import snapshots
+from fleximq.pipeline.lake.iceberg.data_files import dataFilesOf
 from fleximq.pipeline.lake.iceberg.iceberg_compaction import compactIceberg
 from fleximq.pipeline.lake.table.table_log import (
     Compacted,
@@ -43,22 +43,25 @@ class IcebergLog(TableLog):
             table = snapshots.tableWithColumns(self._table)
             if int(table.properties.get(BATCH, -1)) >= batch:
                 return
+            made = dataFilesOf(table, self._urls(files))
+            properties = {BATCH: str(batch)}
+            if table.name_mapping() is None:
+                # Our files have no ids of columns.
+                properties[TableProperties.DEFAULT_NAME_MAPPING] = table.schema().name_mapping.model_dump_json()
             with table.transaction() as transaction:
-                transaction.set_properties({BATCH: str(batch)})
-                transaction.add_files(
-                    [f"file://{self._table}/{each.path}" for each in files],
-                    snapshot_properties={BATCH: str(batch)},
-                    check_duplicate_files=False,
-                )
+                transaction.set_properties(properties)
+                added = transaction.update_snapshot({BATCH: str(batch)})
+                with added.merge_append() if _merges(table) else added.fast_append() as update:
+                    for file in made:
+                        update.append_data_file(file)
 
     def change(self, number: int, gone: Sequence[str], files: Sequence[TableFile]) -> None:
         with snapshots.icebergErrors(self._table):
             table = snapshots.tableWithColumns(self._table)
             if int(table.properties.get(CHANGE, -1)) >= number:
                 return
-            paths = [f"file://{self._table}/{each.path}" for each in files]
             removed = {f"{self._table}/{path}" for path in gone}
-            made = list(parquet_files_to_data_files(table.io, table.metadata, iter(paths)))
+            made = dataFilesOf(table, self._urls(files))
             with table.transaction() as transaction:
                 transaction.set_properties({CHANGE: str(number)})
                 with transaction.update_snapshot({CHANGE: str(number)}).overwrite() as update:
@@ -67,6 +70,9 @@ class IcebergLog(TableLog):
                             update.delete_data_file(each.file)
                     for file in made:
                         update.append_data_file(file)
+
+    def _urls(self, files: Sequence[TableFile]) -> list[str]:
+        return [f"file://{self._table}/{each.path}" for each in files]
 
     def files(self) -> list[LiveFile]:
         with snapshots.icebergErrors(self._table):
@@ -91,6 +97,11 @@ class IcebergLog(TableLog):
 
     def cleanUp(self, now: float, files: Files, exclusive: Exclusive) -> None:
         removeUnused(self._table, now, files, exclusive)
+
+
+def _merges(table: Table) -> bool:
+    """Tell whether the table's properties ask for appends that merge manifests."""
+    return table.properties.get(TableProperties.MANIFEST_MERGE_ENABLED, "false").lower() == "true"
 
 
 def removeUnused(table: str, now: float, files: Files, exclusive: Exclusive) -> int:

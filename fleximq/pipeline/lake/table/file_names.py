@@ -34,7 +34,7 @@ COMMON = "_common_metadata"
 #: Maximum length of a topic's name in a path, in bytes; file systems allow 255.
 MAX_NAME_BYTES = 200
 _HASH_BYTES = 10
-_FIRST_DAY = date(1970, 1, 1)
+FIRST_DAY = date(1970, 1, 1)
 _DATE = re.compile(r"(?:^|/)date=([0-9]{4}-[0-9]{2}-[0-9]{2})(?:/|$)")
 #: Hive's name for null.
 _NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -84,8 +84,8 @@ def escaped(topic: str, ascii: bool = False) -> str:
 
 def dateOf(day: int) -> str:
     """Return a day since 1970 as ``YYYY-MM-DD``, limited to the years 1 to 9999: readers know no other dates."""
-    low, high = (date.min - _FIRST_DAY).days, (date.max - _FIRST_DAY).days
-    return (_FIRST_DAY + timedelta(days=min(max(day, low), high))).isoformat()
+    low, high = (date.min - FIRST_DAY).days, (date.max - FIRST_DAY).days
+    return (FIRST_DAY + timedelta(days=min(max(day, low), high))).isoformat()
 
 
 def partitionOf(topic: str, date: str, layout: str) -> str:

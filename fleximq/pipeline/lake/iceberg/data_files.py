@@ -1,0 +1,58 @@
+"""Describes Parquet files for Iceberg's metadata. PyIceberg makes no bounds of some legal values: of times beyond the
+years 1 to 9999, and of a text whose 16th character is U+D7FF, which it truncates to a lone surrogate. Such a column has
+no bounds in that file, so readers do not skip the file by it.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import date
+
+import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import compute_statistics_plan, parquet_files_to_data_files
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+
+from fleximq.pipeline.lake.iceberg.snapshots import localPath
+from fleximq.pipeline.lake.table.file_names import FIRST_DAY, dateIn
+from fleximq.pipeline.lake.table.halving import refused
+from fleximq.pipeline.lake.table.parquet_writer import TOPIC
+
+_MODE, _DEFAULT = "write.metadata.metrics.column.", "write.metadata.metrics.default"
+
+
+def dataFilesOf(found: Table, paths: Iterable[str]) -> list[DataFile]:
+    """Return the descriptions of files, given as URLs, for a table; raises any error if a file does not fit it."""
+    return [_dataFile(found, path) for path in paths]
+
+
+def _dataFile(found: Table, path: str) -> DataFile:
+    try:
+        return _described(found, path, {})
+    except Exception:
+        _described(found, path, {_DEFAULT: "counts"})  # fails again if no bound is the cause
+    plan = compute_statistics_plan(found.schema(), found.properties)
+    names = [each.column_name for each in plan.values()]
+
+    def isTaken(some: Sequence[str]) -> bool:
+        try:
+            _described(found, path, {f"{_MODE}{name}": "counts" for name in names if name not in some})
+        except Exception:
+            return False
+        return True
+
+    file = _described(found, path, {f"{_MODE}{name}": "counts" for name in refused(names, isTaken)})
+    # It was derived from bounds. Readers know no day that is not in a path.
+    own = {
+        "topic": pq.read_metadata(localPath(path)).metadata[TOPIC].decode(),
+        "date": (date.fromisoformat(dateIn(path)) - FIRST_DAY).days,
+    }
+    for place, field in enumerate(found.spec().fields):
+        file.partition[place] = own[field.name]
+    return file
+
+
+def _described(found: Table, path: str, modes: dict[str, str]) -> DataFile:
+    """Return the description of a file with some metrics modes of columns instead of the table's."""
+    own = {name: mode for name, mode in found.properties.items() if _DEFAULT not in modes or not name.startswith(_MODE)}
+    metadata = found.metadata.model_copy(update={"properties": {**own, **modes}})
+    (file,) = parquet_files_to_data_files(found.io, metadata, iter([path]))
+    return file

@@ -1,0 +1,16 @@
+"""Finds the items that something refuses, by halving."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+_Item = TypeVar("_Item")
+
+
+def refused(items: Sequence[_Item], isTaken: Callable[[Sequence[_Item]], bool]) -> list[_Item]:
+    """Return the items that are refused on their own, or with items that are taken alone; none if all are taken."""
+    if not items or isTaken(items):
+        return []
+    if len(items) == 1:
+        return list(items)
+    middle = len(items) // 2
+    return refused(items[:middle], isTaken) + refused(items[middle:], isTaken)
