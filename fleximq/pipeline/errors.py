@@ -1,6 +1,8 @@
 """Errors of the pipeline; the text of each is one sentence for the user of the query."""
 
+import os
 import re
+import shlex
 
 #: An error of ours as Python prints it: the full name of its class, and its text.
 _OURS = re.compile(r"^\W*fleximq(?:\.\w+)*\.[A-Z]\w*: (.+)$", re.MULTILINE)
@@ -67,3 +69,13 @@ class DeadLettersFound(PipelineError):
 
 class LakeRefused(PipelineError):
     """A table of the lake cannot be read or written, or is damaged."""
+
+
+class CommitRefused(LakeRefused):
+    """The log of a table, Delta Lake's or Iceberg's, refuses a recorded batch or change: nothing was changed."""
+
+    @classmethod
+    def of(cls, table: str, error: LakeRefused) -> "CommitRefused":
+        """Return the error with the command that tries the commit again."""
+        lake, name = os.path.split(table)
+        return cls(f"{error}; fleximq-pipeline repair --lake {shlex.quote(lake)} --table {name} tries it again")

@@ -100,12 +100,13 @@ JOBS = {
     "compact": "Merge the small files of lake tables into large ones.",
     "expire": "Remove old days from lake tables.",
     "audit": "Prove that lake tables are complete.",
+    "repair": "Complete what a lake table has recorded and its format has refused.",
     "rename": "Give the folders of lake tables names in ASCII.",
 }
 
 
 #: The jobs that share the module ``upkeep``; each other one is the module of its name.
-_UPKEEP = ("backfill", "redecode", "compact", "expire", "audit", "rename")
+_UPKEEP = ("backfill", "redecode", "compact", "expire", "audit", "repair", "rename")
 
 
 def jobOf(name: str) -> Job:

@@ -3,7 +3,7 @@
 import os
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from fleximq.config import option_values
@@ -26,18 +26,54 @@ def _audit(arguments: Namespace, run: JobRun) -> None:
     tables = tablesOf(arguments.lake, arguments.table)
     incomplete = 0
     for table in tables:
-        name, found = os.path.basename(table), audit(table)
+        name = os.path.basename(table)
+        try:
+            found = audit(table)
+            rows = sum(covered.rows for covered in ranges(table).values())
+        except LakeRefused as error:
+            found = [str(error)]
         for sentence in found:
             run.out.write(f"table {name}: {sentence}\n")
         incomplete += bool(found)
         if not found:
-            rows = sum(covered.rows for covered in ranges(table).values())
             run.out.write(f"table {name}: complete, {rows:,} rows\n")
     if incomplete:
         raise LakeRefused(f"{incomplete} of {len(tables)} tables are not as they should be")
 
 
 AUDIT = Job(addTables, _audit)
+
+
+def _each(arguments: Namespace, run: JobRun, work: Callable[[str], None]) -> None:
+    """Work on each table until the job is stopped; a table that is refused does not keep others from their turn. Raises
+    LakeRefused at the end.
+    """
+    refused: list[LakeRefused] = []
+    for table in tablesOf(arguments.lake, arguments.table):
+        try:
+            work(table)
+        except LakeRefused as error:
+            refused.append(error)
+        if run.stopping.is_set():
+            break
+    for error in refused[:-1]:
+        run.writeLine(str(error))
+    if refused:
+        raise refused[-1]
+
+
+def _repair(arguments: Namespace, run: JobRun) -> None:
+    """Complete what tables have recorded; raises LakeRefused if a table's format refuses it all the same."""
+    from fleximq.pipeline.lake.repair import repair
+
+    def work(table: str) -> None:
+        for sentence in repair(table) or ["nothing is to be completed"]:
+            run.writeLine(f"table {os.path.basename(table)}: {sentence}")
+
+    _each(arguments, run, work)
+
+
+REPAIR = Job(addTables, _repair)
 
 
 def _prepareBackfill(parser: ArgumentParser) -> None:
@@ -115,7 +151,8 @@ def _compact(arguments: Namespace, run: JobRun) -> None:
     from fleximq.pipeline.lake.table.table_log import CompactionGoal
 
     wanted = CompactionGoal(arguments.target_bytes, arguments.older_than / 1_000_000, arguments.many)
-    for table in tablesOf(arguments.lake, arguments.table):
+
+    def work(table: str) -> None:
         partitions = before = after = 0
         for done in compact(table, wanted):
             partitions, before, after = partitions + 1, before + done.before, after + done.after
@@ -123,8 +160,8 @@ def _compact(arguments: Namespace, run: JobRun) -> None:
             if run.stopping.is_set():
                 break
         run.writeLine(f"{table}: {before} files became {after} in {partitions} partitions")
-        if run.stopping.is_set():
-            break
+
+    _each(arguments, run, work)
 
 
 COMPACT = Job(_prepareCompact, _compact)
@@ -175,12 +212,13 @@ def _expire(arguments: Namespace, run: JobRun) -> None:
         if not any(map(anyOf([pattern]), topics)):
             # It may be misspelled, so that the rule has no effect.
             run.writeLine(f"--keep {pattern}=... matches no topic of {', '.join(tables)}")
-    for table in tables:
+
+    def work(table: str) -> None:
         gone = expireDays(table, rules, time.time())
         rows = sum(sum(each.rows.values()) for each in gone)
         run.writeLine(f"{table}: {rows} rows in {len(gone)} partitions have expired")
-        if run.stopping.is_set():
-            break
+
+    _each(arguments, run, work)
 
 
 EXPIRE = Job(_prepareExpire, _expire)
@@ -200,7 +238,8 @@ def _redecode(arguments: Namespace, run: JobRun) -> None:
     from fleximq.pipeline.payloads import ddl
 
     fields = None if arguments.schema is None else ddl.parsed(arguments.schema)
-    for table in tablesOf(arguments.lake, arguments.table):
+
+    def work(table: str) -> None:
         if fields is not None:
             widenColumns(table, fields)
         for done in redecode(table, readSpec(table)):
@@ -211,6 +250,8 @@ def _redecode(arguments: Namespace, run: JobRun) -> None:
             f"table {os.path.basename(table)}: {done.replaced} of {done.files} files replaced, {done.back:,} dead "
             f"letters brought back, {done.dead:,} remain"
         )
+
+    _each(arguments, run, work)
 
 
 REDECODE = Job(_prepareRedecode, _redecode)

@@ -13,13 +13,14 @@ from typing import Any
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.live_files import logOf
+from fleximq.pipeline.lake.refused_files import Mended
+from fleximq.pipeline.lake.staged_files import commitStaged, makeFolders, preparedPlaces
 from fleximq.pipeline.lake.table.file_names import FILES, OWN, fileOf, partitionOf, readOwn, writeOwn
 from fleximq.pipeline.lake.table.format import layoutOf
 from fleximq.pipeline.lake.table.ledger import LEDGER, NONE, Counts, Gap, Gaps, Ledger, readLedger, writeLedger
 from fleximq.pipeline.lake.table.lock import changeLock
-from fleximq.pipeline.lake.table.table_log import BatchRange, TableFile
-from fleximq.pipeline.lake.table_change import finishChange, finishRemoval, makeFolders, moveStaged, preparedPlaces
+from fleximq.pipeline.lake.table.table_log import BatchRange, TableFile, TableLog
+from fleximq.pipeline.lake.table_change import INTENT, REMOVAL, finishChange, finishRemoval
 
 STAGED = "staged"
 RECORD = "record"
@@ -142,6 +143,12 @@ def exclusive(table: str, files: Files = FILES) -> Iterator[None]:
         yield
 
 
+def pending(table: str, files: Files = FILES) -> list[str]:
+    """Return the names of the steps that are recorded, but not complete."""
+    names = {RECORD: "a batch", INTENT: "a change", REMOVAL: "an expiry"}
+    return [words for name, words in names.items() if files.exists(f"{table}/{OWN}/{name}")]
+
+
 def finish(table: str, files: Files = FILES) -> None:
     """Complete all recorded intents; the caller holds the table's lock. Raises LakeRefused for damage, and OSError."""
     finishRemoval(table, files)
@@ -155,9 +162,18 @@ def finish(table: str, files: Files = FILES) -> None:
         raise LakeRefused(f"{table}/{OWN}/{RECORD} is damaged: it has not all that it should have")
     ledger = readLedger(table, files)
     if ledger.batch < record["batch"]:
-        placed = moveStaged(table, files, STAGED, record["files"])
-        if (log := logOf(table, files)) is not None and placed:
-            log.commit(record["batch"], placed)
+
+        def commit(log: TableLog, placed: list[TableFile]) -> None:
+            if placed:
+                log.commit(record["batch"], placed)
+
+        def mend(mended: Mended) -> None:
+            dead = Counter(record.get("dead", {})) + Counter(mended.dead)
+            reason = record.get("reason") or mended.reason
+            record.update(files=mended.moves, dead=dead, reason=reason)
+            writeOwn(table, RECORD, record, files)
+
+        commitStaged(table, STAGED, record["files"], commit, mend, files)
         gaps = {journal: [Gap(*gap) for gap in found] for journal, found in record["gaps"].items()}
         # A record of the version before has no dead letters.
         dead = record.get("dead", {}), record.get("reason", "")

@@ -1,18 +1,23 @@
 """Proves that a table is complete: compares its ledger with the metadata of its files."""
 
 import os
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
 import pyarrow.parquet as pq
 
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.batch_commit import exclusive
+from fleximq.pipeline.lake.batch_commit import pending
 from fleximq.pipeline.lake.live_files import DataFile, dataFiles, logOf
 from fleximq.pipeline.lake.table.file_names import OWN
 from fleximq.pipeline.lake.table.format import DELTA, formatOf
 from fleximq.pipeline.lake.table.ledger import Covered, readLedger
+from fleximq.pipeline.lake.table.lock import unchanged
 from fleximq.pipeline.lake.table.parquet_writer import SPANS, spansIn, spansOf
+
+#: The most comparisons of a table that changes meanwhile and cannot be locked.
+_TRIES = 20
 
 
 def ranges(table: str) -> Mapping[str, Covered]:
@@ -39,25 +44,39 @@ def _seen(table: str) -> Iterator[DataFile]:
 
 
 def audit(table: str) -> list[str]:
-    """Complete changes, and compare a table's files with its ledger; return a sentence for each difference."""
+    """Compare a table's files with its ledger, and return a sentence for each difference; changes nothing. Raises
+    LakeRefused if the table is none, or is damaged.
+    """
+    for _ in range(_TRIES):
+        with unchanged(table) as isLocked:
+            before = ranges(table)
+            if waiting := pending(table):
+                lake, name = os.path.split(table)
+                command = f"fleximq-pipeline repair --lake {shlex.quote(lake)} --table {name}"
+                return [f"{' and '.join(waiting)} is recorded, but not complete: {command} completes it"]
+            sentences = _differences(table, before)
+            if isLocked or not sentences or (before == ranges(table) and not pending(table)):
+                break
+    return sentences
+
+
+def _differences(table: str, journals: Mapping[str, Covered]) -> list[str]:
     sentences = []
     hidden = Counter[str]()
-    with exclusive(table):
-        journals = ranges(table)
-        rows = Counter(dict.fromkeys(journals, 0))
-        for file in _seen(table):
-            if not file.path.isascii():
-                hidden[file.topic] += file.rows
-            if sum(span.rows for span in file.spans) != file.rows:
-                sentences.append(f"{file.path} has {file.rows} rows, but says otherwise")
-            for span in file.spans:
-                rows[span.journal] += span.rows
-                had = journals.get(span.journal)
-                if had is None or not had.first <= span.first <= span.last < had.next:
-                    sentences.append(
-                        f"{file.path} has offsets {span.first} to {span.last} of journal {span.journal}, which the "
-                        "ledger does not have"
-                    )
+    rows = Counter(dict.fromkeys(journals, 0))
+    for file in _seen(table):
+        if not file.path.isascii():
+            hidden[file.topic] += file.rows
+        if sum(span.rows for span in file.spans) != file.rows:
+            sentences.append(f"{file.path} has {file.rows} rows, but says otherwise")
+        for span in file.spans:
+            rows[span.journal] += span.rows
+            had = journals.get(span.journal)
+            if had is None or not had.first <= span.first <= span.last < had.next:
+                sentences.append(
+                    f"{file.path} has offsets {span.first} to {span.last} of journal {span.journal}, which the "
+                    "ledger does not have"
+                )
     for journal, number in rows.items():
         known = journals[journal].rows if journal in journals else 0
         if number != known:

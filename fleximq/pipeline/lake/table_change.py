@@ -8,17 +8,20 @@ table is damaged, and OSError.
 
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.live_files import logOf
+from fleximq.pipeline.lake.refused_files import Mended
+from fleximq.pipeline.lake.staged_files import commitStaged, preparedPlaces
 from fleximq.pipeline.lake.table.file_names import OWN, fileName, partitionOf, pathIn, readOwn, writeOwn
-from fleximq.pipeline.lake.table.format import layoutOf
+from fleximq.pipeline.lake.table.format import PARQUET, formatOf, layoutOf
 from fleximq.pipeline.lake.table.ledger import Gap, readLedger, writeLedger
-from fleximq.pipeline.lake.table.table_log import TableFile
+from fleximq.pipeline.lake.table.table_log import TableFile, TableLog
 
 #: The records of a change and of a removal, and the folder of removed days until they are deleted.
 INTENT, REMOVAL, EXPIRED = "change", "expiry", "expired"
@@ -56,39 +59,35 @@ def commitChange(table: str, change: TableChange, files: Files) -> None:
     finishChange(table, files)
 
 
-def preparedPlaces(
-    table: str, folder: str, staged: Sequence[TableFile], placed: Sequence[TableFile], files: Files
-) -> list[list[Any]]:
-    """Create the folders of placed files, and sync that of the staged ones; return the moves for :func:`moveStaged`."""
-    for place in dict.fromkeys(os.path.dirname(each.path) for each in placed):
-        makeFolders(files, f"{table}/{place}")
-    if staged:
-        files.syncFolder(f"{table}/{OWN}/{folder}")
-    return [[each.path, *to] for each, to in zip(staged, placed, strict=True)]
-
-
 def finishChange(table: str, files: Files) -> None:
     """Complete the change that a record of intent names, if any; the caller holds the table's lock."""
 
-    def read(record: Any) -> tuple[int, TableChange]:
+    def read(record: Any) -> tuple[dict[str, Any], int, TableChange]:
         # A record of the version before has no expired rows.
         known = {name: record[name] for name in TableChange._fields if name != "expired"}
-        return record["number"], TableChange(**known, expired=record.get("expired", {}))
+        return record, record["number"], TableChange(**known, expired=record.get("expired", {}))
 
     intent = readOwn(table, INTENT, read, files)
     if intent is None:
         return
-    number, change = intent
+    record, number, change = intent
+    dead = Counter(change.dead)
+
+    def mend(mended: Mended) -> None:
+        dead.update(mended.dead)
+        writeOwn(table, INTENT, {**record, "made": mended.moves, "dead": dead}, files)
+
     ledger = readLedger(table, files)
-    log = logOf(table, files)
     if ledger.changes < number:
-        if log is None:
+        if formatOf(table, files)["format"] == PARQUET:
             _remove(table, change.gone, files)
-        placed = moveStaged(table, files, change.folder, change.made)
-        if log is not None:
+
+        def commit(log: TableLog, placed: list[TableFile]) -> None:
             log.change(number, change.gone, placed)
+
+        commitStaged(table, change.folder, change.made, commit, mend, files)
         gaps = {journal: [Gap(*gap) for gap in found] for journal, found in change.gaps.items()}
-        writeLedger(table, ledger.withChange(change.first, change.rows, gaps, change.dead, change.expired), files)
+        writeLedger(table, ledger.withChange(change.first, change.rows, gaps, dead, change.expired), files)
     files.remove(f"{table}/{OWN}/{INTENT}")
 
 
@@ -100,36 +99,6 @@ def _remove(table: str, gone: Sequence[str], files: Files) -> None:
         with suppress(OSError):
             files.syncFolder(f"{table}/{folder}")
             os.removedirs(f"{table}/{folder}")
-
-
-def moveStaged(table: str, files: Files, folder: str, wanted: Iterable[Sequence[Any]]) -> list[TableFile]:
-    """Move staged files to their final paths durably; idempotent. Each is a staged name, and a file as it is placed."""
-    placed = []
-    for name, *rest in wanted:
-        to = TableFile(*rest)
-        placed.append(to)
-        path = pathIn(table, to.path)
-        try:
-            makeFolders(files, os.path.dirname(path))
-            files.rename(pathIn(table, f"{OWN}/{folder}/{name}"), path)
-        except FileNotFoundError:
-            if not files.exists(path):
-                raise LakeRefused(f"the table {table} is damaged: its file {to.path} is missing") from None
-    for each in dict.fromkeys(os.path.dirname(to.path) for to in placed):
-        files.syncFolder(f"{table}/{each}")
-    return placed
-
-
-def makeFolders(files: Files, folder: str) -> None:
-    """Create a folder and its parents durably."""
-    if files.isFolder(folder):
-        return
-    parent = os.path.dirname(folder)
-    if parent and parent != folder:
-        makeFolders(files, parent)
-    with suppress(FileExistsError):
-        files.makeFolder(folder)
-    files.syncFolder(parent or ".")
 
 
 class RemovedDay(NamedTuple):

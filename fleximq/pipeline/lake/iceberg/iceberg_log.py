@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import cache
 from itertools import pairwise
 
+import pyarrow as pa
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata
@@ -70,6 +71,22 @@ class IcebergLog(TableLog):
                             update.delete_data_file(each.file)
                     for file in made:
                         update.append_data_file(file)
+
+    def columns(self) -> Sequence[pa.Field]:
+        with snapshots.icebergErrors(self._table):
+            found = snapshots.openTable(self._table)
+            return () if found is None else list(found.schema().as_arrow())
+
+    def refusal(self, file: TableFile) -> str | None:
+        with snapshots.icebergErrors(self._table):
+            found = snapshots.tableWithColumns(self._table)
+            try:
+                dataFilesOf(found, self._urls([file]))
+            except (OSError, MemoryError):
+                raise  # the file is not the cause
+            except Exception as error:
+                return str(error)
+        return None
 
     def _urls(self, files: Sequence[TableFile]) -> list[str]:
         return [f"file://{self._table}/{each.path}" for each in files]

@@ -93,6 +93,9 @@ icebergErrors = partial(logErrors, words="changed by Iceberg")
 
 def openTable(table: str) -> Table | None:
     """Return a table, None before its first batch; raises LakeRefused if it has moved, as in a copied lake."""
+    if formatOf(table).get("catalog") is None and not os.path.exists(f"{os.path.dirname(table)}/{DATABASE}"):
+        # A reader has perhaps no right to make the catalog.
+        return None
     catalog, name = _named(table)
     try:
         found = catalog.load_table(name)

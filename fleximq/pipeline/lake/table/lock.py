@@ -12,6 +12,7 @@ from fleximq.pipeline.lake.table.file_names import FILES, OWN
 #: Seconds to wait for the lock of a change.
 TIMEOUT = 60.0
 _PAUSE = 0.002
+_CHANGE = "lock"
 _HOLDERS = {
     "writer": "another ingest feeds it",
     "compactor": "another run compacts or redecodes it",
@@ -28,19 +29,40 @@ def tableLock(
         descriptor = files.openLock(f"{table}/{OWN}/{name}")
     except OSError as error:
         raise LakeRefused(f"the table {table} cannot be locked: {error.strerror or error}") from error
-    try:
-        deadline = time.monotonic() + timeout
-        while not files.lock(descriptor):
-            if time.monotonic() >= deadline:
-                why = _HOLDERS.get(name) or f"it has been locked for {timeout:g} seconds"
-                raise LakeRefused(f"the table {table} is in use: {why}")
-            sleep(_PAUSE)
+    with files.closing(descriptor):
+        _waitFor(name, table, files, descriptor, timeout, sleep)
         yield
-    finally:
-        files.close(descriptor)
+
+
+def _waitFor(
+    name: str, table: str, files: Files, descriptor: int, timeout: float, sleep: Callable[[float], None]
+) -> None:
+    deadline = time.monotonic() + timeout
+    while not files.lock(descriptor):
+        if time.monotonic() >= deadline:
+            why = _HOLDERS.get(name) or f"it has been locked for {timeout:g} seconds"
+            raise LakeRefused(f"the table {table} is in use: {why}")
+        sleep(_PAUSE)
+
+
+@contextmanager
+def unchanged(table: str, files: Files = FILES, sleep: Callable[[float], None] = time.sleep) -> Iterator[bool]:
+    """Keep others from changing a table, without a right to write; False if this file system cannot do it."""
+    try:
+        descriptor = files.open(f"{table}/{OWN}/{_CHANGE}")
+    except OSError:
+        yield False
+        return
+    with files.closing(descriptor):
+        try:
+            _waitFor(_CHANGE, table, files, descriptor, TIMEOUT, sleep)
+            isLocked = True
+        except OSError:  # NFS locks no file that was opened for reading
+            isLocked = False
+        yield isLocked
 
 
 #: Held for the milliseconds in which files appear or are exchanged.
-changeLock = partial(tableLock, "lock", timeout=TIMEOUT)
+changeLock = partial(tableLock, _CHANGE, timeout=TIMEOUT)
 #: Held by the one ingest that writes to a table; by the one run that rewrites its files; and by the one that fills it.
 writerLock, compactorLock, backfillLock = (partial(tableLock, name) for name in _HOLDERS)

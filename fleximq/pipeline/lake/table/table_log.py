@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
+import pyarrow as pa
+
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
 
@@ -93,6 +95,14 @@ class TableLog(ABC):
     @abstractmethod
     def deleteDays(self, days: Sequence[Sequence[str]]) -> None:
         """Remove topics with their days (``YYYY-MM-DD``); idempotent. The caller holds the table's lock."""
+
+    def columns(self) -> Sequence[pa.Field]:
+        """Return the columns that the log itself has, as far as it may refuse others beside them."""
+        return ()
+
+    def refusal(self, file: TableFile) -> str | None:
+        """Return why the content of a file on disk cannot be committed, None if it can."""
+        return None
 
     def compact(
         self, goal: CompactionGoal, aside: str, files: Files, now: float, exclusive: Exclusive

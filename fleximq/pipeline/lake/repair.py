@@ -1,0 +1,23 @@
+"""Mends a table whose log refuses a recorded batch or change, or has columns that its log cannot have."""
+
+from fleximq.journal.files.file_system import Files
+from fleximq.pipeline.lake.batch_commit import finish, pending, writing
+from fleximq.pipeline.lake.live_files import logOf
+from fleximq.pipeline.lake.refused_files import dropColumns
+from fleximq.pipeline.lake.table.file_names import FILES
+from fleximq.pipeline.lake.table.lock import changeLock
+
+
+def repair(table: str, files: Files = FILES) -> list[str]:
+    """Complete what is recorded, beside an ingest if there is one; return a sentence for each change. Raises
+    CommitRefused if the log refuses the rows of a batch all the same, and LakeRefused for damage.
+    """
+    done = []
+    with writing(table), changeLock(table, files):
+        log = logOf(table, files)
+        if log is not None and (names := dropColumns(table, log, files)):
+            done.append(f"no columns any more, since Iceberg has these names already: {', '.join(names)}")
+        waiting = pending(table, files)
+        finish(table, files)
+        done += [f"{each} is complete" for each in waiting]
+    return done
