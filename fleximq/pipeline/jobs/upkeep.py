@@ -56,8 +56,8 @@ def _each(arguments: Namespace, run: JobRun, work: Callable[[str], None]) -> Non
             refused.append(error)
         if run.stopping.is_set():
             break
-    for error in refused[:-1]:
-        run.writeLine(str(error))
+    for each in refused[:-1]:
+        run.writeLine(str(each))
     if refused:
         raise refused[-1]
 

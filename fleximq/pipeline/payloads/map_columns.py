@@ -122,7 +122,7 @@ def _float(decode: Callable[[bytes], float], packed: bytes, where: str) -> float
     return value
 
 
-def _unchanged(column: pa.Array) -> pa.Array:
+def _unchanged(column: pa.Array, name: str) -> pa.Array:
     return column
 
 
@@ -187,11 +187,11 @@ class Maps:
                 except FAULTS as error:
                     values[place], errors[place] = None, f"'{name}' {error}"[:MAX_CLAUSE]
         try:
-            return self._checked[column](pa.array(values, type))
+            return self._checked[column](pa.array(values, type), self._names[column])
         except (*FAULTS, pa.ArrowException):
             for place, value in enumerate(values):
                 try:
-                    self._checked[column](pa.array([value], type))
+                    self._checked[column](pa.array([value], type), self._names[column])
                 except (*FAULTS, pa.ArrowException) as error:
                     values[place], errors[place] = None, faultOf(error)[:MAX_CLAUSE]
             return pa.array(values, type)

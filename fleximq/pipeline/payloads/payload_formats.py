@@ -178,18 +178,18 @@ def hasTimes(type: pa.DataType) -> bool:
     return pa.types.is_timestamp(type) or any(map(hasTimes, inner))
 
 
-def withYears(column: pa.Array) -> pa.Array:
-    """Return a column; raises ValueError for a time that is outside the years 1 to 9999 in UTC: most readers of a table
-    cannot represent it, nor can Iceberg's statistics.
+def withYears(column: pa.Array, name: str) -> pa.Array:
+    """Return the column of this name; raises ValueError for a time outside the years 1 to 9999 in UTC: most readers of
+    a table cannot represent it, nor can Iceberg's statistics.
     """
     type = column.type
     if pa.types.is_timestamp(type):
         bounds = pc.min_max(column.cast(pa.int64())).as_py()
         if bounds["min"] is not None and not _FIRST_TIME <= bounds["min"] <= bounds["max"] <= _LAST_TIME:
-            raise ValueError("a TIMESTAMP is outside the years 1 to 9999 in UTC")
+            raise ValueError(f"'{name}' has a TIMESTAMP outside the years 1 to 9999 in UTC")
     elif pa.types.is_map(type):
-        withYears(column.items)
+        withYears(column.items, name)
     elif type.num_fields:
         for inner in column.flatten() if pa.types.is_struct(type) else [column.flatten()]:
-            withYears(inner)
+            withYears(inner, name)
     return column

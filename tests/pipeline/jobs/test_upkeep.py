@@ -19,7 +19,7 @@ if not skip:
 
     from fleximq.pipeline import lake
     from fleximq.pipeline.errors import LakeRefused, OptionRefused
-    from fleximq.pipeline.jobs.upkeep import COMPACT, EXPIRE, Keep, keep
+    from fleximq.pipeline.jobs.upkeep import AUDIT, COMPACT, EXPIRE, REPAIR, Keep, keep
     from fleximq.pipeline.lake import audit
     from fleximq.pipeline.lake.batch_commit import BatchCommit
     from fleximq.pipeline.lake.compaction import compact
@@ -67,6 +67,29 @@ class LakeCase(SynchronousTestCase):
         run = FakeRun()
         COMPACT.run(parser.parse_args(["--lake", self.lake, *arguments]), run)
         return run
+
+
+class SeveralTablesTests(LakeCase):
+    """A table that is refused does not keep others from their turn."""
+
+    def test_next(self) -> None:
+        """Each job goes on to the next table, and ends with the sentence of the refused one."""
+        self.publish(5)
+        broken = Path(self.lake, "a", "_fleximq")
+        broken.mkdir(parents=True)
+        (broken / "ledger").write_text("{")
+        (broken / "format").write_text("{")
+        for name, job in (("audit", AUDIT), ("compact", COMPACT), ("repair", REPAIR), ("expire", EXPIRE)):
+            parser = ArgumentParser()
+            job.prepare(parser)
+            run = FakeRun()
+            given = ["--lake", self.lake, *(["--keep", "9999d"] if name == "expire" else [])]
+            error = self.assertRaises(LakeRefused, job.run, parser.parse_args(given), run)
+            self.assertTrue(any("messages" in each for each in [*run.said, run.printed]), name)
+            isAudit = name == "audit"
+            sentence = "1 of 2 tables are not as they should be" if isAudit else "a/_fleximq/format cannot be read"
+            self.assertIn(sentence, str(error))
+            self.assertEqual("a/_fleximq/ledger is damaged" in run.printed, isAudit)
 
 
 class JobTests(LakeCase):

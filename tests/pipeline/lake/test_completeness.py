@@ -1,17 +1,32 @@
 """A reader proves that a table is complete."""
 
+import errno
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.pipeline.installed import missing as skip
 
 if not skip:
+    from fleximq.journal.files.file_system import Files
     from fleximq.pipeline import lake
     from fleximq.pipeline.errors import LakeRefused
     from fleximq.pipeline.lake.batch_commit import BatchCommit
+    from fleximq.pipeline.lake.table import lock
+    from fleximq.pipeline.lake.table.lock import changeLock
     from fleximq.pipeline.lake.table.table_log import BatchRange
     from tests.pipeline.lake.tables import JOURNAL, rows, stage
+
+
+def _raising(error: Exception) -> Callable[..., Any]:
+    """Return a function that raises an error."""
+
+    def fails(*_: Any) -> Any:
+        raise error
+
+    return fails
 
 
 class RangesTests(SynchronousTestCase):
@@ -47,6 +62,25 @@ class RangesTests(SynchronousTestCase):
         path = next(Path(self.table).glob("topic=b/*/*"))
         path.with_name("copy.parquet").write_bytes(path.read_bytes())
         self.assertEqual(lake.audit(self.table), [f"there are 11 rows of journal {JOURNAL}, but the ledger has 9"])
+
+    def test_readOnly(self) -> None:
+        """It needs no right to write, nor a lock where the file system has none for readers."""
+        path = Path(self.table, "_fleximq", "lock")
+        self.patch(Files, "openLock", lambda *_: self.fail("nothing is opened for writing"))
+        self.assertEqual(lake.audit(self.table), [])
+        patch = self.patch(Files, "lock", _raising(OSError(errno.EBADF, "no lock")))
+        self.assertEqual(lake.audit(self.table), [])
+        patch.restore()
+        path.unlink()
+        self.assertEqual(lake.audit(self.table), [])
+        self.assertFalse(path.exists())
+
+    def test_locked(self) -> None:
+        """It waits for a change that is being made."""
+        with changeLock(self.table):
+            self.patch(lock, "TIMEOUT", 0.0)
+            error = self.assertRaises(LakeRefused, lake.audit, self.table)
+        self.assertIn("is in use", str(error))
 
     def test_foreign(self) -> None:
         """A file that is no part of a lake is named."""

@@ -224,6 +224,14 @@ class TimeTests(TypeCase):
         last = datetime(9999, 12, 31, 23, 59, 59, 999999, UTC)
         self.fits("TIMESTAMP", last, packed("9999-12-31T23:59:59.999999Z"))
 
+    def test_years(self) -> None:
+        """A time that is in another year in UTC does not fit, at the top or inside."""
+        for text in ("9999-12-31T23:59:59-05:00", "0001-01-01T00:00:00+05:00"):
+            self.fails("TIMESTAMP", packed(text))
+            self.fails("TIMESTAMP", jsoned(text), format="json")
+            self.fails("ARRAY<TIMESTAMP>", packed([text]))
+            self.fails("MAP<STRING, STRUCT<a: TIMESTAMP>>", packed({"x": {"a": text}}))
+
     def test_extension(self) -> None:
         """MessagePack's own timestamps, in each of their sizes, to the microsecond."""
         for seconds, nanoseconds in ((5, 0), (2**32 + 5, 7000), (-5, 999_999_000)):
