@@ -32,7 +32,7 @@ from fleximq.journal.format.frame import FrameKind
 from fleximq.journal.format.record_columns import decodeRecords
 from fleximq.services.mesh_direct import Direct, DirectMessages, MeshListings, RemoteClient
 from fleximq.values.counted_event import CountedEvent, EventFamily
-from fleximq.values.header_pairs import signedRun
+from fleximq.values.header_pairs import runWithSender
 from fleximq.values.patterns import isPattern
 from fleximq.values.records import DIALECTS, OTHER_DIALECT, StoredBatch
 from fleximq.wire.fleximq_header import MessageType, checkHeader, openHeader
@@ -67,7 +67,7 @@ class RemoteForm:
         else:
             run = source.run(body)
             if publisher.sender:
-                run = signedRun(run, publisher.sender)
+                run = runWithSender(run, publisher.sender)
             headers = run.headers if isinstance(run.headers, bytes) else list(run.headers)
             contents = run.contents if isinstance(run.contents, int) else list(run.contents)
             payloads = list(run.payloads)

@@ -66,7 +66,7 @@ def _senderOf(header: bytes) -> str:
     return next((value for key, value in found if key == SENDER and isinstance(value, str)), "")
 
 
-def signedRun(run: Run, sender: str) -> Run:
+def runWithSender(run: Run, sender: str) -> Run:
     """Return a run whose headers name this principal as sender."""
     headers = run.headers
     if isinstance(headers, bytes):

@@ -47,18 +47,18 @@ def headerWithTopic(header: bytes, topic: str, hasOffset: bool) -> bytes:
     return b"".join((mapHead(count + 1 + 2 * hasOffset), _PACKED_TOPIC, msgpack.packb(topic), pairs, end))
 
 
-def signedHeader(header: bytes, sender: str) -> bytes:
+def headerWithSender(header: bytes, sender: str) -> bytes:
     """Return a received header with this principal as sender; no bytes if it is invalid, names a sender, or would
     become too long.
     """
-    return (_signedHeader if len(header) <= SHORT else _signedHeader.__wrapped__)(header, sender)
+    return (_headerWithSender if len(header) <= SHORT else _headerWithSender.__wrapped__)(header, sender)
 
 
 @lru_cache(maxsize=2048)
-def _signedHeader(header: bytes, sender: str) -> bytes:
+def _headerWithSender(header: bytes, sender: str) -> bytes:
     fields, invalid = openHeader(header)
-    signed = b"" if invalid or SENDER in fields else withSender(header, sender)
-    return signed if len(signed) <= HEADER_BYTES else b""
+    named = b"" if invalid or SENDER in fields else withSender(header, sender)
+    return named if len(named) <= HEADER_BYTES else b""
 
 
 def withHeader(envelope: bytes, header: bytes, frames: bytes) -> tuple[bytes, bytes]:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.values.header_pairs import SENDER, senderOf, signedRun, withSender
+from fleximq.values.header_pairs import SENDER, runWithSender, senderOf, withSender
 from fleximq.values.records import Run
 
 _HEADERS = st.dictionaries(st.text(max_size=20), st.binary(max_size=40) | st.integers(0, 99), max_size=20)
@@ -36,5 +36,7 @@ class SenderTests(SynchronousTestCase):
     def test_runs(self) -> None:
         """A run has one header for all, or one for each."""
         one, other = withSender(b"", "a"), withSender(b"\x81\xa1k\x01", "a")
-        self.assertEqual(signedRun(Run(b"", [b""], 0), "a"), Run(one, [b""], 0))
-        self.assertEqual(signedRun(Run([b"", b"\x81\xa1k\x01"], [b""] * 2, 0), "a"), Run([one, other], [b""] * 2, 0))
+        self.assertEqual(runWithSender(Run(b"", [b""], 0), "a"), Run(one, [b""], 0))
+        self.assertEqual(
+            runWithSender(Run([b"", b"\x81\xa1k\x01"], [b""] * 2, 0), "a"), Run([one, other], [b""] * 2, 0)
+        )

@@ -16,7 +16,7 @@ from fleximq.broker.topics.topic_table import Topic, TopicTable
 from fleximq.errors import NotKept, NotRecorded
 from fleximq.interfaces import IJournalAppend
 from fleximq.values.counted_event import CountedEvent, EventFamily
-from fleximq.values.header_pairs import signedRun
+from fleximq.values.header_pairs import runWithSender
 
 #: Pending volatile bytes above which their publishers should not be read.
 OVERLOAD_BYTES = 32 << 20
@@ -102,7 +102,7 @@ class PendingCommits:
         try:
             stored = envelope.source.run(body)
             if publisher.sender:
-                stored = signedRun(stored, publisher.sender)
+                stored = runWithSender(stored, publisher.sender)
             if len(stored.payloads) != count:
                 raise ValueError(f"the source of a run of {count} found {len(stored.payloads)} messages")
             topic.last = publisher.lastRun = self._journal.append(

@@ -13,7 +13,7 @@ from fleximq.broker.envelope import Envelope, MessageSource
 from fleximq.broker.replay.feed import DeferredForm
 from fleximq.compiled import choice
 from fleximq.interfaces import IForm
-from fleximq.values.header_pairs import SENDER, signedRun
+from fleximq.values.header_pairs import SENDER, runWithSender
 from fleximq.values.message import Content, Message
 from fleximq.values.records import CONTENTS, Run, StoredBatch, contentOf
 from fleximq.wire.fleximq_frame import encodeFrame
@@ -165,7 +165,7 @@ class OffsetForm:
             return _frames(body, True)
         run = envelope.source.run(body)
         if envelope.publisher.sender:
-            run = signedRun(run, envelope.publisher.sender)
+            run = runWithSender(run, envelope.publisher.sender)
         publisher = envelope.publisher.id
         topic = envelope.topic.name
         offsets = range(envelope.offset, envelope.offset + count)

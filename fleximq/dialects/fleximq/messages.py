@@ -42,7 +42,7 @@ from fleximq.values.header_pairs import SENDER
 from fleximq.values.patterns import isPattern
 from fleximq.wire.fleximq_frame import hasZeroReserved, payloadOf
 from fleximq.wire.fleximq_header import Header, MessageType, RoutingEntry, peek
-from fleximq.wire.fleximq_record_frame import signedHeader, withHeader
+from fleximq.wire.fleximq_record_frame import headerWithSender, withHeader
 from fleximq.wire.fleximq_scanner import FIXED_BYTES
 
 #: Maximum number of unanswered requests to the broker itself, since some answers are large.
@@ -146,10 +146,10 @@ class FlexiMessages(FlexiReplies):
     def message_PUB(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Publish, and cache the envelope if it is likely to be repeated."""
         if self._me.sender and SENDER not in header.fields:
-            signed = signedHeader(envelope[FIXED_BYTES:], self._me.sender)
-            if not signed:
+            named = headerWithSender(envelope[FIXED_BYTES:], self._me.sender)
+            if not named:
                 raise BadRequest("the header has no room for the name of the sender")
-            envelope, frame = withHeader(envelope, signed, frame)
+            envelope, frame = withHeader(envelope, named, frame)
         topic = self.broker.topicFor(self._me, header.topic)
         parsed = Envelope(topic, self._me, FlexiSource(len(envelope), header))
         audience = [entry for entry in header.routing if entry.client_id != BROKER_ID]

@@ -48,7 +48,7 @@ from fleximq.wire.fleximq_array_header import isArrayHeader, withInnerMaps, with
 from fleximq.wire.fleximq_frame import BEGINNING_BYTES, encodeFrame, hasZeroReserved, readPrefix, withZeroReserved
 from fleximq.wire.fleximq_header import Header, MessageType, checkHeader, openHeader, peek, topicAlone
 from fleximq.wire.fleximq_layout_b import Layout, LayoutBScanner, LayoutDetector, asSpans
-from fleximq.wire.fleximq_record_frame import signedHeader, withHeader
+from fleximq.wire.fleximq_record_frame import headerWithSender, withHeader
 from fleximq.wire.fleximq_scanner import FIXED_BYTES, FlexiScanner, FrameTooLarge, Span, singleFrames
 
 #: Maximum length of the name that a client joins with.
@@ -115,7 +115,7 @@ class FlexiSession(FlexiMessages):
             if refusing is not None:
                 spans = admittedSpans(refusing.meter, spans, self._overRate)
             if self._sender:
-                spans = _signedSpans(spans, self._sender)
+                spans = _spansWithSender(spans, self._sender)
         try:
             for bytesOfEnvelope, read, start, end, count in spans:
                 envelope = known(bytesOfEnvelope)
@@ -376,11 +376,11 @@ def _large(source: bytes, begin: int, until: int) -> Chunk:
     return memoryview(source)[begin:until] if (until - begin) * 2 > len(source) else source[begin:until]
 
 
-def _signedSpans(spans: Iterable[Span], sender: str) -> Iterator[Span]:
-    """Yield spans whose PUBs name this sender; those with other than valid headers take the slow path as they are."""
+def _spansWithSender(spans: Iterable[Span], sender: str) -> Iterator[Span]:
+    """Yield spans with the key of this sender in each PUB header. An invalid header stays, to be refused."""
     for span in spans:
         envelope, read, start, end, count = span
-        header = signedHeader(envelope[FIXED_BYTES:], sender) if envelope[1] == MessageType.PUB else b""
+        header = headerWithSender(envelope[FIXED_BYTES:], sender) if envelope[1] == MessageType.PUB else b""
         if header:
             envelope, frames = withHeader(envelope, header, read[start:end])
             span = envelope, frames, 0, len(frames), count
