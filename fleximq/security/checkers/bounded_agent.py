@@ -33,6 +33,11 @@ def agentOf(reactor: Any, timeout: float, policy: Any) -> Agent:
     return agent
 
 
+def withoutQuery(url: str) -> str:
+    """Return a URL as it may be shown: its query may hold a key."""
+    return url.partition("?")[0]
+
+
 def reasonOf(error: BaseException | None) -> str:
     """Return the reason why a request failed: a sentence of ours, or the name of the error."""
     reasons = (each.value for each in getattr(error, "reasons", ()))

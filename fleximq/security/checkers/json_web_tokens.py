@@ -18,10 +18,11 @@ from fleximq.security import secret_files
 from fleximq.security.authentication import schemes
 from fleximq.security.authentication.checker_interfaces import ICautious, INeedsReactor, IUnguessable, IVouching
 from fleximq.security.checkers import signing_keys
+from fleximq.security.checkers.bounded_agent import withoutQuery
 from fleximq.security.checkers.claims import WrongClaim, find, grantsOf, rolesOf, textsIn
 from fleximq.security.checkers.remote_keys import KeySource, RemoteKeys
 from fleximq.security.checkers.signing_keys import SigningKey
-from fleximq.security.checkers.web_options import checkedUrl, isPrivate, trusting, withoutQuery
+from fleximq.security.checkers.web_options import checkedUrl, isPrivate, trusting
 from fleximq.security.credentials import IToken
 from fleximq.security.principal import Principal, isName
 from fleximq.values.log_limit import LogLimit

@@ -13,10 +13,10 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from fleximq.errors import NoCapacity
-from fleximq.security.checkers.bounded_agent import agentOf, reasonOf
+from fleximq.security.checkers.bounded_agent import agentOf, reasonOf, withoutQuery
 from fleximq.security.checkers.claims import WrongClaim
 from fleximq.security.checkers.signing_keys import SigningKey, keysIn
-from fleximq.security.checkers.web_options import checkedUrl, isPrivate, withoutQuery
+from fleximq.security.checkers.web_options import checkedUrl, isPrivate
 from fleximq.security.checkers.web_service import body
 
 _log = Logger()

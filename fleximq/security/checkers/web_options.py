@@ -11,6 +11,7 @@ from fleximq.config.option_values import seconds
 from fleximq.errors import SettingError
 from fleximq.security import secret_files
 from fleximq.security.authentication import schemes
+from fleximq.security.checkers.bounded_agent import withoutQuery
 from fleximq.security.checkers.web_service import Service, WebService
 
 #: Maximum timeout, and maximum lifetime of a cached answer, in seconds.
@@ -55,11 +56,6 @@ def checkedUrl(url: str) -> URL:
     if parsed.userinfo or "@" in withoutQuery(url):
         raise SettingError("the URL must not hold a name or password; bearer=FILE names a file with a token")
     return parsed
-
-
-def withoutQuery(url: str) -> str:
-    """Return a URL as it may be shown: its query may hold a key."""
-    return url.partition("?")[0]
 
 
 def isPrivate(url: URL) -> bool:

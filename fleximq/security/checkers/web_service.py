@@ -31,7 +31,7 @@ from fleximq.security.authentication.checker_interfaces import (
     IVouching,
 )
 from fleximq.security.authentication.result_cache import ResultCache
-from fleximq.security.checkers.bounded_agent import MAX_ANSWER_BYTES, TOO_LARGE, agentOf, reasonOf
+from fleximq.security.checkers.bounded_agent import MAX_ANSWER_BYTES, TOO_LARGE, agentOf, reasonOf, withoutQuery
 from fleximq.security.checkers.claims import WrongClaim, grantsOf, rolesOf, textsIn
 from fleximq.security.credentials import ApiKey, IApiKey, IPassword, IToken, Password, Token
 from fleximq.security.principal import Principal, isName
@@ -119,12 +119,7 @@ class Service(NamedTuple):
     warnings: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"Service(url={self.shown!r})"
-
-    @property
-    def shown(self) -> str:
-        """The URL without its query, which may hold a key."""
-        return self.url.partition("?")[0]
+        return f"Service(url={withoutQuery(self.url)!r})"
 
 
 #: The cached result for wrong credentials.
@@ -207,7 +202,7 @@ class WebService:
 
     def _complain(self, reason: str) -> None:
         if self._logLimit.passes(self._reactor.seconds()) is not None:
-            _log.error("Nobody can be let in by {url}: {reason}", url=self._service.shown, reason=reason)
+            _log.error("Nobody can be let in by {url}: {reason}", url=withoutQuery(self._service.url), reason=reason)
 
 
 @implementer(IBodyProducer)
