@@ -119,7 +119,7 @@ class DiskJournal:
         #: Called when the journal becomes read-only.
         self.onFault: Callable[[], None] = lambda: None
         self.commits = Commits()
-        #: Metrics ask for it also before the journal is open.
+        #: Replaced when the journal is opened: metrics may ask before.
         self.bounds: Callable[[], Mapping[str, TopicBounds]] = dict
         self.time = 0
         self._folder = directory
@@ -138,6 +138,7 @@ class DiskJournal:
         self._onError = onError or (lambda error: log(f"what was told of a commit failed: {error!r}"))
         self._collectFrom(1)
         self._clientIds = 0
+        # Of the writer that begin() makes; an owner of a shard, which writes to its stream, has none.
         self._mayRecover: Callable[[], bool] = lambda: False
         self._length = self._frames = 0
         self._unsaid: list[str] = []
@@ -301,8 +302,8 @@ class DiskJournal:
         return reason
 
     def _finish(self, until: float) -> tuple[bool, str | None]:
-        """End the writing; False if a write may still be running: the lock of the folder is not released then. Also
-        return the reason if the last checkpoint is not on disk.
+        """End the writing. Return whether it has ended (otherwise the folder stays locked, since a write may still be
+        running), and the reason if the last checkpoint is not on disk.
         """
         group = self._group
         whole = self._flush(until)

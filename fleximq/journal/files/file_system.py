@@ -11,16 +11,16 @@ import mmap
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from weakref import finalize
+
+from fleximq.journal.files.spare_descriptors import SPARE, SpareDescriptors
 
 #: The owner of a journal writes its files, the group reads them.
 _MODE = 0o640
 _FOLDER_MODE = 0o750
 
-#: Enough to end a segment while the reader's thread and the cleaner write an index or a segment.
-SPARE_DESCRIPTORS = 4
-#: Errors of a shortage of the process, no sign of damage; and of a shortage of space, too.
+#: Errors that say that the process or the system lacks something for now, not that files are damaged.
 SHORTAGES = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN))
+#: Errors after which a write may succeed later: a shortage, also of space.
 _PASSING = SHORTAGES | {errno.ENOSPC, errno.EDQUOT}
 
 #: Linux: begins to write a range of a file to the disk.
@@ -37,16 +37,14 @@ class Files:
 
     #: The maximum number of buffers of one :meth:`write`.
     mostBuffers = min(os.sysconf("SC_IOV_MAX"), 1024)
-    _spare: "_SpareDescriptors | None" = None
+    _spare = SpareDescriptors(0)
 
-    def reserve(self, number: int = SPARE_DESCRIPTORS) -> None:
+    def reserve(self, number: int = SPARE) -> None:
         """Have so many descriptors in reserve for :meth:`create`, :meth:`syncFolder` and :meth:`open` for writing,
         which use them when the process or the system has no other left. 0: close them.
         """
-        if self._spare is not None:
-            self._spare.close()
-        self._spare = _SpareDescriptors(number)
-        self._spare.fill()
+        self._spare.close()
+        self._spare = SpareDescriptors(number)
 
     def _openFile(self, path: str, flags: int) -> int:
         """Open a path; without a descriptor for it, one in reserve is closed first. Another thread may take that."""
@@ -54,11 +52,7 @@ class Files:
             try:
                 return os.open(path, flags | os.O_CLOEXEC, _MODE)
             except OSError as error:
-                if (
-                    error.errno not in (errno.EMFILE, errno.ENFILE)
-                    or self._spare is None
-                    or not self._spare.giveUpOne()
-                ):
+                if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._spare.giveUpOne():
                     raise
 
     def create(self, path: str) -> int:
@@ -78,8 +72,7 @@ class Files:
     def close(self, descriptor: int) -> None:
         """Close a file."""
         os.close(descriptor)
-        if self._spare is not None:
-            self._spare.fill()
+        self._spare.fill()
 
     @contextmanager
     def closing(self, descriptor: int) -> Iterator[int]:
@@ -168,34 +161,6 @@ class Files:
         """Return when the creations, renames and removals in a folder survive a power loss."""
         with self.closing(self._openFile(path, os.O_RDONLY | os.O_DIRECTORY)) as descriptor:
             os.fsync(descriptor)
-
-
-class _SpareDescriptors:
-    """Up to ``number`` open descriptors, for use by several threads."""
-
-    def __init__(self, number: int) -> None:
-        self._number = number
-        self._open: list[int] = []
-        #: Closes them.
-        self.close = finalize(self, _closeAll, self._open)
-
-    def fill(self) -> None:
-        """Open those that are missing, as far as the system permits."""
-        with suppress(OSError):
-            while len(self._open) < self._number:
-                self._open.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
-
-    def giveUpOne(self) -> bool:
-        """Close one, so that another file can be opened; False if none is left."""
-        with suppress(IndexError):
-            os.close(self._open.pop())
-            return True
-        return False
-
-
-def _closeAll(descriptors: list[int]) -> None:
-    while descriptors:
-        os.close(descriptors.pop())
 
 
 def mayPass(error: Exception | None) -> bool:

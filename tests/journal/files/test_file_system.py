@@ -8,7 +8,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.journal.files import file_system
+from fleximq.journal.files import file_system, spare_descriptors
 from fleximq.journal.files.file_system import Files, readFile, readUpTo, replaceFile, writeAll
 from tests.journal.faulty_files import FaultyFiles
 
@@ -66,7 +66,8 @@ class SpareDescriptorTests(SynchronousTestCase):
     def fill(self, left: int) -> FullTable:
         """Let the process have so many more descriptors."""
         table = FullTable(left)
-        self.patch(file_system, "os", table)
+        for module in (file_system, spare_descriptors):
+            self.patch(module, "os", table)
         return table
 
     def test_used(self) -> None:
