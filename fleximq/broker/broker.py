@@ -35,7 +35,7 @@ from fleximq.broker.replay.client_subscriptions import ClientSubscriptions
 from fleximq.broker.replay.expiry import RecordExpiry
 from fleximq.broker.replay.replay import Replays
 from fleximq.broker.replay.searches import Searches
-from fleximq.broker.rules import BrokerRules, TimesToLive
+from fleximq.broker.rules import AgeLimits, BrokerRules
 from fleximq.broker.slices import Slices
 from fleximq.broker.topics.names import isBrokerTopic
 from fleximq.broker.topics.topic_table import SYSTEM, Topic, TopicTable
@@ -133,7 +133,7 @@ class Broker:
         self.clients = Clients(rules.limits.clients, clock.seconds, randomHex)
         self._durable = anyOf(rules.durable + rules.retain if journal.onDisk else ())
         self.topics = TopicTable(rules.limits.topics, self._announceTopic, self._announceChannels, self._durable)
-        self.timesToLive = TimesToLive(rules.timesToLive)
+        self.timesToLive = AgeLimits(rules.timesToLive)
         self.taps = Taps(self.topics, onError)
         self.deadlines = Deadlines(clock, onError=onError, afterwards=afterwards)
         self.slices = Slices(clock, onError)
@@ -161,7 +161,7 @@ class Broker:
             journal,
             topics,
             retained,
-            RecordExpiry(journal, self.timesToLive, TimesToLive(rules.retentions), retained, self.microseconds),
+            RecordExpiry(journal, self.timesToLive, AgeLimits(rules.retentions), retained, self.microseconds),
             self.transactions.waits,
             Searches(self.slices),
             lambda client, name: self.clientSubscriptions.unsubscribe(client, name),
@@ -368,8 +368,8 @@ class Broker:
         self.journal.whenCommitted(call, None if client is None or consumed else client.lastRun)
 
     def whenStored(self, call: Callable[[str | None], None], client: ConnectedClient | None = None) -> None:
-        """As :meth:`whenCommitted`; ``call`` gets the reason if acknowledgements of this client (None: what an operator
-        did) are not on disk, since the journal is read-only. They are written as soon as it is not.
+        """As :meth:`whenCommitted`. ``call`` gets None, or the reason why this client's acknowledgements, or without a
+        client an operator's act, are not on disk: the journal is read-only. It writes them when it is reopened.
         """
         settled = client is None or client.settled
 

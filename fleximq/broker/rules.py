@@ -1,4 +1,4 @@
-"""The broker's times, sizes and patterns, and the times to live of topics."""
+"""The rules of a broker: its times, sizes and patterns, and the limits of the age of messages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,18 +7,19 @@ from functools import lru_cache
 from fleximq.limits import Limits
 from fleximq.values.patterns import anyOf
 
-#: Number of topics whose times are cached.
+#: Number of topics whose limits are cached.
 _KNOWN = 4096
 
 
-class TimesToLive:
-    """Patterns of topics with times in seconds, such as times to live; the first pattern that matches decides, 0 is
-    unlimited. True if any is set.
+class AgeLimits:
+    """Limits of the age of messages, in seconds: patterns of topics, each with its limit, 0 for none.
+
+    The first pattern that matches a topic counts. True if there are any patterns.
     """
 
     def __init__(self, lines: Sequence[tuple[str, float]]) -> None:
         self._lines = [(anyOf((pattern,)), round(seconds * 1_000_000)) for pattern, seconds in lines]
-        #: Returns the microseconds that a topic's messages live; None: unlimited.
+        #: Returns the limit for a topic in microseconds; None without one.
         self.of = lru_cache(maxsize=_KNOWN)(self._of)
 
     def __bool__(self) -> bool:
@@ -28,7 +29,7 @@ class TimesToLive:
         return next((time for matches, time in self._lines if matches(topic)), None) or None
 
     def seconds(self, topic: str) -> float | None:
-        """Return the seconds that this topic's messages live; None: unlimited."""
+        """Return the limit for a topic in seconds; None without one."""
         time = self.of(topic)
         return None if time is None else time / 1_000_000
 
@@ -40,14 +41,14 @@ class BrokerRules:
     ``requestTimeout``: an unanswered REQ is failed with 504 after it (0: never). ``redelivery``: how long a delivered
     message stays hidden while it is not acknowledged. ``maxDeliveries``: deliveries before a message becomes a dead
     letter. ``grace``: how long a subscription outlives its last connection, ``durableGrace`` a durable one.
-    ``queueExpiry``: how long a work queue lives without a consumer, even with messages; None: those with messages do
-    not expire. ``echoBroadcast``: a BCAST reaches its sender too.
+    ``queueExpiry``: after how long without a consumer a work queue expires with its messages; None: only empty queues
+    and reply queues expire. ``echoBroadcast``: a BCAST reaches its sender too.
 
     ``durable``: patterns of topics whose messages are all stored. ``retain``: patterns of topics whose messages are
     stored too, and whose latest message new subscribers get. ``timesToLive``: patterns, and the seconds after which
-    their messages expire. ``retentions``: patterns, and the seconds after which replays leave their messages out; 0: no
-    limit. ``idempotenceWindow``: how long a message's id is remembered; ``deduplicatedDialects``: the
-    dialects whose records have ids to remember. ``history``: how many past messages a new Identity subscriber gets.
+    their messages expire. ``retentions``: patterns, and the seconds after which replays leave their messages out.
+    ``idempotenceWindow``: how long a message's id is remembered; ``deduplicatedDialects``: the dialects whose records
+    have ids to remember. ``history``: how many past messages a new Identity subscriber gets.
     """
 
     requestTimeout: float = 0.0

@@ -18,7 +18,7 @@ from fleximq.broker.consumers.work_queues import WorkQueues
 from fleximq.broker.publishing.deduplication import RecentIds
 from fleximq.broker.queues.durable_queue import DurableQueue
 from fleximq.broker.queues.queue_state import QueueState
-from fleximq.broker.rules import TimesToLive
+from fleximq.broker.rules import AgeLimits
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.values.records import QOS1, StoredBatch
 from fleximq.values.state_records import (
@@ -108,7 +108,7 @@ class Checkpointer:
     _subscriptions: PolledSubscriptions
     _queues: WorkQueues
     _recentIds: RecentIds
-    _timesToLive: TimesToLive
+    _timesToLive: AgeLimits
     _groups: ConsumerGroups
     _states: dict[str, QueueState] = field(default_factory=dict)
     _byTopic: dict[str, list[QueueState]] = field(default_factory=dict)

@@ -21,16 +21,15 @@ from fleximq.values.message_cost import OVERHEAD, costOf
 DROPPED_UNDELIVERABLE = CountedEvent(EventFamily.DROPPED, "no queue for a dead letter")
 
 
-#: The latest dead letters that a late acknowledgement can still withdraw.
+#: Number of the latest dead letters that a late acknowledgement can withdraw.
 LATE = 10_000
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Letter:
-    """A dead letter, without its contents, that a consumer may still acknowledge.
-
-    ``content`` identifies the message among those of its topic; equal messages may replace each other. ``place`` is its
-    queue, arrival number there and offset, None before its arrival.
+    """A dead letter that a consumer may still acknowledge: ``delivery`` was the last one from ``queue``, here with the
+    message's id alone. ``content`` is a hash that finds the message among the dead letters of its topic; of equal ones
+    any may be found. ``place`` is their queue, its arrival number there and its offset, None before its arrival.
     """
 
     queue: Queue
@@ -123,6 +122,7 @@ class DeadLetters:
         letter = _Letter(queue, delivery._replace(message=named), _contentOf(delivery.message))
         self._late[queue, delivery.tag] = letter
         if len(self._late) > LATE:
+            # Its dead letter stays, and its id can be forgotten.
             _, oldest = self._late.popitem(last=False)
             oldest.queue.moved(oldest.delivery, True)
         self.onDeadLetter(queue.name, id, delivery.attempts)

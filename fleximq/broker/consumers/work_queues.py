@@ -38,7 +38,7 @@ _LEARNT_BYTES = 4 << 20
 _isLine = attrgetter("line")
 #: Seconds without a consumer after which empty queues and reply queues expire, unless an operator sets another time.
 IDLE_SECONDS = 3600.0
-# A reply queue's key in the journal, so that it is one after a restart too, and that of other work queues.
+# Prefixes of the keys in the journal: of reply queues, which are such after a restart too, and of all others.
 _REPLIES, _WORK = "r:", "q:"
 
 
@@ -166,7 +166,7 @@ class WorkQueue(QueueOwner):
 class WorkQueues:
     """All work queues of a broker.
 
-    ``onOverflow`` is called with the name of a full queue whose oldest messages give way to new ones from now on.
+    ``onOverflow`` is called with the name of a full queue that begins to drop its oldest messages.
 
     :param maxQueues: maximum number of queues, and of dead-letter queues in addition.
     :param expiry: seconds without a consumer after which a queue expires with its messages. None: only reply queues do,
@@ -215,10 +215,12 @@ class WorkQueues:
         dead = topic.startswith(DEAD)
         if (self._dead if dead else len(self._byTopic) - self._dead) >= self.maxQueues:
             raise NoCapacity(f"there are {self.maxQueues} queues already")
-        return self._add(topic, forReplies=self._replyTopics.pop(topic, True) is None)
+        forReplies = topic in self._replyTopics
+        self._replyTopics.pop(topic, None)
+        return self._add(topic, forReplies=forReplies)
 
     def expectReplies(self, topic: str) -> None:
-        """If :meth:`ensure` makes the queue of this topic, make it a reply queue; remembers ``maxQueues`` topics."""
+        """Let :meth:`ensure` make a reply queue if it makes the queue of this topic; remembers ``maxQueues`` topics."""
         if topic not in self._byTopic and len(topic) <= TOPIC_BYTES and not topic.startswith((SYSTEM, DEAD)):
             self._replyTopics[topic] = None
             if len(self._replyTopics) > self.maxQueues:
@@ -320,6 +322,7 @@ class WorkQueues:
         self.onExpired(queue, dropped)
 
     def _mustStay(self, queue: WorkQueue) -> bool:
-        """Tell whether the end of an unused queue would delete messages that it has to store."""
-        isBound = self.expiry is not None or queue.forReplies or queue.name.startswith(SYSTEM)
-        return not isBound and queue.queue.kept > 0
+        """Tell whether an unused queue does not expire, since it has messages that are to be stored."""
+        if self.expiry is not None or queue.forReplies or queue.name.startswith(SYSTEM):
+            return False
+        return queue.queue.kept > 0

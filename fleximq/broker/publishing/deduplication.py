@@ -62,8 +62,9 @@ class PublicationKeys:
 class RecentIds:
     """The ids published within the window.
 
-    :param window: microseconds for which an id is remembered; ``now`` returns those of a monotonic clock, by which they
-        are counted, ``wall`` those since 1970, the times in a journal.
+    :param window: microseconds for which an id is remembered.
+    :param now: returns the microseconds of a monotonic clock, by which the window is measured.
+    :param wall: returns the microseconds since 1970, for the times in the journal.
     :param dialects: codes of the dialects whose records in the journal have ids, see :mod:`fleximq.values.records`.
     """
 

@@ -125,8 +125,7 @@ class DurableQueue(Queue):
         return FULL if count > self.maxMessages else None
 
     def _exceeds(self, count: int, size: int) -> bool:
-        kept = self.depth + len(self._inFlight) + len(self._dead)
-        isOver = kept + count > self.maxMessages or self._backlog.volatileSize > self.maxBytes
+        isOver = self.kept + count > self.maxMessages or self._backlog.volatileSize > self.maxBytes
         return isOver and self._stillExceeds(count, size)
 
     def _available(self) -> int:

@@ -296,6 +296,7 @@ class Queue:
         return [tag for tag in unknown if not self._acknowledgeLate(tag)] if unknown else unknown
 
     def _acknowledgeLate(self, tag: int) -> bool:
+        """Withdraw the dead letter of the message with this tag; False if there is none."""
         return self.withdrawLetter is not None and self.withdrawLetter(self, tag)
 
     def withdraw(self, number: int, offset: int, isIt: Callable[[Message], bool]) -> bool:
@@ -460,6 +461,7 @@ class Queue:
                 self.deadlines.onError(error)
 
     def _died(self, dead: list[QueueDelivery]) -> None:
+        """Report the end of last deliveries: for good if no late acknowledgement can withdraw their dead letters."""
         isFinal = self.onDead is None or self.withdrawLetter is None
         for delivery in dead:
             self.moved(delivery, isFinal)
@@ -474,6 +476,7 @@ class Queue:
         return isOver and self._stillExceeds(count, size)
 
     def _stillExceeds(self, count: int, size: int) -> bool:
+        """Drop messages that are too old, and check the bounds again if there were any."""
         return not self.expire() or self._exceeds(count, size)
 
     def _squeezeIn(self, messages: Sequence[Message]) -> None:

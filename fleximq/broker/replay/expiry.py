@@ -1,29 +1,29 @@
-"""Which stored records replays leave out: those whose time to live has ended, and those older than their retention.
+"""Leaves records out of replays: those whose time to live has ended, and those older than the retention of their topic.
 
-Retention removes whole files, some time later (:mod:`fleximq.journal.retention`). The latest message of a topic that
-retains it is never too old.
+The journal removes whole files, some time later (:mod:`fleximq.journal.retention`). The latest message of a topic that
+matches ``--retain`` is never too old.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from fleximq.broker.rules import TimesToLive
+from fleximq.broker.rules import AgeLimits
 from fleximq.interfaces import IJournalRead
 from fleximq.values.records import StoredBatch
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class RecordExpiry:
-    """Looks at records by their times.
+    """Selects records by the times when they were stored.
 
     :param retentions: how long messages are stored.
-    :param retained: tells whether a topic's latest message always remains; None: of no topic.
-    :param now: microseconds since 1970.
+    :param retained: tells whether a topic's latest message remains; None: of no topic.
+    :param now: returns the microseconds since 1970.
     """
 
     _journal: IJournalRead
-    _timesToLive: TimesToLive
-    _retentions: TimesToLive
+    _timesToLive: AgeLimits
+    _retentions: AgeLimits
     _retained: Callable[[str], bool] | None
     now: Callable[[], int]
 
@@ -43,18 +43,18 @@ class RecordExpiry:
         return batch.pick([place for place, (topic, time) in enumerate(columns) if time >= oldest[topic]])
 
     def oldest(self, topic: str, now: int) -> int:
-        """Return the time, in microseconds, before which the messages of a topic are too old at this moment."""
+        """Return the time before which messages of a topic are older than their retention at the moment ``now``."""
         age = self._retentions.of(topic)
         return 0 if age is None else now - age
 
     def tooOld(self, batch: StoredBatch) -> Sequence[int]:
-        """Return the indexes of records that are older than their retention."""
+        """Return the indexes of the records that are older than their retention."""
         if not self._retentions or not len(batch):
             return ()
         now = self.now()
         oldest = [self.oldest(name, now) for name in batch.topics]
         if min(batch.timestamps) >= max(oldest):
-            return ()  # as a rule, and quickly
+            return ()  # the usual case
         columns = enumerate(zip(batch.topicOf, batch.timestamps, strict=True))
         old = [place for place, (topic, time) in columns if time < oldest[topic]]
         return [

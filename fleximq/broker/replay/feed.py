@@ -169,9 +169,10 @@ class Outlet(Protocol):
 class FeedRange:
     """The topics of one subscription, from an offset on; ``start`` is None while the offset is looked up.
 
-    ``since`` is the number of removals (:meth:`fleximq.interfaces.IJournalRead.removedSince`) before it was made,
-    ``made`` the time of that, in microseconds: records too old by then are left out, those too old since then are
-    missed. 0: so are all from ``start`` on.
+    ``since`` is the number of removals (:meth:`fleximq.interfaces.IJournalRead.removedSince`) before it was made.
+    Records that were older than their retention at the time ``made``, in microseconds, are left out. A record that
+    becomes too old later, before it is delivered, ends the range with an error. With a ``made`` of 0, as for a start at
+    an offset, every record that is too old does.
     """
 
     name: str
@@ -385,7 +386,9 @@ class Feed:
         self._sendAll(batches, next, self._advance)
 
     def _notTooOld(self, batches: Sequence[StoredBatch]) -> Sequence[StoredBatch] | None:
-        """Return the records that are not older than their retention; None if a range missed some: it ends then."""
+        """Return the records that are not older than their retention. If a range had to deliver older ones, end it and
+        return None.
+        """
         kept: list[StoredBatch] = []
         missed: dict[str, tuple[str, int]] = {}
         for batch in batches:
@@ -410,7 +413,7 @@ class Feed:
         return missed
 
     def _endMissed(self, feedRange: FeedRange, topic: str, offset: int) -> None:
-        """End a range with the offset of the first record that is not too old; the others wait for it."""
+        """End a range with the offset of the first record that is not too old; the feed waits until that is found."""
         feedRange.start = None
 
         def found(first: int) -> None:

@@ -149,7 +149,7 @@ class StagingTests(PathCase):
         self.journal.commit()
         self.answer()
         header = {"topic": "d.t", "key": "k", "colour": "red"}
-        for peer, more in ((plain, {}), (follower, {"offset": 1})):
+        for peer, more in ((plain, {}), (follower, {"stored_at": 1000, "offset": 1})):
             [heard] = peer.messages()
             self.assertEqual((heard.sender, heard.header, heard.value), (1, header | more, 1))
 
