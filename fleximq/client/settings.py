@@ -173,7 +173,10 @@ def _checkTexts(credentials: object, name: object) -> None:
 
 def isText(value: object) -> bool:
     """Return whether a value is a text that can be sent: one made of bytes that are not UTF-8 cannot."""
+    if not isinstance(value, str):
+        return False
     try:
-        return isinstance(value, str) and value.encode() is not None
+        value.encode()
     except UnicodeEncodeError:
         return False
+    return True

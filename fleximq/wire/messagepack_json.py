@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 
-from fleximq.values.nesting import NESTING as NESTING
 from fleximq.values.nesting import unpack
 
 #: The cost of a timestamp, in values.
@@ -34,7 +33,7 @@ def toJson(packed: bytes, values: int | None = None) -> bytes:
     """Return the JSON of ``packed``, as UTF-8 without white space.
 
     :param values: the maximum number of values, where a timestamp counts as eight; None: unlimited.
-    :raises ValueError: unless it is exactly one MessagePack value, nested no deeper than :data:`NESTING`, with
+    :raises ValueError: unless it is exactly one MessagePack value, not too deep (:mod:`fleximq.values.nesting`), with
         strings in UTF-8, and without a key that is a map with an array or a map as key; or it has more values.
     """
     hooks: dict[str, Any] = {"object_pairs_hook": _map, "ext_hook": _contentOf}

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.wire.messagepack_json import NESTING, toJson
+from fleximq.values.nesting import NESTING
+from fleximq.wire.messagepack_json import toJson
 from tests.processor_time import processorSeconds
 
 INTEGERS = [0, 1, 127, 128, 255, 256, 65535, 65536, 2**32 - 1, 2**32, 2**64 - 1]

@@ -170,13 +170,9 @@ def _cell(field: str, value: Any) -> Any:
     """Return the value of a field for a table: ids without separators, seconds without fractions, others as JSON."""
     if isinstance(value, dict | list):
         return jsonLine(value, (",", ":"))
-    return (
-        str(value or "")
-        if field in ("client_id", "subscription")
-        else round(value)
-        if isinstance(value, float)
-        else value
-    )
+    if field in ("client_id", "subscription"):
+        return str(value or "")
+    return round(value) if isinstance(value, float) else value
 
 
 QUEUES, DEAD_LETTERS, CLIENTS, TOPICS = map(_command, NOUNS)

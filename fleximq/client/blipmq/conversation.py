@@ -155,10 +155,10 @@ class BlipConversation(QueueConversation):
         elif correlation in self._pings:
             self._nacked(None, 0, nack)  # its PONG follows
         elif self._rounds and correlation >= self._rounds[0].first:
-            if (
-                correlation != self._rounds[0].first + self._rounds[0].polls
-            ):  # else ACKs are not stored, as a flush says
-                self._rounds[0].pending.fail(SubscribeFailed(nack.code, nack.message))
+            oldest = self._rounds[0]
+            # The number after those of the POLLs is that of the ACKs, which are not stored: a flush says so.
+            if correlation != oldest.first + oldest.polls:
+                oldest.pending.fail(SubscribeFailed(nack.code, nack.message))
         else:
             self._nacked(None, correlation or None, nack)
 
