@@ -32,7 +32,7 @@ from fleximq.journal.format.frame import FrameKind
 from fleximq.journal.format.record_columns import decodeRecords
 from fleximq.services.mesh_direct import Direct, DirectMessages, MeshListings, RemoteClient
 from fleximq.values.counted_event import CountedEvent, EventFamily
-from fleximq.values.header_pairs import runWithSender
+from fleximq.values.header_pairs import SENDER, runWithSender
 from fleximq.values.patterns import isPattern
 from fleximq.values.records import DIALECTS, OTHER_DIALECT, StoredBatch
 from fleximq.wire.fleximq_header import MessageType, checkHeader, openHeader
@@ -363,9 +363,11 @@ class MeshBroker:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
             source: Any = self._records
-            if head:
-                source = FlexiSource(head, checkHeader(MessageType.PUB, openHeader(key[-1])[0]))
             publisher = RemoteClient(id, dialect, name)
+            if head:
+                header = checkHeader(MessageType.PUB, openHeader(key[-1])[0])
+                source = FlexiSource(head, header)
+                publisher.sender = header.fields.get(SENDER, "")
             envelope = self._known[key] = Envelope(self._broker.topics.get(topic), publisher, source, qos)
         return envelope, content if head else _batch(envelope, count, *content), count
 

@@ -159,6 +159,20 @@ class MeshBrokerTests(MeshCase):
         self.assertEqual((frame.sender, frame.header), (me.id, {"topic": "t", SENDER: "alice"}))
         self.assertIn(b"MSG:t:alice:x", texts.frames[0])
 
+    def test_sendersOfFrames(self) -> None:
+        """In Identity the principal is also the sender of what a FlexiMQ client publishes at another node."""
+        texts = Frames()
+        texts.form = IDENTITY_FORM  # type: ignore[assignment]
+        self.collect(self.b, "t", collector=texts)
+        me = self.a.join("fleximq")
+        me.sender = "alice"
+        header = packHeader({"topic": "t", SENDER: "alice"})
+        source = FlexiSource(FIXED_BYTES + len(header), checkHeader(MessageType.PUB, msgpack.unpackb(header)))
+        frame = encodeFrame(MessageType.PUB, me.id, header, b"\xa1x")
+        self.a.publish(Envelope(self.a.topicFor(me, "t"), me, source), memoryview(frame), 1)
+        self.pass_()
+        self.assertIn(b"MSG:t:alice:x", texts.frames[0])
+
     def test_frames(self) -> None:
         """Frames of FlexiMQ arrive unchanged, and as messages for other dialects."""
         got = self.collect(self.b, "t", collector=Frames())
