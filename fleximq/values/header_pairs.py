@@ -1,4 +1,5 @@
-"""Keys of FlexiMQ headers that are added or left out without decoding the others, among them that of the sender.
+"""Headers of FlexiMQ as they may be published, and keys that are added to them or left out without decoding the others,
+among them that of the sender.
 
 A header is here a MessagePack map of a record: valid, and without its topic; no bytes for an empty one.
 """
@@ -9,6 +10,7 @@ from typing import Any
 
 import msgpack
 
+from fleximq.values.nesting import unpack
 from fleximq.values.records import Run
 
 #: The key of a PUB that names the principal of its publisher. Only the broker sets it (:class:`Sender`).
@@ -18,6 +20,26 @@ SHORT = 1024
 _SENDER = frozenset({SENDER})
 _PACKED_SENDER = msgpack.packb(SENDER)
 mapHead = msgpack.Packer().pack_map_header
+
+
+def readHeader(packed: bytes) -> Any:
+    """Return the value of a received header.
+
+    Keys of maps are strings or bytes at every depth, and distinct: Python hashes these with a secret, so that a client
+    cannot choose keys that collide, and reading takes linear time.
+
+    :raises ValueError: subscribers may be unable to read it; a NestedTooDeeply, or instead TypeError, OverflowError or
+        RecursionError.
+    """
+    return unpack(packed, timestamp=1, object_pairs_hook=_distinct)
+
+
+def _distinct(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+    """Return a map without duplicate keys: another reader might use the other value."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise ValueError("a key stands there twice")
+    return fields
 
 
 def headerPairs(header: bytes, unwanted: Container[Any]) -> tuple[int, bytes]:

@@ -17,7 +17,8 @@ import msgpack
 from fleximq.errors import AuthenticationFailed, BadRequest, InvalidRouting
 from fleximq.limits import ROUTING_ENTRIES
 from fleximq.status import FIRST_ERROR
-from fleximq.values.nesting import NestedTooDeeply, unpack
+from fleximq.values.header_pairs import readHeader
+from fleximq.values.nesting import NestedTooDeeply
 from fleximq.wire.fleximq_scanner import FIXED_BYTES
 
 
@@ -141,15 +142,11 @@ def topicAlone(envelope: bytes, beginning: bytes) -> str | None:
 
 
 def openHeader(raw: bytes) -> tuple[Mapping[Any, Any], BadRequest | None]:
-    """Return the map of a header; an empty one and the error if it is not a MessagePack map of distinct keys.
-
-    Keys are strings or bytes at every depth: Python hashes these with a secret, so that a client cannot choose keys
-    that collide, and reading takes linear time.
-    """
+    """Return the map of a header; an empty one and the error if it is not a MessagePack map of distinct keys."""
     if not raw:
         return {}, None
     try:
-        fields = unpack(raw, timestamp=1, object_pairs_hook=_distinct)
+        fields = readHeader(raw)
     except NestedTooDeeply as error:
         return {}, BadRequest(f"the header is {error}")
     except (ValueError, TypeError, OverflowError, RecursionError):
@@ -204,14 +201,6 @@ def checkHeader(kind: MessageType, fields: Mapping[Any, Any]) -> Header:
     start = _from(fields) if kind is MessageType.SUB and "from" in fields else None
     routing = _routing(kind, fields) if "routing" in fields else ()
     return Header(fields, topic, id, routing, timestamp, interval, start)
-
-
-def _distinct(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
-    """Return a map without duplicate keys: another reader might use the other value."""
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        raise ValueError("a key stands there twice")
-    return fields
 
 
 def _topic(kind: MessageType, fields: Mapping[Any, Any]) -> str:

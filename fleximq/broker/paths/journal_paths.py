@@ -28,9 +28,9 @@ from fleximq.broker.paths.arguments import (
 from fleximq.errors import BadRequest, BrokerError, Conflict, NoCapacity, NotKept, NotPermitted
 from fleximq.limits import HEADER_BYTES, MEBIBYTE
 from fleximq.rights import UNRESTRICTED, Action
-from fleximq.values.header_pairs import withSender
+from fleximq.values.header_pairs import readHeader, withSender
 from fleximq.values.message import Content, Message
-from fleximq.values.nesting import NestedTooDeeply, checkNesting, mayBeDeep
+from fleximq.values.nesting import NestedTooDeeply
 from fleximq.values.records import CONTENTS, PublishedRun, Run, TopicBounds, contentOf, ownQuery
 
 #: Maximum bytes of one read.
@@ -330,17 +330,17 @@ def _record(packed: msgspec.Raw) -> tuple[str, bytes, bytes, int]:
 
 def _header(packed: msgspec.Raw) -> bytes:
     """Return the further keys of a record's header, packed; empty without any."""
-    if len(bytes(packed)) > HEADER_BYTES:
+    raw = bytes(packed)
+    if len(raw) > HEADER_BYTES:
         raise BadRequest(f"'headers' of a record may have at most {HEADER_BYTES} bytes")
     try:
+        readHeader(raw)
         headers = _decodeHeaders(packed) or {}
-        if mayBeDeep(bytes(packed)):
-            checkNesting(msgspec.msgpack.decode(packed))
         kept = {key: value for key, value in headers.items() if key not in _OTHERS}
     except NestedTooDeeply as error:
         raise BadRequest(f"'headers' of a record are {error}") from None
-    except (msgspec.DecodeError, RecursionError, TypeError):
-        raise BadRequest("'headers' of a record must be a map whose keys are strings") from None
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        raise BadRequest("'headers' of a record must be a map of MessagePack with different strings as keys") from None
     for key in ("message_id", "correlation_id", "reply_to"):
         if key in kept and not _isString(kept[key]):
             raise BadRequest(f"{key!r} must be a string")

@@ -316,6 +316,20 @@ class SinkTests(JournalPathCase):
         self.assertEqual(self.bob.messages[0].message_id, "m")
         self.assertEqual(self.bob.messages[0].content, Content.MESSAGEPACK)
 
+    def test_malformedHeaders(self) -> None:
+        """Headers that no subscriber could read are refused, as in a PUB."""
+        for headers in (
+            b"\x81\xa1\xff\x01", b"\x81\xa1a\xa1\xff", b"\x81\xa1a\x81\xa1\xff\x01", b"\x81\xaamessage_id\xa1\xff",
+            b"\x81\xa1a\x81\x01\x02", b"\x81\xa1a\x81\x90\x02", b"\x82\xa1a\x01\xa1a\x02",
+            b"\x81\xa1a\x82\xa1b\x01\xa1b\x02",
+            b"\x81\xa1a" + b"\x91" * 300 + b"\xa1\xff", b"\x81\xa1a\xd7\xff" + b"\xff" * 8, b"\x81\xc4\x01a\x01",
+        ):  # fmt: skip
+            record = b"\x83\xa5topic\xa3d.t\xa5value\x01\xa7headers" + headers
+            packed = msgpack.packb({"query": "q", "batch": 1, "part": "0"}) + b"\xa7records\x91" + record
+            arguments = self.broker.readArguments(self.client, "/sink/stage", b"\x84" + packed[1:])
+            self.broker.ask(self.client, "/sink/stage", arguments, self.answers.append)
+            self.assertIsInstance(self.answers.pop(), BadRequest, headers)
+
     def test_payload(self) -> None:
         """A payload in place of a value is kept as it is, and stays what its content says."""
         kept = [(b"\xca\x00\x00\x00\x00", 0x100), (b"\xff", 1), (b"a\rb", 0x502), (b"", 0x102), (b"\xc1", 0)]
