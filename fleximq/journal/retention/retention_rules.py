@@ -200,10 +200,11 @@ class ExpiryDecision:
 
     def _part(self, topic: str, bounds: TopicBounds, excess: int) -> float:
         """Return the approximate remaining share of a topic's records, as if evenly distributed."""
-        need, time, _ = self.limit(topic, bounds.first)
+        need, time, last = self.limit(topic, bounds.first)
         needed = _behind(bounds.first, bounds.last + 1, need)
         young = _behind(bounds.firstTime, bounds.lastTime + 1, time)
-        return max(needed, min(young, 1 - excess / bounds.bytes if bounds.bytes else 1.0))
+        latest = (bounds.first <= last <= bounds.last) / bounds.count
+        return max(needed, latest, min(young, 1 - excess / bounds.bytes if bounds.bytes else 1.0))
 
 
 def _behind(first: int, next: int, index: int) -> float:

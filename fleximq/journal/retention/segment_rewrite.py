@@ -78,7 +78,8 @@ class SegmentRewrite:
     _buffers: list[bytes | memoryview] = field(default_factory=list, init=False)
 
     def write(self) -> Segment | None:
-        """Write and sync the file, and return its content; None, and no file, if it is hardly smaller.
+        """Write and sync the file, and return its content; None, and no file, if it has the same records
+        and is hardly smaller.
 
         :raises Damaged: the segment is damaged. Stopped and OSError are raised as well.
         """
@@ -89,7 +90,7 @@ class SegmentRewrite:
             self.files.truncate(self._descriptor, self.segment.end - self.segment.base)
             self.files.sync(self._descriptor)
             found = self._verified()
-        if found.bytes * 2 > self.segment.bytes:
+        if _contents(found) == _contents(self.segment) and found.bytes * 2 > self.segment.bytes:
             with suppress(OSError):
                 self.files.remove(path)
             return None
@@ -211,6 +212,10 @@ class _Removed:
     firstTime: int
     lastTime: int = 0
     count: int = 0
+
+
+def _contents(segment: Segment) -> tuple[int, int, int]:
+    return segment.records, len(segment.staged), len(segment.transactions)
 
 
 def _recordsIn(header: FrameHeader) -> int:

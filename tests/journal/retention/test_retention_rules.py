@@ -184,6 +184,12 @@ class ModelTests(SynchronousTestCase):
         self.assertEqual(expiry.verdicts(segments[0]), {Verdict.NONE, Verdict.ALL})
         self.assertEqual(expiry.verdict("a", TopicBounds(1, 2, 0, NOW, 2, 2), 0), Verdict.SOME)
 
+    def test_shareOfRetained(self) -> None:
+        """The latest message of a topic that retains it has not expired."""
+        rules = RetentionPolicy(lambda topic: True, lambda topic: topic == "a", [RetentionRule("#", 1, 0)])
+        segments, _ = filled([[Row("a", 9, 4), Row("a", 9, 4), Row("b", 9, 4), Row("b", 9, 4)]], [[Row("c", 0, 4)]])
+        self.assertEqual(ExpiryDecision(rules, segments, {}, NOW).share(segments[0], frozenset()), 0.75)
+
 
 class EndByAgeTests(SynchronousTestCase):
     """When the segment being written ends, though nothing is published any more."""

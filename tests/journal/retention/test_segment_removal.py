@@ -205,6 +205,17 @@ class PartOfSegmentTests(RetentionCase):
         self.assertEqual(self.clean(), FreedSpace())
         self.assertSame(before)
 
+    def test_smallMessages(self) -> None:
+        """Messages leave a segment whose frames without messages are larger than they; afterwards it is not touched."""
+        rules = RetentionPolicy(lambda topic: True, lambda topic: topic == "r", [RetentionRule("#", 10, 0)])
+        self.fill(("a", 1, 1), ("r", 1, 1), ("r", 1, 1), ("a", 2, 1))
+        before = recordsOf(self.journal)
+        self.now += 11 * SECOND
+        self.assertEqual(self.clean(rules=rules).rewritten, 1)
+        self.disk.changes.clear()
+        self.assertEqual((self.clean(rules=rules), self.disk.changes), (FreedSpace(), []))
+        self.assertSame([each for each in before if each[0] == 3])
+
     def test_insideFrames(self) -> None:
         """Of a frame with several topics a part may stay."""
         for number in range(60):
