@@ -31,6 +31,7 @@ from fleximq.services.network.proxy_protocol import ProxiedFactory
 from fleximq.services.operator import Operator
 from fleximq.services.process.busy_poll import BusyPollService, processors
 from fleximq.services.process.child_service import ChildService
+from fleximq.services.process.clock_steps import ClockStepService
 from fleximq.services.process.service_manager import NotifySocket, Readiness, WatchdogService, watchdogInterval
 from fleximq.services.process.startup_failure import StartupFailure
 from fleximq.services.process.wakeup import Wakeup
@@ -105,10 +106,11 @@ def compose(
     timeout = (lambda seconds: seconds) if node is None else node.drainTimeout
     brokerService = BrokerService(broker, connections, lambda: timeout(reload.settings.drainTimeout))
     brokerService.setServiceParent(whole)
-    lag, shortage = LagService(reactor, wall), Shortage(reactor)
+    lag, shortage = LagService(reactor), Shortage(reactor)
     OpenFilesService(settings).setServiceParent(whole if node is None else node.ports)
     early = brokerService if node is None else node.ports  # also runs while a node follows
     lag.setServiceParent(early)
+    ClockStepService(reactor, wall).setServiceParent(early)
     if settings.busyPoll and processors() >= 2:
         BusyPollService(reactor, turn, journal, settings.busyPoll / 1e6).setServiceParent(early)
     places = [whole] if node is None else [node.ports, whole]

@@ -1,7 +1,6 @@
 """The web site of the broker: metrics, health and the API.
 
-Liveness and readiness are checks; for them and the metrics the delay of the event loop is measured each second. At the
-same times, steps of the system clock are noticed.
+Liveness and readiness are checks; for them and the metrics the delay of the event loop is measured each second.
 """
 
 from collections.abc import Callable, Iterable
@@ -43,20 +42,12 @@ INTERVAL = 1.0
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
-#: Seconds within a second by which the system clock is set, not adjusted.
-STEP = 1.0
-
-
 class LagService(Service):
-    """Measures the delay of the event loop each second; ``histogram`` has the results. Logs steps of the system clock,
-    whose seconds ``wall`` returns.
-    """
+    """Measures the delay of the event loop each second; ``histogram`` has the results."""
 
-    def __init__(self, clock: IReactorTime, wall: Callable[[], float]) -> None:
+    def __init__(self, clock: IReactorTime) -> None:
         self.histogram = Histogram(BUCKETS)
         self._clock = clock
-        self._wall = wall
-        self._ahead = 0.0
         self._measured = 0.0
         self._due = 0.0
         self._call: IDelayedCall | None = None
@@ -69,7 +60,6 @@ class LagService(Service):
 
     def startService(self) -> None:
         super().startService()
-        self._ahead = self._wall() - self._clock.seconds()
         self._again()
 
     def stopService(self) -> None:
@@ -85,17 +75,7 @@ class LagService(Service):
     def _check(self) -> None:
         self._measured = max(0.0, self._clock.seconds() - self._due)
         self.histogram.add(self._measured)
-        self._noticeStep()
         self._again()
-
-    def _noticeStep(self) -> None:
-        ahead = self._wall() - self._clock.seconds()
-        step, self._ahead = ahead - self._ahead, ahead
-        if abs(step) >= STEP:
-            how = "forward, or the machine slept" if step > 0 else "back"
-            words = "The system clock was set by {step:+.1f} s ({how}): "
-            words += "times of messages and credentials follow it, no timer does"
-            _log.warn(words, step=step, how=how)
 
 
 #: Delays of the event loop, in seconds, above which the broker is not ready, or not alive.

@@ -36,7 +36,7 @@ class HealthTests(SynchronousTestCase):
         """A broker that is well."""
         self.clock: Any = Clock()
         self.broker = cast(Any, FakeBroker())
-        self.lag = LagService(self.clock, self.clock.seconds)
+        self.lag = LagService(self.clock)
         self.lag.startService()
         self.places = [Place("tcp:1", object()), Place("tcp:2", object())]
         self.stopping = False

@@ -77,7 +77,7 @@ class SiteCase(SynchronousTestCase):
         """A broker without anybody."""
         self.clock: Any = MemoryReactorClock()
         self.broker = self.makeBroker()
-        self.lag = LagService(self.clock, self.clock.seconds)
+        self.lag = LagService(self.clock)
         self.lag.startService()
         self.admitted: Admitted | None = Admitted(Principal("ann"), EVERYTHING)
         self.renewed: Callable[[Admitted], Admitted] = lambda admitted: admitted
