@@ -71,6 +71,10 @@ class LakeRefused(PipelineError):
     """A table of the lake cannot be read or written, or is damaged."""
 
 
+class LeftBehind(LakeRefused):
+    """A table cannot get the messages that it has missed now."""
+
+
 class CommitRefused(LakeRefused):
     """The log of a table, Delta Lake's or Iceberg's, refuses a recorded batch or change: nothing was changed."""
 

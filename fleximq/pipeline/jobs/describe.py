@@ -96,6 +96,7 @@ def _groups(options: dict[str, str]) -> list[Facts]:
 
 
 def _tables(lake: str) -> Iterator[Facts]:
+    from fleximq.pipeline.lake.ingest_driver import readBehind
     from fleximq.pipeline.lake.table.columns import recordedSchema
     from fleximq.pipeline.lake.table.file_names import tableNames
     from fleximq.pipeline.lake.table.format import formatOf
@@ -115,6 +116,7 @@ def _tables(lake: str) -> Iterator[Facts]:
                 for id, covered in sorted(ledger.journals.items())
             ],
             "dead": [{"table": name, **each._asdict()} for each in ledger.dead],
+            "behind": readBehind(table),
         }
 
 
@@ -135,6 +137,9 @@ def _write(facts: Facts, run: JobRun) -> None:
         rows = [{**each, **one} for each in facts["tables"] for one in each["journals"] or [{}]]
         _section(run, "Lake tables", "table format journal first next rows expired dead gaps", rows)
         _section(run, "Their columns", "table schema", facts["tables"])
+        if any(each["behind"] for each in facts["tables"]):
+            rows = [{"table": each["table"], "why": each["behind"]} for each in facts["tables"] if each["behind"]]
+            _section(run, "Tables that their ingest has left behind", "table why", rows)
         dead = [each for one in facts["tables"] for each in one["dead"]]
         if dead:
             title = "Last batches with dead letters, and the reason of the first"

@@ -71,6 +71,7 @@ class BatchCommit:
         lossAllowed: bool = False,
         dead: Counts = NONE,
         reason: str = "",
+        keepsStaged: bool = False,
     ) -> bool:
         """Make the files of a batch visible; False if it is already committed and its files are rubbish. Raises
         LakeRefused if the table cannot be written, or the batch does not follow the last one.
@@ -78,6 +79,7 @@ class BatchCommit:
         :param gaps: what the journals had lost; ``lossAllowed``: skipped offsets are recorded as a gap instead of an
             error.
         :param dead: the number of dead letters by journal, and the reason of the first.
+        :param keepsStaged: other staged files are of a batch that follows.
         """
         with writing(self.table):
             with exclusive(self.table, self._files):
@@ -91,7 +93,8 @@ class BatchCommit:
                             told.setdefault(journal, []).append(Gap(had.next, start, "they were never ingested", True))
                     self._writeIntent(batch, sorted(staged, key=_order), gaps=told, dead=dict(dead), reason=reason)
                     finish(self.table, self._files)
-            self.removeStaged()
+            if not keepsStaged:
+                self.removeStaged()
         return isNew
 
     def _follows(self, ledger: Ledger, batch: BatchRange, lossAllowed: bool) -> bool:
@@ -127,6 +130,12 @@ class BatchCommit:
         writeOwn(
             self.table, RECORD, {"batch": batch.number, **offsets, "rows": rows, **more, "files": moves}, self._files
         )
+
+    def discard(self, staged: Iterable[TableFile]) -> None:
+        """Delete the staged files of a batch that is not published."""
+        for each in staged:
+            with suppress(FileNotFoundError):
+                self._files.remove(f"{self._staged}/{each.path}")
 
     def removeStaged(self) -> None:
         """Delete all staged files; call it only while no batch is being committed."""

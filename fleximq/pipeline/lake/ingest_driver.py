@@ -3,8 +3,8 @@
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -12,18 +12,23 @@ from typing import Any
 import pyarrow as pa
 
 from fleximq.journal.files.file_system import Files
-from fleximq.pipeline.errors import LakeRefused
+from fleximq.pipeline.errors import CommitRefused, LakeRefused, LeftBehind, PipelineError
 from fleximq.pipeline.lake.batch_commit import BatchCommit, exclusive, writing
 from fleximq.pipeline.lake.table.column_names import distinct
 from fleximq.pipeline.lake.table.columns import TableColumns, added, readColumns, requiredColumns, writeColumns
-from fleximq.pipeline.lake.table.file_names import FILES
+from fleximq.pipeline.lake.table.file_names import FILES, OWN, readRecorded, writeOwn
 from fleximq.pipeline.lake.table.format import formatOf, setFormat
-from fleximq.pipeline.lake.table.ledger import Covered, Gap, Ledger, readLedger, writeLedger
+from fleximq.pipeline.lake.table.ledger import Covered, DeadLetters, Gap, Ledger, readLedger, writeLedger
 from fleximq.pipeline.lake.table.lock import writerLock
 from fleximq.pipeline.lake.table.table_log import BatchRange, TableFile
 from fleximq.pipeline.lake.table.table_spec import TableSpec, writeSpec
 from fleximq.pipeline.payloads import ddl
 from fleximq.pipeline.payloads.schema_inference import unionSchema
+
+#: The file of a table with the reason why it was left behind.
+BEHIND = "behind"
+#: Adds to a table, as the batch of a number, all records up to some offsets that it has missed; returns their number.
+MissedRecords = Callable[[TableSpec, BatchCommit, int, Mapping[str, int]], int]
 
 
 @dataclass
@@ -67,7 +72,11 @@ class TaskReports:
 @dataclass
 class TableIngest:
     """Writes to the tables of a lake, whose writer locks it holds in a ``with`` statement. ``form`` and ``layout`` are
-    for :func:`fleximq.pipeline.lake.table.format.setFormat`, ``lossAllowed`` makes missing records gaps.
+    for :func:`fleximq.pipeline.lake.table.format.setFormat`, ``lossAllowed`` makes missing records gaps. ``missed``
+    adds what a table has missed; without it, such a table is refused.
+
+    A table whose format refuses a recorded batch is left behind: other tables go on, and each later batch tries it
+    again. ``behind`` has the reasons by table; only if all tables are left behind, CommitRefused is raised.
     """
 
     lake: str
@@ -76,8 +85,10 @@ class TableIngest:
     lossAllowed: bool
     layout: str | None = None
     files: Files = FILES
+    missed: MissedRecords | None = None
 
     def __post_init__(self) -> None:
+        self.behind: dict[str, str] = {}
         self._tables = {spec.name: BatchCommit(f"{self.lake}/{spec.name}", self.files) for spec in self.specs}
         self._locks = ExitStack()
 
@@ -89,12 +100,33 @@ class TableIngest:
                 locks.enter_context(writerLock(publishing.table, self.files))
                 with writing(publishing.table):
                     setFormat(publishing.table, self.form, self.layout, self.files)
-                    with exclusive(publishing.table, self.files):
-                        self._setColumns(spec, publishing.table)
-                    writeSpec(publishing.table, spec, self.files)
-                publishing.prepare()
+                if why := readBehind(publishing.table, self.files):
+                    self.behind[spec.name] = why
+            self._onEach(self._prepare)
             self._locks = locks.pop_all()
         return self
+
+    def _prepare(self, spec: TableSpec, publishing: BatchCommit) -> None:
+        with writing(publishing.table):
+            with exclusive(publishing.table, self.files):
+                self._setColumns(spec, publishing.table)
+            writeSpec(publishing.table, spec, self.files)
+        publishing.prepare()
+
+    def _onEach(self, step: Callable[[TableSpec, BatchCommit], None]) -> None:
+        """Do a step for each table; one that is refused by its format, or cannot catch up, is left behind."""
+        refused: list[LeftBehind | CommitRefused] = []
+        for spec in self.specs:
+            publishing = self._tables[spec.name]
+            try:
+                step(spec, publishing)
+            except (LeftBehind, CommitRefused) as error:
+                refused.append(error)
+                self.behind[spec.name] = str(error)
+                with writing(publishing.table):
+                    writeOwn(publishing.table, BEHIND, [str(error)], self.files)
+        if len(refused) == len(self.specs):
+            raise refused[0]
 
     def __exit__(self, *raised: object) -> None:
         self._locks.close()
@@ -117,7 +149,11 @@ class TableIngest:
 
     def beginAt(self, offsets: Mapping[str, int]) -> list[str]:
         """Record that tables without a batch begin at these offsets, those of the checkpoint; return their names."""
-        late = [name for name, publishing in self._tables.items() if readLedger(publishing.table) == Ledger()]
+        late = [
+            name
+            for name, publishing in self._tables.items()
+            if name not in self.behind and readLedger(publishing.table) == Ledger()
+        ]
         for name in late:
             table = self._tables[name].table
             with writing(table), exclusive(table, self.files):
@@ -135,21 +171,75 @@ class TableIngest:
 
     def evolve(self, reports: TaskReports) -> bool:
         """Add the columns that tasks found; True if there were any, and the batch must be staged again."""
+        evolved = False
         for name, found in reports.fields.items():
-            addColumns(self._tables[name].table, found, self.files)
-        return bool(reports.fields)
+            # The table is left behind at the end of the batch.
+            with suppress(CommitRefused):
+                addColumns(self._tables[name].table, found, self.files)
+                evolved = True
+        return evolved
+
+    def catchUp(self, number: int, start: Mapping[str, int]) -> int:
+        """Add to each table what it has missed before a batch that begins at these offsets; return the rows."""
+        rows = 0
+
+        def step(spec: TableSpec, publishing: BatchCommit) -> None:
+            nonlocal rows
+            rows += self._catchUp(spec, publishing, number, start)
+
+        self._onEach(step)
+        return rows
 
     def publish(self, number: int, reports: TaskReports) -> int:
         """Commit a batch to all tables and return its rows, 0 if it was committed before; raises LakeRefused."""
         rows = 0
         batch = BatchRange(number, reports.start, reports.end)
-        for name, publishing in self._tables.items():
-            staged = reports.staged.get(name, [])
-            dead = reports.dead.get(name, Counter[str]())
-            told = reports.reasons.get(name, "")
+
+        def step(spec: TableSpec, publishing: BatchCommit) -> None:
+            nonlocal rows
+            staged = reports.staged.get(spec.name, [])
+            try:
+                rows += self._catchUp(spec, publishing, number, batch.start)
+                if spec.name in reports.fields:
+                    raise LeftBehind(f"the table {publishing.table} gets this batch later: its columns came too late")
+            except (LeftBehind, CommitRefused):
+                publishing.discard(staged)
+                raise
+            dead, told = reports.dead.get(spec.name, Counter[str]()), reports.reasons.get(spec.name, "")
             if publishing.publish(batch, staged, reports.gaps, self.lossAllowed, dead, told):
                 rows += sum(each.rows for each in staged)
+
+        self._onEach(step)
         return rows
+
+    def _catchUp(self, spec: TableSpec, publishing: BatchCommit, number: int, start: Mapping[str, int]) -> int:
+        """Add what a table has missed before a batch; return the rows. Raises LeftBehind, and LakeRefused."""
+        table, rows = publishing.table, 0
+        if spec.name in self.behind:
+            with writing(table), exclusive(table, self.files):
+                self._setColumns(spec, table)
+        if self.missed is not None and readLedger(table, self.files).lacks(number, start):
+            try:
+                rows = self.missed(spec, publishing, number - 1, start)
+            except PipelineError as error:
+                why = str(error).replace("the option failOnDataLoss=false", "--allow-data-loss")
+                raise LeftBehind(f"the table {table} has missed messages, which cannot be added: {why}") from error
+        if self.behind.pop(spec.name, None) is not None:
+            with writing(table):
+                self.files.remove(f"{table}/{OWN}/{BEHIND}")
+        return rows
+
+    def reached(self, end: Mapping[str, int]) -> dict[str, int]:
+        """Return the offsets up to which all tables have the messages, at most these."""
+        ledgers = [readLedger(publishing.table, self.files).journals for publishing in self._tables.values()]
+        return {id: min([next, *(had[id].next for had in ledgers if id in had)]) for id, next in end.items()}
+
+    def deadIn(self, number: int) -> Iterator[tuple[str, DeadLetters]]:
+        """Yield the dead letters of a batch in each table that has some."""
+        for name, publishing in self._tables.items():
+            for found in readLedger(publishing.table, self.files).dead[-1:]:
+                if found.batch == number:
+                    yield name, found
 
 
 def addColumns(table: str, found: Iterable[pa.Schema], files: Files = FILES) -> None:
@@ -180,11 +270,23 @@ def _writeGiven(table: str, columns: TableColumns, had: TableColumns | None, fil
     writeColumns(table, columns, files)
 
 
+def readBehind(table: str, files: Files = FILES) -> str:
+    """Return why a table was left behind by its ingest, an empty text if it was not; raises LakeRefused."""
+    return readRecorded(table, BEHIND, lambda found: str(found[0]), files) or ""
+
+
+def nextBatch(checkpoint: str) -> int:
+    """Return the number of the next batch of a query; 0 for a new one, or in a remote folder."""
+    try:
+        return 1 + max(int(name) for name in os.listdir(f"{checkpoint}/commits") if name.isdigit())
+    except (OSError, ValueError):
+        return 0
+
+
 def checkpointOffsets(checkpoint: str) -> dict[str, int]:
     """Return the offsets at which the next batch of a query begins; empty for a new one, or in a remote folder."""
     try:
-        last = max(int(name) for name in os.listdir(f"{checkpoint}/commits") if name.isdigit())
-        with open(f"{checkpoint}/offsets/{last}") as file:
+        with open(f"{checkpoint}/offsets/{nextBatch(checkpoint) - 1}") as file:
             # The format's version and Spark's settings precede the offsets of the source.
             offsets: dict[str, int] = json.loads(file.read().splitlines()[2])
             return offsets

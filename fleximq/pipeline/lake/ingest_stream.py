@@ -15,13 +15,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from fleximq.pipeline.command.job_run import JobRun
-from fleximq.pipeline.errors import DeadLettersFound, LakeRefused
+from fleximq.pipeline.errors import DeadLettersFound, LakeRefused, LeftBehind
 from fleximq.pipeline.files.schema import ALL_COLUMNS
 from fleximq.pipeline.files.slice_reader import Missing
 from fleximq.pipeline.lag import Reporter, offsetsBehind
-from fleximq.pipeline.lake.ingest_driver import TableIngest, TaskReports, checkpointOffsets, syncOffsets
+from fleximq.pipeline.lake.catch_up import CatchUp
+from fleximq.pipeline.lake.ingest_driver import TableIngest, TaskReports, checkpointOffsets, nextBatch, syncOffsets
 from fleximq.pipeline.lake.ingest_task import stage
-from fleximq.pipeline.lake.table.ledger import DeadLetters, readLedger
+from fleximq.pipeline.lake.table.ledger import readLedger
 from fleximq.pipeline.lake.table.table_spec import TableSpec, packed, unpacked
 from fleximq.pipeline.reader.journals import SlicePartition, records
 from fleximq.pipeline.reader.source_options import SourceOptions
@@ -129,6 +130,7 @@ class Ingest:
         self._busy = threading.Lock()
         self._rows = self._dead = 0
         self._leftOut: set[tuple[str, str]] = set()
+        self._behind: set[str] = set()
         self._began = time.monotonic()
 
     def all(self, options: Mapping[str, str], interval: str | None) -> None:
@@ -156,6 +158,11 @@ class Ingest:
                 f"the table {name} begins where the checkpoint is, at {places}: fleximq-pipeline backfill {name} "
                 f"--lake {self._feeding.lake} brings earlier messages"
             )
+        self._tellBehind()
+        self._feeding.missed = CatchUp(SourceOptions.of(options)).add
+        if begin:
+            self._rows += self._feeding.catchUp(nextBatch(self._checkpoint), begin)
+            self._tellBehind()
         spark = self._run.session()
         spark.dataSource.register(IngestSource)
         own = {LAKE: self._feeding.lake, TABLES: packed(self._feeding.specs)}
@@ -178,19 +185,27 @@ class Ingest:
                     continue
                 syncOffsets(self._checkpoint, number)
                 self._rows += self._feeding.publish(number, told)
+            self._tellBehind()
             self._tellLeftOut(told)
-            for name, dead in told.dead.items():
-                rows = sum(each.rows for each in told.staged[name])
-                found = DeadLetters(number, rows, sum(dead.values()), told.reasons[name])
+            for name, found in self._feeding.deadIn(number):
                 self._dead += found.dead
-                warning = "warning: " if found.dead > rows * WARN_ABOVE else ""
+                warning = "warning: " if found.dead > found.rows * WARN_ABOVE else ""
                 self._run.writeLine(f"{warning}table {name}, {found}")
             if self._reporter is not None:
                 lost = {id: sum(gap.next - gap.first for gap in gaps if gap.lost) for id, gaps in told.gaps.items()}
                 lost = {id: number for id, number in lost.items() if number}
-                self._reporter.report(told.end, lost, self._feeding.deadLetters())
+                self._reporter.report(self._feeding.reached(told.end), lost, self._feeding.deadLetters())
             return
         raise LakeRefused(f"the columns of {', '.join(told.fields)} keep growing: give the table a schema")
+
+    def _tellBehind(self) -> None:
+        """Say which tables were left behind, and which go on again, since this was called last."""
+        behind = self._feeding.behind
+        for name in behind.keys() - self._behind:
+            self._run.writeLine(f"warning: table {name} is left behind, the others go on: {behind[name]}")
+        for name in self._behind - behind.keys():
+            self._run.writeLine(f"table {name} has all messages again")
+        self._behind = set(behind)
 
     def _tellLeftOut(self, told: TaskReports) -> None:
         """Say once which fields are no columns."""
@@ -222,6 +237,8 @@ class Ingest:
             rate = self._rows / max(1e-9, time.monotonic() - self._began)
             dead = f", {self._dead} of them dead letters" if self._dead else ""
             self._run.writeLine(f"{self._rows} rows are in, {rate:,.0f} rows/s{dead}")
+            if behind := self._feeding.behind:
+                raise LeftBehind(f"tables were left behind: {', '.join(behind)}; {next(iter(behind.values()))}")
         if self._dead and self._strict:
             raise DeadLettersFound(
                 f"{self._dead} messages became dead letters, which --strict does not allow: fleximq-pipeline redecode "

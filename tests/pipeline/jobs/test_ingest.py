@@ -7,12 +7,13 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from twisted.trial.unittest import SynchronousTestCase
+from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
 from fleximq.errors import JournalError
 from fleximq.values.message import Content
 from tests.nightly import nightly, repetitions
 from tests.pipeline.installed import missing as skip
+from tests.pipeline.lake.iceberg_case import skip as noIceberg
 from tests.pipeline.written import TIME, Written
 
 if not skip:
@@ -20,7 +21,8 @@ if not skip:
     import pyarrow.parquet as pq
 
     from fleximq.pipeline import lake
-    from fleximq.pipeline.errors import DeadLettersFound, LakeRefused, OptionRefused, sentenceOf
+    from fleximq.pipeline.errors import DeadLettersFound, LakeRefused, LeftBehind, OptionRefused, sentenceOf
+    from fleximq.pipeline.jobs.describe import DESCRIBE
     from fleximq.pipeline.jobs.ingest import INGEST
     from fleximq.pipeline.jobs.upkeep import BACKFILL, REDECODE
     from fleximq.pipeline.lake.batch_commit import BatchCommit
@@ -29,6 +31,9 @@ if not skip:
     from fleximq.pipeline.lake.table.lock import writerLock
     from tests.pipeline.jobs.fake_run import FakeRun
     from tests.pipeline.session import sharedSession
+
+if not noIceberg:
+    from fleximq.pipeline.lake.iceberg.iceberg_log import IcebergLog
 
 
 class IngestCase(SynchronousTestCase):
@@ -413,6 +418,44 @@ class FailureTests(IngestCase):
         self.ingest(*tables)
         for name in ("one", "two"):
             self.assertEqual([row[1] for row in self.rows(name)], list(range(1, 15)))
+
+    def test_leftBehind(self) -> None:
+        """A table whose format refuses a batch keeps no other back, and gets all when it is mended; both are said."""
+        if noIceberg:
+            raise SkipTest(noIceberg)
+        real = IcebergLog.commit
+
+        def commit(log: Any, *arguments: Any) -> None:
+            if log._table.endswith("two"):
+                raise LakeRefused("it is refused")
+            real(log, *arguments)
+
+        tables = ("--table", "one=#", "--table", "two=#", "--format", "iceberg")
+        self.fill(4)
+        self.ingest(*tables)
+        patch = self.patch(IcebergLog, "commit", commit)
+        self.fill(4)
+        run = FakeRun()
+        error = self.assertRaises(LeftBehind, INGEST.run, self.chosen(*tables, "--once", "--max-offsets", "2"), run)
+        command = f"it is refused; fleximq-pipeline repair --lake {self.lake} --table two tries it again"
+        self.assertEqual(str(error), f"tables were left behind: two; {command}")
+        self.assertIn(f"warning: table two is left behind, the others go on: {command}", run.said)
+        self.assertEqual([lake.ranges(f"{self.lake}/{name}")[self.written.id].next for name in ("one", "two")], [9, 5])
+        told = FakeRun()
+        parser = ArgumentParser()
+        DESCRIBE.prepare(parser)
+        DESCRIBE.run(parser.parse_args(["--lake", self.lake]), told)
+        self.assertIn("Tables that their ingest has left behind", told.printed)
+        self.assertIn(command, told.printed)
+        patch.restore()
+        # It needs no new message.
+        run = self.ingest(*tables)
+        self.assertIn("table two has all messages again", run.said)
+        self.fill(2)
+        self.ingest(*tables)
+        for name in ("one", "two"):
+            self.assertEqual(lake.audit(f"{self.lake}/{name}"), [])
+            self.assertEqual(lake.ranges(f"{self.lake}/{name}")[self.written.id], lake.Covered(1, 11, 10))
 
     def test_otherCheckpoint(self) -> None:
         """A checkpoint that is not the table's is refused in one sentence, and nothing is added."""

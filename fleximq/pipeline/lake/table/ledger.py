@@ -86,6 +86,14 @@ class Ledger:
             journal in self.journals and self.journals[journal].next >= next for journal, next in end.items()
         )
 
+    def lacks(self, number: int, start: Counts) -> bool:
+        """Tell whether batches before this one, which begins at ``start``, have passed the table by."""
+        isNew = self.batch in (-1, number - 1)
+        return any(
+            self.journals[journal].next < first if journal in self.journals else not isNew
+            for journal, first in start.items()
+        )
+
     def withBatch(
         self, batch: int, start: Counts, end: Counts, rows: Counts, gaps: Gaps, dead: Counts = NONE, reason: str = ""
     ) -> "Ledger":
