@@ -118,7 +118,7 @@ def stat(arguments: Namespace) -> int:
             f"consumer group {jsonLine(name)}: next offset {word.next}, as it said at {_time(word.time)}{lost}",
             group=name, next=word.next, time=_time(word.time), lost=word.lost,
         )  # fmt: skip
-    return _told(skipped)
+    return _reportSkipped(skipped)
 
 
 @_journalCommand(
@@ -138,7 +138,7 @@ def cat(arguments: Namespace) -> int:
             break
         for row in rows(batch.only(wanted), arguments.first, arguments.last):
             print(jsonLine(row, (",", ":")))
-    return _told(skipped)
+    return _reportSkipped(skipped)
 
 
 @_journalCommand("repair", jsonOption(), switch("--yes", "perform the repair"))
@@ -192,7 +192,7 @@ def _header(packed: bytes) -> Any:
         return {"base64": b64encode(packed).decode()}
 
 
-def _told(skipped: Sequence[str]) -> int:
+def _reportSkipped(skipped: Sequence[str]) -> int:
     """Name the frames that were skipped, and return the exit code."""
     for sentence in skipped:
         say(f"fleximq: skipped, see fleximq journal check: {sentence}")
@@ -231,7 +231,7 @@ def _together(one: TopicBounds, other: TopicBounds) -> TopicBounds:
 def _time(microseconds: int) -> str:
     try:
         time = datetime.fromtimestamp(microseconds / 1e6, UTC)
-    except (ValueError, OverflowError, OSError):  # no clock was there
+    except (ValueError, OverflowError, OSError):  # beyond the years of a datetime
         return f"{microseconds} microseconds after 1970"
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 

@@ -315,23 +315,30 @@ class Ownership:
         return (self.owner.node in ("", self.node) or self._isSilent(self.owner.node)) and not self.missing()
 
     def missing(self) -> str:
-        """Return which nodes may have messages that this one lacks, "" if none."""
+        """Return why another node may have messages that this one lacks, "" if none can."""
         if self.isComplete:
             return ""
         if not self._isRead:
             return "the keys of the nodes are being read"
-        own = self.end()
         ends = {node: seen.record.about.get("end", 0) for node, seen in self._nodes.items() if node}
+        return self._longerCopy(ends) or ("" if self._hasSeenOwner else self._missingNodes(ends))
+
+    def _longerCopy(self, ends: Mapping[str, int]) -> str:
+        """Return which node has more, by the ends of the copies in the keys of all nodes; "" if none."""
+        own = self.end()
         longest = max(ends, key=lambda node: ends[node])
-        if ends[longest] > own:
-            return f"the copy of {longest} ends at position {ends[longest]}, that of {self.node} at {own}"
-        if not self._hasSeenOwner:
-            isFirst = self._isEmpty or not self.owner.revision
-            silent = sorted(filter(self._isSilent if isFirst else self._isAbsent, ends))
-            if silent and (isFirst or self._beats < _STARTING):
-                return f"{', '.join(silent)} may have messages, but does not run, or is cut off"
-            if isFirst and len(ends) < self.nodes:
-                return f"a new cluster begins with {self.nodes} nodes, as many as its NATS servers"
+        if ends[longest] <= own:
+            return ""
+        return f"the copy of {longest} ends at position {ends[longest]}, that of {self.node} at {own}"
+
+    def _missingNodes(self, ends: Mapping[str, int]) -> str:
+        """Return which nodes must run before this one, which has seen no owner, claims the shard; "" if none."""
+        isFirst = self._isEmpty or not self.owner.revision
+        silent = sorted(filter(self._isSilent if isFirst else self._isAbsent, ends))
+        if silent and (isFirst or self._beats < _STARTING):
+            return f"{', '.join(silent)} may have messages, but does not run, or is cut off"
+        if isFirst and len(ends) < self.nodes:
+            return f"a new cluster begins with {self.nodes} nodes, as many as its NATS servers"
         return ""
 
     def _rank(self, own: int) -> int:

@@ -10,9 +10,10 @@ _MORE = 1.1
 
 
 async def refill(cluster: ICluster, shard: int, copy: Copy, log: StreamLog) -> int:
-    """Append what the stream lacks; return the number of bytes. Nobody may own the shard meanwhile. Raises ClusterError
-    if the stream does not continue in this copy, has no room, or does not answer; or the copy is damaged, which is
-    found out before the first append.
+    """Append the frames that the stream lacks; return the number of bytes. No node may own the shard meanwhile.
+
+    :raises ClusterError: this copy does not continue the stream, or is damaged, which is checked before the first
+        append; or the stream has no room or does not answer.
     """
     bounds = await cluster.bounds(shard)
     position, next, previous = copy.start, 1, 0

@@ -96,7 +96,7 @@ class RemoteNode:
 
 
 class RemoteReader:
-    """A node as a publisher that a slow client pauses: its messages are not confirmed meanwhile."""
+    """All publishers of another node. While a slow client pauses it, messages of that node are not confirmed."""
 
     outbox: Any = None
 
@@ -105,11 +105,11 @@ class RemoteReader:
         self.readPauses = ReadPauses(self, lambda isRead: None)
 
     def pauseProducing(self) -> None:
-        """Confirm nothing."""
+        """Stop to confirm messages, so that the node pauses its publishers."""
         self._mesh.hold(self._node)
 
     def resumeProducing(self) -> None:
-        """Confirm what was received, and go on."""
+        """Confirm the received messages, and further ones as they arrive."""
         self._mesh.release(self._node)
 
 

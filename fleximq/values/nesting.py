@@ -1,7 +1,7 @@
-"""The depth that arrays and maps in the input of clients may have, the same for headers, arguments and JSON.
+"""The limit of nested arrays and maps in the input of clients: one for headers, arguments and JSON.
 
-msgpack reads 1,024 levels and packs as many, but a value that was read is packed inside others, shown and walked. Input
-that is no deeper than this cannot fail there.
+msgpack reads and packs up to 1,024 levels. The limit is lower, since values are packed again inside others,
+converted to JSON and traversed recursively: that cannot fail for input within it.
 """
 
 from typing import Any
@@ -24,7 +24,7 @@ class NestedTooDeeply(ValueError):
 def unpack(packed: bytes, **options: Any) -> Any:
     """Return a MessagePack value, as ``msgpack.unpackb``, and raise what that raises, or NestedTooDeeply.
 
-    Short and flat input costs nothing more: each level needs a byte.
+    Input with few arrays and maps is not traversed: each level needs a byte.
     """
     value = msgpack.unpackb(packed, **options)
     if mayBeDeep(packed):

@@ -1,8 +1,8 @@
-"""Timers that follow the monotonic clock, for clients on a reactor of somebody else's program.
+"""Timers that follow the monotonic clock, for clients on a reactor that belongs to another program.
 
 Twisted's reactors count by ``time.time``: a step of the system clock forward fires their timers early, and a step
-backward delays them for as long. A library must not change a reactor that it was given. So a thread waits instead, one
-for each reactor, and passes each call to the reactor's own thread.
+backward delays them for as long. A library must not change a reactor that it was given. So one thread for each
+reactor waits, and passes each call to the reactor's own thread.
 """
 
 import time

@@ -1,6 +1,6 @@
-"""Decoded headers with the memory that they may take, since a sender can make many objects of few bytes.
+"""Decoded headers with an estimate of their memory, since few bytes of a sender can become many objects.
 
-Hot: nothing for a short header, 0.3 us for a flat one, 0.5 us for another one.
+Hot: a short header costs nothing, a flat one 0.3 us, others 0.5 us.
 """
 
 from collections.abc import Mapping
@@ -8,17 +8,17 @@ from typing import Any
 
 #: Approximate memory for a field of a header, and for an event with one, in addition to its payload.
 EVENT_BYTES = 128
-#: A header counts only its fields if it has at most this many encoded bytes ..
+#: The size of a header is estimated from the number of its fields alone if it has at most so many encoded bytes.
 SHORT_BYTES = 64
-#: .. or has no lists and maps, and at most this many fields and encoded bytes.
+#: The same for one without lists and maps with at most so many fields and encoded bytes.
 _FEW_FIELDS, _FEW_BYTES = 8, 256
-#: Decoding can make of a byte of text four, and of a byte of a list or map an object of this size.
+#: Bytes in memory for an encoded byte: of text, and of lists or maps, where each byte may become an object.
 _TEXT_FACTOR, _NESTED_FACTOR = 4, 64
 _NESTED = frozenset({dict, list})
 
 
 class LargeHeader(dict[Any, Any]):
-    """A header that takes more than its number of fields tells; ``size`` is the memory for its event."""
+    """A header that takes more memory than its number of fields suggests; ``size`` is the memory for its event."""
 
     __slots__ = ("size",)
     size: int

@@ -75,12 +75,12 @@ class _Reader:
         self._client, self._context, self._stream, self._consumer = client, context, stream, consumer
         self._messages: list[StoredMessage] = []
         self._arrived = asyncio.Event()
-        #: Messages that the last request may still bring.
+        #: How many messages may still arrive for the last request.
         self._open = 0
 
     def _take(self, subject: bytes, reply: bytes, headers: bytes, data: bytes) -> None:
         self._arrived.set()
-        if not reply:  # the request is over: nothing more has come in time, or it has all of its bytes
+        if not reply:  # a status that ends the request: its time is over, or its bytes are used up
             self._open = 0
             return
         self._open -= 1

@@ -228,7 +228,7 @@ class NatsCluster:
             found = await self._context.get_msg(self._stream(shard), sequence)
         except NotFoundError:
             return None
-        return _piece(found.data, found.headers)
+        return _piece(found.data or b"", (found.headers or {}).get(_PLACE, ""))
 
     @_asked
     async def bounds(self, shard: int) -> StreamBounds:
@@ -261,7 +261,7 @@ class NatsCluster:
                         break
                 if number >= next:
                     missed = 0
-                    taken.append((number, Piece(message.data, *_places(message.headers))))
+                    taken.append((number, _piece(message.data, _placesIn(message.headers))))
                     next = number + 1
             await self._loop.onReactor(lambda: hand(taken))
             return not taken or taken[-1][0] == messages[-1].sequence
@@ -380,23 +380,19 @@ async def _ownAddress(server: Any) -> str:
     return host
 
 
-def _piece(data: bytes | None, headers: Mapping[str, str] | None) -> Piece:
-    """Return a message of a stream; a foreign one gets places that no copy accepts."""
+def _piece(data: bytes, places: str | bytes) -> Piece:
+    """Return a message with the value of its header :data:`_PLACE`; without one it gets places that no copy accepts."""
     try:
-        end, next, left = map(int, (headers or {})[_PLACE].split())
-    except (KeyError, ValueError):
-        end = next = left = 0
-    return Piece(data or b"", end, next, left)
-
-
-def _places(headers: bytes) -> tuple[int, int, int]:
-    """Return end, next and left of a message from the bytes of its headers; as :func:`_piece`."""
-    begin = headers.find(_PLACE_BYTES) + len(_PLACE_BYTES)
-    try:
-        end, next, left = map(int, headers[begin : headers.index(b"\r", begin)].split())
+        end, next, left = map(int, places.split())
     except ValueError:
-        return 0, 0, 0
-    return end, next, left
+        end = next = left = 0
+    return Piece(data, end, next, left)
+
+
+def _placesIn(headers: bytes) -> bytes:
+    """Return the value of :data:`_PLACE` from the bytes of all headers, no bytes without it."""
+    begin = headers.find(_PLACE_BYTES)
+    return headers[begin + len(_PLACE_BYTES) : headers.find(b"\r", begin)] if begin >= 0 else b""
 
 
 def _tell(watcher: IWatcher, key: str, value: Any, revision: int) -> None:
