@@ -122,7 +122,7 @@ class CatchUpTests(FeedCase):
         feeding = self.entered()
         self.refused = {"one", "two"}
         self.fill(3)
-        self.assertRaises(CommitRefused, self.batch, feeding, 0)
+        self.assertRaises(CommitRefused, self.commit, feeding, 0)
         feeding.__exit__()
         self.assertRaises(CommitRefused, self.entered)
         self.refused = set()
