@@ -26,7 +26,7 @@ from fleximq.broker.envelope import ConnectedClient
 from fleximq.config.option_values import Sender
 from fleximq.dialects.answers import Answers
 from fleximq.dialects.connection.connection_rate import ConnectionRate, admittedMessages, overRate
-from fleximq.dialects.connection.credential_check import UNTRUSTED, CredentialExpiry
+from fleximq.dialects.connection.credential_check import CredentialExpiry
 from fleximq.dialects.connection.keepalive import KeepAlive
 from fleximq.dialects.context import Context
 from fleximq.dialects.outbox import Outbox
@@ -40,7 +40,7 @@ from fleximq.errors import (
     Unauthorized,
 )
 from fleximq.interfaces import IAdmission, IConversation, IPeer
-from fleximq.security.credentials import Certificate
+from fleximq.security.credentials import UNTRUSTED, Certificate
 from fleximq.security.peer_address import clientKey, peerAddress
 from fleximq.security.principal import Admitted
 from fleximq.values.counted_event import CountedEvent, EventFamily

@@ -9,6 +9,9 @@ from typing import Any
 from twisted.cred.credentials import ICredentials
 from zope.interface import Attribute, implementer
 
+#: The refusal of a certificate that was revoked or whose authority was removed after its handshake.
+UNTRUSTED = "this certificate is not valid any more"
+
 
 class IToken(ICredentials):
     """A bearer token: FlexiMQ auth ``token``, HTTP ``Authorization: Bearer``, the ``token`` query parameter."""

@@ -20,6 +20,7 @@ from twisted.web.server import NOT_DONE_YET
 from fleximq.errors import BrokerError
 from fleximq.interfaces import IRights
 from fleximq.rights import Action
+from fleximq.security.credentials import UNTRUSTED
 from fleximq.security.peer_address import peerAddress
 from fleximq.security.principal import ANONYMOUS, Admitted
 from fleximq.status import Status
@@ -157,6 +158,8 @@ class Pages(Resource):
             raise HttpRefusal(405, f"this path takes {allowed} only", {"allow": allowed})
         if page.post and (_field(request, b"content-type") or "").partition(";")[0].strip().lower() != JSON:
             raise HttpRefusal(415, f"what is posted must be {JSON}")  # a foreign page needs leave to post this type
+        if not getattr(request.channel.transport, "peerIsTrusted", True):
+            raise HttpRefusal(401, UNTRUSTED)
         admitted: Admitted | None = getattr(request.channel, "admitted", None)
         admitted = None if admitted is None else self._renewed(admitted)
         if page.action is not None:

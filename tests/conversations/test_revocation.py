@@ -73,7 +73,8 @@ class CertificateTests(RevocationCase):
         self.revoke()
         tls = f"fleximqtls:cert={self.server.both}:clientCA={self.folder}/ca.pem:crl={self.folder}/crl.pem"
         inner = ":inner=tcp\\:0\\:interface=127.0.0.1"
-        self.start("--auth", "certificate:", "--allow-anonymous", "--listen", tls + inner)
+        rights = self.write("rights.toml", "[principals.alice]\nadmin = true\n")
+        self.start("--auth", "certificate:", "--allow-anonymous", "--listen", tls + inner, "--config", str(rights))
 
     def trust(self, *authorities: Made) -> None:
         """Write the authorities."""
@@ -128,16 +129,20 @@ class CertificateTests(RevocationCase):
         self.assertEqual(bob.barrier(), [])
 
     def test_waiting(self) -> None:
-        """A connection that has not joined yet is refused too; so is a request by HTTP."""
-        waiting, asking = self.connect(self.alice), self.connect(self.alice)
+        """So is a connection that has not joined yet, and an HTTP request, even if only its body is missing."""
+        waiting, asking, posting = (self.connect(self.alice) for _ in range(3))
         waiting.do_handshake()
         asking.do_handshake()
+        fields = "Host: localhost", "Content-Type: application/json", "Content-Length: 22"
+        posting.sendall("\r\n".join(["POST /api/bans/add HTTP/1.1", *fields, "", ""]).encode())
         self.flexi(self.bob)  # the broker has accepted all before
         self.revoke(self.alice)
         self.reload("crl")
         self.assertNotEqual(FlexiClient(Stream(waiting)).send("JOIN").hear().status, 200)
         asking.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
         self.assertTrue(asking.recv(1000).startswith(b"HTTP/1.1 401 "))
+        posting.sendall(b'{"address": "9.9.9.9"}')
+        self.assertTrue(posting.recv(1000).startswith(b"HTTP/1.1 401 "))
 
 
 class SecretTests(RevocationCase):

@@ -7,8 +7,6 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from fleximq.security.credentials import Certificate
 
-#: The refusal of a certificate that was revoked or whose authority was removed after its handshake.
-UNTRUSTED = "this certificate is not valid any more"
 #: The longest timer, in seconds: within it a step of the system clock is noticed.
 CHECK_SECONDS = 60.0
 

@@ -18,7 +18,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from fleximq.broker.deadlines import Clock, Deadlines
-from fleximq.dialects.connection.credential_check import UNTRUSTED, certificateOf
+from fleximq.dialects.connection.credential_check import certificateOf
 from fleximq.dialects.connection.handover import Handover, HandoverFactory
 from fleximq.dialects.http.origins import Origins
 from fleximq.dialects.http.request_head import (
@@ -33,6 +33,7 @@ from fleximq.dialects.http.request_head import (
 from fleximq.errors import AuthenticationFailed, BrokerError, JoinRejected, NoCapacity, TooManyRequests, Unauthorized
 from fleximq.interfaces import IAdmission
 from fleximq.security.anonymous_access import nameProxy
+from fleximq.security.credentials import UNTRUSTED
 from fleximq.security.peer_address import peerAddress
 from fleximq.security.principal import Admitted
 from fleximq.values.counted_event import CountedEvent, EventFamily
