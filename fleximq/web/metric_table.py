@@ -75,7 +75,7 @@ METRICS = (
     Metric("journal_bytes", _GAUGE, "Size of the journal's files."),
     Metric("journal_segments", _GAUGE, "Number of segment files of the journal."),
     Metric("journal_end_offset", _GAUGE, "Offset after the last stored message."),
-    Metric("journal_oldest_seconds", _GAUGE, "Age of a topic's oldest stored message, for the oldest.", ("topic",)),
+    Metric("journal_oldest_seconds", _GAUGE, "Age of a topic's oldest message, of topics with the oldest.", ("topic",)),
     Metric("journal_commit_seconds", _HISTOGRAM, "Duration of a commit: encoding, writing and syncing."),
     Metric("journal_commit_messages", _HISTOGRAM, "Messages in one commit, stored with one sync."),
     Metric("journal_commit_bytes", _HISTOGRAM, "Bytes of one commit."),
@@ -90,9 +90,7 @@ METRICS = (
     Metric("cluster_lag_messages", _GAUGE, "Messages of the stream that the copy of this node lacks."),
     Metric("cluster_lag_seconds", _GAUGE, "Seconds by which the copy of this node is behind."),
     Metric("cluster_stream_free_bytes", _GAUGE, "Bytes that the stream may still have, at the owner."),
-    Metric(
-        "cluster_stream_lost_messages", _GAUGE, "Messages that the stream has lost, and the owner not, at the owner."
-    ),
+    Metric("cluster_stream_lost_messages", _GAUGE, "Messages that only the stream has lost, at the owner."),
     Metric("cluster_reconnects", _COUNTER, "Reconnects to the NATS servers."),
     Metric("cluster_forwarded_clients", _GAUGE, "Clients that this node forwards to the owner."),
     Metric("cluster_waiting_clients", _GAUGE, "Clients that wait for an owner, or for its answer."),
