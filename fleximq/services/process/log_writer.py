@@ -8,6 +8,7 @@ import atexit
 import io
 import os
 import select
+import stat
 import syslog
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -77,13 +78,20 @@ class LogPath(Descriptor):
         super().__init__(_opened(self._path))
 
     def reopen(self) -> None:
-        """Open the path again; if it is still the same file, rename it first as ``twistd`` does."""
+        """Open the path again; if it is still the same file, rename it first as ``twistd`` does.
+
+        A new file has the mode of the previous one: the umask of a daemon would close it to those who read the log.
+        """
+        mode = stat.S_IMODE(os.fstat(self._number).st_mode)
         with suppress(FileNotFoundError):
             if os.path.samestat(os.stat(self._path), os.fstat(self._number)):
                 shelf: Any = LogFile.fromFullPath(self._path)
                 shelf.rotate()
                 shelf.close()
+        isNew = not os.path.exists(self._path)
         number = _opened(self._path)
+        if isNew:
+            os.fchmod(number, mode)
         os.close(self._number)
         self._number, self._begun = number, False
 

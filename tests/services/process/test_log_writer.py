@@ -136,6 +136,17 @@ class TargetTests(SynchronousTestCase):
         path, content = self.rotated(lambda path: os.rename(path, path + ".old"))
         self.assertEqual((self.lines(path + ".old"), content), (["a"], ["b"]))
 
+    def test_mode(self) -> None:
+        """Who could read the old file can read the new one, whatever the umask is by then."""
+
+        def change(path: str) -> None:
+            os.chmod(path, 0o644)
+            os.rename(path, path + ".old")
+            self.addCleanup(os.umask, os.umask(0o077))
+
+        path, _ = self.rotated(change)
+        self.assertEqual(os.stat(path).st_mode & 0o777, 0o644)
+
     def test_created(self) -> None:
         """A file made in its place is used as it is."""
 
