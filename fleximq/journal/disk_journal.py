@@ -422,7 +422,8 @@ class DiskJournal:
     def _failed(self, commit: Commit) -> None:
         self._topicLimit.pending.clear()
         self._count("read-only")
-        self._say(f"nothing is kept any more, since writing failed: {commit.reason}")
+        retries = "; the broker tries again by itself" if self.isRetried else ""
+        self._say(f"it is read-only and stores nothing more: {commit.reason}{retries}")
         if commit.error is not None and not isinstance(commit.error, OSError):
             self._onError(commit.error)
         self.onFault()

@@ -106,7 +106,7 @@ class Health:
         if health is None:
             return Check("journal", True, "there is none")
         good = health["state"] == "ok"
-        words = "recovered and writable" if good else str(health["reason"])
+        words = "recovered and writable" if good else f"read-only: {health['reason']}"
         if health.get("retries"):
             words += "; the broker tries again by itself"
         return Check("journal", good, words)

@@ -444,7 +444,7 @@ class FaultTests(JournalCase):
         self.fault()
         health = self.journal.health()
         self.assertEqual((health["state"], health["reason"]), ("read-only", "input/output error"))
-        self.assertEqual(self.log, ["nothing is kept any more, since writing failed: input/output error"])
+        self.assertEqual(self.log, ["it is read-only and stores nothing more: input/output error"])
         self.assertIn(("journal: read-only", 1), self.events)
         self.assertEqual(self.records(), [(1, "a", b"a")])
 
@@ -454,7 +454,7 @@ class FaultTests(JournalCase):
         shutil.rmtree(self.folder)
         self.kept(b"b")
         self.assertEqual(self.told[1][2], "the journal's files were deleted")
-        self.assertEqual(self.log, ["nothing is kept any more, since writing failed: the journal's files were deleted"])
+        self.assertEqual(self.log, ["it is read-only and stores nothing more: the journal's files were deleted"])
         self.assertRaises(NotKept, self.append, b"c")
         self.assertEqual(self.reopen(), ["no such file or directory"])
 
@@ -635,7 +635,9 @@ class FaultTests(JournalCase):
                 self.assertFalse(self.journal.isRetried)
                 self.kept(b"x")
         self.assertEqual({payload for _, _, payload in self.records()}, {b"x"})
-        faults = [sentence for sentence in self.log if sentence.startswith("nothing is kept any more")]
+        faults = [sentence for sentence in self.log if sentence.startswith("it is read-only")]
+        told = [sentence.endswith("; the broker tries again by itself") for sentence in faults]
+        self.assertEqual(told, [True] * 6 + [False] * 2)
         self.assertEqual(len(faults), 8)  # one for each fault, none for each attempt
         self.assertEqual(sum(number for event, number in self.events if event == "journal: reopened"), 8)
 

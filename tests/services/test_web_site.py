@@ -56,9 +56,10 @@ class HealthTests(SynchronousTestCase):
     def test_journal(self) -> None:
         """A journal that takes nothing says why."""
         self.broker.health = {"state": "read-only", "reason": "No space left on device"}
-        self.assertEqual(self.bad(), {"journal": "No space left on device"})
+        self.assertEqual(self.bad(), {"journal": "read-only: No space left on device"})
         self.broker.health["retries"] = True
-        self.assertEqual(self.bad(), {"journal": "No space left on device; the broker tries again by itself"})
+        words = "read-only: No space left on device; the broker tries again by itself"
+        self.assertEqual(self.bad(), {"journal": words})
 
     def test_listeners(self) -> None:
         """A listener that is not open is named."""

@@ -133,6 +133,8 @@ def _about(about: Any, now: float) -> Iterator[Check]:
         isWritable = journal["state"] == "ok"
         words = "stores messages" if isWritable else f"is read-only: {journal['reason']}"
         advice = "remove the cause, then: fleximq req broker /journal/reopen"
+        if journal.get("retries"):
+            advice = "remove the cause; the broker tries again by itself, at the latest after 30 seconds"
         yield Check("journal", GOOD, words) if isWritable else Check("journal", BAD, words, advice)
 
 

@@ -136,3 +136,12 @@ class AboutTests(SynchronousTestCase):
         ):
             found = {each.name: each.result for each in _about(about | changed, 0.0)}
             self.assertEqual(found, {"clock": "ok", "version": "ok"} | wanted, changed)
+
+    def test_advice(self) -> None:
+        """A read-only journal is to be reopened, unless the broker does that by itself."""
+        about = {"time": 0, "version": __version__, "implementation": ""}
+        advice = {False: "fleximq req broker /journal/reopen", True: "the broker tries again by itself"}
+        for retries, wanted in advice.items():
+            journal = {"state": "read-only", "reason": "full", "retries": retries}
+            [*_, check] = _about(about | {"journal": journal}, 0.0)
+            self.assertIn(wanted, check.advice)

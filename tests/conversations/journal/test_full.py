@@ -89,7 +89,7 @@ class FullTests(JournalCase):
 
     def test_told(self) -> None:
         """The log and /broker/about say that it is read-only, and why."""
-        self.broker.waitForOutput("Journal: nothing is kept any more")
+        self.broker.waitForOutput("Journal: it is read-only and stores nothing more: file too large")
         health = self.about()
         self.assertEqual(health["state"], "read-only")
         self.assertIn("too large", health["reason"].lower())
