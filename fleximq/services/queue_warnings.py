@@ -14,7 +14,7 @@ from fleximq.values.printable import shortened
 _log = Logger()
 
 _EXPIRED = (
-    "The queue {topic} was removed with {number} messages, since it had no CONSUME for {time:g} s ({why}); queues "
+    "The queue {topic} was removed with {messages}, since it had no CONSUME for {time:g} s ({why}); queues "
     "whose topic matches --durable are not removed{more}"
 )
 _OVERFLOW = (
@@ -22,7 +22,7 @@ _OVERFLOW = (
     "--queue-bytes){more}"
 )
 _SUBSCRIPTION_EXPIRED = (
-    "The BlipMQ subscription {id} of {topic} was removed with {number} messages, since no client used it for "
+    "The BlipMQ subscription {id} of {topic} was removed with {messages}, since no client used it for "
     "{time:g} s (--durable-grace){more}"
 )
 _DEAD_LETTER = "{letter} of the queue {queue} is a dead letter after {deliveries} deliveries without an ACK{more}"
@@ -51,11 +51,17 @@ class QueueWarnings:
     def _expired(self, topic: str, number: int) -> None:
         expiry = self._queueExpiry
         why = "--queue-expiry" if expiry else "a ReplyTo created it"
-        self._warn(_EXPIRED, topic=topic, number=number, time=expiry or IDLE_SECONDS, why=why)
+        fields = {"messages": _messages(number), "number": number, "time": expiry or IDLE_SECONDS}
+        self._warn(_EXPIRED, topic=topic, why=why, **fields)
 
     def _subscriptionExpired(self, id: int, topic: str, number: int) -> None:
-        self._warn(_SUBSCRIPTION_EXPIRED, id=id, topic=topic, number=number, time=self._durableGrace)
+        fields = {"messages": _messages(number), "number": number, "time": self._durableGrace}
+        self._warn(_SUBSCRIPTION_EXPIRED, id=id, topic=topic, **fields)
 
     def _deadLetter(self, queue: str, id: str | None, deliveries: int) -> None:
         letter = "A message" if id is None else f"The message {shortened(id)}"
         self._warn(_DEAD_LETTER, letter=letter, queue=queue, deliveries=deliveries)
+
+
+def _messages(number: int) -> str:
+    return "1 message" if number == 1 else f"{number} messages"

@@ -47,7 +47,7 @@ class ExpiredQueueTests(SynchronousTestCase):
         self.assertEqual(
             [formatEvent(event) for event in logged if event.get("log_level") is LogLevel.warn],
             [
-                "The queue answers was removed with 1 messages, since it had no CONSUME for 3600 s (a ReplyTo created "
+                "The queue answers was removed with 1 message, since it had no CONSUME for 3600 s (a ReplyTo created "
                 "it); queues whose topic matches --durable are not removed"
             ],
         )
@@ -112,7 +112,7 @@ class ExpiredSubscriptionTests(SynchronousTestCase):
         self.assertEqual(
             [formatEvent(event) for event in logged if event.get("log_level") is LogLevel.warn],
             [
-                "The BlipMQ subscription 1 of full was removed with 1 messages, since no client used it for 5 s "
+                "The BlipMQ subscription 1 of full was removed with 1 message, since no client used it for 5 s "
                 "(--durable-grace)"
             ],
         )

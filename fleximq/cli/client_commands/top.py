@@ -80,7 +80,7 @@ def screen(found: Mapping[str, Any], url: str) -> Any:
         ("FlexiMQ ", "bold"),
         f"{printable(str(found['version']))} at {url}, up {f'{days} d ' if days else ''}{uptime}\n",
         (f"{found['rate']:,.0f}", "bold green"),
-        f" messages/s, {found['clients']:,} clients, {found['topics']:,} topics",
+        f" messages/s, {_counted(found['clients'], 'client')}, {_counted(found['topics'], 'topic')}",
     )
     topics = [
         (row["topic"], round(row["rate"]), row["published"], row["subscribers"], row["queued"])
@@ -94,6 +94,10 @@ def screen(found: Mapping[str, Any], url: str) -> Any:
     topicHeadings = ("Topic", "messages/s", "published", "subscribers", "queued")
     clientHeadings = ("Client", "id", "dialect", "principal", "from", "seconds", "subs")
     return Group(title, table(topicHeadings, topics), table(clientHeadings, clients))
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 @clientCommand(

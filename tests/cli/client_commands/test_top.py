@@ -84,6 +84,14 @@ class PictureTests(SynchronousTestCase):
         self.assertIn("billing", shown.getvalue())
         self.assertNotIn("fleximq-1001", shown.getvalue())
 
+    def test_counts(self) -> None:
+        """One client is not ``1 clients``."""
+        found = {"version": "1", "uptime": 1, "clients": 1, "topics": 2000, "rate": 0.0, "stale": None, "busiest": [],
+                 "connected": []}  # fmt: skip
+        shown = io.StringIO()
+        Console(file=shown, width=120).print(screen(found, "tcp://host:1"))
+        self.assertIn("0 messages/s, 1 client, 2,000 topics", shown.getvalue())
+
     def test_rates(self) -> None:
         """Messages between two looks, by their time; a topic that was forgotten begins anew."""
         row = {"topic": "t", "published": 10}
