@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from fleximq.broker.consumers.queue_owner import QueueOwner
+from fleximq.broker.consumers.work_queue import WorkQueue
 from fleximq.broker.consumers.work_queue_access import WorkQueueAccess
-from fleximq.broker.consumers.work_queues import WorkQueue
 from fleximq.broker.deadlines import Deadlines
 from fleximq.broker.envelope import ConnectedClient, Envelope, QueueDelivery
 from fleximq.broker.presence import OWN_MESSAGES

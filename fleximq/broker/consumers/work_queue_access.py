@@ -8,7 +8,8 @@ from typing import Any
 
 from fleximq.broker.authorization import permit, permits
 from fleximq.broker.consumers.state_log import StateLog
-from fleximq.broker.consumers.work_queues import WorkQueue, WorkQueues
+from fleximq.broker.consumers.work_queue import WorkQueue
+from fleximq.broker.consumers.work_queues import WorkQueues
 from fleximq.broker.envelope import ConnectedClient, Envelope, QueueDelivery
 from fleximq.broker.topics.names import isBrokerTopic
 from fleximq.broker.topics.topic_table import TopicTable

@@ -1,30 +1,24 @@
-"""Work queues: one queue per topic, shared by all its consumers, as in MiniMQ.
+"""All work queues of a broker: they are made for topics, acknowledged by ids, restored, and expire.
 
-The rules are those of the MiniMQ document and of docs/reference/dialects.rst: a delivered message is hidden until any
-connection acknowledges it by its id, or until the time is over, even if the consumer leaves earlier. A queue that was
-never consumed drops its oldest messages when it is full. A queue without a consumer expires after a while, unless that
-would delete messages; a *reply queue* expires with its messages, since a requester that left never reads them.
+A queue without a consumer expires after a while, unless that would delete messages; a *reply queue* expires with its
+messages, since a requester that left never reads them.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
-from operator import attrgetter
-
-from zope.interface import implementer
 
 from fleximq.broker.consumers.delivered_ids import DeliveredIds
-from fleximq.broker.consumers.queue_owner import QueueOwner
+from fleximq.broker.consumers.work_queue import REPLIES, WorkQueue
 from fleximq.broker.deadlines import TOLERANCE, Deadline
 from fleximq.broker.envelope import QueueDelivery
-from fleximq.broker.queues.durable_queue import DurableQueue
-from fleximq.broker.queues.queue import DROPPED, QUEUED, Queue
+from fleximq.broker.queues.queue import Queue
 from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.broker.topics.topic_table import SYSTEM
 from fleximq.errors import NoCapacity
-from fleximq.interfaces import IJournalRead, ISubscriber
+from fleximq.interfaces import IJournalRead
 from fleximq.limits import DEAD, TOPIC_BYTES
 from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.message import Message
@@ -35,131 +29,8 @@ DROPPED_EXPIRED = CountedEvent(EventFamily.DROPPED, "queue expired")
 #: Ids read from the journal at once.
 _LEARNT = 4096
 _LEARNT_BYTES = 4 << 20
-_isLine = attrgetter("line")
 #: Seconds without a consumer after which empty queues and reply queues expire, unless an operator sets another time.
 IDLE_SECONDS = 3600.0
-# Prefixes of the keys in the journal: of reply queues, which are such after a restart too, and of all others.
-_REPLIES, _WORK = "r:", "q:"
-
-
-@implementer(ISubscriber)
-class WorkQueue(QueueOwner):
-    """The queue of one topic, ``name``, used when it is made and when a consumer asks for a message.
-
-    ``forReplies``: it was made because a message named its topic as ReplyTo. Every message delivered from it has a
-    ``message_id`` that is valid in MiniMQ.
-    """
-
-    form = QUEUED
-    id = 0
-    qos = 1
-    owner = None
-
-    def __init__(
-        self,
-        name: str,
-        *,
-        makeQueue: QueueFactory,
-        seconds: Callable[[], float],
-        ids: DeliveredIds,
-        idOf: Callable[[Message], str],
-        forReplies: bool = False,
-        onLetters: Callable[[Queue, Sequence[Message]], None] | None = None,
-        onOverflow: Callable[[str], None] = lambda name: None,
-    ) -> None:
-        self.name = name
-        self.forReplies = forReplies
-        self.lastUsed = seconds()
-        self._seconds = seconds
-        self._ids = ids
-        self._idOf = idOf
-        self._onOverflow = onOverflow
-        self._isOverflowing = False
-        self._counted = makeQueue.counted
-        # The broker's own topics are never in the journal.
-        key = "" if name.startswith(SYSTEM) else (_REPLIES if forReplies else _WORK) + name
-        super().__init__(makeQueue(name, key, moved=self._moved, withIds=self._withIds, counted=self._count))
-        self.deliver = self.queue.deliver
-        if onLetters is not None and name.startswith(DEAD):
-            self.deliver = partial(self._deliverLetters, onLetters)
-
-    @property
-    def idle(self) -> float:
-        return self._seconds() - self.lastUsed
-
-    def admits(self, count: int, size: int) -> str | None:
-        """Return the reason why messages of MiniMQ are refused; None: accepted. A queue that was never consumed drops
-        its oldest messages, so it refuses only what exceeds the bounds alone.
-        """
-        if self.everConsumed:
-            return self.queue.admits(count, size)
-        return self.queue.admitsAlone(count, size)
-
-    def consumeMany(self, number: int, most: int = ANY) -> list[QueueDelivery]:
-        """Deliver up to ``number`` of the oldest messages until they cost ``most`` bytes; the queue counts as used."""
-        if not self.everConsumed and isinstance(self.queue, DurableQueue):
-            self.queue.use()
-        self.everConsumed = True
-        self._isOverflowing = False
-        self.lastUsed = self._seconds()
-        deliveries = self.queue.takeMany(None, number, most)
-        self._ids.deliveredMany(self.queue, deliveries)
-        return deliveries
-
-    def forgetDelivery(self, delivery: QueueDelivery) -> None:
-        """Remove a message delivered to an operator."""
-        self._moved(delivery, True)
-        self.queue.acknowledge(delivery.tag)
-
-    def discard(self, number: int) -> int:
-        deliveries = self.queue.takeMany(None, number)
-        for delivery in deliveries:
-            self.forgetDelivery(delivery)
-        return len(deliveries)
-
-    def close(self) -> int:
-        """Drop all messages and refuse new ones; return how many were dropped."""
-        for delivery in self.queue.delivered():
-            self._moved(delivery, True)
-        return self.queue.close()
-
-    def restore(self, state: QueueState, idle: float) -> list[QueueDelivery]:
-        """Restore the queue, which was ``idle`` for so many seconds; return its deliveries, still without their ids."""
-        self.everConsumed = state.consumed
-        self.lastUsed = self._seconds() - idle
-        return self.queue.restore(state) if isinstance(self.queue, DurableQueue) else []
-
-    def know(self, tag: int, message: Message) -> None:
-        """Set the id of a message delivered with this tag before a restart."""
-        [identified] = self._withIds([message])
-        if isinstance(self.queue, DurableQueue) and self.queue.know(tag, identified):
-            self._ids.delivered(identified.message_id or "", (self.queue, tag))
-
-    def _count(self, event: str, number: int) -> None:
-        """Count an event, and report the first messages that are dropped since a consumer took some."""
-        self._counted(event, number)
-        if event == DROPPED and number and not self._isOverflowing:
-            self._isOverflowing = True
-            self._onOverflow(self.name)
-
-    def _deliverLetters(
-        self, onLetters: Callable[[Queue, Sequence[Message]], None], rendered: Sequence[Message], count: int
-    ) -> None:
-        self.queue.deliver(rendered, count)
-        onLetters(self.queue, rendered)
-
-    def _withIds(self, messages: Sequence[Message]) -> Sequence[Message]:
-        if all(map(_isLine, messages)):
-            return messages  # the ids of MiniMQ's own messages are valid
-        ids = map(self._idOf, messages)
-        return [
-            message if id == message.message_id else message._replace(message_id=id)
-            for id, message in zip(ids, messages, strict=True)
-        ]
-
-    def _moved(self, delivery: QueueDelivery, gone: bool) -> None:
-        note = self._ids.forget if gone else self._ids.returned
-        note(delivery.message.message_id or "", (self.queue, delivery.tag))
 
 
 @dataclass(eq=False, repr=False)
@@ -228,7 +99,7 @@ class WorkQueues:
 
     def restore(self, state: QueueState, idle: float) -> WorkQueue:
         """Restore a queue, ``idle`` for so many seconds, from the journal; call :meth:`learn` after all of them."""
-        queue = self._add(state.topic, idle, state.key.startswith(_REPLIES))
+        queue = self._add(state.topic, idle, state.key.startswith(REPLIES))
         self._unknown.extend([(queue, delivery) for delivery in queue.restore(state, idle)])
         self._learning = bool(self._unknown)
         return queue

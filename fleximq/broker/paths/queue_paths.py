@@ -7,7 +7,7 @@ from typing import Any
 from fleximq.broker.authorization import permit, sees
 from fleximq.broker.broker import Broker
 from fleximq.broker.consumers.queue_owner import QueueOwner
-from fleximq.broker.consumers.work_queues import WorkQueue
+from fleximq.broker.consumers.work_queue import WorkQueue
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.paths.arguments import Answer, Arguments, Listing, Path, answerStored, number, page, text
 from fleximq.errors import BadRequest, NotFound

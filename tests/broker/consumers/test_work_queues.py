@@ -6,7 +6,8 @@ from itertools import count
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from fleximq.broker.consumers.work_queues import DROPPED_EXPIRED, IDLE_SECONDS, WorkQueue, WorkQueues
+from fleximq.broker.consumers.work_queue import WorkQueue
+from fleximq.broker.consumers.work_queues import DROPPED_EXPIRED, IDLE_SECONDS, WorkQueues
 from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, FULL, QUEUED, REDELIVERED
 from fleximq.errors import NoCapacity
 from fleximq.interfaces import ISubscriber

@@ -8,7 +8,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.consumers import work_queues
-from fleximq.broker.consumers.work_queues import WorkQueue, WorkQueues
+from fleximq.broker.consumers.work_queue import WorkQueue
+from fleximq.broker.consumers.work_queues import WorkQueues
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.values.message import Message
 from tests.broker.queueing import World, consumeFrom, message, only
