@@ -14,11 +14,25 @@ _PYTHON = re.compile(
 _STATE = re.compile(r"\s*SQLSTATE: \w+")
 _CALLED = "An error occurred while calling "
 _CLASS = re.compile(r"^\[[A-Z0-9_.]+\] ")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+#: What follows the text of an error of SQLAlchemy, and the class before it.
+_SQL = re.compile(r"\s*\[SQL: .*|\s*\(Background on this error at: .*", re.DOTALL)
+_DATABASE = re.compile(r"^\((?:\w+\.)+\w+\) ")
+#: Characters of tables that PyIceberg draws.
+_BOX = re.compile(r"[\u2500-\u257f]")
+
+
+def plainError(error: BaseException) -> str:
+    """Return the text of a library's error as one line, without colours, SQL, links and tables."""
+    text = _DATABASE.sub("", _SQL.sub("", _COLOUR.sub("", str(error))))
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not _BOX.search(line)]
+    joined = " ".join(lines).replace(" \u21b3 ", ": ")
+    return joined.strip(" .") or type(error).__name__
 
 
 def sentenceOf(error: BaseException) -> str:
     """Return the original error's text, as one line: Spark's is of many lines that end with it."""
-    text = str(error)
+    text = _COLOUR.sub("", str(error))
     for pattern in (_OURS, _PYTHON):
         found = pattern.findall(text)
         if found:

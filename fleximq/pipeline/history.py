@@ -5,7 +5,6 @@ removed before their segment was sealed are in neither.
 
 import json
 import os
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import partial, reduce
@@ -19,6 +18,7 @@ from fleximq.pipeline.errors import PipelineError
 from fleximq.pipeline.files.journal_files import OffsetBounds
 from fleximq.pipeline.files.schema import ALL_COLUMNS, ddlOf
 from fleximq.pipeline.files.selection import FOREVER, Topics
+from fleximq.pipeline.lake.locations import sparkPath
 from fleximq.pipeline.lake.sealed_segments import SealedFile, journalsIn, offsetIn, sealedFiles, unsealedRanges
 from fleximq.pipeline.reader.batch_reader import checkNamed
 from fleximq.pipeline.reader.decoded_columns import MADE, decoded, needed
@@ -110,8 +110,7 @@ def _native(
     # Each step that a query can omit saves some milliseconds at its start.
     schema = ddlOf(ALL_COLUMNS if conditions else columns)
     if paths:
-        # The characters of patterns are escaped.
-        table = spark.read.schema(schema).parquet(*[re.sub(r"([\\*?\[\]{}])", r"\\\1", path) for path in paths])
+        table = spark.read.schema(schema).parquet(*map(sparkPath, paths))
     else:
         table = spark.createDataFrame([], schema)
     for condition in conditions:

@@ -10,7 +10,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.blocking import connect
-from fleximq.pipeline.errors import PipelineError, sentenceOf
+from fleximq.pipeline.errors import PipelineError, plainError, sentenceOf
 from fleximq.values.message import Content
 from tests.broker_process import BrokerProcess
 from tests.client.scripted import Peer, Scripted
@@ -84,9 +84,27 @@ class SentenceTests(SynchronousTestCase):
 
     def test_plain(self) -> None:
         """Other errors are their first line, or the name of their class."""
+        self.assertEqual(sentenceOf(Exception("\x1b[31mred\x1b[0m")), "red")
         self.assertEqual(sentenceOf(PipelineError("no")), "no")
         self.assertEqual(sentenceOf(ValueError("\n a\nb")), "a")
         self.assertEqual(sentenceOf(ValueError()), "ValueError")
+
+    def test_library(self) -> None:
+        """Errors of Delta Lake's and Iceberg's libraries have no colours, SQL, links, tables or several lines."""
+        for text, plain in (
+            (
+                "Object at /t not found\n      \x1b[31m\u21b3\x1b[0m No such file\n ",
+                "Object at /t not found: No such file",
+            ),
+            (
+                "(sqlite3.OperationalError) database is locked\n[SQL: SELECT a\nFROM b]\n[parameters: ('x',)]\n"
+                "(Background on this error at: https://sqlalche.me/e/20/e3q8)",
+                "database is locked",
+            ),
+            ("Mismatch in fields:\n\u250f\u2501\u2501\u2513\n\u2503 a \u2503\n", "Mismatch in fields:"),
+            ("", "ValueError"),
+        ):
+            self.assertEqual(plainError(ValueError(text)), plain)
 
 
 class TroubleCase(IngestCase):

@@ -3,7 +3,7 @@
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import SettingError
-from fleximq.pipeline.command.job import place, positiveNumber, streamStart
+from fleximq.pipeline.command.job import duration, place, positiveNumber, streamStart
 
 
 class ValuesTests(SynchronousTestCase):
@@ -25,6 +25,15 @@ class ValuesTests(SynchronousTestCase):
         for written in ("0", "-3", "ten", "", 0, -3, True, 1.5):
             error = self.assertRaises(SettingError, positiveNumber, "limit", written)
             self.assertEqual(str(error), f"limit is {written!r}, but must be a whole number of at least 1")
+
+    def test_duration(self) -> None:
+        """A number with a unit, or of seconds, and more than 0."""
+        self.assertEqual([duration("gap", "5m"), duration("gap", 2)], [300_000_000, 2_000_000])
+        for written in ("0s", "00ms", 0):
+            error = self.assertRaises(SettingError, duration, "gap", written)
+            self.assertEqual(str(error), f"gap is {written!r}, but must be more than 0, e.g. 500ms or 10s")
+        error = self.assertRaises(SettingError, duration, "gap", "-1s")
+        self.assertEqual(str(error), "gap is '-1s', but must be a duration, e.g. 500ms, 10s, 5m, 1h or 7d")
 
     def test_starting(self) -> None:
         """The words, an offset as text or number, or offsets by journal."""

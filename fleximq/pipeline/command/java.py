@@ -134,6 +134,12 @@ def cacheFolder(environment: Mapping[str, str] = os.environ) -> Path | None:
     return folder if private and not set(str(folder)) & set(" \t\n\"'\\") else None
 
 
+def startMark(environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the file that exists once Spark was started by this user, None if there is no folder for it."""
+    folder = cacheFolder(environment)
+    return None if folder is None else folder / "started"
+
+
 def _mark(path: str) -> str:
     """Return the path and time of a file: they change with its version, and Java would refuse the old archive."""
     real = os.path.realpath(path)

@@ -87,7 +87,9 @@ def duration(name: str, value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**9:
         return value * 1_000_000
     found = _WRITTEN.fullmatch(value) if isinstance(value, str) else None
-    if found is None or not int(found[1]):
+    if value == 0 or (found is not None and not int(found[1])):
+        raise SettingError(f"{name} is {value!r}, but must be more than 0, e.g. 500ms or 10s")
+    if found is None:
         raise SettingError(f"{name} is {value!r}, but must be a duration, e.g. 500ms, 10s, 5m, 1h or 7d")
     return int(found[1]) * _UNITS[found[2]]
 

@@ -119,13 +119,20 @@ class JobRun:
     def session(self) -> "SparkSession":
         """Return the session, made by the first call; raises PipelineError without Java, ImportError without Spark."""
         if self._session is None:
+            from fleximq.pipeline.command.java import startMark
             from fleximq.pipeline.command.spark_session import SparkLauncher
 
             chosen = self._chosen
             conf = dict(each.split("=", 1) for each in chosen.conf or ())
             archive = not chosen.no_cache
-            with self.notice("starting Spark: its first start on a machine may take a minute, later ones some seconds"):
+            mark = startMark() if archive else None
+            isFirst = mark is not None and not mark.exists()
+            slow = ": its first start on a machine may take a minute, later ones some seconds" if isFirst else ""
+            with self.notice(f"starting Spark{slow}"):
                 self._session = SparkLauncher(chosen.master, conf, chosen.verbose, archive, self._brief)
+            if mark is not None:
+                with suppress(OSError):
+                    mark.touch()
             # Spark has replaced our handler.
             for number in _SIGNALS:
                 signal.signal(number, self._asked)

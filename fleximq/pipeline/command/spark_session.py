@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shlex
 import shutil
 import sys
 import tempfile
@@ -33,6 +34,7 @@ _ENVIRONMENT = ("JAVA_HOME", "PYSPARK_PYTHON")
 #: Disables Arrow's checks of bounds and of nulls for each value in Java: data from Python were made by Arrow too. Saves
 #: a tenth of the time that Java spends on rows of 100 bytes.
 _UNCHECKED = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+_DAEMON = "fleximq.pipeline.command.worker_daemon"
 _GATEWAY = "org.apache.spark.api.python.PythonGatewayServer"
 
 
@@ -119,7 +121,7 @@ class SparkLauncher:
             settings |= LOOPBACK
             settings["spark.sql.warehouse.dir"] = f"{self._folder}/warehouse"
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable if self._verbose else self._quietPython())
         else:
             settings["spark.executor.extraJavaOptions"] = _UNCHECKED
         options = [_UNCHECKED, conf.pop("spark.driver.extraJavaOptions", "")]
@@ -133,6 +135,19 @@ class SparkLauncher:
                 self._archive = None
         settings["spark.driver.extraJavaOptions"] = " ".join(filter(None, options))
         return settings
+
+    def _quietPython(self) -> str:
+        """Write a program that is this Python, but starts our daemon in place of Spark's, and return it. Spark's own
+        setting for that does not apply to the workers that plan.
+        """
+        file = Path(self._folder, "python")
+        python = shlex.quote(sys.executable)
+        file.write_text(
+            f'#!/bin/sh\nif [ "$2" = pyspark.daemon ]; then shift 2; exec {python} -m {_DAEMON} "$@"; fi\n'
+            f'exec {python} "$@"\n'
+        )
+        file.chmod(0o755)
+        return str(file)
 
     def _quiet(self) -> str:
         """Write the settings of a log that omits errors that are reported otherwise, and return the file."""

@@ -1,6 +1,7 @@
 """The rows of a replay in slices that fit into memory, ordered by journal and offset."""
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -168,9 +169,11 @@ def ofLake(spark: "SparkSession", table: str, topics: Mapping[str, Sequence[str]
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as F
 
+    from fleximq.pipeline.query.tables import lakeTable
+
     try:
         # A folder's name may be too short for the full name of its topic; the files have it.
-        rows = spark.read.option("recursiveFileLookup", "true").parquet(table)
+        rows = lakeTable(spark, os.path.abspath(os.path.expanduser(table)), byFolder=False)
     except PySparkException as error:
         # Spark's own error fills a page.
         raise OptionRefused(f"{table} is no table of Parquet files") from error

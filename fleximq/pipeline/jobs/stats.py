@@ -1,7 +1,8 @@
 """``fleximq-pipeline stats``: windowed statistics of each topic, written to a table and published to topics.
 
 A window is over when the newest message is later than its end by the allowed lateness; then its row is written once,
-and later messages of the window are ignored.
+and later messages of the window are ignored. A message whose time is later than that of most messages after it, or than
+the present, by more than the allowed lateness has their time: one jump of a broker's clock ends no windows.
 
 ``topic``, ``start`` and ``end`` name a window; ``messages`` and ``bytes`` (of payloads) are counts. ``publishers`` is
 the number of clients, 5 % more or less for large numbers. ``gaps`` counts the silences, seconds without a message, of
@@ -14,7 +15,7 @@ latency.
 import os
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -33,6 +35,8 @@ _PUBLISHED = "$stats/"
 #: Maximum number of steps of a window, each silent or not.
 _STEPS = 3600
 _SECOND = 1_000_000
+#: Number of messages whose times are compared with that of the one before them.
+_NEXT = 15
 #: Percentiles are right within a 1,000th of the messages.
 _ACCURACY = 1000
 #: Seconds between two checks of the query's state.
@@ -74,8 +78,10 @@ def _run(arguments: Namespace, run: JobRun) -> None:
     rows: list[int] = []
     query = _start(run.session(), arguments, source, checkpoint, rows)
     run.writeLine(f"counting into {' and '.join(filter(None, (arguments.table, arguments.publish)))}")
-    _follow(query, run)
+    late = _follow(query, run)
     run.writeLine(f"{sum(rows)} rows written")
+    if late:
+        run.writeLine(f"warning: messages of {late} windows of topics were too late for --late, and are not counted")
 
 
 def _start(
@@ -108,24 +114,34 @@ def _start(
     return writer.trigger(processingTime=job.interval(arguments.trigger)).start()
 
 
-def _follow(query: "StreamingQuery", run: JobRun) -> None:
-    """Report progress until the query ends or the job is stopped; raises StreamingQueryException if it has failed."""
-    done, last = 0, ""
+def _follow(query: "StreamingQuery", run: JobRun) -> int:
+    """Report progress until the query ends or the job is stopped, and return the number of windows that late messages
+    belong to; raises StreamingQueryException if it has failed.
+    """
+    done, late, last = 0, 0, ""
+
+    def look() -> None:
+        # Several batches may have ended since the last look; an empty one has the number of the next one.
+        nonlocal done, late, last
+        new = [each for each in query.recentProgress if each["timestamp"] > last]
+        if new:
+            last = new[-1]["timestamp"]
+            done += sum(each["numInputRows"] for each in new)
+            late += sum(part["numRowsDroppedByWatermark"] for each in new for part in each["stateOperators"])
+            run.progress("counted", done, None, "messages")
+
     try:
         while query.isActive and not run.stopping.wait(_LOOK):
-            # Several batches may have ended since the last check; an empty one has the number of the next one.
-            new = [each for each in query.recentProgress if each["timestamp"] > last]
-            if new:
-                last = new[-1]["timestamp"]
-                done += sum(each["numInputRows"] for each in new)
-                run.progress("counted", done, None, "messages")
+            look()
         # An interrupted batch would be repeated.
         deadline = time.monotonic() + _STOP_TIMEOUT
         while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
             time.sleep(_LOOK / 10)
+        look()
     finally:
         query.stop()
     query.awaitTermination()
+    return late
 
 
 def _windowStatistics(rows: "DataFrame", window: int, late: int, gap: int, sentAt: str | None) -> "DataFrame":
@@ -142,17 +158,21 @@ def _windowStatistics(rows: "DataFrame", window: int, late: int, gap: int, sentA
     latency = F.lit(None).cast("double")
     if sentAt is not None:
         sent = F.col("headers")[sentAt]
-        # Milliseconds since a time that was sent as text.
-        moment = F.coalesce(sent.try_cast("double"), F.unix_micros(F.try_to_timestamp(sent)) / 1000)
+        # Milliseconds since a time that was sent as text; NaN is larger than an infinity.
+        number = sent.try_cast("double")
+        number = F.when(F.abs(number) < F.lit(float("inf")), number)
+        moment = F.coalesce(number, F.unix_micros(F.try_to_timestamp(sent)) / 1000)
         latency = F.unix_micros("timestamp") / 1000 - moment
+    chosen = rows.where(~F.startswith("topic", F.lit(_PUBLISHED))).select(
+        "journal", "topic", "timestamp", "publisher", F.octet_length("value").alias("size"), latency.alias("latency")
+    )
     counted = (
-        rows.where(~F.startswith("topic", F.lit(_PUBLISHED)))
-        .withColumn("latency", latency)
+        chosen.mapInArrow(partial(_plausible, late=late), chosen.schema)
         .withWatermark("timestamp", job.interval(late))
         .groupBy(F.window("timestamp", job.interval(window)).alias("window"), "topic")
         .agg(
             F.count("*").alias("messages"),
-            F.sum(F.coalesce(F.octet_length("value"), F.lit(0))).cast("bigint").alias("bytes"),
+            F.sum(F.coalesce("size", F.lit(0))).cast("bigint").alias("bytes"),
             F.approx_count_distinct(F.struct("journal", "publisher")).alias("publishers"),
             F.collect_set(F.expr(f"unix_micros(timestamp) div {step}")).alias("steps"),
             F.percentile_approx("latency", [0.5, 0.9, 0.99], _ACCURACY).alias("latencies"),
@@ -179,6 +199,31 @@ def _windowStatistics(rows: "DataFrame", window: int, late: int, gap: int, sentA
         *(F.col("latencies")[place].alias(f"latency_p{of}") for place, of in enumerate((50, 90, 99))),
         "latency_max",
     )
+
+
+def _plausible(batches: Iterable["pa.RecordBatch"], late: int) -> Iterator["pa.RecordBatch"]:
+    """Yield the messages of a part of a journal. One that is later than most of the next ones, or than the present, by
+    more than ``late`` microseconds gets their time, or the present.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    found = list(batches)
+    if not found:
+        return
+    place = found[0].schema.get_field_index("timestamp")
+    times = np.concatenate([batch.column(place).cast(pa.int64()).to_numpy() for batch in found])
+    present = int(time.time() * _SECOND)
+    bounded = np.where(times - present > late, present, times)
+    if (bounded - np.minimum.accumulate(bounded[::-1])[::-1] > late).any():
+        # Messages that are not there yet count as later ones.
+        padded = np.append(bounded[1:], np.full(_NEXT, np.iinfo(np.int64).max))
+        usual = np.median(np.lib.stride_tricks.sliding_window_view(padded, _NEXT)[: len(times)], axis=1)
+        bounded = np.where(bounded > usual + late, usual, bounded).astype(np.int64)
+    for batch in found:
+        column, bounded = pa.array(bounded[: len(batch)]), bounded[len(batch) :]
+        field = batch.schema.field(place)
+        yield batch.set_column(place, field, column.cast(field.type))
 
 
 def _written(rows: "DataFrame", table: str, name: str) -> None:

@@ -183,7 +183,9 @@ def keep(name: str, value: object) -> Keep:
     except SettingError:
         seconds = 0.0
     if not seconds or (separator and not pattern):
-        raise SettingError(f"{name} is {value!r}, but must be an age, e.g. 90d, or PATTERN=AGE, e.g. news.*=30d")
+        raise SettingError(
+            f"{name} is {value!r}, but must be an age of more than 0, e.g. 90d, or PATTERN=AGE, e.g. news.*=30d"
+        )
     if fault := faultIn(pattern):
         raise SettingError(f"{name} is {value!r}, but {fault}")
     return Keep(pattern or None, seconds)

@@ -16,8 +16,8 @@ from fleximq.pipeline.errors import CommitRefused, LakeRefused, LeftBehind, Pipe
 from fleximq.pipeline.lake.batch_commit import BatchCommit, exclusive, writing
 from fleximq.pipeline.lake.table.column_names import distinct
 from fleximq.pipeline.lake.table.columns import TableColumns, added, readColumns, requiredColumns, writeColumns
-from fleximq.pipeline.lake.table.file_names import FILES, OWN, readRecorded, writeOwn
-from fleximq.pipeline.lake.table.format import formatOf, setFormat
+from fleximq.pipeline.lake.table.file_names import FILES, OWN, TOPIC, readRecorded, writeOwn
+from fleximq.pipeline.lake.table.format import formatOf, layoutOf, setFormat
 from fleximq.pipeline.lake.table.ledger import Covered, DeadLetters, Gap, Ledger, readLedger, writeLedger
 from fleximq.pipeline.lake.table.lock import writerLock
 from fleximq.pipeline.lake.table.table_log import BatchRange, TableFile
@@ -59,7 +59,7 @@ class TaskReports:
             if "staged" in found:
                 reports.staged.setdefault(found["table"], []).append(TableFile(*found["staged"]))
             if "fields" in found:
-                reports.fields.setdefault(found["table"], []).append(ddl.parsed(found["fields"]))
+                reports.fields.setdefault(found["table"], []).append(ddl.parsed(found["fields"], twins=True))
             if "leftOut" in found:
                 reports.leftOut.setdefault(found["table"], {}).update(dict.fromkeys(found["leftOut"]))
             if "dead" in found:
@@ -135,7 +135,8 @@ class TableIngest:
         """Record a table's columns; recorded columns remain."""
         had = readColumns(table, self.files)
         if had is None:
-            wanted = TableColumns(spec.decode, spec.fields, spec.metadata)
+            byTopic = layoutOf(table, self.files) == TOPIC
+            wanted = TableColumns(spec.decode, spec.fields, spec.metadata, byTopic)
         elif had.decode != spec.decode:
             raise LakeRefused(
                 f"the table {table} has payloads as {had.decode} and cannot go on with {spec.decode}: give it another "
@@ -143,7 +144,7 @@ class TableIngest:
             )
         else:
             fields = added(table, had.fields, list(spec.fields))
-            wanted = TableColumns(spec.decode, fields, had.metadata or spec.metadata)
+            wanted = had._replace(fields=fields, metadata=had.metadata or spec.metadata)
         if had != wanted:
             _writeGiven(table, wanted, had, self.files)
 
@@ -292,6 +293,20 @@ def checkpointOffsets(checkpoint: str) -> dict[str, int]:
             return offsets
     except (OSError, ValueError, IndexError):
         return {}
+
+
+def checkCheckpoint(checkpoint: str, tables: Iterable[str]) -> None:
+    """Raise LakeRefused if a local query would begin again with tables that have batches already."""
+    if "://" in checkpoint or os.path.isdir(f"{checkpoint}/offsets"):
+        return
+    for table in tables:
+        if readLedger(table).batch >= 0:
+            lake, name = os.path.split(table)
+            raise LakeRefused(
+                f"there is no checkpoint in {checkpoint}, which says where the table {table} goes on: put it back, or "
+                f"ingest into a table of another name and then run fleximq-pipeline backfill NEW --lake {lake} --from "
+                f"{name}"
+            )
 
 
 def syncOffsets(checkpoint: str, number: int) -> None:

@@ -20,10 +20,18 @@ from fleximq.pipeline.files.schema import ALL_COLUMNS
 from fleximq.pipeline.files.slice_reader import Missing
 from fleximq.pipeline.lag import Reporter, offsetsBehind
 from fleximq.pipeline.lake.catch_up import CatchUp
-from fleximq.pipeline.lake.ingest_driver import TableIngest, TaskReports, checkpointOffsets, nextBatch, syncOffsets
+from fleximq.pipeline.lake.ingest_driver import (
+    TableIngest,
+    TaskReports,
+    checkCheckpoint,
+    checkpointOffsets,
+    nextBatch,
+    syncOffsets,
+)
 from fleximq.pipeline.lake.ingest_task import stage
 from fleximq.pipeline.lake.table.ledger import readLedger
 from fleximq.pipeline.lake.table.table_spec import TableSpec, packed, unpacked
+from fleximq.pipeline.payloads.schema_inference import MAX_COLUMNS
 from fleximq.pipeline.reader.journals import SlicePartition, records
 from fleximq.pipeline.reader.source_options import SourceOptions
 from fleximq.pipeline.reader.stream_reader import StreamReader, ranges
@@ -106,14 +114,16 @@ class IngestReader(StreamReader):
             yield pa.record_batch([pa.array(told, pa.string())], schema=_ROWS)
 
 
+#: Minimum rows for which a rate means something.
+_MEASURED = 10_000
 #: Seconds between two checks of the query's state.
 _LOOK = 0.2
 #: The part of a batch's rows above which dead letters are worth a warning.
 WARN_ABOVE = 0.01
 #: A batch that finds new columns after this many attempts never ends.
 _TRIES = 20
-#: The most fields that a line names.
-_NAMED = 5
+#: The most fields that a line names, and of which is said that they are no columns.
+_NAMED, _TOLD = 5, 100
 
 
 class Ingest:
@@ -151,6 +161,7 @@ class Ingest:
                 self._reporter.close()
 
     def _start(self, options: Mapping[str, str], interval: str | None) -> StreamingQuery:
+        checkCheckpoint(self._checkpoint, [f"{self._feeding.lake}/{spec.name}" for spec in self._feeding.specs])
         begin = checkpointOffsets(self._checkpoint)
         for name in self._feeding.beginAt(begin) if begin else ():
             places = ", ".join(f"offset {next} of journal {journal}" for journal, next in begin.items())
@@ -210,13 +221,14 @@ class Ingest:
     def _tellLeftOut(self, told: TaskReports) -> None:
         """Say once which fields are no columns."""
         for name, found in told.leftOut.items():
-            new = [each for each in found if (name, each) not in self._leftOut]
+            new = [each for each in found if (name, each) not in self._leftOut][: _TOLD - len(self._leftOut)]
             self._leftOut.update((name, each) for each in new)
             if new:
                 others = f" and {len(new) - _NAMED} others" if len(new) > _NAMED else ""
                 self._run.writeLine(
-                    f"table {name}: the fields {', '.join(map(repr, new[:_NAMED]))}{others} are no columns, since "
-                    "Iceberg has their names for fields in other columns; they are in the column value"
+                    f"table {name}: the fields {', '.join(map(repr, new[:_NAMED]))}{others} are no columns, only value "
+                    "has them: their names are those of other columns, empty, unprintable or too long, or there are "
+                    f"{MAX_COLUMNS} columns"
                 )
 
     def _follow(self, query: StreamingQuery, endsAlone: bool) -> None:
@@ -235,8 +247,10 @@ class Ingest:
                 return
             query.awaitTermination()
             rate = self._rows / max(1e-9, time.monotonic() - self._began)
+            # A few rows take as long as the start.
+            quick = f", {rate:,.0f} rows/s" if self._rows >= _MEASURED else ""
             dead = f", {self._dead} of them dead letters" if self._dead else ""
-            self._run.writeLine(f"{self._rows} rows are in, {rate:,.0f} rows/s{dead}")
+            self._run.writeLine(f"{self._rows} rows are in{quick}{dead}")
             if behind := self._feeding.behind:
                 raise LeftBehind(f"tables were left behind: {', '.join(behind)}; {next(iter(behind.values()))}")
         if self._dead and self._strict:

@@ -6,6 +6,7 @@ are such columns, it stages no file: the driver adds them and repeats the batch.
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,8 @@ from fleximq.pipeline.payloads.schema_inference import inferred, roomy, unionSch
 #: The number of payloads of a batch from which columns are inferred; of larger batches an evenly spread sample.
 SAMPLE = 5000
 _DECODED = ("value", "dialect", "content")
+#: Maximum number of names to report that become no columns, and of their characters.
+_MOST, _SHOWN = 20, 80
 
 
 def stage(
@@ -134,7 +137,8 @@ class _Stage:
             rows = rows.take(pa.array(np.linspace(0, rows.num_rows - 1, SAMPLE).astype(np.int64)))
         values, dialects, contents = (rows.column(name) for name in _DECODED)
         known = self._columns.fields if len(self._columns.fields) else None
-        found = inferred(self._spec.decode, values, known, self._spec.identity, dialects, contents, known is None)
+        told = self._leftOut
+        found = inferred(self._spec.decode, values, known, self._spec.identity, dialects, contents, known is None, told)
         found = roomy(found, known, self._spec.integers)
         if found != self._columns.fields:
             wanted = self._columns._replace(fields=unionSchema(self._found, found))
@@ -145,7 +149,9 @@ class _Stage:
     def end(self) -> Iterator[str]:
         """Complete the files and yield them, or else the missing columns."""
         if self._leftOut:
-            yield json.dumps({"table": self._spec.name, "leftOut": list(self._leftOut)})
+            yield json.dumps(
+                {"table": self._spec.name, "leftOut": [name[:_SHOWN] for name in islice(self._leftOut, _MOST)]}
+            )
         if not self._isKnown:
             self._writer.abandon()
             yield json.dumps({"table": self._spec.name, "fields": ddl.written(self._found)})

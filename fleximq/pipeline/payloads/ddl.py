@@ -37,9 +37,11 @@ _TOKEN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|(\w+)|([<>(),:])|('(?:[^'\\]|\\.)*'
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def parsed(ddl: str) -> pa.Schema:
-    """Return the schema that DDL describes, without comments; raises OptionRefused if payloads cannot have it."""
-    fields = _fields(_Tokens(ddl), None, 0)
+def parsed(ddl: str, twins: bool = False) -> pa.Schema:
+    """Return the schema that DDL describes, without comments; raises OptionRefused if payloads cannot have it.
+    ``twins``: names of columns may differ only in case.
+    """
+    fields = _fields(_Tokens(ddl), None, 0, twins)
     if not fields:
         raise OptionRefused("the schema has no columns")
     return pa.schema(fields)
@@ -121,7 +123,7 @@ def _token(quoted: str | None, word: str | None, sign: str | None, text: str | N
     return _Token(word or sign or text or other or "", word is not None)
 
 
-def _fields(tokens: _Tokens, end: str | None, depth: int) -> list[pa.Field]:
+def _fields(tokens: _Tokens, end: str | None, depth: int, twins: bool = False) -> list[pa.Field]:
     """Return the fields up to a sign, or to the end of the text if None."""
     fields: list[pa.Field] = []
     known: set[str] = set()
@@ -129,9 +131,9 @@ def _fields(tokens: _Tokens, end: str | None, depth: int) -> list[pa.Field]:
         if fields and not tokens.skip(","):
             raise OptionRefused(f"the schema has {tokens.take()} behind {fields[-1].name!r}")
         name = tokens.name("a column's name")
-        if name.lower() in known:
+        if (key := name if twins else name.lower()) in known:
             raise OptionRefused(f"the schema has {name!r} twice")
-        known.add(name.lower())
+        known.add(key)
         tokens.skip(":")
         fields.append(pa.field(name, _type(tokens, depth)))
         if tokens.peek() == "NOT":

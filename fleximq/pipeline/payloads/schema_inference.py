@@ -10,7 +10,7 @@ common type of their values, and otherwise STRING. A known column stays as it is
 INT, FLOAT or DECIMAL, texts in a DATE, TIMESTAMP, DECIMAL or BINARY, though some of them may not fit.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime
 from functools import reduce
 from typing import Any
@@ -47,6 +47,7 @@ def inferred(
     dialects: pa.StringArray | None = None,
     contents: pa.Int32Array | None = None,
     widen: bool = True,
+    leftOut: dict[str, None] | None = None,
 ) -> pa.Schema:
     """Return the known columns, perhaps of a wider type, followed by the new columns of payloads; none at all if no
     payload has a field. Raises OptionRefused for an unknown format. A key becomes no column if it is empty, longer than
@@ -55,24 +56,30 @@ def inferred(
 
     @:param known: without the column of metadata, which is the decoder's own.
     :param widen: False only adds columns: known ones stay as they are.
+    :param leftOut: gets the keys that become no columns, those in a STRUCT as ``outer.inner``. With it, keys that
+        differ only in case are columns, except in a STRUCT; the caller gives them other names.
     """
     if format not in STRUCTURED:
         return Decoder(format, known).schema
     body, _ = splitBodies(values, dialects, identity, {})
     own, packed = divided(format, body, packedAt(format, dialects, contents))
-    decode = msgspec.msgpack.decode if format == "messagepack" else msgspec.json.decode
+    decode = msgspec.msgpack.decode if format == "messagepack" else _jsonDecoded
     kinds = _kinds(own, decode) | _kinds(packed, msgspec.msgpack.decode)
     maps = [kind for kind in kinds if isinstance(kind, tuple) and kind[0] == "map"]
     fields = list(known) if known is not None else []
     if not maps and (not fields or [field.name for field in fields] == ["value"]):
         maps = [("map", (("value", kind),)) for kind in kinds]
     seen: list[pa.Field] = reduce(_merged, map(_fieldsOf, maps), [])
-    return pa.schema(_admitted(_merged(fields, seen, _takes if widen else _everything), fields))
+    wanted = _merged(fields, seen, _takes if widen else _everything)
+    found = _admitted(wanted, fields, leftOut is not None)
+    if leftOut is not None:
+        leftOut.update(dict.fromkeys(_leftOut(wanted, found)))
+    return pa.schema(found)
 
 
 def unionSchema(one: pa.Schema, other: pa.Schema, widen: bool = True) -> pa.Schema:
-    """Return the union of two inferred schemas; of names that differ only in case, those of the first."""
-    return pa.schema(_admitted(_merged(list(one), list(other), None if widen else _everything), one))
+    """Return the union of two schemas that were inferred with ``twins``."""
+    return pa.schema(_admitted(_merged(list(one), list(other), None if widen else _everything), one, True))
 
 
 def roomy(
@@ -109,6 +116,17 @@ def _kinds(payloads: Iterable[bytes | None], decode: Callable[..., Any]) -> dict
             except FAULTS:
                 continue
     return kinds
+
+
+#: Takes a number that is too large for a DOUBLE for an infinity; slower, as it calls Python for each number.
+_decodedLarge = msgspec.json.Decoder(float_hook=float).decode
+
+
+def _jsonDecoded(payload: bytes) -> Any:
+    try:
+        return msgspec.json.decode(payload)
+    except msgspec.ValidationError:
+        return _decodedLarge(payload)
 
 
 def _kindOf(value: Any, depth: int) -> Kind:
@@ -149,7 +167,7 @@ def _merged(known: list[pa.Field], seen: list[pa.Field], stays: _Stays = None) -
     return list(fields.values())
 
 
-def _admitted(fields: Iterable[pa.Field], known: Iterable[pa.Field]) -> list[pa.Field]:
+def _admitted(fields: Iterable[pa.Field], known: Iterable[pa.Field], twins: bool = False) -> list[pa.Field]:
     """Return fields without new ones that cannot be columns; the known ones are first."""
     old = {field.name: field.type for field in known}
     lowered = {name.lower() for name in old}
@@ -157,7 +175,7 @@ def _admitted(fields: Iterable[pa.Field], known: Iterable[pa.Field]) -> list[pa.
     for field in fields:
         name, type = field.name, _admittedType(field.type, old.get(field.name))
         isName = 0 < len(name.encode()) <= MAX_NAME_BYTES and name.isprintable()
-        isNew = len(found) < MAX_COLUMNS and name.lower() not in lowered and type is not None
+        isNew = len(found) < MAX_COLUMNS and (twins or name.lower() not in lowered) and type is not None
         if name in old or (isName and isNew):
             found.append(field.with_type(type))
             lowered.add(name.lower())
@@ -176,6 +194,19 @@ def _admittedType(type: pa.DataType, known: pa.DataType | None) -> pa.DataType |
         # Only a given schema has these.
         return pa.map_(pa.string(), _admittedType(type.item_type, None if known is None else known.item_type))
     return type
+
+
+def _leftOut(wanted: Iterable[pa.Field], found: Iterable[pa.Field], path: str = "") -> Iterator[str]:
+    """Yield the names of fields that were not admitted."""
+    types = {field.name: field.type for field in found}
+    for field in wanted:
+        name, type, had = f"{path}{field.name}", field.type, types.get(field.name)
+        while had is not None and pa.types.is_list(type) and pa.types.is_list(had):
+            type, had = type.value_type, had.value_type
+        if had is None:
+            yield name
+        elif pa.types.is_struct(type) and pa.types.is_struct(had):
+            yield from _leftOut(type, had, f"{name}.")
 
 
 def _common(known: pa.DataType, seen: pa.DataType, stays: _Stays = None) -> pa.DataType:

@@ -9,7 +9,7 @@ import math
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from itertools import accumulate
 from typing import Any, TextIO
@@ -56,7 +56,7 @@ def _rows(table: pa.Table) -> Iterator[list[Any]]:
     dialects = names.index("dialect") if names.count("dialect") == 1 else None
     types = [_plain(field.type) for field in table.schema]
     for batch in table.to_batches(max_chunksize=10_000):
-        columns = [_column(column) for column in batch.columns]
+        columns = [column.cast(_counted(column.type)).to_pylist() for column in batch.columns]
         for values in zip(*columns, strict=True):
             isPacked = dialects is not None and values[dialects] == "fleximq"
             yield [
@@ -65,38 +65,49 @@ def _rows(table: pa.Table) -> Iterator[list[Any]]:
             ]
 
 
-def _column(column: pa.Array) -> list[Any]:
-    isTime = pa.types.is_timestamp(column.type)
-    values: list[Any] = (column.cast(pa.timestamp("us")).cast(pa.int64()) if isTime else column).to_pylist()
-    for place, microseconds in enumerate(values if isTime else ()):
-        # Years beyond Python's datetime stay numbers.
-        with suppress(OverflowError):
-            if microseconds is not None:
-                moment = datetime(1970, 1, 1) + timedelta(microseconds=microseconds)
-                precision = "microseconds" if microseconds % 1000 else "milliseconds"
-                values[place] = moment.isoformat(timespec=precision) + ("Z" if column.type.tz is not None else "")
-    return values
-
-
 def _plain(type: pa.DataType) -> pa.DataType:
     return type.value_type if pa.types.is_dictionary(type) else type
 
 
-def _value(value: Any, type: pa.DataType | None) -> Any:
-    if value is None or isinstance(value, bool | int | float | str | Decimal):
+def _counted(type: pa.DataType) -> pa.DataType:
+    """Return a type with numbers for times and days, since years beyond 9999 are no objects of Python."""
+    if pa.types.is_timestamp(type):
+        return pa.int64()
+    if pa.types.is_date32(type):
+        return pa.int32()
+    if pa.types.is_struct(type):
+        return pa.struct([field.with_type(_counted(field.type)) for field in type])
+    if pa.types.is_list(type):
+        return pa.list_(_counted(type.value_type))
+    return pa.map_(_counted(type.key_type), _counted(type.item_type)) if pa.types.is_map(type) else type
+
+
+def _value(value: Any, type: pa.DataType) -> Any:
+    """Return a value of a column that was cast to the counted type."""
+    if value is None:
+        return None
+    if pa.types.is_timestamp(type) or pa.types.is_date32(type):
+        # Years beyond Python's datetime stay numbers.
+        with suppress(OverflowError):
+            return _moment(value, type)
+    if isinstance(value, bool | int | float | str | Decimal):
         return value
     if isinstance(value, bytes):
         return textOf(value)
-    if isinstance(value, datetime):
-        moment = value if value.tzinfo is None else value.astimezone(UTC)
-        return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, dict):
-        return {str(key): _value(each, None) for key, each in value.items()}
-    if isinstance(value, list) and type is not None and pa.types.is_map(type):
-        return {str(_value(key, None)): _value(each, None) for key, each in value}
-    return [_value(each, None) for each in value] if isinstance(value, list) else str(value)
+    if pa.types.is_struct(type):
+        return {name: _value(value[name], type.field(name).type) for name in value}
+    if pa.types.is_map(type):
+        return {str(_value(key, type.key_type)): _value(each, type.item_type) for key, each in value}
+    return [_value(each, type.value_type) for each in value] if pa.types.is_list(type) else str(value)
+
+
+def _moment(value: int, type: pa.DataType) -> str:
+    """Return a day, or a time in microseconds, in ISO 8601; raises OverflowError beyond the year 9999."""
+    if pa.types.is_date32(type):
+        return (date(1970, 1, 1) + timedelta(days=value)).isoformat()
+    moment = datetime(1970, 1, 1) + timedelta(microseconds=value)
+    precision = "microseconds" if value % 1000 else "milliseconds"
+    return moment.isoformat(timespec=precision) + ("Z" if type.tz is not None else "")
 
 
 def _exact(value: Any) -> Any:

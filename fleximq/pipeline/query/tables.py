@@ -9,11 +9,13 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import DoubleType, FloatType
 
-from fleximq.pipeline.errors import OptionRefused, sentenceOf
+from fleximq.pipeline.errors import LakeRefused, OptionRefused, sentenceOf
 from fleximq.pipeline.files.schema import COLUMNS
+from fleximq.pipeline.lake.live_files import logOf
+from fleximq.pipeline.lake.locations import sparkPath
 from fleximq.pipeline.lake.table.file_names import OWN, isFileName
-from fleximq.pipeline.lake.table.format import DELTA, PARQUET, formatOf
 from fleximq.pipeline.payloads.ddl import written
 from fleximq.pipeline.payloads.decoder import STRUCTURED
 from fleximq.pipeline.query.journal_sample import isThere, schemaOf, topicsOf
@@ -128,30 +130,22 @@ def _plain(options: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in options.items() if name not in ("decode", "decodeSchema")}
 
 
-def lakeTable(spark: SparkSession, table: str) -> DataFrame:
-    """Return the current state of a lake table; raises PipelineError if it cannot be read."""
-    form = formatOf(table)
-    if form["format"] == PARQUET:
-        return spark.read.parquet(table)
-    try:
-        if form["format"] == DELTA:
-            from deltalake import DeltaTable
-
-            files: list[str] = DeltaTable(table).file_uris()
-        else:
-            from fleximq.pipeline.lake.iceberg import catalogOf
-            from fleximq.pipeline.lake.iceberg.snapshots import NAMESPACE
-
-            catalog = catalogOf(str(Path(table).parent), form.get("catalog"))
-            scan = catalog.load_table((NAMESPACE, Path(table).name)).scan()
-            files = [task.file.file_path for task in scan.plan_files()]
-    except ImportError as error:
-        raise OptionRefused(
-            f"{error.name} is not installed: pip install '.[{form['format']}]' in a clone of FlexiMQ installs it"
-        ) from error
-    if not files:
-        raise OptionRefused(f"the table {table} has no files yet")
-    return spark.read.option("basePath", table).option("mergeSchema", "true").parquet(*files)
+def lakeTable(spark: SparkSession, table: str, byFolder: bool = True) -> DataFrame:
+    """Return the live rows of a lake table; raises LakeRefused if it cannot be read. ``byFolder``: its folders' names
+    are columns too, and hide those of its files.
+    """
+    log = logOf(table)
+    reader, paths = spark.read, [table]
+    if log is not None:
+        paths = [f"{table}/{file.path}" for file in log.files()]
+        if not paths:
+            raise LakeRefused(f"the table {table} has no files yet")
+        reader = reader.option("mergeSchema", "true")
+    folders = {"basePath": table} if byFolder else {"recursiveFileLookup": "true"}
+    rows = reader.options(**folders).parquet(*map(sparkPath, paths))
+    # Earlier versions wrote bounds of numbers, which leave out NaN. Spark compares a product with no bounds.
+    numbers = [field for field in rows.schema if isinstance(field.dataType, DoubleType | FloatType)]
+    return rows.withColumns({each.name: F.col(_quoted(each.name)) * F.lit(1).cast(each.dataType) for each in numbers})
 
 
 def _missing(error: AnalysisException) -> str | None:

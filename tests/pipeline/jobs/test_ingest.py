@@ -94,7 +94,21 @@ class RawTests(IngestCase):
         self.assertEqual(lake.audit(self.table), [])
         spans = [file.spans for file in dataFiles(self.table)]
         self.assertEqual(spans, [[(self.written.id, 1, 3, 3, 0)]])
-        self.assertIn("3 rows are in", run.said[-1])
+        self.assertEqual("3 rows are in", run.said[-1])
+
+    def test_fields(self) -> None:
+        """Fields whose names differ only in capitals are columns, as are those beside a number that is too large, and
+        one with the name of a folder; one that can be none is told once.
+        """
+        first = b'{"userId":1,"userid":2,"USERID":3,"fleximq_topic":"x","s":{"b":1,"B":2}}'
+        self.written.kept("a", first, b'{"n":1e400,"m":1}', dialect="identity", content=Content.TEXT)
+        run = self.ingest("--table", "t=#:json", "--layout", "topic")
+        found = self.rows("t", "userId", "userid_", "USERID__", "fleximq_topic", "fleximq_topic_", "s", "m", "reason")
+        self.assertEqual(found[0], (1.0, 2.0, 3.0, "a", "x", (1.0,), None, None))
+        self.assertEqual(found[1][-1], "'n' is no DOUBLE: Number out of range")
+        told = [line for line in run.said if "are no columns" in line]
+        self.assertEqual(len(told), 1)
+        self.assertIn("table t: the fields 's.B' are no columns, only value has them", told[0])
 
     @nightly
     def test_goesOn(self) -> None:
@@ -458,11 +472,16 @@ class FailureTests(IngestCase):
             self.assertEqual(lake.ranges(f"{self.lake}/{name}")[self.written.id], lake.Covered(1, 11, 10))
 
     def test_otherCheckpoint(self) -> None:
-        """A checkpoint that is not the table's is refused in one sentence, and nothing is added."""
+        """A checkpoint that is not the table's, or none, is refused in one sentence, and nothing is added."""
         self.fill(10)
         self.ingest("--max-offsets", "5")
         self.fill(3)
-        said = self.failed("--checkpoint", str(self.parent / "other"))
+        other = self.parent / "other"
+        said = self.failed("--checkpoint", str(other))
+        self.assertIn(f"there is no checkpoint in {other}, which says where the table {self.table} goes on", said)
+        self.assertIn(f"then run fleximq-pipeline backfill NEW --lake {self.lake} --from messages", said)
+        self.ingest("--checkpoint", str(other), "--table", "new=#")
+        said = self.failed("--checkpoint", str(other))
         self.assertIn("the checkpoint is not that of this table", said)
         self.assertNotIn("\n", said)
         self.assertEqual(len(self.rows()), 10)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from argparse import ArgumentParser
 from datetime import UTC, datetime
 from pathlib import Path
@@ -74,6 +75,41 @@ class FiguresTests(StatsCase):
         first, second = (datetime.fromtimestamp(MINUTE / SECOND + each, UTC).replace(tzinfo=None) for each in (0, 60))
         self.assertEqual(found, [("a", first, 3, 6, 2), ("a", second, 1, 0, 1), ("b", second, 1, 1, 1)])
         self.assertEqual([(row["end"] - row["start"]).seconds for row in self.rows()], [60, 60, 60])
+
+    def test_future(self) -> None:
+        """One message of the future, as after a jump of a clock, does not end the windows of all others."""
+        self.at(0, "a", b"")
+        self.at(3600, "b", b"")
+        for second in range(1, 60):
+            self.at(second, "a", b"")
+        self.at(71, "a", b"")
+        self.at(72, "late", b"")
+        self.at(10, "late", b"")
+        self.at(12, "late", b"")
+        self.count()
+        self.assertEqual([(row["topic"], row["messages"]) for row in self.rows()], [("a", 60), ("b", 1), ("late", 2)])
+
+    def test_tooLate(self) -> None:
+        """Messages of a window that is over are not counted, and their number is told."""
+        self.at(0, "a", b"")
+        self.at(71, "a", b"")
+        self.assertEqual(self.count().said[-1], "1 rows written")
+        self.at(30, "a", b"")
+        self.at(72, "a", b"")
+        self.assertEqual(
+            self.count().said[-1],
+            "warning: messages of 1 windows of topics were too late for --late, and are not counted",
+        )
+
+    def test_present(self) -> None:
+        """No message is later than the present."""
+        present = time.time() - MINUTE / SECOND
+        self.at(present - 200, "a", b"")
+        self.at(present - 100, "a", b"")
+        self.at(present + 7200, "a", b"")
+        self.count()
+        self.at(present, "a", b"")
+        self.assertEqual(self.count().said[-1], "0 rows written")
 
     def test_files(self) -> None:
         """A file has the names of its query and batch, so that none writes over another's."""

@@ -227,7 +227,7 @@ class ExpireTests(LakeCase):
         self.assertIn("keep is 'pay-*=9d', but * and #", str(self.assertRaises(SettingError, keep, "keep", "pay-*=9d")))
         for wrong in ("", "90", "0d", "=90d", "a=", "90y"):
             words = str(self.assertRaises(SettingError, keep, "keep", wrong))
-            self.assertIn("must be an age, e.g. 90d", words)
+            self.assertIn("must be an age of more than 0, e.g. 90d", words)
 
     def test_iceberg(self) -> None:
         """So it is with a table of Iceberg."""

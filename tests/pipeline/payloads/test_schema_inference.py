@@ -162,11 +162,22 @@ class KnownTests(InferenceCase):
         self.assertEqual(self.found({"": 1, "a\nb": 1}), "")
         self.assertEqual(len(inferred("messagepack", binary([pack({"n" * MAX_NAME_BYTES: 1})]))), 1)
 
+    def test_twins(self) -> None:
+        """For a table, keys that differ only in capitals are columns, in a STRUCT only the first; others are told."""
+        values = binary([pack({"Id": 1, "id": "x", "s": [{"B": 1, "b": 2}], "": 1, "t": {"": 1}})])
+        leftOut: dict[str, None] = {}
+        schema = inferred("messagepack", values, leftOut=leftOut)
+        self.assertEqual(written(schema), "Id BIGINT, id STRING, s ARRAY<STRUCT<B: BIGINT>>")
+        self.assertEqual(list(leftOut), ["s.b", "", "t"])
+        self.assertEqual(parsed(written(schema), twins=True), schema)
+
     def test_together(self) -> None:
-        """Two schemas that were found become one, in which no two names are the same to Spark."""
+        """Two schemas that were found become one, in which no two names of a STRUCT are the same to Spark."""
         one = parsed("a BIGINT, c BIGINT, s STRUCT<x: INT>")
         other = parsed("A STRING, c DOUBLE, s STRUCT<X: INT, y: INT>, b DATE")
-        self.assertEqual(written(unionSchema(one, other)), "a BIGINT, c DOUBLE, s STRUCT<x: INT, y: INT>, b DATE")
+        self.assertEqual(
+            written(unionSchema(one, other)), "a BIGINT, c DOUBLE, s STRUCT<x: INT, y: INT>, A STRING, b DATE"
+        )
 
     def test_many(self) -> None:
         """There are so many columns and no more."""
@@ -187,6 +198,11 @@ class PayloadTests(InferenceCase):
         self.assertEqual(self.found(5, known="a BIGINT"), "a BIGINT")
         self.assertEqual(self.found(), "")
         self.assertEqual(inferred("json", binary([None, b"", b"{", b"\xff"])), pa.schema([]))
+
+    def test_large(self) -> None:
+        """A number that is too large for any column is one of a DOUBLE; the other fields of its message are found."""
+        schema = inferred("json", binary([b'{"a":1e400,"b":"x","c":{"d":[-1e999],"e":1}}']))
+        self.assertEqual(written(schema), "a DOUBLE, b STRING, c STRUCT<d: ARRAY<DOUBLE>, e: BIGINT>")
 
     def test_plain(self) -> None:
         """Text and bytes have their one column."""

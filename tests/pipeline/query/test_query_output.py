@@ -124,6 +124,12 @@ class ShownTests(SynchronousTestCase):
 
     def test_extremes(self) -> None:
         """Numbers that JSON lacks are null there; times beyond the calendar are microseconds."""
+        far, day = pa.array([1 << 62], pa.timestamp("us", "UTC")), pa.array([1 << 30], pa.date32())
+        nested = pa.StructArray.from_arrays([far, day], ["t", "d"])
+        within = pa.table({"s": nested, "l": pa.ListArray.from_arrays([0, 1], far), "d": day})
+        self.assertEqual(
+            json.loads(shown(within, "json")), {"s": {"t": 1 << 62, "d": 1 << 30}, "l": [1 << 62], "d": 1 << 30}
+        )
         table = pa.table({"n": [float("nan"), float("inf")], "t": pa.array([1 << 62, 0], pa.timestamp("us", "UTC"))})
         self.assertEqual(
             shown(table, "json"), '{"n":null,"t":4611686018427387904}\n{"n":null,"t":"1970-01-01T00:00:00.000Z"}\n'

@@ -21,6 +21,7 @@ from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.iceberg import snapshots
 from fleximq.pipeline.lake.iceberg.data_files import dataFilesOf
+from fleximq.pipeline.lake.locations import icebergLocation
 from fleximq.pipeline.lake.table.columns import recordedSchema
 from fleximq.pipeline.lake.table.file_merge import MergePart, dueGroups, merge, partOf
 from fleximq.pipeline.lake.table.file_names import fileName, pathIn
@@ -111,7 +112,7 @@ def _commit(
                     moved[path] = each
             files.syncFolder(each.folder)
             before = [live[f"{each.folder}/{name}"] for name in each.gone]
-            paths = (f"file://{each.folder}/{name}" for name in each.made)
+            paths = (icebergLocation(f"{each.folder}/{name}") for name in each.made)
             after = dataFilesOf(found, paths)
             if sum(file.record_count for file in before) != sum(file.record_count for file in after):
                 raise LakeRefused(f"the table {table} has files with other numbers of rows than it says: {each.folder}")

@@ -19,6 +19,7 @@ from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.lake.iceberg import snapshots
 from fleximq.pipeline.lake.iceberg.data_files import dataFilesOf
 from fleximq.pipeline.lake.iceberg.iceberg_compaction import compactIceberg
+from fleximq.pipeline.lake.locations import icebergLocation
 from fleximq.pipeline.lake.table.table_log import (
     Compacted,
     CompactionGoal,
@@ -89,7 +90,7 @@ class IcebergLog(TableLog):
         return None
 
     def _urls(self, files: Sequence[TableFile]) -> list[str]:
-        return [f"file://{self._table}/{each.path}" for each in files]
+        return [icebergLocation(f"{self._table}/{each.path}") for each in files]
 
     def files(self) -> list[LiveFile]:
         with snapshots.icebergErrors(self._table):

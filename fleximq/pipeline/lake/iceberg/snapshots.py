@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -15,8 +15,10 @@ from pyiceberg import exceptions
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile
 from pyiceberg.table import Table
+from sqlalchemy import URL
 
 from fleximq.pipeline.errors import LakeRefused
+from fleximq.pipeline.lake.locations import icebergLocation
 from fleximq.pipeline.lake.table.columns import requiredColumns
 from fleximq.pipeline.lake.table.file_names import DATE, dateOf
 from fleximq.pipeline.lake.table.format import formatOf, layoutOf
@@ -32,7 +34,9 @@ def catalogOf(lake: str, name: str | None) -> Catalog:
     """Return the catalog of this name in PyIceberg's settings, or the lake's own for None."""
     if name is not None:
         return load_catalog(name)
-    return load_catalog("lake", type="sql", uri=f"sqlite:///{lake}/{DATABASE}", warehouse=f"file://{lake}")
+    # A text would be decoded as a URL.
+    database: Any = URL.create("sqlite", database=f"{lake}/{DATABASE}")
+    return load_catalog("lake", type="sql", uri=database, warehouse=icebergLocation(lake))
 
 
 def tableWithColumns(table: str) -> Table:
@@ -44,7 +48,7 @@ def tableWithColumns(table: str) -> Table:
     except exceptions.NoSuchTableError:
         with suppress(exceptions.NamespaceAlreadyExistsError):
             catalog.create_namespace(NAMESPACE)
-        created = catalog.create_table(name, columns, location=f"file://{table}")
+        created = catalog.create_table(name, columns, location=icebergLocation(table))
         with created.update_spec() as update:
             if layoutOf(table) != DATE:
                 update.add_identity("topic")

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from fleximq.journal.files.file_system import Files, replaceFile
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.files.schema import ALL_COLUMNS, schemaOf
-from fleximq.pipeline.lake.table.file_names import COMMON, FILES, readRecorded, writeOwn
+from fleximq.pipeline.lake.table.file_names import COMMON, FILES, KEY, readRecorded, writeOwn
 from fleximq.pipeline.lake.table.format import DELTA, formatOf
 from fleximq.pipeline.payloads import ddl
 from fleximq.pipeline.payloads.dialect_payloads import METADATA
@@ -28,16 +28,19 @@ _NAME = "schema"
 
 
 class TableColumns(NamedTuple):
-    """How a table's payloads are decoded, their fields, and whether Identity's metadata have a column."""
+    """How a table's payloads are decoded, their fields, and whether Identity's metadata have a column. ``byTopic``:
+    readers derive the column ``fleximq_topic`` from folders, which hides one of the files.
+    """
 
     decode: str
     fields: pa.Schema
     metadata: bool = False
+    byTopic: bool = False
 
     @property
     def names(self) -> list[str]:
         """The names of the fields' columns."""
-        taken = {name.lower() for name in (*BASE.names, *_ELSEWHERE)}
+        taken = {name.lower() for name in (*BASE.names, *_ELSEWHERE, *([KEY] if self.byTopic else []))}
         names = []
         for name in self.fields.names:
             while name.lower() in taken:
@@ -101,8 +104,9 @@ def readColumns(table: str, files: Files = FILES) -> TableColumns | None:
     """Return the recorded columns of a table, None if it has none; raises LakeRefused if they cannot be read."""
 
     def read(found: Any) -> TableColumns:
-        fields = ddl.parsed(found["fields"]) if found["fields"] else pa.schema([])
-        return TableColumns(found["decode"], fields, found["metadata"])
+        fields = ddl.parsed(found["fields"], twins=True) if found["fields"] else pa.schema([])
+        # Tables of the version before keep their names.
+        return TableColumns(found["decode"], fields, found["metadata"], found.get("byTopic", False))
 
     return readRecorded(table, _NAME, read, files)
 
@@ -128,4 +132,4 @@ def writeColumns(table: str, columns: TableColumns, files: Files = FILES) -> Non
     # Readers may know a column before a file has it, but not the other way round.
     replaceFile(files, table, COMMON, sink.getvalue().to_pybytes())
     fields = ddl.written(columns.fields) if len(columns.fields) else ""
-    writeOwn(table, _NAME, {"decode": columns.decode, "fields": fields, "metadata": columns.metadata}, files)
+    writeOwn(table, _NAME, {**columns._asdict(), "fields": fields}, files)

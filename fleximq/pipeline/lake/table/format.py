@@ -6,6 +6,7 @@ from typing import Any
 
 from fleximq.journal.files.file_system import Files, readFile
 from fleximq.pipeline.errors import LakeRefused
+from fleximq.pipeline.lake.locations import checkDelta
 from fleximq.pipeline.lake.table.file_names import DATE, FILES, LAYOUTS, NAMED, OWN, TOPIC, writeOwn
 
 PARQUET, DELTA, ICEBERG = "parquet", "delta", "iceberg"
@@ -47,6 +48,8 @@ def setFormat(table: str, wanted: dict[str, Any], layout: str | None = None, fil
         if layout == TOPIC and wanted["format"] == DELTA:
             # Some readers expect the log's partitions as folders, with the very values.
             raise LakeRefused(f"the table {table} cannot have the layout {TOPIC}: Delta tables are laid out by {DATE}")
+        if wanted["format"] == DELTA:
+            checkDelta(table)
         writeOwn(table, _NAME, {**wanted, _LAYOUT: layout or DATE}, files)
         return
     had = formatOf(table, files)

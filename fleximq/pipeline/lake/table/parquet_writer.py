@@ -58,6 +58,14 @@ def spansOf(metadata: Any) -> tuple[str, list[Span]]:
 def parquetOptions(schema: pa.Schema, isSorted: bool, rowBytes: int) -> dict[str, Any]:
     """Return how columns of rows of about so many bytes are encoded, for :class:`pyarrow.parquet.ParquetWriter`."""
     order = [(name, "ascending") for name in ("topic", "offset")]
+    # Bounds leave out NaN, which Spark and DuckDB take for the largest number: they would skip rows with NaN.
+    unbounded = (
+        "value",
+        "key",
+        "headers",
+        "reason",
+        *(each.name for each in schema if pa.types.is_floating(each.type)),
+    )
     sorting = {
         "sorting_columns": pq.SortingColumn.from_ordering(schema, order),
         "write_page_index": True,
@@ -72,7 +80,7 @@ def parquetOptions(schema: pa.Schema, isSorted: bool, rowBytes: int) -> dict[str
         "version": "2.6",
         "use_dictionary": [name for name in _DICTIONARIES if name in schema.names],
         "column_encoding": {name: "DELTA_BINARY_PACKED" for name in ("offset", "timestamp") if name in schema.names},
-        "write_statistics": [name for name in schema.names if name not in ("value", "key", "headers", "reason")],
+        "write_statistics": [name for name in schema.names if name not in unbounded],
     }
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from fleximq.journal.files.file_system import Files
-from fleximq.pipeline.errors import LakeRefused
+from fleximq.pipeline.errors import LakeRefused, plainError
 
 #: Holds the table's lock, with every interrupted change completed, for the length of a ``with`` block.
 Exclusive = Callable[[], AbstractContextManager[None]]
@@ -71,7 +71,7 @@ def logErrors(table: str, words: str) -> Iterator[None]:
     except LakeRefused:
         raise
     except Exception as error:
-        raise LakeRefused(f"the table {table} cannot be {words}: {error}") from error
+        raise LakeRefused(f"the table {table} cannot be {words}: {plainError(error)}") from error
 
 
 class TableLog(ABC):

@@ -25,6 +25,17 @@ class ColumnsTests(SynchronousTestCase):
         fields = pa.schema([(name, pa.int64()) for name in names])
         self.assertEqual(TableColumns("json", fields).names, ["a", "Offset_", "offset__", "date_", "metadata_", "key_"])
 
+    def test_twins(self) -> None:
+        """Names that differ only in capitals are columns of their own, in the order in which they were found."""
+        fields = parsed("userId INT, userid INT, USERID INT", twins=True)
+        self.assertEqual(TableColumns("json", fields).names, ["userId", "userid_", "USERID__"])
+
+    def test_byTopic(self) -> None:
+        """A field named as the folders of topics has another name where there are some; an older table keeps it."""
+        fields = parsed("fleximq_topic STRING")
+        self.assertEqual(TableColumns("json", fields, byTopic=True).names, ["fleximq_topic_"])
+        self.assertEqual(TableColumns("json", fields).names, ["fleximq_topic"])
+
     def test_schema(self) -> None:
         """First come the source's columns, then the payloads', metadata last."""
         columns = TableColumns("json", pa.schema([("a", pa.int64())]), True)

@@ -1,0 +1,28 @@
+"""The name of a local path for each library: a lake's folder may have blanks, brackets, ``%``, ``#`` or ``?``."""
+
+import re
+
+from fleximq.pipeline.errors import LakeRefused
+
+_PATTERN = re.compile(r"([\\*?\[\]{}])")
+#: In the path of a table, deltalake decodes the former twice, and takes the latter for a slash.
+_NOT_DELTA = re.compile(r"%[0-9A-Fa-f]{2}|\\")
+
+
+def sparkPath(path: str) -> str:
+    """Return a path for Spark's readers, which take names with some characters for patterns."""
+    return _PATTERN.sub(r"\\\1", path)
+
+
+def icebergLocation(path: str) -> str:
+    """Return the location of a path for PyIceberg, which reads a URL only up to its ``#`` or ``?``."""
+    return path if set(path) & set("#?") else f"file://{path}"
+
+
+def checkDelta(table: str) -> None:
+    """Raise LakeRefused for a path that deltalake cannot use."""
+    if found := _NOT_DELTA.search(table):
+        raise LakeRefused(
+            f"the table {table} cannot be of format delta: deltalake cannot use a path with {found[0]!r}; give the "
+            "lake another folder"
+        )
