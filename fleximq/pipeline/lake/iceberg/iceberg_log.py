@@ -16,6 +16,7 @@ from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata
 
 from fleximq.journal.files.file_system import Files
+from fleximq.pipeline.errors import plainError
 from fleximq.pipeline.lake.iceberg import snapshots
 from fleximq.pipeline.lake.iceberg.data_files import dataFilesOf
 from fleximq.pipeline.lake.iceberg.iceberg_compaction import compactIceberg
@@ -86,7 +87,7 @@ class IcebergLog(TableLog):
             except (OSError, MemoryError):
                 raise  # the file is not the cause
             except Exception as error:
-                return str(error)
+                return plainError(error)
         return None
 
     def _urls(self, files: Sequence[TableFile]) -> list[str]:
