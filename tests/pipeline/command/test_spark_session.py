@@ -4,6 +4,7 @@ import os
 from argparse import Namespace
 from pathlib import Path
 from threading import Event
+from unittest.mock import patch
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -23,7 +24,9 @@ class NoticeTests(SynchronousTestCase):
     def test_start(self) -> None:
         """A line says so after some seconds; only at the first one on this machine it says how long it may take."""
         self.patch(wait_notice, "SILENCE", 0.0)
-        self.patch(os, "environ", {**os.environ, "XDG_CACHE_HOME": str(Path(self.mktemp()).absolute())})
+        cache = patch.dict(os.environ, XDG_CACHE_HOME=str(Path(self.mktemp()).absolute()))
+        cache.start()
+        self.addCleanup(cache.stop)
         long = ": its first start on a machine may take a minute, later ones some seconds"
         self.assertEqual([self.start(), self.start()], [f"starting Spark{long}", "starting Spark"])
 

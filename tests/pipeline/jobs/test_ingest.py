@@ -481,12 +481,13 @@ class FailureTests(IngestCase):
         self.assertIn(f"there is no checkpoint in {other}, which says where the table {self.table} goes on", said)
         self.assertIn(f"then run fleximq-pipeline backfill NEW --lake {self.lake} --from messages", said)
         self.ingest("--checkpoint", str(other), "--table", "new=#")
+        self.fill(1)
         said = self.failed("--checkpoint", str(other))
         self.assertIn("the checkpoint is not that of this table", said)
         self.assertNotIn("\n", said)
         self.assertEqual(len(self.rows()), 10)
         self.ingest()
-        self.assertEqual(len(self.rows()), 13)
+        self.assertEqual(len(self.rows()), 14)
 
     def test_twice(self) -> None:
         """Two ingests into one table do not meet."""
