@@ -12,6 +12,7 @@ from fleximq.config.permission_options import faultsOf, unknownRoles
 from fleximq.config.settings import Settings
 from fleximq.dialects.registry import Registry
 from fleximq.endpoints.listen import Listen, ListenDefaults, WebListen, isPassedBySystemd
+from fleximq.endpoints.principal_argument import withoutPrincipal
 from fleximq.errors import SettingError
 from fleximq.security.authentication import schemes
 
@@ -70,6 +71,20 @@ def adviceAbout(settings: Settings, path: str | None = None) -> Iterator[str]:
         yield from _openness(key)
     if (settings.auth or settings.allowAnonymous) and settings.roles is None and settings.principals is None:
         yield _NO_ADMIN
+    if settings.roles is not None or settings.principals is not None:
+        yield from _listenersWithoutRights(settings)
+
+
+def _listenersWithoutRights(settings: Settings) -> Iterator[str]:
+    """Yield a sentence for each principal of a listener without a table, which may be a misspelt one."""
+    known = {each.name for each in settings.principals or ()}
+    for text in settings.listen:
+        name = withoutPrincipal(text)[1]
+        if name is not None and name not in known:
+            yield (
+                f"listen is {text!r}, but there is no [principals.{name}]: its clients may only do what "
+                "[roles.everyone] and [roles.authenticated] grant"
+            )
 
 
 def _openness(path: str) -> Iterator[str]:

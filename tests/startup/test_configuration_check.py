@@ -229,6 +229,16 @@ class AdviceTests(SynchronousTestCase):
         self.patch(os, "environ", {"CREDENTIALS_DIRECTORY": os.path.dirname(path)})
         self.assertEqual(self.advice(tls_key=path), [])
 
+    def test_listener(self) -> None:
+        """The principal of a listener has no rights of its own without a table, if there are tables."""
+        listen = ("tcp:7890", "minimq+tcp:5677:principal=workers")
+        self.assertEqual(self.advice(listen=listen), [])
+        [sentence] = self.advice(listen=listen, principals={"worker": {"consume": True}})
+        self.assertIn("there is no [principals.workers]", sentence)
+        [sentence] = self.advice(listen=listen, roles={"everyone": {}})
+        self.assertIn("there is no [principals.workers]", sentence)
+        self.assertEqual(self.advice(listen=listen, principals={"workers": {"consume": True}}), [])
+
     def test_admin(self) -> None:
         """A broker for others without tables has no admin; the sentence says how to name one."""
         for values in ({"auth": ("unix",)}, {"allow_anonymous": True}):
