@@ -78,7 +78,8 @@ class Broker:
     of the list of topics with subscribers. ``admin`` purges queues and returns dead letters for an operator; ``groups``
     is the progress of the pipeline's consumer groups; ``checkpointer`` saves and restores queues and groups for the
     journal. ``reload`` reads the settings again and returns the answer to ``/broker/reload``, ``operate`` performs an
-    operator's act against clients, by its name, and ``audit`` writes an event with its fields to the audit log.
+    operator's act against clients, by its name, and returns the arguments that it has read and its answer, ``audit``
+    writes an event with its fields to the audit log.
 
     :param clock: a monotonic one, for all durations; ``wall`` returns the seconds since 1970, for times that people or
         files need.

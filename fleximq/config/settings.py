@@ -17,8 +17,8 @@ from fleximq.limits import GIBIBYTE, KIBIBYTE, MEBIBYTE, Limits, within
 
 MAX_SECONDS = 366 * 24 * 3600  #: Maximum of all times, in seconds.
 SEGMENT_BYTES = 64 * KIBIBYTE, GIBIBYTE  #: The smallest and the largest file of the journal, in bytes.
-#: The suites of TLS 1.2, as OpenSSL lists them; those of TLS 1.3 are always accepted.
-MODERN = "ECDHE+AESGCM:ECDHE+CHACHA20"
+#: The suites of TLS 1.2 by default, as OpenSSL lists them; those of TLS 1.3 are always accepted.
+DEFAULT_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 MAX_HISTORY = 10_000  #: Maximum history of a channel, in messages.
 
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@\s]+", re.IGNORECASE | re.ASCII)
@@ -65,7 +65,7 @@ class Settings:
     ipcDir: str = "/tmp"
     tlsCertificate: str | None = None
     tlsKey: str | None = None
-    tlsCiphers: str = MODERN
+    tlsCiphers: str = DEFAULT_CIPHERS
     extension: tuple[EnabledExtension, ...] = ()
     journal: str | None = None
     durable: tuple[str, ...] = ()

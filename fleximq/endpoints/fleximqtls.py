@@ -9,7 +9,7 @@ from typing import Any
 
 from twisted.internet.endpoints import serverFromString
 
-from fleximq.config.settings import MODERN
+from fleximq.config.settings import DEFAULT_CIPHERS
 from fleximq.endpoints.endpoint_string import FILES, INNER, withBacklog
 from fleximq.endpoints.tls_context import TlsFiles
 from fleximq.endpoints.tls_endpoint import RenewingCertificate, TlsEndpoint
@@ -40,5 +40,5 @@ def _files(named: dict[str, str]) -> TlsFiles:
         raise SettingError(f"clientRequired={required} must be yes or no")
     if authorities is None and ("clientRequired" in named or revoked is not None):
         raise SettingError("clientRequired= and crl= need clientCA=")
-    ciphers = named.get("ciphers", MODERN)
+    ciphers = named.get("ciphers", DEFAULT_CIPHERS)
     return TlsFiles(named["cert"], named.get("key"), authorities, _CHOICES[required], revoked, ciphers)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from twisted.internet.endpoints import TCP4ServerEndpoint, UNIXServerEndpoint, serverFromString
 from twisted.internet.interfaces import IStreamServerEndpoint
 
-from fleximq.config.settings import MODERN, Settings
+from fleximq.config.settings import DEFAULT_CIPHERS, Settings
 from fleximq.endpoints.endpoint_string import BACKLOG, FILES, PROXY, TLS, EndpointString, layersOf, withBacklog
 from fleximq.endpoints.pipe_names import isWindowsPath, pipeName
 from fleximq.endpoints.principal_argument import checkPrincipal, withoutPrincipal
@@ -44,7 +44,7 @@ class ListenDefaults(NamedTuple):
     certificate: str | None = None
     key: str | None = None
     dialects: tuple[str, ...] = DIALECTS
-    ciphers: str = MODERN
+    ciphers: str = DEFAULT_CIPHERS
 
     @classmethod
     def of(cls, settings: Settings, dialects: Iterable[str] = DIALECTS) -> "ListenDefaults":

@@ -17,7 +17,7 @@ from OpenSSL.crypto import X509StoreFlags
 from OpenSSL.SSL import Error as TlsError
 from twisted.internet.ssl import AcceptableCiphers, Certificate, CertificateOptions, KeyPair
 
-from fleximq.config.settings import MODERN
+from fleximq.config.settings import DEFAULT_CIPHERS
 from fleximq.errors import SettingError
 
 _CERTIFICATE = re.compile(b"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
@@ -41,7 +41,7 @@ class TlsFiles(NamedTuple):
     clientCA: str | None = None
     clientRequired: bool = True
     revoked: str | None = None
-    ciphers: str = MODERN
+    ciphers: str = DEFAULT_CIPHERS
 
     def stamp(self) -> tuple[object, ...]:
         """Return a value that differs after any of the files is changed, replaced or removed. Cheap; never raises."""
@@ -79,7 +79,9 @@ def suitesOf(ciphers: str) -> Any:
     """Return suites in the notation of OpenSSL, never without authentication or encryption; raises SettingError."""
     suites: Any = AcceptableCiphers.fromOpenSSLCipherString(f"{ciphers}:!aNULL:!eNULL")
     if all(each.fullName.startswith("TLS_") for each in suites._ciphers):
-        raise SettingError(f"{ciphers!r} must name suites of TLS 1.2 as OpenSSL does, e.g. {MODERN}:RSA+AESGCM")
+        raise SettingError(
+            f"{ciphers!r} must name suites of TLS 1.2 as OpenSSL does, e.g. {DEFAULT_CIPHERS}:RSA+AESGCM"
+        )
     return suites
 
 

@@ -38,8 +38,8 @@ def settingsThatLast(settings: Settings) -> Mapping[str, str]:
 
 @dataclass(eq=False, repr=False)
 class ClusterOperator:
-    """The commands and the key of one node. ``move`` hands the shard to a node, ``refill`` completes the stream, or
-    replaces its content, ``setAside`` ends the node, for a new copy.
+    """The commands and the key of one node. ``move`` hands the shard to a node. ``refill`` appends to the stream what
+    it lacks of this copy, or for True empties it before. ``setAside`` gives this copy up, and ends the process.
     """
 
     _clock: IReactorTime

@@ -324,7 +324,7 @@ class ClusterService(MultiService):
         )  # fmt: skip
 
     def _refill(self, isAll: bool) -> None:
-        """Append this copy to the stream, all of it to an emptied one or what is missing, and follow it again."""
+        """Append to the stream what it lacks of this copy, for ``isAll`` after emptying it; then follow it again."""
         if not self._isRefilling:
             self._isRefilling = True
             self.follower.stop()

@@ -5,7 +5,7 @@ from pathlib import Path
 from twisted.internet.ssl import CertificateOptions
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.config.settings import MODERN
+from fleximq.config.settings import DEFAULT_CIPHERS
 from fleximq.endpoints.tls_context import TlsFiles, serverContext, suitesOf
 from fleximq.errors import SettingError
 from tests.certificates import makeCertificate, revoke
@@ -53,7 +53,7 @@ class ServerContextTests(SynchronousTestCase):
 
     def test_suites(self) -> None:
         """By default no suite has RSA key exchange or CBC; none is without authentication or encryption in any case."""
-        modern = {each.fullName for each in suitesOf(MODERN)._ciphers}
+        modern = {each.fullName for each in suitesOf(DEFAULT_CIPHERS)._ciphers}
         self.assertEqual(len([each for each in modern if not each.startswith("TLS_")]), 6)
         for each in modern:
             self.assertRegex(each, "^(TLS_|ECDHE-).*(GCM|CHACHA20)")

@@ -8,9 +8,9 @@ from fleximq.journal.retention.retention_rules import ExpiryDecision, RetentionP
 from fleximq.limits import DEAD
 from fleximq.values.records import TopicBounds
 
-#: Records that have expired stay on disk for a while: no more than so many times the limit, with them.
+#: Maximum of topics on disk, including those with expired records only, as a multiple of the limit.
 _WITH_EXPIRED = 2
-#: A count of expired topics that takes longer than this, in seconds, is not repeated at once: 3 us for a topic.
+#: A count of expired topics, at 3 us each, that takes more seconds than this is repeated after so many times as long.
 _LONG, _PAUSE = 0.001, 20.0
 
 

@@ -29,7 +29,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import alsoProvides
 
-from fleximq.config.settings import MODERN
+from fleximq.config.settings import DEFAULT_CIPHERS
 from fleximq.dialects.connection.handover import Handover
 from fleximq.endpoints.tls_context import suitesOf
 from fleximq.security.anonymous_access import isLocal
@@ -189,7 +189,7 @@ def makeContext() -> tuple[CertificateOptions, str]:
         .sign(key, hashes.SHA256())
     )
     own = PKey.from_cryptography_key(key), X509.from_cryptography(certificate)
-    context = CertificateOptions(*own, acceptableCiphers=suitesOf(MODERN))
+    context = CertificateOptions(*own, acceptableCiphers=suitesOf(DEFAULT_CIPHERS))
     return context, certificate.public_bytes(Encoding.PEM).decode()
 
 
