@@ -1,7 +1,8 @@
 """The limit of the number of topics in the journal. A topic counts while it has a record that has not expired."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 
 from fleximq.errors import NotKept
 from fleximq.journal.retention.retention_rules import ExpiryDecision, RetentionPolicy, Verdict
@@ -10,7 +11,9 @@ from fleximq.values.records import TopicBounds
 
 #: Maximum of topics on disk, including those with expired records only, as a multiple of the limit.
 _WITH_EXPIRED = 2
-#: A count of expired topics, at 3 us each, that takes more seconds than this is repeated after so many times as long.
+#: Expired topics are counted so many at a time, at 3 us each, for this many seconds in one call.
+_TOPICS, _PART = 100, 0.005
+#: If a call takes more seconds than this, the count is continued after so many times as long.
 _LONG, _PAUSE = 0.001, 20.0
 
 
@@ -40,7 +43,10 @@ class TopicLimit:
         self._needed = needed
         self._now = now
         self._makeRoom = makeRoom
+        #: When the count goes on, the topics that are left, how many it has found, and how many the last one found.
         self._again = 0.0
+        self._left: Iterator[str] | None = None
+        self._found = self._expired = 0
 
     def check(self, topics: Iterable[str], count: int) -> set[str]:
         """Return the new topics among these. Raises NotKept for ``count`` messages if they are too many."""
@@ -56,20 +62,34 @@ class TopicLimit:
         return new
 
     def _haveExpired(self, number: int) -> bool:
-        """Tell whether all records of so many topics have expired; False if the last count was a short time ago."""
-        began = time.monotonic()
-        if self._rules is None or began < self._again:
+        """Tell whether all records of so many topics have expired; of many topics, whether a count has found so many
+        that need not be over, so that no call takes long.
+        """
+        if self._rules is None:
             return False
-        decision = ExpiryDecision(self._rules, (), self._needed(), self._now())
-        for topic, bounds in tuple(self.known.items()):
-            if decision.verdict(topic, bounds, 0) is Verdict.NONE and not self._rules.retained(topic):
-                number -= 1
-                if not number:
-                    return True
-        took = time.monotonic() - began
-        if took > _LONG:
-            self._again = began + took * _PAUSE
-        return False
+        now = time.monotonic()
+        if now >= self._again:
+            took = self._countOn(self._rules)
+            self._again = now + took * _PAUSE if took > _LONG else 0.0
+        return number <= max(self._expired, self._found)
+
+    def _countOn(self, rules: RetentionPolicy) -> float:
+        """Continue the count for a while, or begin one; return the seconds of processor time that it took."""
+        began = time.thread_time()
+        if self._left is None:
+            self._left, self._found = iter(tuple(self.known)), 0
+            self._decision = ExpiryDecision(rules, (), self._needed(), self._now())
+        while topics := tuple(islice(self._left, _TOPICS)):
+            self._found += sum(1 for each in topics if not rules.retained(each) and self._hasExpired(each))
+            took = time.thread_time() - began
+            if took > _PART:
+                return took
+        self._expired, self._left = self._found, None
+        return time.thread_time() - began
+
+    def _hasExpired(self, topic: str) -> bool:
+        bounds = self.known.get(topic)
+        return bounds is not None and self._decision.verdict(topic, bounds, 0) is Verdict.NONE
 
     def settled(self) -> None:
         """Count the topics of a commit as known."""
