@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.consumers import dead_letters
+from fleximq.values.message import Message
 from tests.broker.parts import makeBroker
 from tests.broker.restarts import Restarts, payloads
 from tests.nightly import repetitions
@@ -142,6 +143,34 @@ class LateTests(LateCase):
             self.assertEqual(len(self.world.broker.queues._ids), 2)
             self.acknowledge(*"abcd")
             self.assertEqual((self.letters(), len(self.world.broker.deadLetters._late)), ("a b", 0))
+
+    def test_found(self) -> None:
+        """Each is found at once, in whatever order they are acknowledged and although others were taken."""
+        names = [f"{number:03}" for number in range(60)]
+        looks: list[Message] = []
+        content = dead_letters._contentOf
+
+        def look(message: Message) -> int:
+            looks.append(message)
+            return content(message)
+
+        self.patch(dead_letters, "_contentOf", look)
+        for order in (names, names[::-1], [*names[20:40], *names[:20], *names[40:]]):
+            self.start(Volatile)
+            self.put(*names)
+            for _ in range(DELIVERIES):
+                self.world.consume("t", 60)
+                self.wait(RETRY)
+            looks.clear()
+            taken = payloads(self.world.consume("$dead/t", 2)).split()
+            for name in order[:30]:
+                self.acknowledge(name)
+            self.world.publish("t", "z")
+            self.acknowledge(*order[30:])
+            self.assertLess(len(looks), 60)
+            queue = self.world.broker.queues.get("$dead/t")
+            assert queue is not None
+            self.assertEqual((queue.depth, len(taken)), (0, 2))
 
     def test_expiry(self) -> None:
         """A removed letter does not let a younger one expire earlier."""
