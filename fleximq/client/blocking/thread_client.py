@@ -139,6 +139,7 @@ class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]
         self._subscribing, self._closing, self._alarm = threading.Lock(), threading.Event(), threading.Event()
         self._closing.set()
         self._connection.abandon(lost)
+        self._clientState.accounts.leave()
         self._clientState.end(lost)
         self._states.clear()
 

@@ -157,6 +157,14 @@ class Accounts:
         self.sent += 1
         account.number = self.sent
 
+    def leave(self) -> None:
+        """Forget all messages: in a forked child they are the parent's."""
+        for each in self._opened:
+            each.number, each.waiting, each.loss = 0, 0, None
+        self.orphaned.clear()
+        self.confirmed = self.flushed = self.sent
+        self._waiting, self._shared = 0, None
+
     def lose(self, error: ConnectionLost) -> bool:
         """Record the loss of all unconfirmed messages; return whether there are any."""
         confirmed = self.confirmed

@@ -1,6 +1,7 @@
 """Blocking clients in a process that forks."""
 
 import multiprocessing
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -73,6 +74,24 @@ class ForkTests(SynchronousTestCase):
         client.flush()
         self.assertEqual([each and each.value for each in (subscription.next(), subscription.next())], [1, 2])
         self.assertIs(client.state, State.JOINED)
+
+    def test_unflushed(self) -> None:
+        """Closing it in the child reports no messages, those of other threads included: they are the parent's."""
+        client = self.connected()
+        thread = threading.Thread(target=client.publish, args=("c", 1))
+        thread.start()
+        thread.join()
+        client.publish("c", 2)
+
+        def work() -> str | None:
+            try:
+                client.close()
+            except ConnectionLost as error:
+                return str(error)
+            return None
+
+        self.assertEqual(inChild(work), None)
+        client.flush()
 
     def test_busy(self) -> None:
         """It makes no difference that another thread was sending, and held its locks."""
