@@ -93,6 +93,10 @@ class TableIngest:
         self._locks = ExitStack()
 
     def __enter__(self) -> "TableIngest":
+        for spec in self.specs:
+            # A schema that is refused must leave no folder.
+            if (had := readColumns(self._tables[spec.name].table, self.files)) is None:
+                _checkNames(self._tables[spec.name].table, self.form["format"], _columnsOf(spec), had)
         with ExitStack() as locks:
             for spec in self.specs:
                 publishing = self._tables[spec.name]
@@ -135,8 +139,7 @@ class TableIngest:
         """Record a table's columns; recorded columns remain."""
         had = readColumns(table, self.files)
         if had is None:
-            byTopic = layoutOf(table, self.files) == TOPIC
-            wanted = TableColumns(spec.decode, spec.fields, spec.metadata, byTopic)
+            wanted = _columnsOf(spec)._replace(byTopic=layoutOf(table, self.files) == TOPIC)
         elif had.decode != spec.decode:
             raise LakeRefused(
                 f"the table {table} has payloads as {had.decode} and cannot go on with {spec.decode}: give it another "
@@ -262,13 +265,22 @@ def widenColumns(table: str, fields: pa.Schema, files: Files = FILES) -> None:
 
 def _writeGiven(table: str, columns: TableColumns, had: TableColumns | None, files: Files) -> None:
     """Record columns that a user named; raises LakeRefused if the table's format has one of the names already."""
-    taken = distinct(formatOf(table, files)["format"], columns, () if had is None else had.schema)
+    _checkNames(table, formatOf(table, files)["format"], columns, had)
+    writeColumns(table, columns, files)
+
+
+def _columnsOf(spec: TableSpec) -> TableColumns:
+    """Return the columns of a new table."""
+    return TableColumns(spec.decode, spec.fields, spec.metadata)
+
+
+def _checkNames(table: str, format: str, columns: TableColumns, had: TableColumns | None) -> None:
+    taken = distinct(format, columns, () if had is None else had.schema)
     if taken.leftOut:
         raise LakeRefused(
             f"the table {table} cannot have the column {taken.leftOut[0]!r}: Iceberg has this name for a field in "
             "another column; give one of them another name"
         )
-    writeColumns(table, columns, files)
 
 
 def readBehind(table: str, files: Files = FILES) -> str:

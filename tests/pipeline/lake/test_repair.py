@@ -106,7 +106,7 @@ class PoisonTests(PoisonCase):
         self.spec = TableSpec("s", decode="messagepack", schema="m MAP<STRING, BIGINT>, `m.key` BIGINT")
         error = self.assertRaises(LakeRefused, self.ingested, {})
         self.assertIn("cannot have the column 'm.key': Iceberg has this name for a field in another", str(error))
-        self.assertFalse(os.path.exists(f"{self.table}/_fleximq/schema"))
+        self.assertFalse(os.path.exists(self.table))
 
     def test_bounds(self) -> None:
         """A text whose truncation is no text leaves its column without bounds in this file; other columns have them."""
