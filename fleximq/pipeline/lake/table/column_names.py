@@ -26,15 +26,19 @@ def distinct(format: str, columns: TableColumns, known: Iterable[pa.Field] = ())
     """Leave out columns that the format could not tell apart from others: neither from ``known`` ones, which it has
     already, nor from those that precede. Formats other than Iceberg have no such columns.
     """
-    if format != ICEBERG:
-        return Distinct(columns, [])
-    names = _Names([*BASE, METADATA, *known])
-    fields = []
-    for name, field in zip(columns.names, columns.fields, strict=True):
-        type = names.distinctType((name,), field.type)
-        if type is not None:
-            fields.append(field.with_type(type))
-    return Distinct(columns._replace(fields=pa.schema(fields)), names.leftOut)
+    leftOut: list[str] = []
+    while format == ICEBERG:
+        names = _Names([*BASE, METADATA, *known])
+        types = [
+            names.distinctType((name,), type) for name, type in zip(columns.names, columns.fields.types, strict=True)
+        ]
+        fields = [field.with_type(type) for field, type in zip(columns.fields, types, strict=True) if type is not None]
+        columns = columns._replace(fields=pa.schema(fields))
+        leftOut += names.leftOut
+        # A column's name may depend on one that was left out.
+        if not names.leftOut:
+            break
+    return Distinct(columns, leftOut)
 
 
 class _Names:
