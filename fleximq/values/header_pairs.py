@@ -4,7 +4,7 @@ among them that of the sender.
 A header is here a MessagePack map of a record: valid, and without its topic; no bytes for an empty one.
 """
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -18,6 +18,8 @@ SENDER = "sender_principal"
 #: Longer headers are not cached.
 SHORT = 1024
 _SENDER = frozenset({SENDER})
+#: The same key as bytes, which some libraries do not tell from a text.
+_SENDER_BYTES = SENDER.encode()
 _PACKED_SENDER = msgpack.packb(SENDER)
 mapHead = msgpack.Packer().pack_map_header
 
@@ -73,6 +75,16 @@ def _withSender(header: bytes, sender: str) -> bytes:
     if sender:
         count, pairs = count + 1, b"".join((pairs, _PACKED_SENDER, msgpack.packb(sender)))
     return mapHead(count) + pairs if count else b""
+
+
+def namesSender(fields: Container[Any]) -> bool:
+    """Return whether a header has the sender's key, as text or as bytes."""
+    return SENDER in fields or _SENDER_BYTES in fields
+
+
+def isForged(fields: Mapping[Any, Any], sender: str) -> bool:
+    """Return whether a received header names any other sender than this principal; "" is none."""
+    return namesSender(fields) and (not sender or _SENDER_BYTES in fields or fields[SENDER] != sender)
 
 
 def senderOf(header: bytes) -> str:

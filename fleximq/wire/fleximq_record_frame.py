@@ -14,7 +14,7 @@ from struct import Struct
 import msgpack
 
 from fleximq.limits import HEADER_BYTES
-from fleximq.values.header_pairs import SENDER, SHORT, headerPairs, mapHead, withSender
+from fleximq.values.header_pairs import SHORT, headerPairs, mapHead, namesSender, withSender
 from fleximq.wire.fleximq_header import MessageType, openHeader
 from fleximq.wire.fleximq_scanner import FIXED_BYTES, VERSION, singleFrames
 
@@ -57,7 +57,7 @@ def headerWithSender(header: bytes, sender: str) -> bytes:
 @lru_cache(maxsize=2048)
 def _headerWithSender(header: bytes, sender: str) -> bytes:
     fields, invalid = openHeader(header)
-    named = b"" if invalid or SENDER in fields else withSender(header, sender)
+    named = b"" if invalid or namesSender(fields) else withSender(header, sender)
     return named if len(named) <= HEADER_BYTES else b""
 
 

@@ -138,6 +138,13 @@ class LiveTests(SenderCase):
         self.assertEqual(mallory.answer("PUB", {"topic": "room", SENDER: "bob"}, b"\xc0"), [])
         self.assertEqual(self.senders(subscriber), ["bob"])
 
+    def test_bytes(self) -> None:
+        """The key is refused as bytes too, since some libraries do not tell them from a text."""
+        for client in (self.flexi("bob"), self.flexi(None)):
+            for more in ({}, {SENDER: "bob"}):
+                (refused,) = client.answer("PUB", {"topic": "room", SENDER.encode(): "alice", **more}, b"\xc0")
+                self.assertEqual((refused.kind, refused.status), ("REP", 400))
+
     def test_anonymous(self) -> None:
         """Who has not logged in has no sender."""
         subscriber = self.flexi("bob")
