@@ -14,6 +14,9 @@ from fleximq.values.transitions import Transitions
 #: Seconds by which a moment may be early and still count as reached: sums of floats are not exact.
 TOLERANCE = 1e-6
 
+#: Seconds after which the rest of many due actions waits for the next turn.
+TURN = 0.01
+
 
 class State(Enum):
     """Whether actions wait, run, or are cancelled permanently."""
@@ -95,7 +98,7 @@ class Deadlines:
 
     :param onError: called with exceptions of actions. Without it an exception propagates to the clock, and other due
         actions run in the clock's next turn.
-    :param afterwards: called once after each batch of actions that were due together.
+    :param afterwards: called once after each batch of actions that were due together and ran in one turn.
     """
 
     def __init__(
@@ -176,9 +179,13 @@ class Deadlines:
             self._attempt(self._afterwards)
 
     def _runDue(self, now: float, last: int) -> bool:
-        """Run actions due by ``now`` and not newer than ``last``: an action must not extend its own batch."""
+        """Run actions due by ``now`` and not newer than ``last``: an action must not extend its own batch. Ends after
+        :data:`TURN`, too.
+        """
         ran = False
         while self._heap and self._heap[0][0] <= now and self._heap[0][1] <= last:
+            if ran and self.seconds() > now + TURN:
+                break
             action = heappop(self._heap)[2]._begin()
             if action is None:
                 self._cancelled -= 1

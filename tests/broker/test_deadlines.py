@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.deadlines import Deadline, Deadlines
+from fleximq.broker.deadlines import TURN, Deadline, Deadlines
+from tests.broker.parts import turn
 from tests.nightly import repetitions
 
 
@@ -185,6 +186,19 @@ class DeadlinesTests(SynchronousTestCase):
         self.deadlines.callLater(1, again)
         self.clock.advance(1)
         self.assertEqual((left, self.batches), (0, 3))
+
+    def test_manyAtOnce(self) -> None:
+        """Actions that take long together are spread over turns, in their order, so that input is read between them."""
+
+        def slow(name: str) -> None:
+            self.done.append(name)
+            self.clock.rightNow += TURN * 0.6
+
+        for name in "abcde":
+            self.deadlines.callLater(1, partial(slow, name))
+        self.clock.rightNow += 1
+        turns = ["".join(self.done) for _ in range(5) if turn(self.clock)]
+        self.assertEqual((turns, self.batches), (["ab", "abcd", "abcde"], 3))
 
     def test_aBrokenActionIsReported(self) -> None:
         self.deadlines.callLater(1, _fail)
