@@ -96,7 +96,7 @@ def _groups(options: dict[str, str]) -> list[Facts]:
 
 
 def _tables(lake: str) -> Iterator[Facts]:
-    from fleximq.pipeline.lake.ingest_driver import readBehind
+    from fleximq.pipeline.lake.batch_commit import readBehind
     from fleximq.pipeline.lake.table.columns import recordedSchema
     from fleximq.pipeline.lake.table.file_names import tableNames
     from fleximq.pipeline.lake.table.format import formatOf

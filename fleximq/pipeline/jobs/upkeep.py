@@ -234,7 +234,7 @@ def _prepareRedecode(parser: ArgumentParser) -> None:
 
 def _redecode(arguments: Namespace, run: JobRun) -> None:
     """Decode payloads again after their schema was mended, each row once; raises PipelineError."""
-    from fleximq.pipeline.lake.ingest_driver import widenColumns
+    from fleximq.pipeline.lake.column_changes import widenColumns
     from fleximq.pipeline.lake.redecoding import redecode
     from fleximq.pipeline.lake.table.table_spec import readSpec
     from fleximq.pipeline.payloads import ddl

@@ -19,7 +19,7 @@ from fleximq.pipeline.files.schema import ALL_COLUMNS, schemaOf
 from fleximq.pipeline.files.selection import Selection, Topics
 from fleximq.pipeline.files.slice_reader import Missing
 from fleximq.pipeline.lake.batch_commit import exclusive, writing
-from fleximq.pipeline.lake.ingest_driver import TaskReports, addColumns
+from fleximq.pipeline.lake.column_changes import addColumns
 from fleximq.pipeline.lake.ingest_task import ofTopics, stage, undead
 from fleximq.pipeline.lake.live_files import liveFiles, rowGroups
 from fleximq.pipeline.lake.sealed_segments import sealedFiles
@@ -29,6 +29,7 @@ from fleximq.pipeline.lake.table.ledger import Gap, readLedger
 from fleximq.pipeline.lake.table.lock import backfillLock
 from fleximq.pipeline.lake.table.table_spec import TableSpec, readSpec
 from fleximq.pipeline.lake.table_change import TableChange, commitChange
+from fleximq.pipeline.lake.task_reports import TaskReports
 from fleximq.pipeline.reader.journals import Journals, records
 from fleximq.pipeline.reader.source_options import SourceOptions
 

@@ -15,7 +15,7 @@ from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.refused_files import Mended
 from fleximq.pipeline.lake.staged_files import commitStaged, makeFolders, preparedPlaces
-from fleximq.pipeline.lake.table.file_names import FILES, OWN, fileOf, partitionOf, readOwn, writeOwn
+from fleximq.pipeline.lake.table.file_names import FILES, OWN, fileOf, partitionOf, readOwn, readRecorded, writeOwn
 from fleximq.pipeline.lake.table.format import layoutOf
 from fleximq.pipeline.lake.table.ledger import LEDGER, NONE, Counts, Gap, Gaps, Ledger, readLedger, writeLedger
 from fleximq.pipeline.lake.table.lock import changeLock
@@ -24,6 +24,8 @@ from fleximq.pipeline.lake.table_change import INTENT, REMOVAL, finishChange, fi
 
 STAGED = "staged"
 RECORD = "record"
+#: The file of a table with the reason why it was left behind.
+BEHIND = "behind"
 _KEYS = {"batch", "start", "end", "rows", "gaps", "files"}
 
 
@@ -156,6 +158,11 @@ def pending(table: str, files: Files = FILES) -> list[str]:
     """Return the names of the steps that are recorded, but not complete."""
     names = {RECORD: "a batch", INTENT: "a change", REMOVAL: "an expiry"}
     return [words for name, words in names.items() if files.exists(f"{table}/{OWN}/{name}")]
+
+
+def readBehind(table: str, files: Files = FILES) -> str:
+    """Return why a table was left behind by its ingest, an empty text if it was not; raises LakeRefused."""
+    return readRecorded(table, BEHIND, lambda found: str(found[0]), files) or ""
 
 
 def finish(table: str, files: Files = FILES) -> None:

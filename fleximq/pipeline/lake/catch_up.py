@@ -9,11 +9,12 @@ from fleximq.pipeline.files.schema import ALL_COLUMNS
 from fleximq.pipeline.files.selection import Selection
 from fleximq.pipeline.files.slice_reader import Missing
 from fleximq.pipeline.lake.batch_commit import BatchCommit
-from fleximq.pipeline.lake.ingest_driver import TaskReports, addColumns
+from fleximq.pipeline.lake.column_changes import addColumns
 from fleximq.pipeline.lake.ingest_task import stage
 from fleximq.pipeline.lake.table.ledger import readLedger
 from fleximq.pipeline.lake.table.table_log import BatchRange
 from fleximq.pipeline.lake.table.table_spec import TableSpec
+from fleximq.pipeline.lake.task_reports import TaskReports
 from fleximq.pipeline.reader.journals import Journal, Journals, records
 from fleximq.pipeline.reader.offsets import checked, reportLoss
 from fleximq.pipeline.reader.source_options import SourceOptions

@@ -1,72 +1,26 @@
 """Driver side of an ingest: collects the tasks' reports on a batch, and commits it to the tables that lack it."""
 
-import json
-import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
-from functools import reduce
+from dataclasses import dataclass
 from typing import Any
-
-import pyarrow as pa
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import CommitRefused, LakeRefused, LeftBehind, PipelineError
-from fleximq.pipeline.lake.batch_commit import BatchCommit, exclusive, writing
-from fleximq.pipeline.lake.table.column_names import distinct
-from fleximq.pipeline.lake.table.columns import TableColumns, added, readColumns, requiredColumns, writeColumns
-from fleximq.pipeline.lake.table.file_names import FILES, OWN, TOPIC, readRecorded, writeOwn
-from fleximq.pipeline.lake.table.format import formatOf, layoutOf, setFormat
-from fleximq.pipeline.lake.table.ledger import Covered, DeadLetters, Gap, Ledger, readLedger, writeLedger
+from fleximq.pipeline.lake.batch_commit import BEHIND, BatchCommit, exclusive, readBehind, writing
+from fleximq.pipeline.lake.column_changes import addColumns, checkNames, columnsOf, writeGiven
+from fleximq.pipeline.lake.table.columns import added, readColumns
+from fleximq.pipeline.lake.table.file_names import FILES, OWN, TOPIC, writeOwn
+from fleximq.pipeline.lake.table.format import layoutOf, setFormat
+from fleximq.pipeline.lake.table.ledger import Covered, DeadLetters, Ledger, readLedger, writeLedger
 from fleximq.pipeline.lake.table.lock import writerLock
-from fleximq.pipeline.lake.table.table_log import BatchRange, TableFile
+from fleximq.pipeline.lake.table.table_log import BatchRange
 from fleximq.pipeline.lake.table.table_spec import TableSpec, writeSpec
-from fleximq.pipeline.payloads import ddl
-from fleximq.pipeline.payloads.schema_inference import unionSchema
+from fleximq.pipeline.lake.task_reports import TaskReports
 
-#: The file of a table with the reason why it was left behind.
-BEHIND = "behind"
 #: Adds to a table, as the batch of a number, all records up to some offsets that it has missed; returns their number.
 MissedRecords = Callable[[TableSpec, BatchCommit, int, Mapping[str, int]], int]
-
-
-@dataclass
-class TaskReports:
-    """A batch: by table ``staged`` files, new ``fields``, names ``leftOut``, ``dead`` letters by journal, and the
-    ``reasons`` of the first.
-    """
-
-    start: dict[str, int] = field(default_factory=dict)
-    end: dict[str, int] = field(default_factory=dict)
-    gaps: dict[str, list[Gap]] = field(default_factory=dict)
-    staged: dict[str, list[TableFile]] = field(default_factory=dict)
-    fields: dict[str, list[pa.Schema]] = field(default_factory=dict)
-    leftOut: dict[str, dict[str, None]] = field(default_factory=dict)
-    dead: dict[str, Counter[str]] = field(default_factory=dict)
-    reasons: dict[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, lines: Iterable[str]) -> "TaskReports":
-        """Return the combined reports of these JSON lines."""
-        reports = cls()
-        for line in lines:
-            found = json.loads(line)
-            reports.start |= found.get("start", {})
-            reports.end |= found.get("end", {})
-            for journal, gaps in found.get("gaps", {}).items():
-                reports.gaps.setdefault(journal, []).extend(Gap(*gap) for gap in gaps)
-            if "staged" in found:
-                reports.staged.setdefault(found["table"], []).append(TableFile(*found["staged"]))
-            if "fields" in found:
-                reports.fields.setdefault(found["table"], []).append(ddl.parsed(found["fields"], twins=True))
-            if "leftOut" in found:
-                reports.leftOut.setdefault(found["table"], {}).update(dict.fromkeys(found["leftOut"]))
-            if "dead" in found:
-                journal, number, reason = found["dead"]
-                reports.dead.setdefault(found["table"], Counter())[journal] += number
-                reports.reasons.setdefault(found["table"], reason)
-        return reports
 
 
 @dataclass
@@ -96,7 +50,7 @@ class TableIngest:
         for spec in self.specs:
             # A schema that is refused must leave no folder.
             if (had := readColumns(self._tables[spec.name].table, self.files)) is None:
-                _checkNames(self._tables[spec.name].table, self.form["format"], _columnsOf(spec), had)
+                checkNames(self._tables[spec.name].table, self.form["format"], columnsOf(spec), had)
         with ExitStack() as locks:
             for spec in self.specs:
                 publishing = self._tables[spec.name]
@@ -139,7 +93,7 @@ class TableIngest:
         """Record a table's columns; recorded columns remain."""
         had = readColumns(table, self.files)
         if had is None:
-            wanted = _columnsOf(spec)._replace(byTopic=layoutOf(table, self.files) == TOPIC)
+            wanted = columnsOf(spec)._replace(byTopic=layoutOf(table, self.files) == TOPIC)
         elif had.decode != spec.decode:
             raise LakeRefused(
                 f"the table {table} has payloads as {had.decode} and cannot go on with {spec.decode}: give it another "
@@ -149,7 +103,7 @@ class TableIngest:
             fields = added(table, had.fields, list(spec.fields))
             wanted = had._replace(fields=fields, metadata=had.metadata or spec.metadata)
         if had != wanted:
-            _writeGiven(table, wanted, had, self.files)
+            writeGiven(table, wanted, had, self.files)
 
     def beginAt(self, offsets: Mapping[str, int]) -> list[str]:
         """Record that tables without a batch begin at these offsets, those of the checkpoint; return their names."""
@@ -229,7 +183,7 @@ class TableIngest:
                 why = str(error).replace("the option failOnDataLoss=false", "--allow-data-loss")
                 raise LeftBehind(f"the table {table} has missed messages, which cannot be added: {why}") from error
         if self.behind.pop(spec.name, None) is not None:
-            with writing(table):
+            with writing(table), suppress(FileNotFoundError):
                 self.files.remove(f"{table}/{OWN}/{BEHIND}")
         return rows
 
@@ -244,91 +198,3 @@ class TableIngest:
             for found in readLedger(publishing.table, self.files).dead[-1:]:
                 if found.batch == number:
                     yield name, found
-
-
-def addColumns(table: str, found: Iterable[pa.Schema], files: Files = FILES) -> None:
-    """Add columns that tasks found to those that a table has; recorded types stay."""
-    with writing(table), exclusive(table, files):
-        had = requiredColumns(table, files)
-        fields = unionSchema(had.fields, reduce(unionSchema, found), widen=False)
-        # Two tasks may have found columns with one name.
-        taken = distinct(formatOf(table, files)["format"], had._replace(fields=fields), had.schema)
-        writeColumns(table, taken.columns, files)
-
-
-def widenColumns(table: str, fields: pa.Schema, files: Files = FILES) -> None:
-    """Add columns to those that a table has, and widen others; raises LakeRefused if the table's format cannot."""
-    with writing(table), exclusive(table, files):
-        had = requiredColumns(table, files)
-        _writeGiven(table, had._replace(fields=added(table, had.fields, list(fields))), had, files)
-
-
-def _writeGiven(table: str, columns: TableColumns, had: TableColumns | None, files: Files) -> None:
-    """Record columns that a user named; raises LakeRefused if the table's format has one of the names already."""
-    _checkNames(table, formatOf(table, files)["format"], columns, had)
-    writeColumns(table, columns, files)
-
-
-def _columnsOf(spec: TableSpec) -> TableColumns:
-    """Return the columns of a new table."""
-    return TableColumns(spec.decode, spec.fields, spec.metadata)
-
-
-def _checkNames(table: str, format: str, columns: TableColumns, had: TableColumns | None) -> None:
-    taken = distinct(format, columns, () if had is None else had.schema)
-    if taken.leftOut:
-        raise LakeRefused(
-            f"the table {table} cannot have the column {taken.leftOut[0]!r}: Iceberg has this name for a field in "
-            "another column; give one of them another name"
-        )
-
-
-def readBehind(table: str, files: Files = FILES) -> str:
-    """Return why a table was left behind by its ingest, an empty text if it was not; raises LakeRefused."""
-    return readRecorded(table, BEHIND, lambda found: str(found[0]), files) or ""
-
-
-def nextBatch(checkpoint: str) -> int:
-    """Return the number of the next batch of a query; 0 for a new one, or in a remote folder."""
-    try:
-        return 1 + max(int(name) for name in os.listdir(f"{checkpoint}/commits") if name.isdigit())
-    except (OSError, ValueError):
-        return 0
-
-
-def checkpointOffsets(checkpoint: str) -> dict[str, int]:
-    """Return the offsets at which the next batch of a query begins; empty for a new one, or in a remote folder."""
-    try:
-        with open(f"{checkpoint}/offsets/{nextBatch(checkpoint) - 1}") as file:
-            # The format's version and Spark's settings precede the offsets of the source.
-            offsets: dict[str, int] = json.loads(file.read().splitlines()[2])
-            return offsets
-    except (OSError, ValueError, IndexError):
-        return {}
-
-
-def checkCheckpoint(checkpoint: str, tables: Iterable[str]) -> None:
-    """Raise LakeRefused if a local query would begin again with tables that have batches already."""
-    if "://" in checkpoint or os.path.isdir(f"{checkpoint}/offsets"):
-        return
-    for table in tables:
-        if readLedger(table).batch >= 0:
-            lake, name = os.path.split(table)
-            raise LakeRefused(
-                f"there is no checkpoint in {checkpoint}, which says where the table {table} goes on: put it back, or "
-                f"ingest into a table of another name and then run fleximq-pipeline backfill NEW --lake {lake} --from "
-                f"{name}"
-            )
-
-
-def syncOffsets(checkpoint: str, number: int) -> None:
-    """Sync a batch's local offsets to disk before its commit: after a power loss, Spark could plan it with others."""
-    for path in (f"{checkpoint}/offsets/{number}", f"{checkpoint}/offsets"):
-        try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -20,17 +20,12 @@ from fleximq.pipeline.files.schema import ALL_COLUMNS
 from fleximq.pipeline.files.slice_reader import Missing
 from fleximq.pipeline.lag import Reporter, offsetsBehind
 from fleximq.pipeline.lake.catch_up import CatchUp
-from fleximq.pipeline.lake.ingest_driver import (
-    TableIngest,
-    TaskReports,
-    checkCheckpoint,
-    checkpointOffsets,
-    nextBatch,
-    syncOffsets,
-)
+from fleximq.pipeline.lake.checkpoint import checkCheckpoint, checkpointOffsets, nextBatch, syncOffsets
+from fleximq.pipeline.lake.ingest_driver import TableIngest
 from fleximq.pipeline.lake.ingest_task import stage
 from fleximq.pipeline.lake.table.ledger import readLedger
 from fleximq.pipeline.lake.table.table_spec import TableSpec, packed, unpacked
+from fleximq.pipeline.lake.task_reports import TaskReports
 from fleximq.pipeline.payloads.schema_inference import MAX_COLUMNS
 from fleximq.pipeline.reader.journals import SlicePartition, records
 from fleximq.pipeline.reader.source_options import SourceOptions

@@ -1,10 +1,12 @@
 """Mends a table whose log refuses a recorded batch or change, or has columns that its log cannot have."""
 
+from contextlib import suppress
+
 from fleximq.journal.files.file_system import Files
-from fleximq.pipeline.lake.batch_commit import finish, pending, writing
+from fleximq.pipeline.lake.batch_commit import BEHIND, finish, pending, writing
 from fleximq.pipeline.lake.live_files import logOf
 from fleximq.pipeline.lake.refused_files import dropColumns
-from fleximq.pipeline.lake.table.file_names import FILES
+from fleximq.pipeline.lake.table.file_names import FILES, OWN
 from fleximq.pipeline.lake.table.lock import changeLock
 
 
@@ -19,5 +21,8 @@ def repair(table: str, files: Files = FILES) -> list[str]:
             done.append(f"no columns any more, since Iceberg has these names already: {', '.join(names)}")
         waiting = pending(table, files)
         finish(table, files)
+        # What it has missed since, its ingest adds.
+        with suppress(FileNotFoundError):
+            files.remove(f"{table}/{OWN}/{BEHIND}")
         done += [f"{each} is complete" for each in waiting]
     return done

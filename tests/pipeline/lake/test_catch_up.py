@@ -19,14 +19,16 @@ if not skip and not missing:
     from fleximq.pipeline.files.schema import ALL_COLUMNS
     from fleximq.pipeline.files.selection import Selection
     from fleximq.pipeline.lake import audit
+    from fleximq.pipeline.lake.batch_commit import readBehind
     from fleximq.pipeline.lake.catch_up import CatchUp
     from fleximq.pipeline.lake.iceberg import catalogOf
     from fleximq.pipeline.lake.iceberg.iceberg_log import IcebergLog
-    from fleximq.pipeline.lake.ingest_driver import TableIngest, TaskReports, readBehind
+    from fleximq.pipeline.lake.ingest_driver import TableIngest
     from fleximq.pipeline.lake.ingest_task import stage
     from fleximq.pipeline.lake.repair import repair
     from fleximq.pipeline.lake.table.ledger import readLedger
     from fleximq.pipeline.lake.table.table_spec import TableSpec
+    from fleximq.pipeline.lake.task_reports import TaskReports
     from fleximq.pipeline.reader.journals import Journals, records
     from fleximq.pipeline.reader.source_options import SourceOptions
 

@@ -19,12 +19,15 @@ if not skip:
     from fleximq.pipeline.files.schema import ALL_COLUMNS, schemaOf
     from fleximq.pipeline.files.slice_reader import Missing
     from fleximq.pipeline.lake.batch_commit import writing
-    from fleximq.pipeline.lake.ingest_driver import TableIngest, TaskReports, addColumns, checkpointOffsets, syncOffsets
+    from fleximq.pipeline.lake.checkpoint import checkpointOffsets, syncOffsets
+    from fleximq.pipeline.lake.column_changes import addColumns
+    from fleximq.pipeline.lake.ingest_driver import TableIngest
     from fleximq.pipeline.lake.ingest_task import SAMPLE, stage
     from fleximq.pipeline.lake.table import parquet_writer
     from fleximq.pipeline.lake.table.columns import readColumns
     from fleximq.pipeline.lake.table.ledger import Covered, DeadLetters, Gap, readLedger
     from fleximq.pipeline.lake.table.table_spec import TableSpec
+    from fleximq.pipeline.lake.task_reports import TaskReports
     from tests.pipeline.lake.tables import JOURNAL, offsetsIn, rows, staged
 
 

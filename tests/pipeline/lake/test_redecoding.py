@@ -12,9 +12,9 @@ from tests.pipeline.lake.test_ingest_driver import FeedCase
 if not skip:
     from fleximq.pipeline.errors import LakeRefused
     from fleximq.pipeline.lake.batch_commit import exclusive
+    from fleximq.pipeline.lake.column_changes import widenColumns
     from fleximq.pipeline.lake.compaction import compact
     from fleximq.pipeline.lake.completeness import audit
-    from fleximq.pipeline.lake.ingest_driver import widenColumns
     from fleximq.pipeline.lake.live_files import liveFiles, rowGroups
     from fleximq.pipeline.lake.redecoding import redecode
     from fleximq.pipeline.lake.table.ledger import readLedger

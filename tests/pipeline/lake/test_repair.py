@@ -19,11 +19,12 @@ if not skip:
     from pyiceberg.io.pyarrow import parquet_files_to_data_files
 
     from fleximq.pipeline.errors import CommitRefused, LakeRefused
-    from fleximq.pipeline.lake import audit, ingest_driver, ingest_task, ranges, staged_files
+    from fleximq.pipeline.lake import audit, column_changes, ingest_task, ranges, staged_files
     from fleximq.pipeline.lake.batch_commit import BatchCommit, pending
+    from fleximq.pipeline.lake.column_changes import addColumns
     from fleximq.pipeline.lake.iceberg import catalogOf, iceberg_log
     from fleximq.pipeline.lake.iceberg.data_files import dataFilesOf
-    from fleximq.pipeline.lake.ingest_driver import TableIngest, addColumns
+    from fleximq.pipeline.lake.ingest_driver import TableIngest
     from fleximq.pipeline.lake.repair import repair
     from fleximq.pipeline.lake.table.column_names import Distinct
     from fleximq.pipeline.lake.table.columns import requiredColumns
@@ -155,7 +156,7 @@ class StuckCase(PoisonCase):
         def described(found: Any, paths: Sequence[str]) -> list[Any]:
             return list(parquet_files_to_data_files(found.io, found.metadata, iter(paths)))
 
-        patches = [self.patch(module, "distinct", all) for module in (ingest_driver, ingest_task)]
+        patches = [self.patch(module, "distinct", all) for module in (column_changes, ingest_task)]
         patches.append(self.patch(iceberg_log, "dataFilesOf", described))
         patches.append(self.patch(staged_files, "withoutRefused", lambda *_: None))
         error = self.assertRaises(CommitRefused, step)

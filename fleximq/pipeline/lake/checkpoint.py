@@ -1,0 +1,54 @@
+"""Reads the checkpoint of an ingest query as Spark writes it to a local folder."""
+
+import json
+import os
+from collections.abc import Iterable
+
+from fleximq.pipeline.errors import LakeRefused
+from fleximq.pipeline.lake.table.ledger import readLedger
+
+
+def nextBatch(checkpoint: str) -> int:
+    """Return the number of the next batch of a query; 0 for a new one, or in a remote folder."""
+    try:
+        return 1 + max(int(name) for name in os.listdir(f"{checkpoint}/commits") if name.isdigit())
+    except (OSError, ValueError):
+        return 0
+
+
+def checkpointOffsets(checkpoint: str) -> dict[str, int]:
+    """Return the offsets at which the next batch of a query begins; empty for a new one, or in a remote folder."""
+    try:
+        with open(f"{checkpoint}/offsets/{nextBatch(checkpoint) - 1}") as file:
+            # The format's version and Spark's settings precede the offsets of the source.
+            offsets: dict[str, int] = json.loads(file.read().splitlines()[2])
+            return offsets
+    except (OSError, ValueError, IndexError):
+        return {}
+
+
+def checkCheckpoint(checkpoint: str, tables: Iterable[str]) -> None:
+    """Raise LakeRefused if a local query would begin again with tables that have batches already."""
+    if "://" in checkpoint or os.path.isdir(f"{checkpoint}/offsets"):
+        return
+    for table in tables:
+        if readLedger(table).batch >= 0:
+            lake, name = os.path.split(table)
+            raise LakeRefused(
+                f"there is no checkpoint in {checkpoint}, which says where the table {table} goes on: put it back, or "
+                f"ingest into a table of another name and then run fleximq-pipeline backfill NEW --lake {lake} --from "
+                f"{name}"
+            )
+
+
+def syncOffsets(checkpoint: str, number: int) -> None:
+    """Sync a batch's local offsets to disk before its commit: after a power loss, Spark could plan it with others."""
+    for path in (f"{checkpoint}/offsets/{number}", f"{checkpoint}/offsets"):
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

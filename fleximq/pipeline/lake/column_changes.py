@@ -1,0 +1,54 @@
+"""Adds columns to a table beside its ingest: those that tasks found in payloads, and those that a user names."""
+
+from collections.abc import Iterable
+from functools import reduce
+
+import pyarrow as pa
+
+from fleximq.journal.files.file_system import Files
+from fleximq.pipeline.errors import LakeRefused
+from fleximq.pipeline.lake.batch_commit import exclusive, writing
+from fleximq.pipeline.lake.table.column_names import distinct
+from fleximq.pipeline.lake.table.columns import TableColumns, added, requiredColumns, writeColumns
+from fleximq.pipeline.lake.table.file_names import FILES
+from fleximq.pipeline.lake.table.format import formatOf
+from fleximq.pipeline.lake.table.table_spec import TableSpec
+from fleximq.pipeline.payloads.schema_inference import unionSchema
+
+
+def addColumns(table: str, found: Iterable[pa.Schema], files: Files = FILES) -> None:
+    """Add columns that tasks found to those that a table has; recorded types stay."""
+    with writing(table), exclusive(table, files):
+        had = requiredColumns(table, files)
+        fields = unionSchema(had.fields, reduce(unionSchema, found), widen=False)
+        # Two tasks may have found columns with one name.
+        taken = distinct(formatOf(table, files)["format"], had._replace(fields=fields), had.schema)
+        writeColumns(table, taken.columns, files)
+
+
+def widenColumns(table: str, fields: pa.Schema, files: Files = FILES) -> None:
+    """Add columns to those that a table has, and widen others; raises LakeRefused if the table's format cannot."""
+    with writing(table), exclusive(table, files):
+        had = requiredColumns(table, files)
+        writeGiven(table, had._replace(fields=added(table, had.fields, list(fields))), had, files)
+
+
+def writeGiven(table: str, columns: TableColumns, had: TableColumns | None, files: Files) -> None:
+    """Record columns that a user named; raises LakeRefused if the table's format has one of the names already."""
+    checkNames(table, formatOf(table, files)["format"], columns, had)
+    writeColumns(table, columns, files)
+
+
+def columnsOf(spec: TableSpec) -> TableColumns:
+    """Return the columns of a new table."""
+    return TableColumns(spec.decode, spec.fields, spec.metadata)
+
+
+def checkNames(table: str, format: str, columns: TableColumns, had: TableColumns | None) -> None:
+    """Raise LakeRefused if a format has one of the names of columns already, beside those that the table had."""
+    taken = distinct(format, columns, () if had is None else had.schema)
+    if taken.leftOut:
+        raise LakeRefused(
+            f"the table {table} cannot have the column {taken.leftOut[0]!r}: Iceberg has this name for a field in "
+            "another column; give one of them another name"
+        )
