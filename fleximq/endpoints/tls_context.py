@@ -8,6 +8,7 @@ Endpoint strings of Twisted (``ssl:``, ``tls:``) have contexts of their own.
 import os
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -77,12 +78,11 @@ def serverContext(files: TlsFiles) -> CertificateOptions:
 
 def suitesOf(ciphers: str) -> Any:
     """Return suites in the notation of OpenSSL, never without authentication or encryption; raises SettingError."""
-    suites: Any = AcceptableCiphers.fromOpenSSLCipherString(f"{ciphers}:!aNULL:!eNULL")
-    if all(each.fullName.startswith("TLS_") for each in suites._ciphers):
-        raise SettingError(
-            f"{ciphers!r} must name suites of TLS 1.2 as OpenSSL does, e.g. {DEFAULT_CIPHERS}:RSA+AESGCM"
-        )
-    return suites
+    with suppress(TlsError, UnicodeEncodeError):
+        suites: Any = AcceptableCiphers.fromOpenSSLCipherString(f"{ciphers}:!aNULL:!eNULL")
+        if not all(each.fullName.startswith("TLS_") for each in suites._ciphers):
+            return suites
+    raise SettingError(f"{ciphers!r} must name suites of TLS 1.2 as OpenSSL does, e.g. {DEFAULT_CIPHERS}:RSA+AESGCM")
 
 
 class _Authorities:

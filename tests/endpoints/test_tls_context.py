@@ -60,7 +60,16 @@ class ServerContextTests(SynchronousTestCase):
         named = {each.fullName for each in suitesOf("ALL:eNULL:aNULL")._ciphers}
         self.assertIn("AES128-SHA", named)
         self.assertFalse([each for each in named if "NULL" in each or each.startswith("ADH")])
-        for wrong in ("", "nonsense", "AE", "aNULL", "TLS_AES_256_GCM_SHA384"):
+        for wrong in (
+            "",
+            "nonsense",
+            "AE",
+            "aNULL",
+            "TLS_AES_256_GCM_SHA384",
+            "\xe9",
+            "ECDHE+AESGCM:@SECLEVEL=9",
+            "AES\n",
+        ):
             self.assertIn("must name suites of TLS 1.2", str(self.assertRaises(SettingError, suitesOf, wrong)))
 
     def test_missing(self) -> None:
