@@ -96,7 +96,7 @@ class MetadataTests(SynchronousTestCase):
     def test_oldest(self) -> None:
         """What ``tox -e oldest`` installs are the lower bounds."""
         lines = _lines(self.setup["options"]["install_requires"])
-        for extra in ("spark", "otel", "delta", "iceberg"):
+        for extra in ("spark", "otel", "delta", "iceberg", "recipes"):
             lines += _lines(self.setup["options.extras_require"][extra])
         bounds = {_name(line): line.split(">=")[1].split(",")[0].strip() for line in lines} | {"hypothesis": "6.100.3"}
         written = _lines((ROOT / "tests" / "oldest.txt").read_text())

@@ -15,7 +15,7 @@ latency.
 import os
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -167,7 +167,7 @@ def _windowStatistics(rows: "DataFrame", window: int, late: int, gap: int, sentA
         "journal", "topic", "timestamp", "publisher", F.octet_length("value").alias("size"), latency.alias("latency")
     )
     counted = (
-        chosen.mapInArrow(partial(_plausible, late=late), chosen.schema)
+        chosen.mapInArrow(partial(plausibleTimes, late=late), chosen.schema)
         .withWatermark("timestamp", job.interval(late))
         .groupBy(F.window("timestamp", job.interval(window)).alias("window"), "topic")
         .agg(
@@ -201,9 +201,11 @@ def _windowStatistics(rows: "DataFrame", window: int, late: int, gap: int, sentA
     )
 
 
-def _plausible(batches: Iterable["pa.RecordBatch"], late: int) -> Iterator["pa.RecordBatch"]:
+def plausibleTimes(
+    batches: Iterable["pa.RecordBatch"], late: int, now: Callable[[], float] = time.time
+) -> Iterator["pa.RecordBatch"]:
     """Yield the messages of a part of a journal. One that is later than most of the next ones, or than the present, by
-    more than ``late`` microseconds gets their time, or the present.
+    more than ``late`` microseconds gets their time, or the present; ``now`` is in seconds since 1970.
     """
     import numpy as np
     import pyarrow as pa
@@ -213,7 +215,7 @@ def _plausible(batches: Iterable["pa.RecordBatch"], late: int) -> Iterator["pa.R
         return
     place = found[0].schema.get_field_index("timestamp")
     times = np.concatenate([batch.column(place).cast(pa.int64()).to_numpy() for batch in found])
-    present = int(time.time() * _SECOND)
+    present = int(now() * _SECOND)
     bounded = np.where(times - present > late, present, times)
     if (bounded - np.minimum.accumulate(bounded[::-1])[::-1] > late).any():
         # Messages that are not there yet count as later ones.

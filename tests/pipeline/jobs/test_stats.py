@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from argparse import ArgumentParser
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,13 +15,15 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.client.blocking import connect
 from fleximq.errors import JournalError, SettingError
 from fleximq.pipeline.errors import OptionRefused
-from fleximq.pipeline.jobs.stats import STATS
+from fleximq.pipeline.jobs.stats import STATS, plausibleTimes
 from tests.broker_process import BrokerProcess
 from tests.nightly import nightly
 from tests.pipeline.installed import missing as skip
 from tests.pipeline.written import Written
 
 if not skip:
+    import pyarrow as pa
+
     from tests.pipeline.jobs.fake_run import FakeRun
     from tests.pipeline.session import sharedSession
 
@@ -101,16 +102,6 @@ class FiguresTests(StatsCase):
             "warning: messages of 1 windows of topics were too late for --late, and are not counted",
         )
 
-    def test_present(self) -> None:
-        """No message is later than the present."""
-        present = time.time() - MINUTE / SECOND
-        self.at(present - 200, "a", b"")
-        self.at(present - 100, "a", b"")
-        self.at(present + 7200, "a", b"")
-        self.count()
-        self.at(present, "a", b"")
-        self.assertEqual(self.count().said[-1], "0 rows written")
-
     def test_files(self) -> None:
         """A file has the names of its query and batch, so that none writes over another's."""
         self.at(0, "a", b"")
@@ -157,6 +148,37 @@ class FiguresTests(StatsCase):
         self.at(86_400, "a", b"")
         self.count("--window", "1d")
         self.assertEqual((self.rows()[0]["messages"], self.rows()[0]["longest_gap"]), (2, 86_400.0 - 48))
+
+
+class TimesTests(SynchronousTestCase):
+    """The times of messages, of which a few are of a clock that was wrong."""
+
+    def bounded(self, *seconds: int, pieces: int = 1) -> list[int]:
+        """Return the times that count at second 1,000, where 10 seconds are no fault."""
+        times = pa.array([second * SECOND for second in seconds], pa.timestamp("us", "UTC"))
+        rows = pa.record_batch({"timestamp": times, "topic": ["t"] * len(times)})
+        parts = [rows.slice(at, pieces) for at in range(0, len(rows), pieces)]
+        found = pa.Table.from_batches(plausibleTimes(parts, 10 * SECOND, lambda: 1000.0), rows.schema)
+        self.assertEqual(found.column("topic").to_pylist(), ["t"] * len(times))
+        return [int(value) // SECOND for value in found.column("timestamp").cast(pa.int64()).to_pylist()]
+
+    def test_future(self) -> None:
+        """One that is later than most of those after it gets a time of them; one that is earlier stays."""
+        for pieces in (1, 7, 100):
+            self.assertEqual(self.bounded(0, 500, *range(1, 31), pieces=pieces), [0, 8, *range(1, 31)])
+            self.assertEqual(self.bounded(*range(500, 530), 3, pieces=pieces), [*range(500, 530), 3])
+
+    def test_end(self) -> None:
+        """The last messages may be right: more may follow."""
+        self.assertEqual(self.bounded(1, 2, 500, 3, 4), [1, 2, 500, 3, 4])
+
+    def test_present(self) -> None:
+        """None is later than the present."""
+        self.assertEqual(self.bounded(1, 1010, 1011, 4000), [1, 1010, 1000, 1000])
+
+    def test_none(self) -> None:
+        """Nothing is nothing."""
+        self.assertEqual(list(plausibleTimes([], 1)), [])
 
 
 @nightly
