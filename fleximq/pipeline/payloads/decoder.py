@@ -36,9 +36,7 @@ class Decoder:
         self.format = format
         self._identity = identity
         body = _bodySchema(format, schema)
-        if identity.metadata and METADATA.name in map(str.lower, body.names):
-            raise OptionRefused("the column 'metadata' has the metadata of messages, so the schema cannot have one")
-        #: The decoded columns in order; metadata are the last.
+        #: The decoded columns in order; metadata are the last, whose name a field of payloads may have as well.
         self.schema: pa.Schema = body.append(METADATA) if identity.metadata else body
         self._packed = Maps(MessagePack(), body) if format == "json" else None
         self._maps = Maps(Json() if format == "json" else MessagePack(), body) if format in STRUCTURED else None

@@ -37,7 +37,9 @@ class Decoding(NamedTuple):
             return None
         ddl = options.get("decodeSchema")
         decoding = cls(options["decode"].strip().lower(), None if ddl is None else parsed(ddl), identity)
-        decoding.decoder()
+        names = [name.lower() for name in decoding.decoder().schema.names]
+        if identity.metadata and "metadata" in names[:-1]:
+            raise OptionRefused("the column 'metadata' has the metadata of messages, so the schema cannot have one")
         return decoding
 
     def decoder(self) -> "Decoder":

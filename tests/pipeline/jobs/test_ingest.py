@@ -29,6 +29,7 @@ if not skip:
     from fleximq.pipeline.lake.live_files import dataFiles
     from fleximq.pipeline.lake.table.ledger import Gap
     from fleximq.pipeline.lake.table.lock import writerLock
+    from fleximq.pipeline.lake.table.table_spec import TableSpec
     from tests.pipeline.jobs.fake_run import FakeRun
     from tests.pipeline.session import sharedSession
 
@@ -109,6 +110,12 @@ class RawTests(IngestCase):
         told = [line for line in run.said if "are no columns" in line]
         self.assertEqual(len(told), 1)
         self.assertIn("table t: the fields 's.B' are no columns, only value has them", told[0])
+
+    def test_metadata(self) -> None:
+        """A field of a payload may be called as the column of Identity's metadata is."""
+        self.written.kept("a", b'{"metadata":1,"b":2}||k=v', dialect="identity", content=Content.TEXT)
+        self.ingest(table=[TableSpec("t", ("a",), "json", metadata=True)])
+        self.assertEqual(self.rows("t", "metadata_", "b", "metadata", "reason"), [(1.0, 2.0, {"k": "v"}, None)])
 
     @nightly
     def test_goesOn(self) -> None:

@@ -512,8 +512,6 @@ class MadeTests(SynchronousTestCase):
             self.assertIn(said, str(self.assertRaises(OptionRefused, Decoder, format, schema)))
         self.assertRaises(OptionRefused, Decoder, "json", pa.schema([]))
         self.assertRaises(OptionRefused, Decoder, "json", pa.schema([("a", pa.large_string())]))
-        clash = self.assertRaises(OptionRefused, Decoder, "json", parsed("Metadata INT"), Identity(metadata=True))
-        self.assertIn("'metadata'", str(clash))
 
     def test_schema(self) -> None:
         """The schema is that of the columns."""

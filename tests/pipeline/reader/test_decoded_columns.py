@@ -72,6 +72,8 @@ class DecodingOptionsTests(SynchronousTestCase):
         self.assertIn("no format 'xml'", self.refused(decode="xml", decodeSchema="a INT"))
         self.assertIn("type MONEY", self.refused(decode="json", decodeSchema="a MONEY"))
         self.assertIn("must be true or false", self.refused(decode="text", identityBase64="maybe"))
+        clash = self.refused(decode="json", decodeSchema="Metadata INT", identityMetadata="true")
+        self.assertIn("the column 'metadata' has the metadata of messages", clash)
         for name, value in {"decodeSchema": "a INT", "identityMetadata": "true", "identityBase64": "false"}.items():
             self.assertIn(f"{name!r} belongs to 'decode'", self.refused(**{name: value}))
 
