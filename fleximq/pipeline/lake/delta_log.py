@@ -3,13 +3,13 @@
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake import DeltaTable, Schema, write_deltalake
+from deltalake import DeltaTable, Schema
 from deltalake.exceptions import TableNotFoundError
 from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Transaction, create_table_with_add_actions
 
@@ -50,17 +50,11 @@ class DeltaLog(TableLog):
         done = table.transaction_version(application)
         if done is not None and done >= number:
             return
-        if sorted(map(str, table.schema().fields)) != sorted(map(str, schema.fields)):
-            # Only this call also adds nested fields; it writes no row.
-            nothing = pa.schema(schema.to_arrow()).empty_table()
-            write_deltalake(table, nothing, mode="append", schema_mode="merge")
+        known = set(map(str, table.schema().fields))
+        if grown := [field for field in schema.fields if str(field) not in known]:
+            table.alter.add_columns(grown)
             table.update_incremental()
-        now = int(time.time() * 1000)
-        removed = [
-            RemoveAction(file.path, True, now, size, _partition(file.topic, file.date))
-            for file, size in (_live(table) if gone else ())
-            if file.path in gone
-        ]
+        removed = _removed(table, lambda file: file.path in gone) if gone else []
         table.create_write_transaction([*added, *removed], "append", schema, folders, commit_properties=properties)
 
     def files(self) -> list[LiveFile]:
@@ -73,9 +67,10 @@ class DeltaLog(TableLog):
     def deleteDays(self, days: Sequence[Sequence[str]]) -> None:
         with logErrors(self._table, _CHANGED), suppress(TableNotFoundError):
             found = DeltaTable(self._table)
-            for topic, day in days:
-                quoted = topic.replace("'", "''")
-                found.delete(f"topic = '{quoted}' AND date = DATE '{day}'")
+            # deltalake deletes by a query, which fails in folders with some characters.
+            removed = _removed(found, lambda file: [file.topic, file.date] in map(list, days))
+            if removed:
+                found.create_write_transaction(removed, "append", found.schema(), found.metadata().partition_columns)
 
     def cleanUp(self, now: float, files: Files, exclusive: Exclusive) -> None:
         with logErrors(self._table, _CHANGED), suppress(TableNotFoundError):
@@ -83,6 +78,16 @@ class DeltaLog(TableLog):
             found.vacuum(dry_run=False)
             with exclusive():
                 _removeBounds(DeltaTable(self._table))
+
+
+def _removed(table: DeltaTable, isGone: Callable[[LiveFile], bool]) -> list[AddAction | RemoveAction]:
+    """Return the actions that remove some files from the log."""
+    now = int(time.time() * 1000)
+    return [
+        RemoveAction(file.path, True, now, size, _partition(file.topic, file.date))
+        for file, size in _live(table)
+        if isGone(file)
+    ]
 
 
 def _live(table: DeltaTable) -> list[tuple[LiveFile, int]]:

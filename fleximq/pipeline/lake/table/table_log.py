@@ -70,7 +70,10 @@ def logErrors(table: str, words: str) -> Iterator[None]:
         yield
     except LakeRefused:
         raise
-    except Exception as error:
+    except BaseException as error:
+        # A panic of a library in Rust is no Exception.
+        if not (isinstance(error, Exception) or type(error).__name__ == "PanicException"):
+            raise
         raise LakeRefused(f"the table {table} cannot be {words}: {plainError(error)}") from error
 
 
