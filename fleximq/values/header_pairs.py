@@ -19,7 +19,7 @@ SENDER = "sender_principal"
 SHORT = 1024
 _SENDER = frozenset({SENDER})
 #: The same key as bytes, which some libraries do not tell from a text.
-_SENDER_BYTES = SENDER.encode()
+SENDER_BYTES = SENDER.encode()
 _PACKED_SENDER = msgpack.packb(SENDER)
 mapHead = msgpack.Packer().pack_map_header
 
@@ -79,12 +79,12 @@ def _withSender(header: bytes, sender: str) -> bytes:
 
 def namesSender(fields: Container[Any]) -> bool:
     """Return whether a header has the sender's key, as text or as bytes."""
-    return SENDER in fields or _SENDER_BYTES in fields
+    return SENDER in fields or SENDER_BYTES in fields
 
 
 def isForged(fields: Mapping[Any, Any], sender: str) -> bool:
     """Return whether a received header names any other sender than this principal; "" is none."""
-    return namesSender(fields) and (not sender or _SENDER_BYTES in fields or fields[SENDER] != sender)
+    return namesSender(fields) and (not sender or SENDER_BYTES in fields or fields[SENDER] != sender)
 
 
 def senderOf(header: bytes) -> str:

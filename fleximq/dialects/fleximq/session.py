@@ -42,7 +42,7 @@ from fleximq.rights import UNRESTRICTED, Action
 from fleximq.security.credentials import ApiKey, Password, Signature, Token
 from fleximq.security.principal import Admitted
 from fleximq.status import Status
-from fleximq.values.header_pairs import SENDER, isForged
+from fleximq.values.header_pairs import SENDER, SENDER_BYTES, isForged
 from fleximq.values.printable import shortened
 from fleximq.wire.fleximq_array_header import isArrayHeader, withInnerMaps, withMapHeader
 from fleximq.wire.fleximq_frame import BEGINNING_BYTES, encodeFrame, hasZeroReserved, readPrefix, withZeroReserved
@@ -245,7 +245,7 @@ class FlexiSession(FlexiMessages):
         if unreadable is not None:
             raise unreadable
         header = checkHeader(MessageType(kind), fields)
-        if isForged(fields, self._sender):
+        if (SENDER in fields or SENDER_BYTES in fields) and isForged(fields, self._sender):
             raise BadRequest(f"{SENDER!r} is set by the broker alone")
         act: Callable[[Header, bytes, bytes], None] = getattr(self, name)
         act(header, envelope, frame if hasZeroReserved(envelope) else withZeroReserved(frame))
