@@ -90,6 +90,12 @@ class PoisonTests(PoisonCase):
         self.assertEqual(self.names(), ["a", "c.d", "c"])
         self.assertEqual(self.read("c"), [({"e": 1, "f": None},), ({"e": None, "f": 2},)])
 
+    def test_shortName(self) -> None:
+        """Iceberg leaves ``element`` out of the names of fields in a list; a later field has such a name."""
+        self.ingested({"l": [{"element": {"a": 1}}]})
+        self.ingested({"l": [{"a": 2, "b": 3}]}, number=1, first=2)
+        self.assertEqual(self.read("l"), [([{"element": {"a": 1}, "b": None}],), ([{"element": None, "b": 3}],)])
+
     def test_told(self) -> None:
         """A task tells the names of fields that are no columns."""
         self.ingested({"a": {"b": 1}})

@@ -13,6 +13,8 @@ from fleximq.pipeline.lake.table.format import ICEBERG
 from fleximq.pipeline.payloads.dialect_payloads import METADATA
 
 _Path = tuple[str, ...]
+#: The path of a column, and that without the names that Iceberg's short names leave out.
+_Both = tuple[_Path, _Path]
 
 
 class Distinct(NamedTuple):
@@ -30,7 +32,8 @@ def distinct(format: str, columns: TableColumns, known: Iterable[pa.Field] = ())
     while format == ICEBERG:
         names = _Names([*BASE, METADATA, *known])
         types = [
-            names.distinctType((name,), type) for name, type in zip(columns.names, columns.fields.types, strict=True)
+            names.distinctType(((name,), (name,)), type)
+            for name, type in zip(columns.names, columns.fields.types, strict=True)
         ]
         fields = [field.with_type(type) for field, type in zip(columns.fields, types, strict=True) if type is not None]
         columns = columns._replace(fields=pa.schema(fields))
@@ -42,23 +45,27 @@ def distinct(format: str, columns: TableColumns, known: Iterable[pa.Field] = ())
 
 
 class _Names:
-    """The names that are in use, each with the path of its column."""
+    """The names that are in use, each with the path of its column. Iceberg finds a field of a STRUCT in an ARRAY or MAP
+    also without ``element`` or ``value`` in its name, and adds no column with such a name.
+    """
 
     def __init__(self, known: Iterable[pa.Field]) -> None:
-        self._known = {path for field in known for path in _paths((field.name,), field.type)}
-        self._taken = {_joined(path): path for path in self._known}
+        paths = [each for field in known for each in _paths(((field.name,), (field.name,)), field.type)]
+        self._known = {path for path, _ in paths}
+        self._taken = {_joined(short): path for path, short in paths} | {_joined(path): path for path, _ in paths}
         self.leftOut: list[str] = []
 
-    def distinctType(self, path: _Path, type: pa.DataType) -> pa.DataType | None:
+    def distinctType(self, names: _Both, type: pa.DataType) -> pa.DataType | None:
         """Return the type of a column without fields whose names are taken, None if no column is left."""
+        path, short = names
         if path not in self._known and self._taken.setdefault(_joined(path), path) != path:
             self.leftOut.append(".".join(path))
             return None
+        self._taken.setdefault(_joined(short), path)
+        inner = [self.distinctType(each, type) for each, type in _inner(names, type)]
         if pa.types.is_struct(type):
-            types = [(field, self.distinctType((*path, field.name), field.type)) for field in type]
-            fields = [field.with_type(inner) for field, inner in types if inner is not None]
+            fields = [field.with_type(each) for field, each in zip(type, inner, strict=True) if each is not None]
             return pa.struct(fields) if fields else None
-        inner = [self.distinctType((*path, name), each) for name, each in _inner(type)]
         if None in inner:
             return None
         if pa.types.is_list(type):
@@ -70,16 +77,25 @@ def _joined(path: _Path) -> str:
     return ".".join(path).lower()
 
 
-def _inner(type: pa.DataType) -> list[tuple[str, pa.DataType]]:
-    """Return the types in an ARRAY, a MAP or a STRUCT, by name."""
+def _inner(names: _Both, type: pa.DataType) -> list[tuple[_Both, pa.DataType]]:
+    """Return the types in an ARRAY, a MAP or a STRUCT, with their paths."""
+    path, short = names
     if pa.types.is_struct(type):
-        return [(field.name, field.type) for field in type]
+        return [(((*path, field.name), (*short, field.name)), field.type) for field in type]
     if pa.types.is_map(type):
-        return [("key", type.key_type), ("value", type.item_type)]
-    return [("element", type.value_type)] if pa.types.is_list(type) or pa.types.is_large_list(type) else []
+        key = (*path, "key"), (*short, "key")
+        return [(key, type.key_type), (_element(names, "value", type.item_type), type.item_type)]
+    if pa.types.is_list(type) or pa.types.is_large_list(type):
+        return [(_element(names, "element", type.value_type), type.value_type)]
+    return []
 
 
-def _paths(path: _Path, type: pa.DataType) -> Iterator[_Path]:
-    yield path
-    for name, each in _inner(type):
-        yield from _paths((*path, name), each)
+def _element(names: _Both, name: str, type: pa.DataType) -> _Both:
+    path, short = names
+    return (*path, name), short if pa.types.is_struct(type) else (*short, name)
+
+
+def _paths(names: _Both, type: pa.DataType) -> Iterator[_Both]:
+    yield names
+    for each, inner in _inner(names, type):
+        yield from _paths(each, inner)
