@@ -193,6 +193,8 @@ class BrokerLink:
                         self._client = place.connect()
                     answer = use(self._client)
                     return answer if check is None else check(answer)
+                except ValueError as error:
+                    raise BrokerRefused(f"the broker at {place.url} sent a malformed answer: {error}") from error
                 except (ConnectionLost, TimeoutError, RequestFailed, JoinRefused) as error:
                     if not _mayPass(error):
                         raise self._refused(error) from error

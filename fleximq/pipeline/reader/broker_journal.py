@@ -32,6 +32,8 @@ STEP = 256 * KIBIBYTE
 _READS_UNALIGNED = machine().lower() in ("x86_64", "amd64", "aarch64", "arm64")
 #: Maximum number of cached positions.
 _TRIED = 10_000
+#: The numbers of an answer to /journal/bounds, and of one to /journal/read.
+_BOUNDS, _READ = ("position", "end"), ("end", "next")
 Frame = tuple[FrameHeader, memoryview]
 
 
@@ -48,8 +50,12 @@ def ask(link: BrokerLink, journal: str, position: int, least: int, maxBytes: int
     node is passed over if its journal ends before ``least``. Raises PipelineError as :class:`RemoteJournal`, or for a
     malformed answer.
     """
-    answer = link.askLarge("/journal/read", {"position": position, "most": maxBytes}, _reaching(link, "end", least))
-    _check(link, journal, answer["journal"])
+    answer = link.askLarge(
+        "/journal/read", {"position": position, "most": maxBytes}, _reaching(link, "end", least, _READ)
+    )
+    _check(link, journal, answer.get("journal"))
+    if not isinstance(answer.get("data"), bytes | memoryview):
+        raise _malformed(link)
     data = memoryview(answer["data"] if _READS_UNALIGNED else bytes(answer["data"]))
     frames, at = [], 0
     try:
@@ -68,10 +74,16 @@ def _unreadable(url: str, error: FrameError) -> BrokerRefused:
     return BrokerRefused(f"the broker at {url} sent frames that cannot be read: {error}")
 
 
-def _reaching(link: BrokerLink, name: str, least: int) -> Check:
-    """Return a check of answers; their value of this name is the end of the journal."""
+def _malformed(link: BrokerLink) -> BrokerRefused:
+    return BrokerRefused(f"the broker at {link.place.url} sent a malformed answer")
+
+
+def _reaching(link: BrokerLink, name: str, least: int, numbers: Sequence[str]) -> Check:
+    """Return a check of answers, which have a journal and these numbers; that called ``name`` is the journal's end."""
 
     def checked(answer: Any) -> Any:
+        if not isinstance(answer, dict) or any(type(answer.get(each)) is not int for each in numbers):
+            raise _malformed(link)
         if answer[name] < least and link.place.addresses > 1:
             raise Behind(f"its journal ends at position {answer[name]}, before {least}")
         return answer
@@ -79,10 +91,12 @@ def _reaching(link: BrokerLink, name: str, least: int) -> Check:
     return checked
 
 
-def _check(link: BrokerLink, journal: str, found: str) -> None:
+def _check(link: BrokerLink, journal: str, found: object) -> None:
     """Raise BrokerRefused unless a broker, which may have been restarted, still has the same journal."""
     if found != journal:
-        raise BrokerRefused(f"the broker at {link.place.url} has the journal {found} now, not {journal} any more")
+        raise BrokerRefused(
+            f"the broker at {link.place.url} has the journal {str(found)[:40]} now, not {journal} any more"
+        )
 
 
 class RemoteJournal:
@@ -96,11 +110,11 @@ class RemoteJournal:
         self._tried: dict[int, FrameHeader] = {}
         # The furthest end that a node has reported.
         self._least = 0
-        self.id: str = self._about()["journal"]
+        self.id: str = self._about().get("journal", "")
         # It becomes part of the names of files.
         if not isJournalId(self.id):
             raise BrokerRefused(
-                f"the id of the journal at {place.url} is {self.id!r}, but must be 32 hexadecimal digits"
+                f"the id of the journal at {place.url} is {str(self.id)[:40]!r}, but must be 32 hexadecimal digits"
             )
 
     def close(self) -> None:
@@ -108,7 +122,7 @@ class RemoteJournal:
         self._link.close()
 
     def _about(self) -> dict[str, Any]:
-        check = _reaching(self._link, "position", self._least)
+        check = _reaching(self._link, "position", self._least, _BOUNDS)
         found: dict[str, Any] = self._link.ask("/journal/bounds", {"limit": 1, "topics": False}, check)
         self._least = found["position"]
         return found
@@ -121,7 +135,7 @@ class RemoteJournal:
     def end(self) -> End:
         """Return the durable end of the journal."""
         about = self._about()
-        _check(self._link, self.id, about["journal"])
+        _check(self._link, self.id, about.get("journal"))
         return End(about["position"], about["end"])
 
     def _answers(self, position: int) -> Iterator[Answer]:

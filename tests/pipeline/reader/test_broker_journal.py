@@ -112,13 +112,14 @@ class NearPlace:
 
 
 class HostilePlace(NearPlace):
-    """A place whose broker gives its journal the name ``called``."""
+    """A place whose broker gives its journal the name ``called``, or answers a path with ``answers``."""
 
     called: object = ""
+    answers: dict[str, Any] = {}
 
     def ask(self, path: str, arguments: dict[str, Any]) -> Any:
         """Answer as the broker does, under another name."""
-        return super().ask(path, arguments) | {"journal": self.called}
+        return self.answers.get(path, super().ask(path, arguments) | {"journal": self.called})
 
 
 class TwoNodes(NearPlace):
@@ -214,6 +215,28 @@ class WholeTests(RemoteCase):
             self.assertIn("must be 32 hexadecimal digits", str(error))
         near.called = "a" * 32
         self.assertEqual(RemoteJournal(self.place).id, near.called)
+
+    def test_malformedAnswers(self) -> None:
+        """An answer that is not as it should be is refused in one sentence, at the start and later."""
+        self.near = near = HostilePlace(self.written)
+        near.called, good = self.written.id, {"journal": self.written.id, "position": 0, "end": 0, "next": 0}
+        journal = RemoteJournal(self.place)
+        for path, wrong in (
+            *(
+                ("/journal/bounds", wrong)
+                for wrong in (None, [], "x", {}, good | {"position": "0"}, good | {"end": True})
+            ),
+            *(("/journal/read", wrong) for wrong in (None, {}, good, good | {"data": "text"}, good | {"next": None})),
+        ):
+            near.answers = {path: wrong}
+            error = self.assertRaises(BrokerRefused, journal.bounds)
+            self.assertIn("sent a malformed answer", str(error), (path, wrong))
+
+    def test_longId(self) -> None:
+        """The sentence about a long id is short."""
+        self.near = near = HostilePlace(self.written)
+        near.called = "x" * 1_000_000
+        self.assertLess(len(str(self.assertRaises(BrokerRefused, RemoteJournal, self.place))), 200)
 
     def test_balanced(self) -> None:
         """Parts are about of the same size, and small enough."""
