@@ -221,16 +221,13 @@ class WholeTests(RemoteCase):
         self.near = near = HostilePlace(self.written)
         near.called, good = self.written.id, {"journal": self.written.id, "position": 0, "end": 0, "next": 0}
         journal = RemoteJournal(self.place)
-        for path, wrong in (
-            *(
-                ("/journal/bounds", wrong)
-                for wrong in (None, [], "x", {}, good | {"position": "0"}, good | {"end": True})
-            ),
-            *(("/journal/read", wrong) for wrong in (None, {}, good, good | {"data": "text"}, good | {"next": None})),
-        ):
-            near.answers = {path: wrong}
-            error = self.assertRaises(BrokerRefused, journal.bounds)
-            self.assertIn("sent a malformed answer", str(error), (path, wrong))
+        bounds: list[Any] = [None, [], "x", {}, good | {"position": "0"}, good | {"end": True}]
+        read: list[Any] = [None, {}, good, good | {"data": "text"}, good | {"next": None}]
+        for path, wrong in (("/journal/bounds", bounds), ("/journal/read", read)):
+            for answer in wrong:
+                near.answers = {path: answer}
+                error = self.assertRaises(BrokerRefused, journal.bounds)
+                self.assertIn("sent a malformed answer", str(error), (path, answer))
 
     def test_longId(self) -> None:
         """The sentence about a long id is short."""
