@@ -135,6 +135,8 @@ def lakeTable(spark: SparkSession, table: str, byFolder: bool = True) -> DataFra
     are columns too, and hide those of its files.
     """
     log = logOf(table)
+    # Without, filters reach files as Java's former dates, which lack 5 to 14 October 1582 and would find no rows there.
+    spark.conf.set("spark.sql.datetime.java8API.enabled", "true")
     reader, paths = spark.read, [table]
     if log is not None:
         paths = [f"{table}/{file.path}" for file in log.files()]

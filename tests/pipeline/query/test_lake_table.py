@@ -1,5 +1,6 @@
 """Lake tables as queries and replays see them: with every row, in any folder, in each format."""
 
+from datetime import date
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,17 @@ class LakeTableCase(SynchronousTestCase):
     def offsets(self, found: Any) -> list[int]:
         """Return the offsets of some rows."""
         return sorted(row.offset for row in found.select("offset").collect())
+
+
+class DaysTests(LakeTableCase):
+    """Days that no calendar of Java's had before its version 8."""
+
+    def test_1582(self) -> None:
+        """A filter finds the days that were left out in October 1582."""
+        table = self.make("parquet", fields=pa.schema([("day", pa.date32())]))
+        self.publish(table, 0, day=[date(1582, 10, 5), date(1582, 10, 10), date(1582, 10, 12)])
+        found = lakeTable(sharedSession().newSession(), table)
+        self.assertEqual(self.offsets(found.where("day = DATE '1582-10-10'")), [2])
 
 
 class PlacesTests(LakeTableCase):

@@ -43,14 +43,15 @@ def spark(source: Source, questions: Sequence[Question]) -> Answer:
 
 def _sparkFilter(question: Question) -> Column:
     column = F.col("`" + question.column.replace("`", "``") + "`")
-    value: Column = F.lit(question.value)
-    if pa.types.is_timestamp(question.type):
+    isDate = pa.types.is_date(question.type) and question.value is not None
+    # Python's own days before 1000 cannot be passed on to Java.
+    value: Column = F.lit(question.value.isoformat() if isDate else question.value)
+    if isDate:
+        value = value.cast("date")
+    elif pa.types.is_timestamp(question.type):
         value = F.timestamp_micros(value)
     elif pa.types.is_float32(question.type):
         value = value.cast("float")
-    elif pa.types.is_date(question.type) and question.value is not None:
-        # Python's own days before 1000 cannot be passed on to Java.
-        value = F.lit(question.value.isoformat()).cast("date")
     choices = {"greater": lambda: column > value, "equal": lambda: column == value, "null": column.isNull}
     return choices[question.kind]()
 
