@@ -45,9 +45,7 @@ AUDIT = Job(addTables, _audit)
 
 
 def _each(arguments: Namespace, run: JobRun, work: Callable[[str], None]) -> None:
-    """Work on each table until the job is stopped; a table that is refused does not keep others from their turn. Raises
-    LakeRefused at the end.
-    """
+    """Work on each table until the job is stopped, also after a refused one; then raise LakeRefused for that."""
     refused: list[LakeRefused] = []
     for table in tablesOf(arguments.lake, arguments.table):
         try:
@@ -63,7 +61,7 @@ def _each(arguments: Namespace, run: JobRun, work: Callable[[str], None]) -> Non
 
 
 def _repair(arguments: Namespace, run: JobRun) -> None:
-    """Complete what tables have recorded; raises LakeRefused if a table's format refuses it all the same."""
+    """Complete the recorded steps of tables; raises LakeRefused if a table's format still refuses one."""
     from fleximq.pipeline.lake.repair import repair
 
     def work(table: str) -> None:
@@ -263,8 +261,10 @@ def _rename(arguments: Namespace, run: JobRun) -> None:
     """Give the folders of tables names in ASCII; raises PipelineError if a table cannot be written, or is in use."""
     from fleximq.pipeline.lake.renaming import rename
 
-    for table in tablesOf(arguments.lake, arguments.table):
+    def work(table: str) -> None:
         run.writeLine(f"table {os.path.basename(table)}: {rename(table):,} files are in renamed folders")
+
+    _each(arguments, run, work)
 
 
 RENAME = Job(addTables, _rename)

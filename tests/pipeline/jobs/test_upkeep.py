@@ -19,7 +19,7 @@ if not skip:
 
     from fleximq.pipeline import lake
     from fleximq.pipeline.errors import LakeRefused, OptionRefused
-    from fleximq.pipeline.jobs.upkeep import AUDIT, COMPACT, EXPIRE, REPAIR, Keep, keep
+    from fleximq.pipeline.jobs.upkeep import AUDIT, COMPACT, EXPIRE, RENAME, REPAIR, Keep, keep
     from fleximq.pipeline.lake import audit
     from fleximq.pipeline.lake.batch_commit import BatchCommit
     from fleximq.pipeline.lake.compaction import compact
@@ -79,7 +79,8 @@ class SeveralTablesTests(LakeCase):
         broken.mkdir(parents=True)
         (broken / "ledger").write_text("{")
         (broken / "format").write_text("{")
-        for name, job in (("audit", AUDIT), ("compact", COMPACT), ("repair", REPAIR), ("expire", EXPIRE)):
+        jobs = {"audit": AUDIT, "compact": COMPACT, "repair": REPAIR, "expire": EXPIRE, "rename": RENAME}
+        for name, job in jobs.items():
             parser = ArgumentParser()
             job.prepare(parser)
             run = FakeRun()
