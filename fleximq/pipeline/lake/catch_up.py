@@ -1,8 +1,10 @@
-"""Adds the records that a table missed while other tables of its ingest went on, as one batch of its own."""
+"""Adds the records that a table lacks to it as one batch, after its ingest has continued with other tables only."""
 
 import json
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from itertools import chain
 
 from fleximq.pipeline.files.schema import ALL_COLUMNS
@@ -21,49 +23,37 @@ from fleximq.pipeline.reader.source_options import SourceOptions
 
 
 class CatchUp:
-    """Reads missed records from the source of an ingest, without Spark."""
+    """Reads the records that a table lacks from the source of its ingest, without Spark."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._selection = Selection(options.topics)
 
     def add(self, spec: TableSpec, publishing: BatchCommit, number: int, end: Mapping[str, int]) -> int:
-        """Add the records from a table's last batch up to these offsets as the batch of a number that it has missed;
-        return how many. Other staged files stay. Raises PipelineError if records are not there any more.
+        """Add the records after a table's last batch and before these offsets as the batch of this number; return the
+        number of rows. Other staged files stay. Raises PipelineError if the source has lost records.
         """
-        had = readLedger(publishing.table).journals
-        journals = Journals(self._options)
-        try:
-            found = journals.covering({id: (had[id].next if id in had else until, until) for id, until in end.items()})
-            start = {id: had[id].next if id in had else _first(found.get(id), until) for id, until in end.items()}
+        had = {id: covered.next for id, covered in readLedger(publishing.table).journals.items()}
+        with closing(Journals(self._options)) as journals:
+            found = journals.covering({id: (had.get(id, until), until) for id, until in end.items()})
+            start = {id: had[id] if id in had else _first(found.get(id), until) for id, until in end.items()}
+            batch = BatchRange(number, start, end)
             while True:
-                lines = (
-                    self._lines(spec, publishing, journals, found.get(id), id, number, start[id], until)
-                    for id, until in end.items()
-                )
+                lines = (self._lines(spec, publishing.table, batch, id, journals, found.get(id)) for id in end)
                 told = TaskReports.of(chain.from_iterable(lines))
                 if not told.fields:
                     break
                 addColumns(publishing.table, told.fields[spec.name])
-        finally:
-            journals.close()
-        staged, batch = told.staged.get(spec.name, []), BatchRange(number, start, end)
+        staged = told.staged.get(spec.name, [])
         dead, reason = told.dead.get(spec.name, Counter[str]()), told.reasons.get(spec.name, "")
         publishing.publish(batch, staged, told.gaps, not self._options.failOnDataLoss, dead, reason, keepsStaged=True)
         return sum(each.rows for each in staged)
 
     def _lines(
-        self,
-        spec: TableSpec,
-        publishing: BatchCommit,
-        journals: Journals,
-        journal: Journal | None,
-        id: str,
-        number: int,
-        start: int,
-        end: int,
+        self, spec: TableSpec, table: str, batch: BatchRange, id: str, journals: Journals, journal: Journal | None
     ) -> Iterator[str]:
-        """Stage the records of a journal between two offsets; yield the report of a task."""
+        """Stage a batch's records of a journal, None if the source does not have it; yield the lines of a report."""
+        start, end = batch.start[id], batch.end[id]
         fail, begin = self._options.failOnDataLoss, end
         if start >= end:
             return
@@ -76,11 +66,10 @@ class CatchUp:
         missing: list[Missing] = []
         if journal is not None and begin < end:
             parts = journals.partitions(journal, begin, end, self._options, self._selection)
-            batches = (records(part, ALL_COLUMNS, self._selection, fail, missing) for part in parts)
-            lake = publishing.table.removesuffix(f"/{spec.name}")
-            yield from stage(lake, [spec], id, number, chain.from_iterable(batches), missing)
+            rows = chain.from_iterable(records(part, ALL_COLUMNS, self._selection, fail, missing) for part in parts)
+            yield from stage(os.path.dirname(table), [spec], id, batch.number, rows, missing)
 
 
 def _first(journal: Journal | None, end: int) -> int:
-    """Return where a journal begins that the table has nothing of yet."""
+    """Return the first offset of a journal that is new to the table, at most ``end``."""
     return end if journal is None else min(journal.bounds().first, end)

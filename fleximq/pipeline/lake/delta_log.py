@@ -68,8 +68,8 @@ class DeltaLog(TableLog):
         with logErrors(self._table, _CHANGED), suppress(TableNotFoundError):
             found = DeltaTable(self._table)
             # deltalake deletes by a query, which fails in folders with some characters.
-            removed = _removed(found, lambda file: [file.topic, file.date] in map(list, days))
-            if removed:
+            gone = {tuple(day) for day in days}
+            if removed := _removed(found, lambda file: (file.topic, file.date) in gone):
                 found.create_write_transaction(removed, "append", found.schema(), found.metadata().partition_columns)
 
     def cleanUp(self, now: float, files: Files, exclusive: Exclusive) -> None:
@@ -104,11 +104,9 @@ def _actions(table: DeltaTable) -> Iterator[tuple[LiveFile, dict[str, Any]]]:
 
 
 def _removeBounds(table: DeltaTable) -> None:
-    """Name the files that have bounds in the log, of the version before, without them."""
+    """Remove the bounds of files that earlier versions wrote into the log, by naming these files again."""
     named: list[AddAction | RemoveAction] = [
-        _addAction(
-            file.path, each["size_bytes"], file.topic, file.date, each["modification_time"], each["num_records"], False
-        )
+        _addAction(file, each["num_records"], each["size_bytes"], each["modification_time"], isNew=False)
         for file, each in _actions(table)
         if each.get("min.offset") is not None and each["num_records"] is not None
     ]
@@ -123,9 +121,10 @@ def _partition(topic: str, date: str) -> dict[str, str | None]:
 
 def _added(table: str, file: TableFile) -> AddAction:
     status = os.stat(f"{table}/{file.path}")
-    return _addAction(file.path, status.st_size, file.topic, file.date, int(status.st_mtime * 1000), file.rows, True)
+    return _addAction(file, file.rows, status.st_size, int(status.st_mtime * 1000), isNew=True)
 
 
-def _addAction(path: str, size: int, topic: str, date: str, changed: int, rows: int, isNew: bool) -> AddAction:
-    # Without bounds: deltalake takes a column without them for one without values, so that filters would lose rows.
-    return AddAction(path, size, _partition(topic, date), changed, isNew, json.dumps({"numRecords": rows}))
+def _addAction(file: TableFile | LiveFile, rows: int, size: int, changed: int, isNew: bool) -> AddAction:
+    # If only some columns had bounds, deltalake would take the others for columns without values, and lose rows.
+    statistics = json.dumps({"numRecords": rows})
+    return AddAction(file.path, size, _partition(file.topic, file.date), changed, isNew, statistics)
