@@ -86,7 +86,7 @@ class LakeRefused(PipelineError):
 
 
 class LeftBehind(LakeRefused):
-    """A table cannot get the messages that it has missed now."""
+    """A table cannot get the messages that it lacks yet; its ingest tries again later."""
 
 
 class CommitRefused(LakeRefused):
@@ -95,5 +95,10 @@ class CommitRefused(LakeRefused):
     @classmethod
     def of(cls, table: str, error: LakeRefused) -> "CommitRefused":
         """Return the error with the command that tries the commit again."""
-        lake, name = os.path.split(table)
-        return cls(f"{error}; fleximq-pipeline repair --lake {shlex.quote(lake)} --table {name} tries it again")
+        return cls(f"{error}; {repairCommand(table)} tries it again")
+
+
+def repairCommand(table: str) -> str:
+    """Return the command line that completes the recorded steps of a table."""
+    lake, name = os.path.split(table)
+    return f"fleximq-pipeline repair --lake {shlex.quote(lake)} --table {name}"

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from fleximq.errors import systemReason
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.refused_files import Mended
@@ -24,7 +25,7 @@ from fleximq.pipeline.lake.table_change import INTENT, REMOVAL, finishChange, fi
 
 STAGED = "staged"
 RECORD = "record"
-#: The file of a table with the reason why it was left behind.
+#: The file with the reason why a table's ingest has left it behind.
 BEHIND = "behind"
 _KEYS = {"batch", "start", "end", "rows", "gaps", "files"}
 
@@ -81,7 +82,7 @@ class BatchCommit:
         :param gaps: what the journals had lost; ``lossAllowed``: skipped offsets are recorded as a gap instead of an
             error.
         :param dead: the number of dead letters by journal, and the reason of the first.
-        :param keepsStaged: other staged files are of a batch that follows.
+        :param keepsStaged: other staged files belong to the next batch and stay.
         """
         with writing(self.table):
             with exclusive(self.table, self._files):
@@ -161,7 +162,7 @@ def pending(table: str, files: Files = FILES) -> list[str]:
 
 
 def readBehind(table: str, files: Files = FILES) -> str:
-    """Return why a table was left behind by its ingest, an empty text if it was not; raises LakeRefused."""
+    """Return why the ingest has left a table behind, an empty text if it has not; raises LakeRefused."""
     return readRecorded(table, BEHIND, lambda found: str(found[0]), files) or ""
 
 
@@ -212,5 +213,6 @@ def writing(table: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        why = os.strerror(error.errno) if error.errno else str(error)
-        raise LakeRefused(f"the table {table} cannot be written: {why[:1].lower()}{why[1:]}") from error
+        # PyArrow's own text also has the path and the number of the error.
+        plain = OSError(error.errno, os.strerror(error.errno)) if error.errno else error
+        raise LakeRefused(f"the table {table} cannot be written: {systemReason(plain)}") from error

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 from collections.abc import Iterable
 
 from fleximq.pipeline.errors import LakeRefused
@@ -36,8 +37,8 @@ def checkCheckpoint(checkpoint: str, tables: Iterable[str]) -> None:
             lake, name = os.path.split(table)
             raise LakeRefused(
                 f"there is no checkpoint in {checkpoint}, which says where the table {table} goes on: put it back, or "
-                f"ingest into a table of another name and then run fleximq-pipeline backfill NEW --lake {lake} --from "
-                f"{name}"
+                "ingest into a table of another name and then run fleximq-pipeline backfill NEW --lake "
+                f"{shlex.quote(lake)} --from {name}"
             )
 
 

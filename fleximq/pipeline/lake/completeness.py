@@ -1,13 +1,12 @@
 """Proves that a table is complete: compares its ledger with the metadata of its files."""
 
 import os
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
 import pyarrow.parquet as pq
 
-from fleximq.pipeline.errors import LakeRefused
+from fleximq.pipeline.errors import LakeRefused, repairCommand
 from fleximq.pipeline.lake.batch_commit import pending
 from fleximq.pipeline.lake.live_files import DataFile, dataFiles, logOf
 from fleximq.pipeline.lake.table.file_names import OWN
@@ -16,7 +15,7 @@ from fleximq.pipeline.lake.table.ledger import Covered, readLedger
 from fleximq.pipeline.lake.table.lock import unchanged
 from fleximq.pipeline.lake.table.parquet_writer import SPANS, spansIn, spansOf
 
-#: The most comparisons of a table that changes meanwhile and cannot be locked.
+#: Maximum number of comparisons if the table changes meanwhile and cannot be locked.
 _TRIES = 20
 
 
@@ -51,9 +50,8 @@ def audit(table: str) -> list[str]:
         with unchanged(table) as isLocked:
             before = ranges(table)
             if waiting := pending(table):
-                lake, name = os.path.split(table)
-                command = f"fleximq-pipeline repair --lake {shlex.quote(lake)} --table {name}"
-                return [f"{' and '.join(waiting)} is recorded, but not complete: {command} completes it"]
+                recorded = " and ".join(waiting)
+                return [f"{recorded} is recorded, but not complete: {repairCommand(table)} completes it"]
             sentences = _differences(table, before)
             if isLocked or not sentences or (before == ranges(table) and not pending(table)):
                 break

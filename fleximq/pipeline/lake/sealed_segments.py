@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from fleximq.errors import JournalError
+from fleximq.errors import JournalError, systemReason
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import PipelineError
 from fleximq.pipeline.files.journal_files import readSlice
@@ -65,7 +65,7 @@ def journalsIn(folder: str) -> list[str]:
         with os.scandir(folder) as entries:
             return sorted(entry.name for entry in entries if isFileName(entry.name) and entry.is_dir())
     except OSError as error:
-        raise PipelineError(f"the sealed history in {folder} cannot be read: {error.strerror or error}") from error
+        raise PipelineError(f"the sealed history in {folder} cannot be read: {systemReason(error)}") from error
 
 
 def sealedFiles(folder: str, journal: str) -> list[SealedFile]:
@@ -76,7 +76,7 @@ def sealedFiles(folder: str, journal: str) -> list[SealedFile]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise PipelineError(f"the sealed history in {path} cannot be read: {error.strerror or error}") from error
+        raise PipelineError(f"the sealed history in {path} cannot be read: {systemReason(error)}") from error
     matches = filter(None, map(_NAME.fullmatch, names))
     found = [SealedFile(f"{path}/{match[0]}", int(match[1]), int(match[2])) for match in matches]
     files: list[SealedFile] = []
@@ -179,7 +179,7 @@ def _sealed(slice: Slice, segments: int, folder: str, damaged: bool, files: File
     except JournalError as error:
         raise PipelineError(str(error)) from error
     except OSError as error:
-        raise PipelineError(f"{final} cannot be written: {(error.strerror or str(error)).lower()}") from error
+        raise PipelineError(f"{final} cannot be written: {systemReason(error)}") from error
     finally:
         with suppress(OSError):
             os.unlink(staged)
