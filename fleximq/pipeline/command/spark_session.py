@@ -137,8 +137,8 @@ class SparkLauncher:
         return settings
 
     def _quietPython(self) -> str:
-        """Write a program that is this Python, but starts our daemon in place of Spark's, and return it. Spark's own
-        setting for that does not apply to the workers that plan.
+        """Write a script that runs this Python, with our daemon in place of Spark's, and return its path. Spark's own
+        setting for a daemon does not apply to the workers that plan a query.
         """
         file = Path(self._folder, "python")
         python = shlex.quote(sys.executable)

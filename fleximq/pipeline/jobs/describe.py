@@ -137,9 +137,9 @@ def _write(facts: Facts, run: JobRun) -> None:
         rows = [{**each, **one} for each in facts["tables"] for one in each["journals"] or [{}]]
         _section(run, "Lake tables", "table format journal first next rows expired dead gaps", rows)
         _section(run, "Their columns", "table schema", facts["tables"])
-        if any(each["behind"] for each in facts["tables"]):
-            rows = [{"table": each["table"], "why": each["behind"]} for each in facts["tables"] if each["behind"]]
-            _section(run, "Tables that their ingest has left behind", "table why", rows)
+        behind = [{"table": each["table"], "why": each["behind"]} for each in facts["tables"] if each["behind"]]
+        if behind:
+            _section(run, "Tables that their ingest has left behind", "table why", behind)
         dead = [each for one in facts["tables"] for each in one["dead"]]
         if dead:
             title = "Last batches with dead letters, and the reason of the first"

@@ -1,8 +1,8 @@
 """``fleximq-pipeline stats``: windowed statistics of each topic, written to a table and published to topics.
 
 A window is over when the newest message is later than its end by the allowed lateness; then its row is written once,
-and later messages of the window are ignored. A message whose time is later than that of most messages after it, or than
-the present, by more than the allowed lateness has their time: one jump of a broker's clock ends no windows.
+and later messages of the window are ignored. A message counts at the median time of the next 15, or at the present, if
+its own time is later by more than the allowed lateness: a single jump of a broker's clock ends no windows.
 
 ``topic``, ``start`` and ``end`` name a window; ``messages`` and ``bytes`` (of payloads) are counts. ``publishers`` is
 the number of clients, 5 % more or less for large numbers. ``gaps`` counts the silences, seconds without a message, of
@@ -204,8 +204,8 @@ def _windowStatistics(rows: "DataFrame", window: int, late: int, gap: int, sentA
 def plausibleTimes(
     batches: Iterable["pa.RecordBatch"], late: int, now: Callable[[], float] = time.time
 ) -> Iterator["pa.RecordBatch"]:
-    """Yield the messages of a part of a journal. One that is later than most of the next ones, or than the present, by
-    more than ``late`` microseconds gets their time, or the present; ``now`` is in seconds since 1970.
+    """Yield the messages of a part of a journal. A time that is more than ``late`` microseconds after the median of the
+    next ones, or after the present, is replaced by it; ``now`` is in seconds since 1970.
     """
     import numpy as np
     import pyarrow as pa
@@ -218,7 +218,7 @@ def plausibleTimes(
     present = int(now() * _SECOND)
     bounded = np.where(times - present > late, present, times)
     if (bounded - np.minimum.accumulate(bounded[::-1])[::-1] > late).any():
-        # Messages that are not there yet count as later ones.
+        # Messages that do not exist yet count as later ones.
         padded = np.append(bounded[1:], np.full(_NEXT, np.iinfo(np.int64).max))
         usual = np.median(np.lib.stride_tricks.sliding_window_view(padded, _NEXT)[: len(times)], axis=1)
         bounded = np.where(bounded > usual + late, usual, bounded).astype(np.int64)

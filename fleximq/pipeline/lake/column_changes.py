@@ -1,4 +1,4 @@
-"""Adds columns to a table beside its ingest: those that tasks found in payloads, and those that a user names."""
+"""Adds columns to a table during its ingest: those that tasks found in payloads, and those that a user names."""
 
 from collections.abc import Iterable
 from functools import reduce
@@ -34,7 +34,7 @@ def widenColumns(table: str, fields: pa.Schema, files: Files = FILES) -> None:
 
 
 def writeGiven(table: str, columns: TableColumns, had: TableColumns | None, files: Files) -> None:
-    """Record columns that a user named; raises LakeRefused if the table's format has one of the names already."""
+    """Record columns that a user named; raises LakeRefused as :func:`checkNames`."""
     checkNames(table, formatOf(table, files)["format"], columns, had)
     writeColumns(table, columns, files)
 
@@ -45,7 +45,7 @@ def columnsOf(spec: TableSpec) -> TableColumns:
 
 
 def checkNames(table: str, format: str, columns: TableColumns, had: TableColumns | None) -> None:
-    """Raise LakeRefused if a format has one of the names of columns already, beside those that the table had."""
+    """Raise LakeRefused if the format could not tell new columns apart from others by their names."""
     taken = distinct(format, columns, () if had is None else had.schema)
     if taken.leftOut:
         raise LakeRefused(

@@ -19,18 +19,19 @@ from fleximq.pipeline.lake.table.table_log import BatchRange
 from fleximq.pipeline.lake.table.table_spec import TableSpec, writeSpec
 from fleximq.pipeline.lake.task_reports import TaskReports
 
-#: Adds to a table, as the batch of a number, all records up to some offsets that it has missed; returns their number.
+#: Adds the records that a table lacks before some offsets as the batch of a number; returns the number of rows.
 MissedRecords = Callable[[TableSpec, BatchCommit, int, Mapping[str, int]], int]
 
 
 @dataclass
 class TableIngest:
     """Writes to the tables of a lake, whose writer locks it holds in a ``with`` statement. ``form`` and ``layout`` are
-    for :func:`fleximq.pipeline.lake.table.format.setFormat`, ``lossAllowed`` makes missing records gaps. ``missed``
-    adds what a table has missed; without it, such a table is refused.
+    for :func:`fleximq.pipeline.lake.table.format.setFormat`, ``lossAllowed`` makes missing records gaps. Without
+    ``missed``, a table that lacks records of earlier batches is refused.
 
-    A table whose format refuses a recorded batch is left behind: other tables go on, and each later batch tries it
-    again. ``behind`` has the reasons by table; only if all tables are left behind, CommitRefused is raised.
+    A table whose format refuses a recorded batch is left behind: the ingest continues with the other tables, and tries
+    this one again in each later batch. ``behind`` has the reasons by table. If all tables are left behind, the error of
+    the first is raised.
     """
 
     lake: str
@@ -72,7 +73,7 @@ class TableIngest:
         publishing.prepare()
 
     def _onEach(self, step: Callable[[TableSpec, BatchCommit], None]) -> None:
-        """Do a step for each table; one that is refused by its format, or cannot catch up, is left behind."""
+        """Do a step for each table; one whose format refuses it, or that cannot catch up, is left behind."""
         refused: list[LeftBehind | CommitRefused] = []
         for spec in self.specs:
             publishing = self._tables[spec.name]
@@ -131,14 +132,14 @@ class TableIngest:
         """Add the columns that tasks found; True if there were any, and the batch must be staged again."""
         evolved = False
         for name, found in reports.fields.items():
-            # The table is left behind at the end of the batch.
+            # publish() leaves the table behind.
             with suppress(CommitRefused):
                 addColumns(self._tables[name].table, found, self.files)
                 evolved = True
         return evolved
 
     def catchUp(self, number: int, start: Mapping[str, int]) -> int:
-        """Add to each table what it has missed before a batch that begins at these offsets; return the rows."""
+        """Add the records that tables lack before a batch that begins at these offsets; return the number of rows."""
         rows = 0
 
         def step(spec: TableSpec, publishing: BatchCommit) -> None:
@@ -163,15 +164,17 @@ class TableIngest:
             except (LeftBehind, CommitRefused):
                 publishing.discard(staged)
                 raise
-            dead, told = reports.dead.get(spec.name, Counter[str]()), reports.reasons.get(spec.name, "")
-            if publishing.publish(batch, staged, reports.gaps, self.lossAllowed, dead, told):
+            dead, reason = reports.dead.get(spec.name, Counter[str]()), reports.reasons.get(spec.name, "")
+            if publishing.publish(batch, staged, reports.gaps, self.lossAllowed, dead, reason):
                 rows += sum(each.rows for each in staged)
 
         self._onEach(step)
         return rows
 
     def _catchUp(self, spec: TableSpec, publishing: BatchCommit, number: int, start: Mapping[str, int]) -> int:
-        """Add what a table has missed before a batch; return the rows. Raises LeftBehind, and LakeRefused."""
+        """Add the records that a table lacks before a batch; return the number of rows. Raises LeftBehind, and
+        LakeRefused.
+        """
         table, rows = publishing.table, 0
         if spec.name in self.behind:
             with writing(table), exclusive(table, self.files):

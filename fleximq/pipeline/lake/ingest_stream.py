@@ -109,7 +109,7 @@ class IngestReader(StreamReader):
             yield pa.record_batch([pa.array(told, pa.string())], schema=_ROWS)
 
 
-#: Minimum rows for which a rate means something.
+#: Minimum number of rows for which a rate is reported: fewer take as long as the start.
 _MEASURED = 10_000
 #: Seconds between two checks of the query's state.
 _LOOK = 0.2
@@ -117,7 +117,7 @@ _LOOK = 0.2
 WARN_ABOVE = 0.01
 #: A batch that finds new columns after this many attempts never ends.
 _TRIES = 20
-#: The most fields that a line names, and of which is said that they are no columns.
+#: Maximum number of left-out fields that one line names, and that the job reports in all.
 _NAMED, _TOLD = 5, 100
 
 
@@ -205,7 +205,7 @@ class Ingest:
         raise LakeRefused(f"the columns of {', '.join(told.fields)} keep growing: give the table a schema")
 
     def _tellBehind(self) -> None:
-        """Say which tables were left behind, and which go on again, since this was called last."""
+        """Report the tables that were left behind, or have caught up, since the last call."""
         behind = self._feeding.behind
         for name in behind.keys() - self._behind:
             self._run.writeLine(f"warning: table {name} is left behind, the others go on: {behind[name]}")
@@ -214,7 +214,7 @@ class Ingest:
         self._behind = set(behind)
 
     def _tellLeftOut(self, told: TaskReports) -> None:
-        """Say once which fields are no columns."""
+        """Report once which fields became no columns."""
         for name, found in told.leftOut.items():
             new = [each for each in found if (name, each) not in self._leftOut][: _TOLD - len(self._leftOut)]
             self._leftOut.update((name, each) for each in new)
@@ -242,7 +242,6 @@ class Ingest:
                 return
             query.awaitTermination()
             rate = self._rows / max(1e-9, time.monotonic() - self._began)
-            # A few rows take as long as the start.
             quick = f", {rate:,.0f} rows/s" if self._rows >= _MEASURED else ""
             dead = f", {self._dead} of them dead letters" if self._dead else ""
             self._run.writeLine(f"{self._rows} rows are in{quick}{dead}")

@@ -1,5 +1,5 @@
-"""Takes files apart that a table's log refuses: columns that it cannot have are left out, and rows that it cannot take
-become dead letters, until the other rows fit. The value of each row stays.
+"""Stages files again that a table's log refuses: without the columns that the log cannot have, and with the refused
+rows as dead letters. The value of each row stays.
 """
 
 import os
@@ -26,7 +26,7 @@ from fleximq.pipeline.lake.table.parquet_writer import StagingWriter, deadIn, sp
 from fleximq.pipeline.lake.table.table_log import TableFile, TableLog
 from fleximq.pipeline.lake.table.table_spec import DEAD
 
-#: The folder of files that are only tried.
+#: The folder of files that are only offered to the log as a trial.
 _ASIDE = "trial"
 
 
@@ -50,8 +50,8 @@ def dropColumns(table: str, log: TableLog, files: Files) -> list[str]:
 def withoutRefused(
     table: str, log: TableLog, folder: str, moves: Sequence[Sequence[Any]], files: Files
 ) -> Mended | None:
-    """Return the moves with others in place of those of refused files, whose rows are staged again in ``folder``; None
-    if there is nothing to mend. The files are at their final paths. Raises LakeRefused if the cause is in no row.
+    """Replace the moves of refused files, which are at their final paths, by those of new files in ``folder`` with the
+    same rows; None if no file or column is refused. Raises LakeRefused if the cause is in no row.
     """
     dropped = dropColumns(table, log, files)
     kept, dead, reason = [], Counter[str](), ""

@@ -1,4 +1,4 @@
-"""Mends a table whose log refuses a recorded batch or change, or has columns that its log cannot have."""
+"""Mends a table whose log refuses a recorded batch or change, or that records columns which its log cannot have."""
 
 from contextlib import suppress
 
@@ -11,8 +11,8 @@ from fleximq.pipeline.lake.table.lock import changeLock
 
 
 def repair(table: str, files: Files = FILES) -> list[str]:
-    """Complete what is recorded, beside an ingest if there is one; return a sentence for each change. Raises
-    CommitRefused if the log refuses the rows of a batch all the same, and LakeRefused for damage.
+    """Complete the recorded steps of a table, also during its ingest; return a sentence for each change. Raises
+    CommitRefused if the log still refuses a batch, and LakeRefused for damage.
     """
     done = []
     with writing(table), changeLock(table, files):
@@ -21,7 +21,7 @@ def repair(table: str, files: Files = FILES) -> list[str]:
             done.append(f"no columns any more, since Iceberg has these names already: {', '.join(names)}")
         waiting = pending(table, files)
         finish(table, files)
-        # What it has missed since, its ingest adds.
+        # The ingest adds the records that the table lacks.
         with suppress(FileNotFoundError):
             files.remove(f"{table}/{OWN}/{BEHIND}")
         done += [f"{each} is complete" for each in waiting]

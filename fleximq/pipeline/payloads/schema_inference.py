@@ -78,7 +78,7 @@ def inferred(
 
 
 def unionSchema(one: pa.Schema, other: pa.Schema, widen: bool = True) -> pa.Schema:
-    """Return the union of two schemas that were inferred with ``twins``."""
+    """Return the union of two schemas that were inferred with ``leftOut``."""
     return pa.schema(_admitted(_merged(list(one), list(other), None if widen else _everything), one, True))
 
 
@@ -118,7 +118,7 @@ def _kinds(payloads: Iterable[bytes | None], decode: Callable[..., Any]) -> dict
     return kinds
 
 
-#: Takes a number that is too large for a DOUBLE for an infinity; slower, as it calls Python for each number.
+#: Reads a number that is too large for a DOUBLE as an infinity; slow, since it calls Python for each number.
 _decodedLarge = msgspec.json.Decoder(float_hook=float).decode
 
 

@@ -131,8 +131,8 @@ def _plain(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def lakeTable(spark: SparkSession, table: str, byFolder: bool = True) -> DataFrame:
-    """Return the live rows of a lake table; raises LakeRefused if it cannot be read. ``byFolder``: its folders' names
-    are columns too, and hide those of its files.
+    """Return the live rows of a lake table; raises LakeRefused if it cannot be read. ``byFolder``: columns in folders'
+    names are read too, and hide those of the same name in files.
     """
     log = logOf(table)
     # Without, filters reach files as Java's former dates, which lack 5 to 14 October 1582 and would find no rows there.
@@ -145,7 +145,7 @@ def lakeTable(spark: SparkSession, table: str, byFolder: bool = True) -> DataFra
         reader = reader.option("mergeSchema", "true")
     folders = {"basePath": table} if byFolder else {"recursiveFileLookup": "true"}
     rows = reader.options(**folders).parquet(*map(sparkPath, paths))
-    # Earlier versions wrote bounds of numbers, which leave out NaN. Spark compares a product with no bounds.
+    # Earlier versions wrote bounds, which leave out NaN; a filter of a product does not use them.
     numbers = [field for field in rows.schema if isinstance(field.dataType, DoubleType | FloatType)]
     return rows.withColumns({each.name: F.col(_quoted(each.name)) * F.lit(1).cast(each.dataType) for each in numbers})
 

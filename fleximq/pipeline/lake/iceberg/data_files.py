@@ -1,6 +1,6 @@
-"""Describes Parquet files for Iceberg's metadata. PyIceberg makes no bounds of some legal values: of times beyond the
-years 1 to 9999, and of a text whose 16th character is U+D7FF, which it truncates to a lone surrogate. Such a column has
-no bounds in that file, so readers do not skip the file by it.
+"""Describes Parquet files for Iceberg's metadata. PyIceberg fails on the bounds of some valid values: times outside the
+years 1 to 9999, and a text whose 16th character is U+D7FF, which it truncates to a lone surrogate. A column with such a
+value gets no bounds in that file, so readers cannot skip the file by this column.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ _MODE, _DEFAULT = "write.metadata.metrics.column.", "write.metadata.metrics.defa
 
 
 def dataFilesOf(found: Table, paths: Iterable[str]) -> list[DataFile]:
-    """Return the descriptions of files, given as URLs, for a table; raises any error if a file does not fit it."""
+    """Return the descriptions of files, given as URLs, for a table; raises errors of any class for unfit files."""
     return [_dataFile(found, path) for path in paths]
 
 
@@ -40,7 +40,7 @@ def _dataFile(found: Table, path: str) -> DataFile:
         return True
 
     file = _described(found, path, {f"{_MODE}{name}": "counts" for name in refused(names, isTaken)})
-    # It was derived from bounds. Readers know no day that is not in a path.
+    # PyIceberg derives the partition from bounds, which may be missing; the path has the day that readers use.
     own = {
         "topic": pq.read_metadata(localPath(path)).metadata[TOPIC].decode(),
         "date": (date.fromisoformat(dateIn(path)) - FIRST_DAY).days,

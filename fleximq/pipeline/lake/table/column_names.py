@@ -1,6 +1,6 @@
-"""Iceberg's names of columns: that of a field in a STRUCT is ``outer.inner``, those in ARRAY and MAP end with
-``.element``, ``.key`` and ``.value``. Two columns with one such name, regardless of case, make a table unreadable. So a
-key ``a.b`` of a payload is no column beside a column ``a`` with a field ``b``.
+"""Checks that no two columns have the same name in Iceberg, regardless of case: the table would be unreadable. Iceberg
+calls a field in a STRUCT ``outer.inner``, and the contents of ARRAY and MAP ``NAME.element``, ``NAME.key`` and
+``NAME.value``. So a payload's key ``a.b`` becomes no column if a column ``a`` has a field ``b``.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,20 +13,20 @@ from fleximq.pipeline.lake.table.format import ICEBERG
 from fleximq.pipeline.payloads.dialect_payloads import METADATA
 
 _Path = tuple[str, ...]
-#: The path of a column, and that without the names that Iceberg's short names leave out.
+#: The path of a column, and the path of its short name.
 _Both = tuple[_Path, _Path]
 
 
 class Distinct(NamedTuple):
-    """The columns that have names of their own, and the names of those that were left out."""
+    """The columns with unique names, and the names of those that were left out."""
 
     columns: TableColumns
     leftOut: list[str]
 
 
 def distinct(format: str, columns: TableColumns, known: Iterable[pa.Field] = ()) -> Distinct:
-    """Leave out columns that the format could not tell apart from others: neither from ``known`` ones, which it has
-    already, nor from those that precede. Formats other than Iceberg have no such columns.
+    """Leave out columns of an Iceberg table whose names equal those of ``known`` ones, which it already has, or of
+    earlier ones. Other formats keep all columns.
     """
     leftOut: list[str] = []
     while format == ICEBERG:
@@ -45,8 +45,8 @@ def distinct(format: str, columns: TableColumns, known: Iterable[pa.Field] = ())
 
 
 class _Names:
-    """The names that are in use, each with the path of its column. Iceberg finds a field of a STRUCT in an ARRAY or MAP
-    also without ``element`` or ``value`` in its name, and adds no column with such a name.
+    """The names in use, each with the path of its column. A field of a STRUCT in an ARRAY or MAP also has a short name,
+    without ``element`` or ``value``, which Iceberg refuses for new columns.
     """
 
     def __init__(self, known: Iterable[pa.Field]) -> None:

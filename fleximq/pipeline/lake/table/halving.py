@@ -1,4 +1,4 @@
-"""Finds the items that something refuses, by halving."""
+"""Finds refused items by halving."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -7,7 +7,7 @@ _Item = TypeVar("_Item")
 
 
 def refused(items: Sequence[_Item], isTaken: Callable[[Sequence[_Item]], bool]) -> list[_Item]:
-    """Return the items that are refused on their own, or with items that are taken alone; none if all are taken."""
+    """Return the items that are refused alone; items that are refused only together are not found."""
     if not items or isTaken(items):
         return []
     if len(items) == 1:

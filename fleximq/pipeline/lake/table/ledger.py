@@ -87,7 +87,7 @@ class Ledger:
         )
 
     def lacks(self, number: int, start: Counts) -> bool:
-        """Tell whether batches before this one, which begins at ``start``, have passed the table by."""
+        """Tell whether the table lacks records before this batch, which begins at ``start``."""
         isNew = self.batch in (-1, number - 1)
         return any(
             self.journals[journal].next < first if journal in self.journals else not isNew

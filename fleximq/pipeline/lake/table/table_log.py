@@ -100,7 +100,7 @@ class TableLog(ABC):
         """Remove topics with their days (``YYYY-MM-DD``); idempotent. The caller holds the table's lock."""
 
     def columns(self) -> Sequence[pa.Field]:
-        """Return the columns that the log itself has, as far as it may refuse others beside them."""
+        """Return the log's columns if it refuses new ones with some names; none if it accepts all names."""
         return ()
 
     def refusal(self, file: TableFile) -> str | None:
