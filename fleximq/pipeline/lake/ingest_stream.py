@@ -3,6 +3,7 @@ source plans as the source ``fleximq`` does, but its rows are the tasks' reports
 """
 
 import json
+import shlex
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -162,7 +163,7 @@ class Ingest:
             places = ", ".join(f"offset {next} of journal {journal}" for journal, next in begin.items())
             self._run.writeLine(
                 f"the table {name} begins where the checkpoint is, at {places}: fleximq-pipeline backfill {name} "
-                f"--lake {self._feeding.lake} brings earlier messages"
+                f"--lake {shlex.quote(self._feeding.lake)} brings earlier messages"
             )
         self._tellBehind()
         self._feeding.missed = CatchUp(SourceOptions.of(options)).add

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,13 @@ if not skip:
     from fleximq.pipeline.files.schema import ALL_COLUMNS, schemaOf
     from fleximq.pipeline.files.slice_reader import Missing
     from fleximq.pipeline.lake.batch_commit import writing
-    from fleximq.pipeline.lake.checkpoint import checkpointOffsets, syncOffsets
+    from fleximq.pipeline.lake.checkpoint import checkCheckpoint, checkpointOffsets, syncOffsets
     from fleximq.pipeline.lake.column_changes import addColumns
     from fleximq.pipeline.lake.ingest_driver import TableIngest
     from fleximq.pipeline.lake.ingest_task import SAMPLE, stage
     from fleximq.pipeline.lake.table import parquet_writer
     from fleximq.pipeline.lake.table.columns import readColumns
-    from fleximq.pipeline.lake.table.ledger import Covered, DeadLetters, Gap, readLedger
+    from fleximq.pipeline.lake.table.ledger import Covered, DeadLetters, Gap, Ledger, readLedger, writeLedger
     from fleximq.pipeline.lake.table.table_spec import TableSpec
     from fleximq.pipeline.lake.task_reports import TaskReports
     from tests.pipeline.lake.tables import JOURNAL, offsetsIn, rows, staged
@@ -189,6 +190,14 @@ class OffsetsTests(SynchronousTestCase):
         self.patch(os, "fsync", lambda descriptor: synced.append(True))
         syncOffsets(str(folder), 3)
         self.assertEqual(len(synced), 2)
+
+    def test_command(self) -> None:
+        """The command in the error about a lost checkpoint can be pasted, whatever the lake is called."""
+        table = Path(self.mktemp(), "my lake", "t")
+        (table / "_fleximq").mkdir(parents=True)
+        writeLedger(str(table), Ledger(batch=0))
+        error = self.assertRaises(LakeRefused, checkCheckpoint, str(table / "none"), [str(table)])
+        self.assertIn(f"--lake {shlex.quote(str(table.parent))} --from t", str(error))
 
     def test_read(self) -> None:
         """The last committed batch says where the next one begins; without one, or elsewhere, nothing is known."""
