@@ -19,7 +19,7 @@ from fleximq.pipeline.lake.live_files import rowGroups
 from fleximq.pipeline.lake.table.column_names import distinct
 from fleximq.pipeline.lake.table.columns import BASE, requiredColumns, writeColumns
 from fleximq.pipeline.lake.table.file_merge import aligned
-from fleximq.pipeline.lake.table.file_names import OWN, fileName, partitionOf
+from fleximq.pipeline.lake.table.file_names import OWN
 from fleximq.pipeline.lake.table.format import formatOf, layoutOf
 from fleximq.pipeline.lake.table.halving import refused
 from fleximq.pipeline.lake.table.parquet_writer import StagingWriter, deadIn, spansOf
@@ -89,14 +89,10 @@ class _Apart:
                     writer.add(self._mended(rows))
         finally:
             shutil.rmtree(self._aside, ignore_errors=True)
-        return [[each.path, *each._replace(path=self._place(each))] for each in writer.close()]
+        return [[each.path, *each.placed(self._layout)] for each in writer.close()]
 
     def _writer(self, folder: str) -> StagingWriter:
         return StagingWriter(folder, self._schema, self._file.journal, self._batch, self._layout)
-
-    def _place(self, file: TableFile) -> str:
-        # Staged names are unique, so no other file has this one.
-        return f"{partitionOf(file.topic, file.date, self._layout)}/{fileName(file.journal)}-{file.path}"
 
     def _mended(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows of which the refused ones are dead letters."""

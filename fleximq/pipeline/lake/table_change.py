@@ -18,7 +18,7 @@ from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.live_files import logOf
 from fleximq.pipeline.lake.refused_files import Mended
 from fleximq.pipeline.lake.staged_files import commitStaged, preparedPlaces
-from fleximq.pipeline.lake.table.file_names import OWN, fileName, partitionOf, pathIn, readOwn, writeOwn
+from fleximq.pipeline.lake.table.file_names import OWN, pathIn, readOwn, writeOwn
 from fleximq.pipeline.lake.table.format import PARQUET, formatOf, layoutOf
 from fleximq.pipeline.lake.table.ledger import Gap, readLedger, writeLedger
 from fleximq.pipeline.lake.table.table_log import TableFile, TableLog
@@ -45,11 +45,7 @@ class TableChange(NamedTuple):
 def commitChange(table: str, change: TableChange, files: Files) -> None:
     """Make a change visible, at the latest by the next change of the table; the caller holds the table's lock."""
     layout = layoutOf(table, files)
-    # Staged names are unique, so no later batch or change has them.
-    placed = [
-        each._replace(path=f"{partitionOf(each.topic, each.date, layout)}/{fileName(each.journal)}-{each.path}")
-        for each in change.made
-    ]
+    placed = [each.placed(layout) for each in change.made]
     record = {
         **change._asdict(),
         "number": readLedger(table, files).changes + 1,

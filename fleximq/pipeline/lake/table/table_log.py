@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused, plainError
+from fleximq.pipeline.lake.table.file_names import fileName, partitionOf
 
 #: Holds the table's lock, with every interrupted change completed, for the length of a ``with`` block.
 Exclusive = Callable[[], AbstractContextManager[None]]
@@ -27,6 +28,11 @@ class TableFile(NamedTuple):
     last: int
     rows: int
     bytes: int
+
+    def placed(self, layout: str) -> "TableFile":
+        """Return a staged file with its final path. Staged names are unique, so no other file has this path."""
+        folder = partitionOf(self.topic, self.date, layout)
+        return self._replace(path=f"{folder}/{fileName(self.journal)}-{self.path}")
 
 
 class LiveFile(NamedTuple):
