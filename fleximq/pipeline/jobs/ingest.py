@@ -82,10 +82,12 @@ def _run(arguments: Namespace, run: JobRun) -> None:
     """Ingest until stopped, or all is ingested; raises OptionRefused or LakeRefused."""
     if not arguments.lake:
         raise OptionRefused("--lake FOLDER is needed: it says where the tables go")
+    from fleximq.pipeline.lake.catch_up import CatchUp
     from fleximq.pipeline.lake.compaction import compacting
     from fleximq.pipeline.lake.ingest_driver import TableIngest
     from fleximq.pipeline.lake.ingest_stream import Ingest
     from fleximq.pipeline.lake.table.table_log import CompactionGoal
+    from fleximq.pipeline.reader.source_options import SourceOptions
 
     lake = abspath(expanduser(arguments.lake))
     specs = _tables(arguments)
@@ -95,8 +97,9 @@ def _run(arguments: Namespace, run: JobRun) -> None:
     run.session()
     with ExitStack() as held:
         checkpoint = arguments.checkpoint or held.enter_context(_ownCheckpoint(lake))
-        form = {"format": arguments.format}
-        tables = held.enter_context(TableIngest(lake, specs, form, arguments.allow_data_loss, layout=arguments.layout))
+        form, missed = {"format": arguments.format}, CatchUp(SourceOptions.of(options)).add
+        tables = TableIngest(lake, specs, form, arguments.allow_data_loss, arguments.layout, missed=missed)
+        held.enter_context(tables)
         if arguments.compact_every is not None:
             folders = [f"{lake}/{spec.name}" for spec in specs]
             held.enter_context(compacting(folders, arguments.compact_every / 1_000_000, run, CompactionGoal()))

@@ -20,7 +20,6 @@ from fleximq.pipeline.errors import DeadLettersFound, LakeRefused, LeftBehind
 from fleximq.pipeline.files.schema import ALL_COLUMNS
 from fleximq.pipeline.files.slice_reader import Missing
 from fleximq.pipeline.lag import Reporter, offsetsBehind
-from fleximq.pipeline.lake.catch_up import CatchUp
 from fleximq.pipeline.lake.checkpoint import checkCheckpoint, checkpointOffsets, nextBatch, syncOffsets
 from fleximq.pipeline.lake.ingest_driver import TableIngest
 from fleximq.pipeline.lake.ingest_task import stage
@@ -166,7 +165,6 @@ class Ingest:
                 f"--lake {shlex.quote(self._feeding.lake)} brings earlier messages"
             )
         self._tellBehind()
-        self._feeding.missed = CatchUp(SourceOptions.of(options)).add
         if begin:
             self._rows += self._feeding.catchUp(nextBatch(self._checkpoint), begin)
             self._tellBehind()
