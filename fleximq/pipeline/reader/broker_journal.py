@@ -32,8 +32,8 @@ STEP = 256 * KIBIBYTE
 _READS_UNALIGNED = machine().lower() in ("x86_64", "amd64", "aarch64", "arm64")
 #: Maximum number of cached positions.
 _TRIED = 10_000
-#: The numbers of an answer to /journal/bounds, and of one to /journal/read.
-_BOUNDS, _READ = ("position", "end"), ("end", "next")
+#: The numbers of an answer to /journal/bounds, of one to /journal/read, and of one to /journal/advance.
+_BOUNDS, _READ, _ADVANCE = ("position", "end"), ("end", "next"), ("offset", "records", "bytes")
 Frame = tuple[FrameHeader, memoryview]
 
 
@@ -67,6 +67,9 @@ def ask(link: BrokerLink, journal: str, position: int, least: int, maxBytes: int
             raise FrameError("the last one is cut off")
     except FrameError as error:
         raise _unreadable(link.place.url, error) from error
+    # Whoever asks goes on there.
+    if frames and answer["next"] <= position:
+        raise _malformed(link)
     return Answer(data, frames, answer["next"])
 
 
@@ -78,12 +81,16 @@ def _malformed(link: BrokerLink) -> BrokerRefused:
     return BrokerRefused(f"the broker at {link.place.url} sent a malformed answer")
 
 
+def _checkNumbers(link: BrokerLink, answer: Any, numbers: Sequence[str]) -> None:
+    if not isinstance(answer, dict) or any(type(answer.get(each)) is not int for each in numbers):
+        raise _malformed(link)
+
+
 def _reaching(link: BrokerLink, name: str, least: int, numbers: Sequence[str]) -> Check:
     """Return a check of answers, which have a journal and these numbers; that called ``name`` is the journal's end."""
 
     def checked(answer: Any) -> Any:
-        if not isinstance(answer, dict) or any(type(answer.get(each)) is not int for each in numbers):
-            raise _malformed(link)
+        _checkNumbers(link, answer, numbers)
         if answer[name] < least and link.place.addresses > 1:
             raise Behind(f"its journal ends at position {answer[name]}, before {least}")
         return answer
@@ -180,6 +187,9 @@ class RemoteJournal:
                 break
             asked = {name: max(limit, 1) for name, limit in limits.items()}
             found = self._link.ask("/journal/advance", {"start": counted.offset, "end": end, **asked})
+            _checkNumbers(self._link, found, _ADVANCE)
+            if found["offset"] <= counted.offset:
+                raise _malformed(self._link)
             if counted.records and "bytes" in limits and found["bytes"] > limits["bytes"]:
                 break
             counted = Distance(found["offset"], counted.records + found["records"], counted.bytes + found["bytes"])

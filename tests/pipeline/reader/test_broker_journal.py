@@ -229,6 +229,24 @@ class WholeTests(RemoteCase):
                 error = self.assertRaises(BrokerRefused, journal.bounds)
                 self.assertIn("sent a malformed answer", str(error), (path, answer))
 
+    def test_noProgress(self) -> None:
+        """An answer that leads no further is refused, instead of asking without end or reading records twice."""
+        self.fill()
+        self.near = near = HostilePlace(self.written)
+        near.called = self.written.id
+        journal = RemoteJournal(self.place)
+        [whole] = journal.slices(0, journal.end().offset)
+        first = near.ask("/journal/read", {"position": 0, "most": 1})
+        near.answers = {"/journal/read": first | {"next": 0}}
+        error = self.assertRaises(BrokerRefused, self.read, [whole])
+        self.assertIn("sent a malformed answer", str(error))
+        ahead = {"offset": 9, "records": 8, "bytes": 100}
+        wrong: Any
+        for wrong in (None, [], {}, ahead | {"offset": 1}, ahead | {"records": "8"}, ahead | {"bytes": None}):
+            near.answers = {"/journal/advance": wrong}
+            error = self.assertRaises(BrokerRefused, journal.advance, 1, 50, 100, None)
+            self.assertIn("sent a malformed answer", str(error), wrong)
+
     def test_longId(self) -> None:
         """The sentence about a long id is short."""
         self.near = near = HostilePlace(self.written)
