@@ -19,6 +19,7 @@ REASONS = {
     "client/loops/steady_timers.py": "finds out whether a reactor's seconds are those of the system clock",
     "dialects/fleximq/replies.py": "the time in a PING",
     "pipeline/command/java.py": "the age of a cached file",
+    "pipeline/jobs/stats.py": "finds out which times of messages are in the future",
     "pipeline/jobs/upkeep.py": "the retention of a lake",
     "pipeline/lag/reporter.py": "the time of a report",
     "pipeline/lake/compaction.py": "the age of files",

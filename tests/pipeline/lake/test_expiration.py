@@ -13,6 +13,7 @@ if not skip:
     from fleximq.pipeline.errors import LakeRefused
     from fleximq.pipeline.lake.batch_commit import BatchCommit
     from fleximq.pipeline.lake.expiration import expireDays
+    from fleximq.pipeline.lake.repair import repair
     from fleximq.pipeline.lake.table.table_log import BatchRange
     from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, Failing, offsetsIn, rows, stage
 
@@ -80,6 +81,9 @@ class AgingTests(SynchronousTestCase):
                 gone = self.age((None, 9.5 * _DAY), files=Failing(step))
                 break
             except LakeRefused:
+                for fault in lake.audit(self.table):
+                    self.assertIn("is recorded, but not complete: fleximq-pipeline repair", fault, step)
+                repair(self.table)
                 self.assertEqual(lake.audit(self.table), [], step)
                 covered = lake.ranges(self.table)[JOURNAL]
                 self.assertEqual(covered.rows + covered.expired, 9, step)
