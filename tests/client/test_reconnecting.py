@@ -252,7 +252,7 @@ class Networks(NetworkCase):
 
     def test_addresses(self) -> None:
         """After a loss another address is tried first; one that refuses or stays silent is passed over."""
-        self.patch(reconnecting, "_ADDRESS_SECONDS", 0.1)
+        self.patch(reconnecting, "_ADDRESS_SECONDS", 0.5)
         nodes = [self.network, *(BadNetwork(_broker.broker.address).__enter__() for _ in range(3))]
         for each in nodes[1:]:
             self.addCleanup(each.__exit__, None, None, None)

@@ -27,6 +27,7 @@ from fleximq.journal.files.segment_table import SegmentTable
 from fleximq.journal.format.control_frames import LostRange
 from fleximq.journal.format.frame import FrameError, FrameHeader, FrameKind, checkFrame, readHeader
 from fleximq.limits import MEBIBYTE
+from fleximq.values.background_thread import startWithoutSignals
 from fleximq.values.message import Message
 from fleximq.values.records import StoredBatch
 
@@ -84,7 +85,7 @@ class ReaderThread:
         if self._thread is not None:
             return
         self._thread = Thread(target=self._work, name="journal-reader", daemon=True)
-        self._thread.start()
+        startWithoutSignals(self._thread)
 
     def stop(self) -> None:
         """Answer the requests so far, and end the thread. Blocks."""

@@ -22,6 +22,7 @@ from fleximq.journal.files.file_system import Files, mayPass, writeAll
 from fleximq.journal.files.segment_table import segmentName
 from fleximq.journal.format.frame import Frame, FrameKind, seal
 from fleximq.journal.writing.commit import Commit
+from fleximq.values.background_thread import startWithoutSignals
 
 #: The last bytes that stay in the system's cache, for readers of recent records.
 CACHED_BYTES = 16 << 20
@@ -280,7 +281,7 @@ class WriterThread(Worker):
         self._thread = Thread(target=self._run, name="journal writer", daemon=True)
 
     def start(self) -> None:
-        self._thread.start()
+        startWithoutSignals(self._thread)
 
     def hand(self, work: Callable[[], object], done: Callable[[], None]) -> None:
         self._work.put((work, done))

@@ -19,6 +19,7 @@ from weakref import WeakSet
 from twisted.python.logfile import LogFile
 
 from fleximq.errors import systemReason
+from fleximq.values.background_thread import startWithoutSignals
 
 #: Bytes that wait, and seconds to write them when the process ends.
 MAX_WAITING, PATIENCE = 1 << 20, 5.0
@@ -130,7 +131,7 @@ class LogWriter:
     def start(self) -> None:
         """Start the thread; a daemon has forked before. Until then lines wait."""
         self._thread = Thread(target=self._run, name="log", daemon=True)
-        self._thread.start()
+        startWithoutSignals(self._thread)
 
     def write(self, text: str, priority: int = syslog.LOG_INFO) -> None:
         """Write text later; never blocks or raises."""
