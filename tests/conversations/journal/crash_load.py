@@ -6,7 +6,7 @@ what was not confirmed when the broker died may have been kept or not, and both 
 
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import msgpack
@@ -123,19 +123,28 @@ class Load:
         except Exception as error:
             self._ledger.fault(f"{sender or work.__name__}: {error!r}")
 
+    def _patient(self, client: Any) -> Any:
+        """Return a connected client with the longest time that it may wait."""
+        return client
+
+    def _bursts(self) -> Iterator[None]:
+        """Yield before each burst of a client."""
+        while True:
+            yield
+
     def _publishFlexi(self, sender: str) -> None:
-        with FlexiClient(Stream(self._address)) as client:
+        with FlexiClient(self._patient(Stream(self._address))) as client:
             client.join()
-            while True:
+            for _ in self._bursts():
                 messages = self._ledger.next(sender)
                 for message in messages:
                     client.publish(FLEXI_TOPICS + sender, str(message))
                 self._barrier(client, sender, messages)
 
     def _publishBlip(self, sender: str) -> None:
-        with BlipClient(self._address) as client:
+        with self._patient(BlipClient(self._address)) as client:
             client.login()
-            while True:
+            for _ in self._bursts():
                 messages = self._ledger.next(sender)
                 for message in messages:
                     client.publish(BLIP_TOPIC, str(message).encode())

@@ -35,8 +35,6 @@ import fleximq
 from tests.broker_process import BrokerProcess
 from tests.conversations.clients import BlipClient, Ended, FlexiClient, IdentityClient, MiniClient, Nack, Stream
 from tests.conversations.journal.crash_load import (
-    BLIP_TOPIC,
-    FLEXI_TOPICS,
     MINI_TOPIC,
     Ledger,
     Load,
@@ -128,6 +126,10 @@ class FaultLoad(Load):
         except Exception as error:
             self._ledger.fault(f"{name}: {error!r}")
 
+    def _patient(self, client: Any) -> Any:
+        client.socket.settimeout(HANG)
+        return client
+
     def _bursts(self) -> Iterator[None]:
         while not self.ending:
             began = time.monotonic()
@@ -142,24 +144,6 @@ class FaultLoad(Load):
     def _refused(self, answer: object) -> None:
         self.refusals[str(answer)[:90]] += 1
 
-    def _publishFlexi(self, sender: str) -> None:
-        with FlexiClient(patient(Stream(self._address))) as client:
-            client.join()
-            for _ in self._bursts():
-                messages = self._ledger.next(sender)
-                for message in messages:
-                    client.publish(FLEXI_TOPICS + sender, str(message))
-                self._barrier(client, sender, messages)
-
-    def _publishBlip(self, sender: str) -> None:
-        with patient(BlipClient(self._address)) as client:
-            client.login()
-            for _ in self._bursts():
-                messages = self._ledger.next(sender)
-                for message in messages:
-                    client.publish(BLIP_TOPIC, str(message).encode())
-                self._barrier(client, sender, messages)
-
     def _barrier(self, client: Any, sender: str, messages: list[Sent]) -> None:
         errors = client.barrier()
         for error in errors[:1]:
@@ -168,7 +152,7 @@ class FaultLoad(Load):
             self._confirm(sender, messages)
 
     def _produce(self, sender: str) -> None:
-        with patient(MiniClient(self._address)) as client:
+        with self._patient(MiniClient(self._address)) as client:
             for _ in self._bursts():
                 messages = self._ledger.next(sender, 10)
                 client.line(*(f"PRODUCE:{message.number}:::{MINI_TOPIC}:::{message}::::::" for message in messages))
@@ -182,14 +166,14 @@ class FaultLoad(Load):
                         self._ledger.fault(f"{message} was answered {answer}")
 
     def _consumeBlip(self, sender: str) -> None:
-        with patient(BlipClient(self._address)) as client:
+        with self._patient(BlipClient(self._address)) as client:
             client.login()
             for _ in self._bursts():
                 for _ in range(3):
                     takeBlip(client, self._subscription, self._ledger, self._refused)
 
     def _consumeMini(self, sender: str) -> None:
-        with patient(MiniClient(self._address)) as client:
+        with self._patient(MiniClient(self._address)) as client:
             for _ in self._bursts():
                 for _ in range(15):
                     takeMini(client, self._ledger, self._refused)
@@ -210,12 +194,6 @@ class FaultLoad(Load):
             with contextlib.suppress(OSError, Ended, AssertionError), FlexiClient(Stream(self._address)) as client:
                 client.join()
             time.sleep(REST / 4)
-
-
-def patient(client: Any) -> Any:
-    """Give a client's socket the longest time that it may wait."""
-    client.socket.settimeout(HANG)
-    return client
 
 
 def takeBlip(client: BlipClient, subscription: int, ledger: Ledger, refused: Callable[[object], None]) -> None:
