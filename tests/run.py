@@ -8,6 +8,8 @@ that a Spark session would start in each of them.
 The totals come from trial's own result: ``120 passed, 0 failed`` or ``118 passed, 1 failed, 1 skipped``. Errors,
 failures and unexpected successes count as failed; skips and expected failures as skipped. The exit code is 0 only
 if something passed and nothing failed.
+Directly before the totals are the failed tests of all processes: the end of each traceback, then all names.
+``--totals FILE`` writes the totals to a file, and these failures to ``FILE.failures``.
 """
 
 import argparse
@@ -29,6 +31,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hypothesis import HealthCheck, settings
+from twisted.python.failure import Failure
 from twisted.trial.reporter import Reporter, TreeReporter
 from twisted.trial.runner import TestLoader, TrialRunner
 
@@ -38,8 +41,10 @@ ALL = "tests"
 URGENT, COURTESY = 2, 2
 #: The tests run in this folder, which is in memory, if it has so many bytes: many would wait for a disk.
 MEMORY, ROOMY = Path("/dev/shm"), 4 << 30
-
-
+#: How many lines of a traceback, or of what a command has printed, are shown at the end, and how long each may be.
+LINES, COLUMNS = 25, 500
+#: How the name of a failed test begins in the list of failures.
+FAILED = "FAILED "
 #: Matches the line of totals.
 _TOTALS = re.compile(r"\d+ passed, \d+ failed(, \d+ skipped)?$").match
 
@@ -109,16 +114,46 @@ def remaining(name: str, elsewhere: Collection[str]) -> list[str]:
     ]
 
 
-def totalsOf(exitCode: int, printed: str) -> Totals:
+def totalsOf(exitCode: int, printed: str) -> Totals | None:
     """Return the totals that a run of tests has printed; programs that a test has left behind may print after them."""
-    return Totals.parse(next(filter(_TOTALS, reversed(printed.splitlines())), ""))
+    line = next(filter(_TOTALS, reversed(printed.splitlines())), None)
+    return None if line is None else Totals.parse(line)
+
+
+def endingOf(exitCode: int, printed: str) -> Totals | None:
+    """Return the totals of a command that runs no tests."""
+    return Totals(0, 0, 0) if exitCode == 0 else None
+
+
+def failure(name: str, trace: str) -> str:
+    """Return the name of a failed test or command, and the end of its traceback or output."""
+    lines = [line[:COLUMNS] for line in trace.rstrip().splitlines()[-LINES:]]
+    return "\n".join([f"{FAILED}{name}", *(f"    {line}" for line in lines), ""])
+
+
+def failuresOf(result: Reporter) -> str:
+    """Return what trial has collected of failed tests."""
+    failed = [
+        (test, error.getTraceback() if isinstance(error, Failure) else error)
+        for test, error in [*result.errors, *result.failures]
+    ]
+    failed += [(test, "passed, but is marked as todo") for test, *_ in result.unexpectedSuccesses]
+    return "".join(failure(test.id(), trace) for test, trace in failed)
+
+
+def summary(failures: str) -> str:
+    """Return the failures of all processes, and then their names once more, so that none is far from the end."""
+    return failures + "".join(line for line in failures.splitlines(keepends=True) if line.startswith(FAILED))
 
 
 @contextmanager
 def running(
-    command: Sequence[str], count: Callable[[int, str], Totals] = lambda exitCode, _: Totals(0, int(exitCode != 0), 0)
+    command: Sequence[str], failures: Path, count: Callable[[int, str], Totals | None]
 ) -> Iterator[list[Totals]]:
-    """Run a command in another process; the yielded list has its totals after the end of the block."""
+    """Run a command in another process; the yielded list has its totals after the end of the block.
+
+    A command without totals is one failure, which is added to the file of failures with the end of its output.
+    """
     totals: list[Totals] = []
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
@@ -131,7 +166,11 @@ def running(
         output.seek(0)
         printed = output.read()
     print(printed, flush=True)
-    totals.append(count(process.returncode, printed))
+    counted = count(process.returncode, printed)
+    if counted is None:
+        with failures.open("a", errors="backslashreplace") as file:
+            file.write(failure(shlex.join(command), printed))
+    totals.append(counted or Totals(0, 1, 0))
 
 
 def temporaryFolder() -> str:
@@ -154,6 +193,7 @@ def main(arguments: Sequence[str]) -> int:
         "--meanwhile", action="append", default=[], type=shlex.split, help="a command that runs in another process"
     )
     parser.add_argument("--totals", type=Path, help="a file that the totals are written to as well")
+    parser.add_argument("--failures", type=Path, help="a file that failures are added to; default: they are printed")
     parser.add_argument("--temp-directory", help="where the tests run; default: a new folder, in memory if it is roomy")
     options = parser.parse_args(arguments)
     options.temp_directory = options.temp_directory or temporaryFolder()
@@ -162,20 +202,29 @@ def main(arguments: Sequence[str]) -> int:
     # The processor may be busy with other things: how long an example takes shows nothing.
     settings.register_profile("busy", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("busy")
+    failures = options.failures or Path(f"{options.totals or options.temp_directory}.failures").absolute()
+    if options.failures is None:
+        failures.write_text("")
     here, groups = parts(options.names, options.beside)
     with ExitStack() as processes:
         others = []
         for number, group in enumerate(groups):
             command = [sys.executable, "-m", "tests.run", "--temp-directory", f"{options.temp_directory}-{number}"]
-            others.append(processes.enter_context(running([*command, *group], totalsOf)))
+            command += ["--failures", str(failures)]
+            others.append(processes.enter_context(running([*command, *group], failures, totalsOf)))
             if number + 1 == min(URGENT, len(groups)):
                 os.nice(COURTESY)
-        others += [processes.enter_context(running(command)) for command in options.meanwhile]
+        others += [processes.enter_context(running(command, failures, endingOf)) for command in options.meanwhile]
         tests = TestLoader().loadByNames(here, recurse=True)
         gc.collect()
         gc.freeze()  # Or each collection would traverse all that was imported: an eighth of the processor time.
         result: Any = TrialRunner(TreeReporter, workingDirectory=options.temp_directory).run(tests)
     totals = sum(chain.from_iterable(others), Totals.of(result))
+    with failures.open("a", errors="backslashreplace") as file:
+        file.write(failuresOf(result))
+    if options.failures is None:
+        failures.write_text(summary(failures.read_text()))
+        print(failures.read_text(), end="")
     if options.totals is not None:
         options.totals.write_text(f"{totals}\n")
     print(totals, flush=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from twisted.trial import reporter
 from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
-from tests.run import ALL, MEMORY, ROOMY, Totals, parts
+from tests.run import ALL, LINES, MEMORY, ROOMY, Totals, failure, failuresOf, parts, summary
 
 ROOT = Path(__file__).parents[1]
 
@@ -45,15 +45,39 @@ class _Sample(SynchronousTestCase):
     surprises.todo = "known"  # type: ignore[attr-defined]
 
 
-def _totals(*names: str) -> Totals:
+def _result(*names: str) -> reporter.Reporter:
     result = reporter.TreeReporter(StringIO())
     for name in names:
         _Sample(name).run(result)
-    return Totals.of(result)
+    return result
+
+
+def _totals(*names: str) -> Totals:
+    return Totals.of(_result(*names))
 
 
 class TotalsTests(SynchronousTestCase):
     """How a result is counted."""
+
+    def test_failedTestsHaveNameAndEndOfTraceback(self) -> None:
+        """Failures, errors and unexpected successes are listed, with the last lines of their tracebacks."""
+        result = _result("passes", "fails", "skips", "breaks", "surprises")
+        listed = failuresOf(result).splitlines()
+        name = f"FAILED {__name__}._Sample"
+        found = {line.removeprefix(name) for line in listed if line.startswith(name)}
+        self.assertEqual(found, {".fails", ".breaks", ".surprises"})
+        self.assertIn("    builtins.ZeroDivisionError: on purpose", listed)
+        self.assertLessEqual(len(listed), 3 * (1 + LINES))
+
+    def test_longTracebackIsCutAtItsBeginning(self) -> None:
+        """The last lines of a traceback say most."""
+        listed = failure("tests.some", "\n".join(f"line {number}" for number in range(LINES + 1))).splitlines()
+        self.assertEqual((listed[:2], len(listed)), (["FAILED tests.some", "    line 1"], 1 + LINES))
+
+    def test_summaryEndsWithAllNames(self) -> None:
+        """All names follow the last traceback."""
+        text = failure("tests.one", "why") + failure("tests.two", "because")
+        self.assertEqual(summary(text).splitlines()[-2:], ["FAILED tests.one", "FAILED tests.two"])
 
     def test_everyEnding(self) -> None:
         """Each ending of a test is counted once, in its place."""
@@ -130,9 +154,10 @@ class MainTests(SynchronousTestCase):
     def run_(self, *names: str) -> tuple[int, str, str]:
         """Return the exit code, the last line printed and what stands in the file of totals."""
         path = Path(self.mktemp()).absolute()
+        self.failures = Path(f"{path}.failures")
         options = ["--totals", str(path), "--temp-directory", f"{path}.trial"]
         command = [sys.executable, "-m", "tests.run", *options, *names]
-        ended = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, timeout=60)
+        ended = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, timeout=600)
         return ended.returncode, ended.stdout.decode().splitlines()[-1], path.read_text()
 
     def test_success(self) -> None:
@@ -140,8 +165,8 @@ class MainTests(SynchronousTestCase):
         code, last, written = self.run_("tests.test_run.TotalsTests.test_text")
         self.assertEqual((code, last, written), (0, "1 passed, 0 failed", "1 passed, 0 failed\n"))
 
-    def test_beside(self) -> None:
-        """A part that fails beside the rest is counted."""
+    def test_failureBesideIsCountedAndNamedBeforeTheTotals(self) -> None:
+        """A part that fails beside the rest is counted; its name is on the line before the totals."""
         source = (
             "import tests.run as run\n"
             "run.parts = lambda names, beside: (['tests.test_run.TotalsTests.test_text'], [['tests.nowhere']])\n"
@@ -151,10 +176,11 @@ class MainTests(SynchronousTestCase):
         Path(folder).mkdir()
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         ended = subprocess.run(
-            [sys.executable, "-c", source], cwd=folder, env=environment, capture_output=True, timeout=60
+            [sys.executable, "-c", source], cwd=folder, env=environment, capture_output=True, timeout=600
         )
         lines = ended.stdout.decode().splitlines()
         self.assertEqual((ended.returncode, lines[-1]), (1, "1 passed, 1 failed"))
+        self.assertEqual(lines[-2], "FAILED tests.nowhere")
         self.assertIn("0 passed, 1 failed", lines)
 
     def test_meanwhile(self) -> None:
@@ -162,6 +188,12 @@ class MainTests(SynchronousTestCase):
         for command, totals in (("true", "1 passed, 0 failed"), ("sh -c 'exit 3'", "1 passed, 1 failed")):
             code, last, _ = self.run_("--meanwhile", command, "tests.test_run.TotalsTests.test_text")
             self.assertEqual((code, last), (int(command != "true"), totals))
+
+    def test_outputOfFailedCommandIsWrittenBesideTheTotals(self) -> None:
+        """The file of failures has the command line and the end of the output; after a green run it is empty."""
+        for command, wanted in (("true", ""), ("sh -c 'echo on purpose; exit 3'", "    on purpose\n")):
+            self.run_("--meanwhile", command, "tests.test_run.TotalsTests.test_text")
+            self.assertEqual(self.failures.read_text().partition("\n")[2].partition("FAILED")[0], wanted)
 
     def test_folder(self) -> None:
         """Temporary files are in memory if there is room, and none is left."""
@@ -175,7 +207,9 @@ class MainTests(SynchronousTestCase):
                 "path = tempfile.mkstemp()[1]\n"
                 "print(path, os.environ['TMPDIR'])\n"
             )
-            ended = subprocess.run([sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, timeout=60)
+            ended = subprocess.run(
+                [sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, timeout=600
+            )
             path, parent = map(Path, ended.stdout.split())
             self.assertEqual((path.parent, parent.parent, parent.exists()), (parent, folder, False))
 
