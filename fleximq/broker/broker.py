@@ -7,21 +7,23 @@ callbacks. The broker never learns which dialect a client speaks.
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from fleximq.broker.authorization import permit
 from fleximq.broker.clients import Clients
 from fleximq.broker.consumer_groups import ConsumerGroups
 from fleximq.broker.consumers.checkpoints import Checkpointer
 from fleximq.broker.consumers.dead_letters import DeadLetters
+from fleximq.broker.consumers.polled_subscription import PolledSubscription
 from fleximq.broker.consumers.polled_subscriptions import PolledSubscriptions
 from fleximq.broker.consumers.queue_admin import QueueAdmin
 from fleximq.broker.consumers.state_log import StateLog
 from fleximq.broker.consumers.subscription_access import SubscriptionAccess, journalFault
+from fleximq.broker.consumers.work_queue import WorkQueue
 from fleximq.broker.consumers.work_queue_access import WorkQueueAccess
 from fleximq.broker.consumers.work_queues import WorkQueues
 from fleximq.broker.deadlines import Clock, Deadlines
-from fleximq.broker.envelope import BROKER_ID, ConnectedClient, Envelope, OnDecided
+from fleximq.broker.envelope import BROKER_ID, ConnectedClient, Envelope, OnDecided, QueueDelivery
 from fleximq.broker.observers import Counts, Observers, RecordWatchers, Taps
 from fleximq.broker.pending_requests import PendingRequests
 from fleximq.broker.presence import Presence
@@ -33,7 +35,8 @@ from fleximq.broker.publishing.transactions import Transactions
 from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.replay.client_subscriptions import ClientSubscriptions
 from fleximq.broker.replay.expiry import RecordExpiry
-from fleximq.broker.replay.replay import Replays
+from fleximq.broker.replay.feed import Outlet
+from fleximq.broker.replay.replay import Replays, Start
 from fleximq.broker.replay.searches import Searches
 from fleximq.broker.rules import AgeLimits, BrokerRules
 from fleximq.broker.slices import Slices
@@ -41,27 +44,12 @@ from fleximq.broker.topics.names import isBrokerTopic
 from fleximq.broker.topics.topic_table import SYSTEM, Topic, TopicTable
 from fleximq.broker.traffic import TrafficTotals
 from fleximq.errors import ClientNotFound, Forbidden, NotImplementedByBroker, NotKept
-from fleximq.interfaces import IConversation, IJournal, IPeer, IRights
+from fleximq.interfaces import IConversation, IJournal, IPeer, IRights, ISubscriber
 from fleximq.rights import EVERYTHING, Action
 from fleximq.values.message import Message
+from fleximq.values.message_cost import ANY
 from fleximq.values.patterns import anyOf
 from fleximq.values.printable import shortened
-
-
-class IPathTable(Protocol):
-    """The functions of :mod:`fleximq.broker.paths.path_table` that answer requests to the broker's own paths."""
-
-    def readArguments(self, client: ConnectedClient, path: str, packed: bytes) -> Any:
-        """Return a path's arguments from their MessagePack; None for no bytes.
-
-        :raises NotFound: the path does not exist; NotPermitted: the client may not request it.
-        :raises BadRequest: they are not MessagePack, or too large.
-        """
-
-    def answer(
-        self, broker: "Broker", client: ConnectedClient, path: str, arguments: Any, answer: Callable[[Any], None]
-    ) -> None:
-        """See :meth:`Broker.ask`."""
 
 
 def _missing(words: str) -> Callable[..., Any]:
@@ -97,7 +85,6 @@ class Broker:
         self,
         clock: Clock,
         journal: IJournal,
-        paths: IPathTable,
         randomHex: Callable[[int], str],
         idOf: Callable[[Message], str],
         onError: Callable[[Exception], None],
@@ -141,8 +128,6 @@ class Broker:
         self.requests = PendingRequests(self.deadlines, rules.requestTimeout, rules.limits.requests)
         self._makePublishing(publishing)
         self._makeQueues(idOf)
-        self._paths = paths
-        self._nameOperations()
 
     def _makePublishing(self, publishing: Callable[[ConnectedClient | None], None]) -> None:
         """Make the parts between :meth:`publish` and the subscribers, and subscriptions that start in the past."""
@@ -212,31 +197,6 @@ class Broker:
             stateLog, topics, self.polledSubscriptions, self.queues, self.recentIds, self.timesToLive, self.groups
         )
 
-    def _nameOperations(self) -> None:
-        """Name the operations that are those of one part; its method describes them."""
-        self.reserve = self.clients.reserve
-        self.release = self.clients.release
-        self.publishNarrowed = self.slowPath.narrowed
-        self.subscribe = self.clientSubscriptions.subscribe
-        self.follow = self.clientSubscriptions.follow
-        self.checkSubscription = self.clientSubscriptions.check
-        self.unsubscribe = self.clientSubscriptions.unsubscribe
-        self.recall = self.replays.recall
-        self.tap = self.taps.add
-        self.untap = self.taps.remove
-        self.waiting = self.requests.waiting
-        self.readArguments = self._paths.readArguments
-        self.openSubscription = self.polling.open
-        self.poll = self.polling.poll
-        self.loading = self.polling.loading
-        self.acknowledge = self.polling.acknowledge
-        self.expectReplies = self.consuming.expectReplies
-        self.consume = self.consuming.consume
-        self.consumeMany = self.consuming.consumeMany
-        self.loadingQueue = self.consuming.loading
-        self.whenAvailable = self.consuming.whenAvailable
-        self.acknowledgeMessages = self.consuming.acknowledge
-
     def _announceTopic(self, topic: Topic) -> None:
         if not topic.name.startswith(SYSTEM):
             self.observers.topicCreated(topic.name)
@@ -297,6 +257,21 @@ class Broker:
         self.observers.clientJoined(client)
         return client
 
+    def reserve(self) -> int:
+        """Return an id for a later :meth:`join`; no other client gets it until :meth:`release`.
+
+        :raises NoCapacity: a node of a mesh has no ids at the moment.
+        """
+        return self.clients.reserve()
+
+    def release(self, id: int) -> None:
+        """Cancel the reservation of an id; a no-op if it does not exist."""
+        self.clients.release(id)
+
+    def rename(self, client: ConnectedClient, service: str) -> None:
+        """Let a client be reached by this name, in place of its earlier one; "" for none."""
+        self.clients.rename(client, service)
+
     def changeRights(self, client: ConnectedClient, rights: IRights) -> None:
         """Change a client's rights, and notify its conversation of the subscriptions that end; polled ones wait for
         their grace time, in case the client gets the right again.
@@ -353,6 +328,68 @@ class Broker:
         (``ids`` has one for each message); these are committed or refused with the original.
         """
         self.deduplication.publish(envelope, body, ids, onDecided, self.publish)
+
+    def publishNarrowed(self, envelope: Envelope, body: Any, count: int, audience: Iterable[int]) -> None:
+        """Deliver a volatile run of ``count`` messages in its turn, only to those of its subscribers that accept direct
+        messages and have an id of ``audience``.
+        """
+        self.slowPath.narrowed(envelope, body, count, audience)
+
+    def checkSubscription(self, client: ConnectedClient, name: str, literal: bool = False) -> None:
+        """Check that :meth:`subscribe` would succeed, for dialects that must answer before the first delivery.
+
+        :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
+        :raises NotPermitted: the client may not subscribe to it, or to none of the topics that the pattern matches.
+        :raises SubscriptionFailed: the client has the maximum number of subscriptions.
+        :raises NoCapacity: the topic does not exist, and the client's principal may make no more topics.
+        """
+        self.clientSubscriptions.check(client, name, literal)
+
+    def subscribe(self, client: ConnectedClient, subscriber: ISubscriber, name: str, literal: bool = False) -> None:
+        """Subscribe a client to a name or, unless ``literal``, to a pattern; idempotent.
+
+        :param subscriber: receives the runs; the client's connection, in most dialects.
+        :raises BrokerError: as :meth:`checkSubscription`.
+        """
+        self.clientSubscriptions.subscribe(client, subscriber, name, literal)
+
+    def follow(self, client: ConnectedClient, outlet: Outlet, name: str, start: Start) -> None:
+        """Deliver the journal's records of a name or pattern from a start on, then live publications, in order.
+
+        Every message is delivered with its offset, and once, even if several of the client's subscriptions match.
+        Asking for the same name again restarts it.
+
+        :raises BrokerError: as :meth:`checkSubscription`.
+        :raises SubscriptionFailed: the broker has no journal on disk, or the topic is not durable.
+        :raises NoLongerKept: records that old were deleted.
+        """
+        self.clientSubscriptions.follow(client, outlet, name, start)
+
+    def recall(
+        self, client: ConnectedClient, outlet: Outlet, name: str, literal: bool = False, history: int = 0
+    ) -> None:
+        """Deliver past messages to a new subscription before later ones: the last ``history`` messages of a durable
+        topic, or the latest message of each topic with that setting.
+        """
+        self.replays.recall(client, outlet, name, literal, history)
+
+    def unsubscribe(self, client: ConnectedClient, name: str) -> None:
+        """End a subscription by the name or pattern it was made with; a no-op if it does not exist."""
+        self.clientSubscriptions.unsubscribe(client, name)
+
+    def tap(self, subscriber: ISubscriber, pattern: str) -> None:
+        """Pass a copy of matching publications to a subscriber that is not a client (:mod:`fleximq.broker.observers`),
+        one if several of its patterns match.
+
+        :raises InvalidTopic: the pattern is empty, too long or has too many levels.
+        """
+        self.taps.add(subscriber, pattern)
+
+    def untap(self, subscriber: ISubscriber, pattern: str) -> None:
+        """Remove one pattern of a tap; a no-op if it does not have it."""
+        self.taps.remove(subscriber, pattern)
+
+    # -- commits -------------------------------------------------------------------------------------
 
     def whenCommitted(self, call: Callable[[], None], client: ConnectedClient | None = None) -> None:
         """Call when all publications so far of this client (None: of all) are decided, reported and delivered.
@@ -466,13 +503,14 @@ class Broker:
             if client is not sender or self.rules.echoBroadcast:
                 peer.receiveBroadcast(message)
 
-    def ask(self, client: ConnectedClient, path: str, arguments: Any, answer: Callable[[Any], None]) -> None:
-        """Answer a client's request to one of the broker's paths (:mod:`fleximq.broker.paths.path_table`).
+    def waiting(self, requester: ConnectedClient) -> int:
+        """Return the number of a client's requests to other clients that are not answered yet."""
+        return self.requests.waiting(requester)
 
-        :param answer: called with a value for MessagePack, or with a BrokerError, perhaps before this returns.
-        :raises BrokerError: the path is unknown or not permitted, or an argument wrong; ``answer`` is not called.
+    def checkPath(self, path: str) -> None:
+        """Check that this broker can answer requests to one of its paths (:mod:`fleximq.broker.paths.path_table`); a
+        broker that is not in a mesh can.
         """
-        self._paths.answer(self, client, path, arguments, answer)
 
     def journalHealth(self) -> dict[str, Any] | None:
         """Return the journal's health, see :meth:`fleximq.interfaces.IJournal.health`; None without one on disk."""
@@ -504,6 +542,94 @@ class Broker:
         """As :meth:`publishOnce`, with :meth:`produce`."""
         self.consuming.ensure(envelope.topic.name)
         self.deduplication.publish(envelope, body, ids, onDecided, self.produce)
+
+    def expectReplies(self, client: ConnectedClient, name: str) -> None:
+        """Make the reply queue of a topic, so that it stores replies that arrive before its first :meth:`consume`.
+
+        A no-op for the broker's own topics, for those from which the client may not consume, for names that are too
+        long, and if the broker has the maximum number of queues.
+        """
+        self.consuming.expectReplies(client, name)
+
+    def consume(self, client: ConnectedClient, name: str) -> QueueDelivery | None:
+        """Deliver one message of a topic's work queue, None if there is none.
+
+        :raises BrokerError: as :meth:`consumeMany`.
+        """
+        return self.consuming.consume(client, name)
+
+    def consumeMany(self, client: ConnectedClient, name: str, number: int, most: int = ANY) -> Sequence[QueueDelivery]:
+        """Deliver up to ``number`` messages of a topic's work queue, made if need be.
+
+        :param most: bytes (:mod:`fleximq.values.message_cost`): no further message after so many; always at least one.
+        :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
+        :raises NotPermitted: the client may not consume from it.
+        :raises NoCapacity: the broker has the maximum number of queues.
+        """
+        return self.consuming.consumeMany(client, name, number, most)
+
+    def loadingQueue(self, name: str) -> WorkQueue | None:
+        """Return a topic's work queue if its next message must first be read from the journal, None otherwise."""
+        return self.consuming.loading(name)
+
+    def whenAvailable(self, client: ConnectedClient, name: str, call: Callable[[], None]) -> Callable[[], None]:
+        """Call once when a topic's work queue, made if need be, has a message; return a function that cancels this.
+
+        :raises BrokerError: as :meth:`consumeMany`.
+        """
+        return self.consuming.whenAvailable(client, name, call)
+
+    def acknowledgeMessages(self, ids: Iterable[str], client: ConnectedClient | None = None) -> None:
+        """Acknowledge consumed messages by their ids; unknown ids, and ids in queues forbidden to the client, are
+        ignored.
+
+        :param client: its :meth:`whenCommitted` waits until the acknowledgement is on disk.
+        """
+        self.consuming.acknowledge(ids, client)
+
+    # -- polled subscriptions ------------------------------------------------------------------------
+
+    def openSubscription(self, client: ConnectedClient, owner: str | None, name: str, qos: int) -> PolledSubscription:
+        """Make a polled subscription with a queue of its own.
+
+        :param owner: may poll it from any connection; None: any anonymous client may.
+        :param qos: 1 if its messages are delivered again until they are acknowledged, otherwise 0.
+        :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
+        :raises NotPermitted: the client may not subscribe to it.
+        :raises SubscriptionFailed: the client has the maximum number of subscriptions, or the journal is read-only.
+        :raises NoCapacity: the broker has the maximum number, including those that outlive their connection; or the
+            client's principal may make no more topics.
+        """
+        return self.polling.open(client, owner, name, qos)
+
+    def poll(
+        self, client: ConnectedClient, owner: str | None, id: int, number: int, most: int = ANY
+    ) -> tuple[Sequence[int], Sequence[Message]]:
+        """Deliver up to ``number`` messages of a subscription; return their tags and the messages. Hot.
+
+        :param most: bytes (:mod:`fleximq.values.message_cost`): no further message after so many; always at least one.
+        :raises NotFound: the subscription does not exist, or has another owner.
+        :raises NotPermitted: the client may not subscribe to its topic any more.
+        """
+        return self.polling.poll(client, owner, id, number, most)
+
+    def loading(self, owner: str | None, id: int) -> PolledSubscription | None:
+        """Return a subscription if its next message must first be read from the journal, None otherwise.
+
+        :raises NotFound: the subscription does not exist, or has another owner.
+        """
+        return self.polling.loading(owner, id)
+
+    def acknowledge(
+        self, owner: str | None, id: int, tags: list[int], client: ConnectedClient | None = None
+    ) -> list[int]:
+        """Acknowledge polled messages of a subscription, and return those of the tags that are unknown. Hot.
+
+        :param client: its :meth:`whenCommitted` waits until the acknowledgement is on disk.
+        :raises NotFound: the subscription does not exist, or has another owner.
+        :raises NotPermitted: the client may not subscribe to its topic any more.
+        """
+        return self.polling.acknowledge(owner, id, tags, client)
 
     def _peer(self, id: int) -> tuple[ConnectedClient, IPeer]:
         found = self.clients.peers.get(id)

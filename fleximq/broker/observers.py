@@ -62,7 +62,7 @@ class Taps:
         self._taps: dict[ISubscriber, Tap] = {}
 
     def add(self, subscriber: ISubscriber, pattern: str) -> None:
-        """Pass a copy of matching publications to a subscriber, once if several patterns match; raises InvalidTopic."""
+        """See :meth:`fleximq.broker.broker.Broker.tap`."""
         tap = self._taps.get(subscriber) or Tap(subscriber, self._failed)
         self._topics.subscribePattern(tap, pattern)
         self._topics.others.add(tap)

@@ -13,7 +13,6 @@ from twisted.python.failure import Failure
 
 from fleximq import __version__
 from fleximq.broker.broker import Broker
-from fleximq.broker.paths import path_table
 from fleximq.broker.rules import BrokerRules
 from fleximq.compiled.choice import IMPLEMENTATION
 from fleximq.config.journal_options import retentionOf, timeToLiveOf
@@ -41,7 +40,6 @@ def makeBroker(
     broker = Broker(
         clock,
         journal,
-        path_table,
         randomHex=lambda digits: secrets.token_hex((digits + 1) // 2)[:digits],
         # The id of a message for MiniMQ clients is stable across restarts.
         idOf=lambda each: deliveryId(each, lambda: idAt(journal.id, each.offset) if each.offset else newUlid()),

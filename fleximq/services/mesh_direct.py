@@ -88,7 +88,7 @@ class DirectMessages:
         self._broadcast, self._narrowed, self._rename = broker.broadcast, broker.publishNarrowed, broker.clients.rename
         for name in ("request", "reply", "notify", "broadcast"):
             setattr(broker, name, getattr(self, name))
-        broker.publishNarrowed = self.publishNarrowed
+        broker.publishNarrowed = self.publishNarrowed  # type: ignore[method-assign]
         broker.clients.rename = self.rename  # type: ignore[method-assign]
         broker.observers.add(self)
 

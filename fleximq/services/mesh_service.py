@@ -48,7 +48,7 @@ _RETRY = 0.5
 _REMEMBERED = 10_000
 #: The operations that need the journal, and its paths.
 _OWNERS_OPERATIONS = (
-    "openSubscription", "consume", "consumeMany", "expectReplies", "produce", "produceOnce", "readArguments",
+    "openSubscription", "consume", "consumeMany", "expectReplies", "produce", "produceOnce",
 )  # fmt: skip
 _OWNERS_PATHS = ("/sink/", "/pipeline/", "/broker/queues", "/broker/subscriptions", "/broker/dead-letters")
 
@@ -235,14 +235,13 @@ class MeshBroker:
         def refuse(*arguments: object, **more: object) -> NoReturn:
             raise NoCapacity(self._refusal())
 
-        def readArguments(client: ConnectedClient, path: str, packed: bytes) -> Any:
-            if path.startswith(_OWNERS_PATHS):
+        def checkPath(path: str) -> None:
+            if not self._isOwner and path.startswith(_OWNERS_PATHS):
                 refuse()
-            return self._before["readArguments"](client, path, packed)
 
         for name in _OWNERS_OPERATIONS:
             setattr(broker, name, refuse)
-        broker.readArguments = readArguments
+        broker.checkPath = checkPath  # type: ignore[method-assign]
 
     def own(self) -> None:
         """Learn that this node owns the journal."""

@@ -25,7 +25,7 @@ def raising(error: Exception) -> None:
 def ask(broker: Broker, client: ConnectedClient, path: str, arguments: Any, answer: Callable[[Any], None]) -> None:
     """Ask a broker path as a connection does, with the arguments in MessagePack."""
     packed = msgpack.packb(arguments) if arguments is not None else b""
-    broker.ask(client, path, broker.readArguments(client, path, packed), answer)
+    path_table.answer(broker, client, path, path_table.readArguments(broker, client, path, packed), answer)
 
 
 def askAt(broker: Broker, path: str, arguments: Any) -> Any:
@@ -50,7 +50,6 @@ def makeBroker(
     return Broker(
         clock,
         journal if journal is not None else MemoryJournal(),
-        path_table,
         randomHex=lambda digits: f"{next(numbers):0{digits}x}",
         idOf=lambda message: message.message_id or f"id-{next(numbers)}",
         onError=onError,

@@ -12,6 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
 from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource
+from fleximq.broker.paths import path_table
 from fleximq.broker.replay.feed import DeferredForm
 from fleximq.broker.replay.replay import Start
 from fleximq.errors import BadRequest, BrokerError, Conflict, InvalidTopic, NoCapacity, NotFound, NotKept, NotPermitted
@@ -463,7 +464,7 @@ class PathTests(PermittingCase):
         self.assertIn("version", self.ask("/broker/about"))
         self.allow(read=("broker/topics",), admin=("#",))
         self.assertDenied(self.ask, "/broker/about")
-        self.assertDenied(self.broker.readArguments, self.bob, "/sink/stage", b"")
+        self.assertDenied(path_table.readArguments, self.broker, self.bob, "/sink/stage", b"")
         self.assertEqual(self.ask("/broker/topics")["topics"], [])
 
     def test_admin(self) -> None:
@@ -509,7 +510,7 @@ class PathTests(PermittingCase):
         self.keep("s")
         self.journal.patient = True
         answers: list[Any] = []
-        self.broker.ask(self.bob, "/journal/read", {"position": 0}, answers.append)
+        path_table.answer(self.broker, self.bob, "/journal/read", {"position": 0}, answers.append)
         self.allow(read=("#",))
         self.journal.answer()
         self.assertIsInstance(answers[0], NotPermitted)

@@ -1,6 +1,7 @@
 """The one door: publishing, refusing, committing, direct messages, leaving."""
 
 from functools import partial
+from types import MethodType
 from typing import Any
 
 from twisted.internet.task import Clock
@@ -67,6 +68,25 @@ class PartsTests(SynchronousTestCase):
             verifyObject(ISubscriber, taker)
         verifyObject(IPeer, Friend())
         verifyObject(IJournal, SlowJournal())
+
+
+class OperationTests(BrokerCase):
+    """The operations are methods of the class, so that an editor finds them and a subclass can override them."""
+
+    def test_everyOperationIsADocumentedMethodOfTheClass(self) -> None:
+        """This also holds for those which one part performs."""
+        names = (
+            "reserve release rename publish publishNarrowed subscribe follow checkSubscription unsubscribe recall tap "
+            "untap waiting checkPath openSubscription poll loading acknowledge expectReplies consume consumeMany "
+            "loadingQueue whenAvailable acknowledgeMessages"
+        )
+        for name in names.split():
+            self.assertTrue(getattr(Broker, name).__doc__, name)
+
+    def test_noPublicMethodIsAssignedToAnInstance(self) -> None:
+        """An assigned method would silently win over the method of a subclass."""
+        assigned = {name for name, value in vars(self.broker).items() if isinstance(value, MethodType)}
+        self.assertEqual([name for name in assigned - {"wall"} if not name.startswith("_")], [])
 
 
 class PublishTests(BrokerCase):

@@ -23,7 +23,6 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.broker import Broker
-from fleximq.broker.paths import path_table
 from fleximq.compiled import choice
 from fleximq.config.settings import Settings
 from fleximq.dialects.connection.write_turn import WriteTurn
@@ -58,7 +57,6 @@ def makeContext(
     broker = Broker(
         clock,
         journal if journal is not None else MemoryJournal(),
-        path_table,
         randomHex=lambda digits: f"{next(numbers):0{digits}x}",
         idOf=lambda message: _idOf(message, ids.__next__),
         onError=_raise,

@@ -13,7 +13,6 @@ from zope.interface.verify import verifyObject
 
 from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import Envelope
-from fleximq.broker.paths import path_table
 from fleximq.broker.presence import OwnMessages
 from fleximq.broker.rules import BrokerRules
 from fleximq.config.settings import Settings
@@ -59,7 +58,7 @@ class TracingCase(SynchronousTestCase):
         self.journal = SlowJournal()
         self.failures: list[Exception] = []
         self.broker = Broker(
-            self.clock, self.journal, path_table, lambda digits: "0" * digits, lambda message: "x",
+            self.clock, self.journal, lambda digits: "0" * digits, lambda message: "x",
             self.failures.append, BrokerRules(durable=("kept.#",)),
         )  # fmt: skip
         self.context = ExtensionContext(self.broker, Settings(), self.clock)

@@ -11,7 +11,6 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
 from fleximq.broker.broker import Broker
-from fleximq.broker.paths import path_table
 from fleximq.config.settings import Settings
 from fleximq.interfaces import IRights
 from fleximq.journal.memory_journal import MemoryJournal
@@ -89,7 +88,7 @@ class SiteCase(SynchronousTestCase):
         """Return the broker."""
         self.errors: list[Exception] = []
         return Broker(
-            self.clock, MemoryJournal(), path_table, lambda digits: "0" * digits,
+            self.clock, MemoryJournal(), lambda digits: "0" * digits,
             lambda message: message.message_id or "x", self.errors.append,
         )  # fmt: skip
 

@@ -150,12 +150,17 @@ def _hint(client: ConnectedClient, path: str) -> str:
     return f", did you mean {nearest[0]}?" if nearest and client.rights.may(_needed(nearest[0]), nearest[0]) else ""
 
 
-def readArguments(client: ConnectedClient, path: str, packed: bytes) -> Any:
-    """See :class:`fleximq.broker.broker.IPathTable`.
+def readArguments(broker: Broker, client: ConnectedClient, path: str, packed: bytes) -> Any:
+    """Return a path's arguments from their MessagePack; None for no bytes.
+
+    :raises NotFound: the path does not exist; NotPermitted: the client may not request it.
+    :raises NoCapacity: this node of a mesh cannot answer it.
+    :raises BadRequest: they are not MessagePack, or too large.
 
     As MessagePack can take a hundred times its bytes in memory, only paths with :data:`READERS` of their own take
     more than :data:`ARGUMENT_BYTES`. Keys of maps are strings or bytes, so that none can be chosen to collide.
     """
+    broker.checkPath(path)
     read = READERS.get(find(client, path), unpack)
     if read is unpack and len(packed) > ARGUMENT_BYTES:
         raise BadRequest(f"a request to the broker has at most {ARGUMENT_BYTES} bytes of payload")

@@ -83,9 +83,7 @@ class SlowPath:
             raise NotKept(words, refused)
 
     def narrowed(self, envelope: Envelope, body: Any, count: int, audience: Iterable[int]) -> None:
-        """Deliver a volatile run in its turn, only to those of its subscribers that accept direct messages and have one
-        of these ids.
-        """
+        """See :meth:`fleximq.broker.broker.Broker.publishNarrowed`."""
         envelope = self._fanOut.present(envelope)
         deliver = partial(self._fanOut.deliverTo, tuple(audience))
         if envelope.topic.pendingRuns:

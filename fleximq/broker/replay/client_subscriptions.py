@@ -26,13 +26,7 @@ class ClientSubscriptions:
         self.most = most
 
     def check(self, client: ConnectedClient, name: str, literal: bool = False) -> None:
-        """Check that :meth:`subscribe` would succeed, for dialects that must answer before the first delivery.
-
-        :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
-        :raises NotPermitted: the client may not subscribe to it, or to none of the topics that the pattern matches.
-        :raises SubscriptionFailed: the client has the maximum number of subscriptions.
-        :raises NoCapacity: the topic does not exist, and the client's principal may make no more topics.
-        """
+        """See :meth:`fleximq.broker.broker.Broker.checkSubscription`."""
         checkName(name)
         permitListening(client, name, literal)
         if len(client.subscriptions) >= self.most and name not in client.subscriptions:
@@ -41,17 +35,13 @@ class ClientSubscriptions:
             self._topics.make(name, client.principal, client.rights.limits.topics)
 
     def subscribe(self, client: ConnectedClient, subscriber: ISubscriber, name: str, literal: bool = False) -> None:
-        """Subscribe a client to a name or, unless ``literal``, to a pattern; idempotent. Errors as :meth:`check`."""
+        """See :meth:`fleximq.broker.broker.Broker.subscribe`."""
         self.check(client, name, literal)
         if name not in client.subscriptions:
             self._add(client, subscriber, name, literal)
 
     def follow(self, client: ConnectedClient, outlet: Outlet, name: str, start: Start) -> None:
-        """Deliver the journal's records of a name or pattern from a start on, then live publications, in order.
-
-        Every message is delivered with its offset, and once, even if several of the client's subscriptions match.
-        Asking for the same name again restarts it. The errors are of :meth:`check` and :meth:`Replays.check`.
-        """
+        """See :meth:`fleximq.broker.broker.Broker.follow`."""
         self.check(client, name, False)
         feedRange, search = self._replays.check(client, name, start)
         feed = self._replays.feed(client, outlet, permanent=True)
@@ -70,7 +60,7 @@ class ClientSubscriptions:
         self._restrict(client, subscriber)
 
     def unsubscribe(self, client: ConnectedClient, name: str) -> None:
-        """End a subscription by the name or pattern it was made with; a no-op if it does not exist."""
+        """See :meth:`fleximq.broker.broker.Broker.unsubscribe`."""
         subscription = client.subscriptions.pop(name, None)
         if subscription is None:
             return

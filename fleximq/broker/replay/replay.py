@@ -98,9 +98,7 @@ class Replays:
     def recall(
         self, client: ConnectedClient, outlet: Outlet, name: str, literal: bool = False, history: int = 0
     ) -> None:
-        """Deliver past messages to a new subscription before later ones: ``history`` messages of a durable topic, or
-        the latest message of topics with that setting.
-        """
+        """See :meth:`fleximq.broker.broker.Broker.recall`."""
         if not self._journal.onDisk or (self._retained is None and not history):
             return  # a pattern need not be compiled, which takes 0.2 ms
         literal = literal or not isPattern(name)

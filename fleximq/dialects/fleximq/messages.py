@@ -13,6 +13,7 @@ from twisted.internet.interfaces import IAddress
 
 from fleximq.broker.authorization import permits
 from fleximq.broker.envelope import BROKER_ID, Envelope
+from fleximq.broker.paths import path_table
 from fleximq.broker.replay.replay import Start
 from fleximq.dialects.connection.envelope_cache import EnvelopeCache
 from fleximq.dialects.connection.read_pauses import ReadPause
@@ -78,14 +79,15 @@ class FlexiMessages(FlexiReplies):
             self._rememberDirect(header, envelope, frame)
 
     def _answer(self, header: Header, path: str, payload: bytes) -> None:
-        arguments = self.broker.readArguments(self._me, path, payload)
+        arguments = path_table.readArguments(self.broker, self._me, path, payload)
         if self._requests >= QUESTIONS:
             raise TooManyRequests(f"more than {QUESTIONS} requests to the broker are not answered yet")
         self._requests += 1
         isLarge = len(payload) > LARGE_REQUEST
         self._largeRequests += isLarge
         try:
-            self.broker.ask(self._me, path, arguments, partial(self._answered, path, header.id, isLarge))
+            answered = partial(self._answered, path, header.id, isLarge)
+            path_table.answer(self.broker, self._me, path, arguments, answered)
         except BrokerError:
             self._requests -= 1
             self._largeRequests -= isLarge
@@ -257,7 +259,7 @@ class FlexiMessages(FlexiReplies):
         """Clear cached envelopes, and answer for each lost subscription as for a refused one."""
         self._forget()
         if self._me.service and not permits(self._me, Action.SERVE, self._me.service):
-            self.broker.clients.rename(self._me, "")
+            self.broker.rename(self._me, "")
         for name in lost:
             self._subscriptionLost(SubscriptionFailed(f"subscribing to {name!r} is not permitted any more"), name)
 

@@ -289,7 +289,7 @@ class FlexiSession(FlexiMessages):
         if name and admitted.rights not in UNRESTRICTED and not admitted.rights.may(Action.SERVE, name):
             raise NotPermitted(f"joining as {shortened(name)!r} is not permitted")
         self._me = self.letIn(admitted, peer=self)
-        self.broker.clients.rename(self._me, name or "")
+        self.broker.rename(self._me, name or "")
         self.id, self._sender = self._me.id, self._me.sender
         self._beginning = encodeFrame(MessageType.PUB, self.id)[:BEGINNING_BYTES]
         self._named = name is not None

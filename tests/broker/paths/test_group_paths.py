@@ -7,6 +7,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.envelope import Envelope, MessageSource
+from fleximq.broker.paths import path_table
 from fleximq.broker.paths.group_paths import GROUP_PATHS
 from fleximq.errors import BadRequest, NoCapacity, NotPermitted
 from fleximq.security.permissions import Rights
@@ -74,7 +75,9 @@ class LagTests(GroupCase):
         word = {"journal": self.journal.id, "next": 5}
         for grants, permitted in ({"read": ("#",)}, False), ({"progress": ("g",)}, True), ({"progress": ("h",)}, False):
             client = self.broker.join("any", rights=Rights(grants))
-            ask = partial(self.broker.ask, client, "/pipeline/lag", {"groups": [word | {"group": "g"}]}, [].append)
+            ask = partial(
+                path_table.answer, self.broker, client, "/pipeline/lag", {"groups": [word | {"group": "g"}]}, [].append
+            )
             if permitted:
                 ask()
             else:
@@ -222,7 +225,7 @@ class GroupsTests(GroupCase):
         self.tell("b", 2)
         self.journal.patient = True
         answers: list[Any] = []
-        self.broker.ask(self.client, "/pipeline/groups", {}, answers.append)
+        path_table.answer(self.broker, self.client, "/pipeline/groups", {}, answers.append)
         self.journal.answer()
         self.assertEqual(answers, [])
         self.journal.answer()

@@ -10,7 +10,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.envelope import Envelope, MessageSource
-from fleximq.broker.paths import journal_paths
+from fleximq.broker.paths import journal_paths, path_table
 from fleximq.broker.paths.journal_paths import JOURNAL_PATHS, MAX_READ_BYTES, NAME_BYTES
 from fleximq.broker.paths.path_table import ARGUMENT_BYTES
 from fleximq.errors import BadRequest, BrokerError, Forbidden, InvalidTopic
@@ -185,16 +185,18 @@ class ReadingTests(JournalPathCase):
         packed = msgpack.packb({"x": "y" * ARGUMENT_BYTES})
         for path in JOURNAL_PATHS:
             if path in ("/sink/stage", "/sink/commit"):
-                self.assertEqual(self.broker.readArguments(self.client, path, packed), {})
+                self.assertEqual(path_table.readArguments(self.broker, self.client, path, packed), {})
             else:
-                self.assertRaises(BadRequest, self.broker.readArguments, self.client, path, packed)
+                self.assertRaises(BadRequest, path_table.readArguments, self.broker, self.client, path, packed)
 
     def test_keys(self) -> None:
         """Integers are no keys of arguments, at any depth: a client could choose them to collide."""
         for path in JOURNAL_PATHS:
-            self.assertRaises(BadRequest, self.broker.readArguments, self.client, path, b"\x81\x01\x02")
+            self.assertRaises(BadRequest, path_table.readArguments, self.broker, self.client, path, b"\x81\x01\x02")
         for path in ("/journal/read", "/journal/bounds"):
-            self.assertRaises(BadRequest, self.broker.readArguments, self.client, path, b"\x81\xa1a\x91\x81\x01\x02")
+            self.assertRaises(
+                BadRequest, path_table.readArguments, self.broker, self.client, path, b"\x81\xa1a\x91\x81\x01\x02"
+            )
 
     def test_cost(self) -> None:
         """16 MiB of arguments that cannot be read at low cost are refused or skipped; measured: at most 50 ms."""
@@ -212,7 +214,7 @@ class ReadingTests(JournalPathCase):
 
                 def read(path: str = path, packed: bytes = packed) -> None:
                     with contextlib.suppress(BadRequest):
-                        self.broker.readArguments(self.client, path, packed)
+                        path_table.readArguments(self.broker, self.client, path, packed)
 
                 self.assertLess(processorSeconds(read), 0.4, (head, item))
 
@@ -326,8 +328,8 @@ class SinkTests(JournalPathCase):
         ):  # fmt: skip
             record = b"\x83\xa5topic\xa3d.t\xa5value\x01\xa7headers" + headers
             packed = msgpack.packb({"query": "q", "batch": 1, "part": "0"}) + b"\xa7records\x91" + record
-            arguments = self.broker.readArguments(self.client, "/sink/stage", b"\x84" + packed[1:])
-            self.broker.ask(self.client, "/sink/stage", arguments, self.answers.append)
+            arguments = path_table.readArguments(self.broker, self.client, "/sink/stage", b"\x84" + packed[1:])
+            path_table.answer(self.broker, self.client, "/sink/stage", arguments, self.answers.append)
             self.assertIsInstance(self.answers.pop(), BadRequest, headers)
 
     def test_payload(self) -> None:

@@ -8,6 +8,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.paths import arguments as listings
+from fleximq.broker.paths import path_table
 from fleximq.broker.paths.group_paths import GROUP_PATHS
 from fleximq.broker.paths.journal_paths import JOURNAL_PATHS
 from fleximq.broker.paths.path_table import PATHS
@@ -58,7 +59,7 @@ class PathTests(SynchronousTestCase):
             ("/broker/none-of-these", EVERYTHING, ""),
         ):  # fmt: skip
             client = self.broker.join("any", rights=rights)
-            error = self.assertRaises(NotFound, self.broker.ask, client, path, None, lambda answer: None)
+            error = self.assertRaises(NotFound, path_table.answer, self.broker, client, path, None, lambda answer: None)
             self.assertEqual(str(error), f"the broker has no path {path!r}{end}")
 
     def test_reload(self) -> None:
@@ -73,10 +74,10 @@ class PathTests(SynchronousTestCase):
         asked: list[Any] = []
         for rights in (EVERYTHING, ALL_BUT_ADMIN):
             client = self.broker.join("any", rights=rights)
-            self.broker.ask(client, "/broker/about", None, asked.append)
+            path_table.answer(self.broker, client, "/broker/about", None, asked.append)
         self.assertEqual(len(asked), 2)
         for path in ("/broker/reload", *ACTING):
-            self.assertRaises(NotPermitted, self.broker.ask, client, path, None, asked.append)
+            self.assertRaises(NotPermitted, path_table.answer, self.broker, client, path, None, asked.append)
 
     def test_about(self) -> None:
         """Counts of everything."""
@@ -96,7 +97,9 @@ class PathTests(SynchronousTestCase):
         for _ in range(2500):
             self.broker.join("any")
         answers: list[Any] = []
-        self.broker.ask(self.clients[0], "/broker/clients", {"after": 1002, "limit": 1000}, answers.append)
+        path_table.answer(
+            self.broker, self.clients[0], "/broker/clients", {"after": 1002, "limit": 1000}, answers.append
+        )
         self.assertEqual(answers, [])
         self.clock.pump([0] * 3)
         [answer] = answers
@@ -113,7 +116,7 @@ class PathTests(SynchronousTestCase):
         pages: list[list[str]] = []
         while after is not None:
             answers: list[Any] = []
-            self.broker.ask(client, "/broker/topics", {"after": after}, answers.append)
+            path_table.answer(self.broker, client, "/broker/topics", {"after": after}, answers.append)
             self.clock.pump([0] * 5)
             [answer] = answers
             pages.append([row["topic"] for row in answer["topics"]])
@@ -128,7 +131,7 @@ class PathTests(SynchronousTestCase):
         self.broker.audit = lambda event, *rest, **fields: written.append(fields.get("error"))
         for reason in ("not a directory", None):
             self.patch(journal, "reopen", lambda found, why=reason: self.clock.callLater(1, found, why))
-            self.broker.ask(self.broker.itself, "/journal/reopen", {}, lambda answer: None)
+            path_table.answer(self.broker, self.broker.itself, "/journal/reopen", {}, lambda answer: None)
             self.assertEqual(len(written), 0 if reason else 1)
             self.clock.advance(1)
         self.assertEqual(written, ["not a directory", None])
@@ -191,7 +194,13 @@ class PathTests(SynchronousTestCase):
         self.assertEqual(len(self.ask("/broker/topics")["topics"]), 100)
         for wrong in (0, -1, 1001, "5", 1.0, True, None):
             self.assertRaises(
-                BadRequest, self.broker.ask, self.clients[0], "/broker/topics", {"limit": wrong}, self.fail
+                BadRequest,
+                path_table.answer,
+                self.broker,
+                self.clients[0],
+                "/broker/topics",
+                {"limit": wrong},
+                self.fail,
             )
 
     def test_after(self) -> None:
@@ -206,7 +215,9 @@ class PathTests(SynchronousTestCase):
             ("/broker/topics", 5),
             ("/broker/topics", b"x"),
         ):
-            self.assertRaises(BadRequest, self.broker.ask, self.clients[0], path, {"after": after}, self.fail)
+            self.assertRaises(
+                BadRequest, path_table.answer, self.broker, self.clients[0], path, {"after": after}, self.fail
+            )
 
     def test_lastPage(self) -> None:
         """A page that is just full, and the last one, says that nothing follows."""
@@ -232,13 +243,15 @@ class PathTests(SynchronousTestCase):
     def test_unknown(self) -> None:
         """Any other path: not found."""
         for path in ("", "/", "/broker", "/broker/", "/broker/about/", "/BROKER/ABOUT", "/journal"):
-            self.assertRaises(NotFound, self.broker.ask, self.clients[0], path, None, self.fail)
-            self.assertRaises(NotFound, self.broker.readArguments, self.clients[0], path, b"")
+            self.assertRaises(NotFound, path_table.answer, self.broker, self.clients[0], path, None, self.fail)
+            self.assertRaises(NotFound, path_table.readArguments, self.broker, self.clients[0], path, b"")
 
     def test_noMap(self) -> None:
         """Arguments are a map or nothing."""
         for arguments in ([], [1], "x", 5, True, b""):
-            self.assertRaises(BadRequest, self.broker.ask, self.clients[0], "/broker/about", arguments, self.fail)
+            self.assertRaises(
+                BadRequest, path_table.answer, self.broker, self.clients[0], "/broker/about", arguments, self.fail
+            )
 
     def test_unknownArguments(self) -> None:
         """Arguments that nobody knows are ignored."""
