@@ -37,7 +37,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     | {"values", "config", "security.peer_address", "security.anonymous_access", "security.principal"},
     "dialects": _SETTINGS | _WIRES | {"broker", "security"},
     "web": _SETTINGS | {"broker", "security"},
-    "telemetry": _GROUND | {"plugin", "interfaces", "values", "config.option_values", "broker.envelope"},
+    "api": _SETTINGS | {"plugin", "wire", "broker", "security", "dialects"},
+    "telemetry": frozenset({"api"}),
     "startup": _GROUND | {"compiled", "config", "endpoints", "dialects.registry", "security.authentication.schemes"},
     "services": _SETTINGS
     | _WIRES

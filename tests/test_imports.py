@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[1]
 PLUGIN = ROOT / "twisted" / "plugins" / "fleximq_plugin.py"
 DIALECTS = ROOT / "twisted" / "plugins" / "fleximq_dialects.py"
 CHECKERS = ROOT / "twisted" / "plugins" / "fleximq_checkers.py"
+EXAMPLES = sorted((ROOT / "plugins").glob("*/twisted/plugins/*.py"))
 
 
 def sources() -> list[tuple[str, str, bool]]:
@@ -90,6 +91,8 @@ class SourcesTests(SynchronousTestCase):
         light = ["fleximq", "fleximq.interfaces", "fleximq.plugin", "fleximq.values", "fleximq.values.message"]
         self.assertEqual(_importedBy(DIALECTS), light)
         self.assertEqual(_importedBy(CHECKERS), light)
+        for path in EXAMPLES:
+            self.assertEqual(_importedBy(path), sorted([*light, "fleximq.api"]), path)
 
     def test_plugInFileNamesTheTap(self) -> None:
         """The plug-in file names the module and the word behind ``twistd``."""

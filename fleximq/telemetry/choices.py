@@ -5,8 +5,7 @@ from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from typing import Any
 
-from fleximq.config.option_values import seconds, text
-from fleximq.errors import SettingError
+from fleximq.api import SettingError, readSeconds, readText
 
 #: The module that each exporter requires.
 _EXPORTERS = {"otlp": "opentelemetry.exporter.otlp.proto.http", "console": "opentelemetry.sdk"}
@@ -47,7 +46,7 @@ def configure(options: Mapping[str, object]) -> Choices:
         if name not in known:
             raise SettingError(f"there is no option {name}, only {', '.join(known)}")
         try:
-            read[name] = seconds(name, value) if name == "sample" else text(name, value)
+            read[name] = readSeconds(name, value) if name == "sample" else readText(name, value)
         except SettingError:
             if name == "sample":
                 raise SettingError(f"sample is {value!r}, but must be a number between 0 and 1") from None

@@ -25,8 +25,7 @@ from twisted.python.reflect import namedAny
 from zope.interface import implementer
 
 from fleximq import __version__
-from fleximq.broker.envelope import Envelope
-from fleximq.interfaces import IExtensionContext, IForm, IRecordWatcher, ISubscriber
+from fleximq.api import Envelope, IExtensionContext, IForm, IRecordWatcher, ISubscriber
 from fleximq.telemetry.choices import Choices
 
 #: In a separate package, loaded only for this exporter.

@@ -16,7 +16,7 @@ class DropInTests(SynchronousTestCase):
         for folder in EXAMPLES:
             (path,) = (PLUGINS / folder / "twisted" / "plugins").glob("*.py")
             imported = {name.rpartition(".")[0] for _, name in importsOf("", path.read_text())}
-            self.assertEqual(imported, {"fleximq.plugin"}, folder)
+            self.assertEqual(imported, {"fleximq.api"}, folder)
             self.assertTrue(ast.get_docstring(ast.parse(path.read_text())), folder)
 
     def test_twistedStaysTwisted(self) -> None:

@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fleximq.config.option_values import count, flag, seconds, size, text
-from fleximq.errors import SettingError
+from fleximq.api import SettingError, readCount, readFlag, readSeconds, readSize, readText
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +38,13 @@ class Choices:
 
 
 _READ: dict[str, Callable[[str, object], Any]] = {
-    "path": text,
-    "rotate": size,
-    "keep": count,
-    "pattern": text,
-    "payloads": flag,
-    "every": seconds,
-    "backlog": size,
+    "path": readText,
+    "rotate": readSize,
+    "keep": readCount,
+    "pattern": readText,
+    "payloads": readFlag,
+    "every": readSeconds,
+    "backlog": readSize,
 }
 
 

@@ -8,8 +8,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import LoopingCall
 from twisted.internet.threads import deferToThreadPool
 
-from fleximq.errors import SettingError
-from fleximq.interfaces import IExtensionContext
+from fleximq.api import IExtensionContext, SettingError
 from fleximq_audit_trail.choices import Choices
 from fleximq_audit_trail.trail import PrivateLogFile, Trail
 from fleximq_audit_trail.watcher import Watcher

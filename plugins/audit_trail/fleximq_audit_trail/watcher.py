@@ -7,9 +7,7 @@ from typing import Any
 
 from zope.interface import implementer
 
-from fleximq.broker.envelope import ConnectedClient, Envelope
-from fleximq.interfaces import IBrokerObserver, IForm, ISubscriber
-from fleximq.wire.payload_conversion import toText
+from fleximq.api import ConnectedClient, Envelope, IBrokerObserver, IForm, ISubscriber, toText
 
 LONGEST = 4096  #: Maximum length of a recorded payload in characters.
 

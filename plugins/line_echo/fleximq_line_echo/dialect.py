@@ -16,17 +16,26 @@ from typing import Any
 from twisted.internet.interfaces import IAddress
 from zope.interface import implementer
 
-from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource
-from fleximq.dialects.context import Context
-from fleximq.dialects.outbox import Outbox
-from fleximq.dialects.session import ConnectionState, StreamSession
-from fleximq.dialects.stream import StreamFactory
-from fleximq.errors import BadRequest, BrokerError, Forbidden
-from fleximq.interfaces import IForm, ISubscriber
-from fleximq.security.principal import Admitted
-from fleximq.values.message import Content, Message
-from fleximq.wire.minimq_line import LineScanner
-from fleximq.wire.payload_conversion import toText
+from fleximq.api import (
+    Admitted,
+    BadRequest,
+    BrokerError,
+    ConnectedClient,
+    ConnectionState,
+    Content,
+    Envelope,
+    Forbidden,
+    IForm,
+    ISubscriber,
+    LineScanner,
+    ListenerContext,
+    Message,
+    MessageSource,
+    Outbox,
+    StreamFactory,
+    StreamSession,
+    toText,
+)
 
 LINE_BYTES = 64 * 1024  #: Maximum length of a line in bytes.
 
@@ -59,7 +68,7 @@ class LineSession(StreamSession):
     form = LINES
     _me: ConnectedClient
 
-    def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
+    def __init__(self, context: ListenerContext, outbox: Outbox, address: IAddress) -> None:
         super().__init__(context, outbox, address)
         self._scanner = LineScanner(LINE_BYTES)
         self._lines: Iterator[bytes] = iter(())
@@ -118,5 +127,5 @@ class LineSession(StreamSession):
 class LineFactory(StreamFactory):
     """Builds the connections of a listener."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ListenerContext) -> None:
         super().__init__(context, LineSession)

@@ -11,11 +11,16 @@ from twisted.cred.checkers import ICredentialsChecker
 from twisted.cred.error import UnauthorizedLogin
 from zope.interface import implementer
 
-from fleximq.errors import SettingError
-from fleximq.security import secret_files
-from fleximq.security.authentication.checker_interfaces import ICautious, IVouching
-from fleximq.security.credentials import IPassword
-from fleximq.security.principal import Principal, isName
+from fleximq.api import (
+    ICautious,
+    IPassword,
+    IVouching,
+    Principal,
+    SettingError,
+    isName,
+    readSecretFile,
+    textOfSecretFile,
+)
 
 PERIOD = 30  #: Lifetime of a code in the app, in seconds.
 LASTING = 12 * 3600  #: Seconds after which the principal must send a new code.
@@ -35,9 +40,9 @@ class TimeCodes:
     credentialInterfaces = (IPassword,)
 
     def __init__(self, path: str, now: Callable[[], float] = time.time) -> None:
-        found = secret_files.read(path)
+        found = readSecretFile(path)
         self.warnings = found.warnings
-        self._keys = dict(_entry(path, line) for line in secret_files.text(path, found).splitlines() if line)
+        self._keys = dict(_entry(path, line) for line in textOfSecretFile(path, found).splitlines() if line)
         self._now = now
         self._used: dict[str, int] = {}
 

@@ -1,6 +1,6 @@
 """Registers the extension. Twisted reads this file when it searches plug-ins, so it holds names only."""
 
-from fleximq.plugin import Extension
+from fleximq.api import Extension
 
 auditTrail = Extension(
     "audit_trail",

@@ -1,6 +1,6 @@
 """Registers the dialect. Twisted reads this file when it searches plug-ins, so it holds names only."""
 
-from fleximq.plugin import Dialect
+from fleximq.api import Dialect
 
 lineEcho = Dialect(
     "line_echo",

@@ -1,11 +1,11 @@
 """Registers the scheme. Twisted reads this file when it searches plug-ins, so it holds names only."""
 
-from fleximq.plugin import Checker
+from fleximq.api import Checker
 
 timeCodes = Checker(
     "time_codes",
     "FILE",
     "Names, and the codes that an authenticator app shows for them; FILE has their keys.",
-    ["fleximq.security.credentials.IPassword"],
+    ["fleximq.api.IPassword"],
     "fleximq_time_codes.checker.TimeCodes",
 )

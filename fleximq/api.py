@@ -1,0 +1,105 @@
+"""The framework's public face: all that plug-ins and programs which embed a broker may import of it.
+
+docs/reference/api/framework.rst says what is promised about these names. Each is loaded at its first use, so that a
+drop-in file, which Twisted reads even for ``twistd --help``, loads no more than its own names.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+# Type checkers and editors read this, and the program reads _HOMES; tests.test_api compares both.
+# fmt: off
+# ruff: isort: off
+if TYPE_CHECKING:
+    from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource
+    from fleximq.config.option_values import (
+        count as readCount, flag as readFlag, seconds as readSeconds, size as readSize, text as readText,
+    )
+    from fleximq.config.settings import Settings
+    from fleximq.dialects.context import Context as ListenerContext
+    from fleximq.dialects.outbox import Outbox
+    from fleximq.dialects.session import ConnectionState, StreamSession
+    from fleximq.dialects.stream import StreamFactory
+    from fleximq.errors import (
+        AuthenticationFailed, BadFraming, BadRequest, BrokerError, ClientNotFound, Conflict, Forbidden,
+        InvalidRouting, InvalidTopic, JoinRejected, NoCapacity, NoLongerKept, NotFound, NotImplementedByBroker,
+        NotKept, NotPermitted, NotRecorded, NotStored, SettingError, SubscriptionFailed, TooLarge, TooManyRequests,
+        Unauthorized,
+    )
+    from fleximq.interfaces import (
+        IBrokerExtension, IBrokerObserver, IConversation, IDialect, IExtensionContext, IForm, IPeer, IRecordWatcher,
+        IRights, ISource, ISubscriber,
+    )
+    from fleximq.limits import TOPIC_BYTES, Limits, OwnLimits
+    from fleximq.plugin import Checker, Dialect, Extension
+    from fleximq.rights import EVERYTHING, Action
+    from fleximq.security.authentication.checker_interfaces import (
+        ICautious, IManyAtOnce, INeedsReactor, IRemembering, IUnguessable, IVouching,
+    )
+    from fleximq.security.credentials import IApiKey, ICertificate, IPassword, ISignature, IToken
+    from fleximq.security.principal import Admitted, Principal, isName
+    from fleximq.security.secret_files import read as readSecretFile, text as textOfSecretFile
+    from fleximq.status import Status
+    from fleximq.values.message import Content, Message
+    from fleximq.wire.minimq_line import LineScanner
+    from fleximq.wire.payload_conversion import toBytes, toMessagePack, toText
+
+__all__ = [
+    "EVERYTHING", "TOPIC_BYTES", "Action", "Admitted", "AuthenticationFailed", "BadFraming", "BadRequest",
+    "BrokerError", "Checker", "ClientNotFound", "Conflict", "ConnectedClient", "ConnectionState", "Content",
+    "Dialect", "Envelope", "Extension", "Forbidden", "IApiKey", "IBrokerExtension", "IBrokerObserver", "ICautious",
+    "ICertificate", "IConversation", "IDialect", "IExtensionContext", "IForm", "IManyAtOnce", "INeedsReactor",
+    "IPassword", "IPeer", "IRecordWatcher", "IRemembering", "IRights", "ISignature", "ISource", "ISubscriber",
+    "IToken", "IUnguessable", "IVouching", "InvalidRouting", "InvalidTopic", "JoinRejected", "Limits", "LineScanner",
+    "ListenerContext", "Message", "MessageSource", "NoCapacity", "NoLongerKept", "NotFound", "NotImplementedByBroker",
+    "NotKept", "NotPermitted", "NotRecorded", "NotStored", "Outbox", "OwnLimits", "Principal", "SettingError",
+    "Settings", "Status", "StreamFactory", "StreamSession", "SubscriptionFailed", "TooLarge", "TooManyRequests",
+    "Unauthorized", "isName", "readCount", "readFlag", "readSeconds", "readSecretFile", "readSize", "readText",
+    "textOfSecretFile", "toBytes", "toMessagePack", "toText",
+]
+# fmt: on
+
+#: The names of each module; ``name=public`` where the public name is another one.
+_HOMES = {
+    "broker.envelope": "ConnectedClient Envelope MessageSource",
+    "config.option_values": "count=readCount flag=readFlag seconds=readSeconds size=readSize text=readText",
+    "config.settings": "Settings",
+    "dialects.context": "Context=ListenerContext",
+    "dialects.outbox": "Outbox",
+    "dialects.session": "ConnectionState StreamSession",
+    "dialects.stream": "StreamFactory",
+    "errors": "AuthenticationFailed BadFraming BadRequest BrokerError ClientNotFound Conflict Forbidden InvalidRouting "
+    "InvalidTopic JoinRejected NoCapacity NoLongerKept NotFound NotImplementedByBroker NotKept NotPermitted "
+    "NotRecorded NotStored SettingError SubscriptionFailed TooLarge TooManyRequests Unauthorized",
+    "interfaces": "IBrokerExtension IBrokerObserver IConversation IDialect IExtensionContext IForm IPeer "
+    "IRecordWatcher IRights ISource ISubscriber",
+    "limits": "Limits OwnLimits TOPIC_BYTES",
+    "plugin": "Checker Dialect Extension",
+    "rights": "Action EVERYTHING",
+    "security.authentication.checker_interfaces": "ICautious IManyAtOnce INeedsReactor IRemembering IUnguessable "
+    "IVouching",
+    "security.credentials": "IApiKey ICertificate IPassword ISignature IToken",
+    "security.principal": "Admitted Principal isName",
+    "security.secret_files": "read=readSecretFile text=textOfSecretFile",
+    "status": "Status",
+    "values.message": "Content Message",
+    "wire.minimq_line": "LineScanner",
+    "wire.payload_conversion": "toBytes toMessagePack toText",
+}
+_PLACES = {
+    named.rpartition("=")[2]: (f"fleximq.{module}", named.partition("=")[0])
+    for module, names in _HOMES.items()
+    for named in names.split()
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"fleximq.api has no name {name!r}")
+    module, own = _PLACES[name]
+    value = globals()[name] = getattr(import_module(module), own)
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__
