@@ -1,54 +1,28 @@
-"""The page on operating describes exactly the existing options; the pages that modules cite exist."""
+"""Pages describe exactly the options and metrics that exist; the pages that modules cite exist."""
 
 import re
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.config.extension_options import extensions
-from fleximq.config.option_table import OPTIONS
-from fleximq.config.option_values import flag, texts
-from fleximq.config.settings import Settings
+from fleximq.config.option_table import grouped
 
 ROOT = Path(__file__).parents[1]
 
 
-def documentedOptions(text: str) -> dict[str, str | None]:
-    """Return the options in the tables of a page, by name, with the text after ``Default:`` up to a full stop."""
-    rows = re.findall(r"^``--(.+(?:\n\n? .+)*)", text, flags=re.MULTILINE)
-    return {re.split("[` ]", each)[0]: _default(each) for each in rows}
+class GeneratedTests(SynchronousTestCase):
+    """The tables of options and metrics, and the example of a settings file."""
 
-
-def _default(description: str) -> str | None:
-    found = re.search(r"Default:\s+([^\s.,;]+)", description)
-    return found and found[1]
-
-
-class OperatingTests(SynchronousTestCase):
-    """The page on operating, against the table of options."""
-
-    documented = documentedOptions((ROOT / "docs" / "guides" / "operating.rst").read_text())
-
-    def test_everyOption(self) -> None:
-        """No option is left out, and none is described that does not exist."""
-        self.assertEqual(sorted(self.documented), sorted([*(option.name for option in OPTIONS), "config"]))
-
-    def test_defaults(self) -> None:
-        """The defaults on the page, read as the command line reads them, are those of the settings."""
-        for option in OPTIONS:
-            if option.read not in (flag, texts, extensions):
-                said = self.documented[option.name]
-                self.assertEqual(said and option.read(option.name, said), option.of(Settings()), option.name)
-
-
-class DocumentedOptionsTests(SynchronousTestCase):
-    """How descriptions are found."""
-
-    def test_found(self) -> None:
-        """Name and default are taken from each row; a default may be missing, or on a further line of the row."""
-        text = "``--one SIZE``  One. Default:\n                16MiB; at most 1GiB.\n``--two``       Two.\n"
-        self.assertEqual(documentedOptions(text), {"one": "16MiB", "two": None})
+    def test_pagesHaveWhatTheProgramSays(self) -> None:
+        """docs/write_tables.py would change nothing, and writes every group of options."""
+        writer = runpy.run_path(str(ROOT / "docs" / "write_tables.py"))
+        tables = []
+        for path, text in writer["files"]():
+            self.assertEqual(path.read_text(), text, f"python docs/write_tables.py writes {path.name}")
+            tables += re.findall(r"(?m)^\.\. table: (.*)$", text)
+        self.assertEqual(sorted(tables), sorted(["metrics", *(f"options {group}" for group in grouped())]))
 
 
 class CitedPagesTests(SynchronousTestCase):

@@ -6,15 +6,15 @@ import shutil
 import signal
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from enum import Enum
 from typing import Any, NoReturn
 
 from twisted.python import usage
 
 from fleximq import __version__
 from fleximq.compiled.choice import IMPLEMENTATION
-from fleximq.config.option_table import GROUPS, OPTIONS, REPEATED, Option
-from fleximq.config.option_values import flag, formattedSize, read, size, texts
+from fleximq.config.option_help import default, words
+from fleximq.config.option_table import OPTIONS, REPEATED, Option, grouped
+from fleximq.config.option_values import flag, read
 from fleximq.config.settings import Settings
 from fleximq.dialects.registry import installed
 from fleximq.errors import SettingError
@@ -61,7 +61,6 @@ _OTHER_NAMES = {
 #: Options of twistd that people give to the broker.
 _OF_TWISTD = ("chroot", "gid", "logfile", "nodaemon", "pidfile", "reactor", "rundir", "syslog", "uid", "umask")
 _CONFIG = "A TOML file with any of these settings; the command line wins over it."
-_DEFAULTS = Settings()
 
 
 class Options(usage.Options):
@@ -160,11 +159,12 @@ def _print(text: str) -> NoReturn:
 
 def _groups(width: int) -> str:
     lines = []
-    for each in OPTIONS:
-        lines += ["", f"{GROUPS[each.name]}:"] if each.name in GROUPS else []
-        lines += _paragraph(each.name + ("" if each.read is flag else "="), _described(each), width)
-    for name, words in (("config=", _CONFIG), ("version", "Print version and exit."), ("help", "Print this.")):
-        lines += _paragraph(name, words, width)
+    for group, options in grouped().items():
+        lines += ["", f"{group}:"]
+        for each in options:
+            lines += _paragraph(each.name + ("" if each.read is flag else "="), _described(each), width)
+    for name, text in (("config=", _CONFIG), ("version", "Print version and exit."), ("help", "Print this.")):
+        lines += _paragraph(name, text, width)
     return "\n".join([*lines[1:], ""])
 
 
@@ -173,20 +173,9 @@ def _paragraph(name: str, words: str, width: int) -> list[str]:
 
 
 def _described(option: Option) -> str:
-    """Return an option's help text with its default."""
-    words = f"{option.words[:-1]}; may be given several times." if option.read in REPEATED else option.words
-    default = option.of(_DEFAULTS)
-    if option.read is flag or not default:
-        return words
-    return f"{words} [default: {', '.join(default) if option.read is texts else _shown(option, default)}]"
-
-
-def _shown(option: Option, default: Any) -> str:
-    if option.read is size:
-        return formattedSize(default)
-    if isinstance(default, Enum):
-        return str(default.value)
-    return f"{default:g}" if isinstance(default, float) else str(default)
+    """Return an option's help text with its default; a default of 0 is part of the text."""
+    value = default(option)
+    return words(option) + (f" [default: {value}]" if value not in ("", "0") else "")
 
 
 def _repeated(option: Option) -> Callable[[Options, str], None]:

@@ -1,4 +1,4 @@
-"""All metrics: name, kind, labels and help text. docs/guides/monitoring.rst shows the same table.
+"""All metrics: name, kind, labels and help text. docs/write_tables.py writes them into docs/guides/monitoring.rst.
 
 Names of counters omit the suffix ``_total`` of Prometheus's format.
 """

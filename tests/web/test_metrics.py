@@ -244,15 +244,7 @@ class ProcessTests(SynchronousTestCase):
 
 
 class PageTests(SynchronousTestCase):
-    """The documentation and the dashboard, against the table."""
-
-    def test_monitoring(self) -> None:
-        """docs/guides/monitoring.rst has a row for each metric, with its kind, labels and words."""
-        page = (DOCS / "guides" / "monitoring.rst").read_text()
-        found = re.findall(r"^``(fleximq_\w+)(?:{(\S+)})?`` +(\w+)  +(.*(?:\n  .*)*)$", page, re.MULTILINE)
-        rows = [(name, kind, labels, " ".join(words.split())) for name, labels, kind, words in found]
-        table = [(metric.spelt, metric.kind.value, ",".join(metric.labels), metric.words) for metric in METRICS]
-        self.assertEqual(rows, table)
+    """The dashboard and the alerts, against the table."""
 
     def test_dashboard(self) -> None:
         """Every metric that the Grafana dashboard asks for is there."""
