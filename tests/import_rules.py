@@ -131,7 +131,8 @@ PLAIN_BASES = frozenset({"Interface", "NamedTuple", "Enum", "IntEnum", "Exceptio
 
 #: Modules of the client that know Twisted; no other module of the client may import them.
 KNOW_TWISTED = tuple(
-    f"client.{each}" for each in ("twisted", "loops.deferred", "loops.reactor", "blipmq.twisted", "minimq.twisted")
+    f"client.{each}"
+    for each in ("twisted", "loops.deferred", "loops.reactor", "loops.endpoint", "blipmq.twisted", "minimq.twisted")
 )
 
 #: The one module that meets the global reactor.

@@ -6,13 +6,14 @@
         await client.publish("news", {"rain": True})
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from ssl import SSLContext
+from typing import Unpack
 
-from fleximq.client import settings
-from fleximq.client.backoff import Backoff
+from fleximq.client.keywords import ConnectOptions, spelledOut
 from fleximq.client.loops.asyncio_loop import Connecting
 from fleximq.client.loops.loop_client import LoopClient, LoopSubscription
+from fleximq.client.settings import ClientSettings, Tls
 from fleximq.values.urls import addressesOf
 
 Client = LoopClient
@@ -21,34 +22,12 @@ Subscription = LoopSubscription
 __all__ = ["Client", "Connecting", "Subscription", "connect"]
 
 
+@spelledOut
 def connect(
-    url: str | Sequence[str] = "tcp://localhost:7890",
-    *,
-    credentials: Mapping[str, str] | None = None,
-    name: str | None = None,
-    timeout: float = settings.TIMEOUT,
-    tls: settings.Tls | SSLContext | None = None,
-    reconnect: Backoff | None = settings.BACKOFF,
-    buffer: int = settings.BUFFER_BYTES,
-    prefetch: int = settings.PREFETCH_BYTES,
-    keep_alive: float | None = settings.KEEP_ALIVE,
-    codec: settings.Codec = settings.MESSAGEPACK,
-    on_state: settings.Watcher | None = None,
+    url: str | Sequence[str] = "tcp://localhost:7890", **options: Unpack[ConnectOptions[Tls | SSLContext]]
 ) -> Connecting[Client]:
     """Connect and join. Use the result in ``async with``, which closes the client at the end, or await it.
 
     Parameters and errors as :func:`fleximq.client.blocking.connect`; those of the broker are raised on awaiting.
     """
-    checked = settings.ClientSettings(
-        credentials=credentials,
-        name=name,
-        timeout=timeout,
-        tls=tls,
-        reconnect=reconnect,
-        buffer=buffer,
-        prefetch=prefetch,
-        keep_alive=keep_alive,
-        codec=codec,
-        on_state=on_state,
-    )
-    return Connecting(addressesOf(url), checked, LoopClient)
+    return Connecting(addressesOf(url), ClientSettings(**options), LoopClient)

@@ -6,63 +6,43 @@
     await client.publish("news", {"rain": True})
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import update_wrapper
 from ssl import SSLContext
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IOpenSSLClientConnectionCreator
 
-from fleximq.client import settings
-from fleximq.client.backoff import Backoff
 from fleximq.client.events import Delivery, Notification
+from fleximq.client.keywords import ConnectOptions, FlexiOptions, spelledOut
 from fleximq.client.loops.deferred import DeferredClient, DeferredSubscription, fired, firedWrapping
+from fleximq.client.loops.endpoint import JoiningFactory, JoiningProtocol, Place, given, reached
 from fleximq.client.loops.loop_client import LoopClient, LoopSubscription
-from fleximq.client.loops.reactor import ReactorLoop
+from fleximq.client.settings import ClientSettings, Tls
 from fleximq.client.wrapper import called, wrapping
-from fleximq.values.urls import addressesOf
 
-__all__ = ["Client", "Subscription", "connect"]
+__all__ = ["Client", "ClientFactory", "ClientProtocol", "Subscription", "connect"]
 
 P = ParamSpec("P")
 M = TypeVar("M", bound=Delivery | Notification)
 
 
+@spelledOut
 def connect(
     reactor: Any,
-    url: str | Sequence[str] = "tcp://localhost:7890",
-    *,
-    credentials: Mapping[str, str] | None = None,
-    name: str | None = None,
-    timeout: float = settings.TIMEOUT,
-    tls: settings.Tls | SSLContext | IOpenSSLClientConnectionCreator | None = None,
-    reconnect: Backoff | None = settings.BACKOFF,
-    buffer: int = settings.BUFFER_BYTES,
-    prefetch: int = settings.PREFETCH_BYTES,
-    keep_alive: float | None = settings.KEEP_ALIVE,
-    codec: settings.Codec = settings.MESSAGEPACK,
-    on_state: settings.Watcher | None = None,
+    url: Place = "tcp://localhost:7890",
+    **options: Unpack[ConnectOptions[Tls | SSLContext | IOpenSSLClientConnectionCreator]],
 ) -> "Deferred[Client]":
     """Connect and join. Close the client at the end, or use it in ``async with``.
 
     Parameters and errors as :func:`fleximq.client.blocking.connect`; all errors are in the Deferred.
+
+    :param url: or an ``IStreamClientEndpoint``, by which the client connects and reconnects; it may use TLS.
     """
 
     async def opened() -> Client:
-        checked = settings.ClientSettings(
-            credentials=credentials,
-            name=name,
-            timeout=timeout,
-            tls=tls,
-            reconnect=reconnect,
-            buffer=buffer,
-            prefetch=prefetch,
-            keep_alive=keep_alive,
-            codec=codec,
-            on_state=on_state,
-        )
-        return Client(await LoopClient(ReactorLoop(reactor), addressesOf(url), checked).open())
+        return Client(await LoopClient(*reached(reactor, url), ClientSettings(**options)).open())
 
     return Deferred.fromCoroutine(opened())
 
@@ -112,3 +92,27 @@ class Client(DeferredClient[LoopClient]):
     subscribe = firedWrapping(Subscription[Delivery], LoopClient.subscribe)
     notifications = wrapping(Subscription[Notification], called(LoopClient.notifications))
     serve = called(LoopClient.serve)
+
+
+class ClientProtocol(JoiningProtocol[Client]):
+    """One connection, for ``connectProtocol(endpoint, ClientProtocol(reactor))``; its ``client`` ends with it.
+
+    The keyword arguments are those of :func:`connect`, without ``tls`` and ``reconnect``; raises SettingError.
+    """
+
+    @spelledOut
+    def __init__(self, reactor: Any, **options: Unpack[FlexiOptions]) -> None:
+        super().__init__(*given(reactor, Client, LoopClient, ClientSettings(reconnect=None, **options)))
+
+
+class ClientFactory(JoiningFactory[Client]):
+    """Makes the connections of one ``client``, for ``ClientService(endpoint, ClientFactory(reactor))``.
+
+    The client can be used at once, and waits for a connection; with each further one it restores its subscriptions. The
+    service decides when to connect again. A client that was closed, or that the broker refuses for good, accepts no
+    further connection: close it first, then stop the service. Arguments as those of :class:`ClientProtocol`.
+    """
+
+    @spelledOut
+    def __init__(self, reactor: Any, **options: Unpack[FlexiOptions]) -> None:
+        super().__init__(*given(reactor, Client, LoopClient, ClientSettings(**options)))

@@ -3,18 +3,22 @@
 import importlib
 import inspect
 import re
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from ssl import SSLContext
+from typing import Any, get_type_hints
 from unittest.mock import create_autospec
 
+from twisted.internet.interfaces import IOpenSSLClientConnectionCreator
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client import asyncio as onAsyncio
 from fleximq.client import blocking, settings
 from fleximq.client import twisted as onTwisted
+from fleximq.client.backoff import Backoff
 from fleximq.client.blipmq import asyncio as blipmqOnAsyncio
 from fleximq.client.blipmq import blocking as blipmq
 from fleximq.client.blipmq import twisted as blipmqOnTwisted
+from fleximq.client.loops.endpoint import JoiningFactory, JoiningProtocol
 from fleximq.client.loops.loop_client import LoopClient
 from fleximq.client.minimq import asyncio as minimqOnAsyncio
 from fleximq.client.minimq import blocking as minimq
@@ -26,7 +30,7 @@ from tests.client.scripted import Peer, Scripted
 NAMES = {
     "blocking": ("connect", "Client", "Subscription"),
     "asyncio": ("connect", "Client", "Connecting", "Subscription"),
-    "twisted": ("connect", "Client", "Subscription"),
+    "twisted": ("connect", "Client", "ClientFactory", "ClientProtocol", "Subscription"),
     "settings": ("ClientSettings", "Codec", "Start", "State", "Tls", "Watcher"),
     "backoff": ("Backoff",),
     "events": ("Delivery", "Notification", "Request"),
@@ -37,10 +41,16 @@ NAMES = {
     ),
     "blipmq.blocking": ("connect", "BlipClient", "BlipDelivery", "BlipSubscription", "Nacked"),
     "blipmq.asyncio": ("connect", "BlipClient", "BlipDelivery", "BlipSubscription", "Nacked"),
-    "blipmq.twisted": ("connect", "BlipClient", "BlipDelivery", "BlipSubscription", "Nacked"),
+    "blipmq.twisted": (
+        "connect", "BlipClient", "BlipClientFactory", "BlipClientProtocol", "BlipDelivery", "BlipSubscription",
+        "Nacked",
+    ),
     "minimq.blocking": ("connect", "Consumer", "ConsumeFailed", "Message", "MiniClient", "ProduceFailed"),
     "minimq.asyncio": ("connect", "Consumer", "ConsumeFailed", "Message", "MiniClient", "ProduceFailed"),
-    "minimq.twisted": ("connect", "Consumer", "ConsumeFailed", "Message", "MiniClient", "ProduceFailed"),
+    "minimq.twisted": (
+        "connect", "Consumer", "ConsumeFailed", "Message", "MiniClient", "MiniClientFactory", "MiniClientProtocol",
+        "ProduceFailed",
+    ),
 }  # fmt: skip
 BLIPMQ, MINIMQ = (blipmq, blipmqOnAsyncio, blipmqOnTwisted), (minimq, minimqOnAsyncio, minimqOnTwisted)
 CLIENTS = (blocking, onAsyncio, onTwisted, *BLIPMQ, *MINIMQ)
@@ -85,8 +95,9 @@ class NamesTests(SynchronousTestCase):
                 self.assertEqual({*module.__all__}, {*NAMES[name]}, name)
 
     def test_attributes(self) -> None:
-        """Methods, properties and fields are in snake_case."""
+        """Methods, properties and fields are in snake_case, but where Twisted calls them."""
         classes = [found for _, found in documented() if inspect.isclass(found)]
+        classes = [each for each in classes if not issubclass(each, JoiningFactory | JoiningProtocol)]
         names = [name for each in classes for name in attributesOf(each)]
         self.assertIn("publish_many", names)
         self.assertEqual([name for name in names if not _SNAKE.fullmatch(name)], [])
@@ -117,6 +128,53 @@ class NamesTests(SynchronousTestCase):
                         self.assertEqual(name, ".ask_packed")  # large answers are read by the pipeline alone
                     else:
                         self.assertEqual([*inspect.signature(one).parameters], [*inspect.signature(method).parameters])
+
+
+#: The keyword arguments of FlexiMQ's forms, and of the other dialects'.
+QUEUE = {
+    "timeout": float,
+    "tls": settings.Tls | SSLContext | None,
+    "reconnect": Backoff | None,
+    "buffer": int,
+    "keep_alive": float | None,
+    "on_state": settings.Watcher | None,
+}
+FLEXI = QUEUE | {
+    "credentials": Mapping[str, str] | None,
+    "name": str | None,
+    "prefetch": int,
+    "codec": settings.Codec,
+}
+
+
+class KeywordTests(SynchronousTestCase):
+    """The keyword arguments of ``connect``, of which all forms share one list."""
+
+    def shown(self, function: Any) -> dict[str, Any]:
+        """Return the keyword arguments and their types that a shell or a reference page shows."""
+        found = inspect.signature(function).parameters.values()
+        return {each.name: each.annotation for each in found if each.kind is each.KEYWORD_ONLY}
+
+    def test_eachIsShownWithItsTypeAndDefault(self) -> None:
+        """By :mod:`inspect` and :mod:`typing`; those of Twisted take its contexts, too."""
+        forTwisted = {"tls": settings.Tls | SSLContext | IOpenSSLClientConnectionCreator | None}
+        for module in CLIENTS:
+            expected = QUEUE if module in (*BLIPMQ, *MINIMQ) else FLEXI
+            expected = expected | (forTwisted if module.__name__.endswith("twisted") else {})
+            expected = expected | ({"threads": int} if module is blocking else {})
+            self.assertEqual(self.shown(module.connect), expected, module)
+            hints = get_type_hints(module.connect)
+            self.assertEqual({name: hints[name] for name in expected}, expected, module)
+            for name in expected:
+                default = inspect.signature(module.connect).parameters[name].default
+                self.assertEqual(default, getattr(settings.ClientSettings(), name))
+
+    def test_factoriesLeaveTheConnectionToTwisted(self) -> None:
+        """They have all but ``tls`` and ``reconnect``."""
+        for module, expected in ((onTwisted, FLEXI), (blipmqOnTwisted, QUEUE), (minimqOnTwisted, QUEUE)):
+            for name in module.__all__:
+                if name.endswith(("Factory", "Protocol")):
+                    self.assertEqual({*self.shown(getattr(module, name))}, {*expected} - {"tls", "reconnect"}, name)
 
 
 class RefusalTests(SynchronousTestCase):

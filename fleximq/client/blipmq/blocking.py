@@ -9,30 +9,26 @@ is called in that thread and must not wait for the client.
 
 from collections.abc import Iterable, Sequence
 from ssl import SSLContext
+from typing import Unpack
 
-from fleximq.client.backoff import Backoff
 from fleximq.client.blipmq.conversation import BlipDelivery
 from fleximq.client.blipmq.loop_client import LoopBlipClient, LoopBlipSubscription, SubscriptionWrapper
 from fleximq.client.errors import Nacked
+from fleximq.client.keywords import QueueConnectOptions, spelledOut
 from fleximq.client.payloads import severalOf
 from fleximq.client.queues.blocking import BlockingPulled, BlockingQueueClient, loopThread
-from fleximq.client.settings import BACKOFF, BUFFER_BYTES, KEEP_ALIVE, TIMEOUT, ClientSettings, Tls, Watcher
+from fleximq.client.settings import ClientSettings, Tls
 from fleximq.client.wrapper import called, waiting, wrapping
 from fleximq.values.urls import addressesOf
 
 __all__ = ["BlipClient", "BlipDelivery", "BlipSubscription", "Nacked", "connect"]
 
 
+@spelledOut
 def connect(
     url: str | Sequence[str] = "tcp://localhost:7890",
     key: str = "",
-    *,
-    timeout: float = TIMEOUT,
-    tls: Tls | SSLContext | None = None,
-    reconnect: Backoff | None = BACKOFF,
-    buffer: int = BUFFER_BYTES,
-    keep_alive: float | None = KEEP_ALIVE,
-    on_state: Watcher | None = None,
+    **options: Unpack[QueueConnectOptions[Tls | SSLContext]],
 ) -> "BlipClient":
     """Connect and authenticate. Use the client in a ``with`` statement, or close it.
 
@@ -41,11 +37,8 @@ def connect(
     :param url: ``tcp://``, ``tls://`` or ``ipc://``, or several of them.
     :param key: the API key; clients with the same key may resume this client's subscriptions.
     """
-    settings = ClientSettings(
-        timeout=timeout, tls=tls, reconnect=reconnect, buffer=buffer, keep_alive=keep_alive, on_state=on_state
-    )
     thread = loopThread()
-    return BlipClient(thread.run(LoopBlipClient(thread.loop, addressesOf(url), settings, key).open()))
+    return BlipClient(thread.run(LoopBlipClient(thread.loop, addressesOf(url), ClientSettings(**options), key).open()))
 
 
 class BlipSubscription(SubscriptionWrapper, BlockingPulled[LoopBlipSubscription, BlipDelivery]):

@@ -6,48 +6,49 @@
     await client.publish("orders", b"two apples")
 """
 
-from collections.abc import Sequence
+from functools import partial
 from ssl import SSLContext
-from typing import Any
+from typing import Any, Unpack
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IOpenSSLClientConnectionCreator
 
-from fleximq.client.backoff import Backoff
 from fleximq.client.blipmq.conversation import BlipDelivery
 from fleximq.client.blipmq.loop_client import LoopBlipClient, LoopBlipSubscription, SubscriptionWrapper
 from fleximq.client.errors import Nacked
+from fleximq.client.keywords import QueueConnectOptions, QueueOptions, spelledOut
 from fleximq.client.loops.deferred import DeferredClient, DeferredSubscription, fired, firedWrapping
-from fleximq.client.loops.reactor import ReactorLoop
-from fleximq.client.settings import BACKOFF, BUFFER_BYTES, KEEP_ALIVE, TIMEOUT, ClientSettings, Tls, Watcher
+from fleximq.client.loops.endpoint import JoiningFactory, JoiningProtocol, Place, given, reached
+from fleximq.client.settings import ClientSettings, Tls
 from fleximq.client.wrapper import called, wrapping
-from fleximq.values.urls import addressesOf
 
-__all__ = ["BlipClient", "BlipDelivery", "BlipSubscription", "Nacked", "connect"]
+__all__ = [
+    "BlipClient",
+    "BlipClientFactory",
+    "BlipClientProtocol",
+    "BlipDelivery",
+    "BlipSubscription",
+    "Nacked",
+    "connect",
+]
 
 
+@spelledOut
 def connect(
     reactor: Any,
-    url: str | Sequence[str] = "tcp://localhost:7890",
+    url: Place = "tcp://localhost:7890",
     key: str = "",
-    *,
-    timeout: float = TIMEOUT,
-    tls: Tls | SSLContext | IOpenSSLClientConnectionCreator | None = None,
-    reconnect: Backoff | None = BACKOFF,
-    buffer: int = BUFFER_BYTES,
-    keep_alive: float | None = KEEP_ALIVE,
-    on_state: Watcher | None = None,
+    **options: Unpack[QueueConnectOptions[Tls | SSLContext | IOpenSSLClientConnectionCreator]],
 ) -> "Deferred[BlipClient]":
     """Connect and authenticate. Close the client at the end, or use it in ``async with``.
 
     Parameters and errors as :func:`fleximq.client.blipmq.blocking.connect`; the errors are in the Deferred.
+
+    :param url: or an ``IStreamClientEndpoint``, by which the client connects and reconnects; it may use TLS.
     """
 
     async def opened() -> BlipClient:
-        settings = ClientSettings(
-            timeout=timeout, tls=tls, reconnect=reconnect, buffer=buffer, keep_alive=keep_alive, on_state=on_state
-        )
-        return BlipClient(await LoopBlipClient(ReactorLoop(reactor), addressesOf(url), settings, key).open())
+        return BlipClient(await LoopBlipClient(*reached(reactor, url), ClientSettings(**options), key).open())
 
     return Deferred.fromCoroutine(opened())
 
@@ -75,3 +76,20 @@ class BlipClient(DeferredClient[LoopBlipClient]):
     resume = wrapping(BlipSubscription, called(LoopBlipClient.resume))
     ack = called(LoopBlipClient.ack)
     flush = fired(LoopBlipClient.flush)
+
+
+class BlipClientProtocol(JoiningProtocol[BlipClient]):
+    """One connection, as :class:`fleximq.client.twisted.ClientProtocol`."""
+
+    @spelledOut
+    def __init__(self, reactor: Any, key: str = "", **options: Unpack[QueueOptions]) -> None:
+        settings = ClientSettings(reconnect=None, **options)
+        super().__init__(*given(reactor, BlipClient, partial(LoopBlipClient, key=key), settings))
+
+
+class BlipClientFactory(JoiningFactory[BlipClient]):
+    """The connections of one client, as :class:`fleximq.client.twisted.ClientFactory`."""
+
+    @spelledOut
+    def __init__(self, reactor: Any, key: str = "", **options: Unpack[QueueOptions]) -> None:
+        super().__init__(*given(reactor, BlipClient, partial(LoopBlipClient, key=key), ClientSettings(**options)))

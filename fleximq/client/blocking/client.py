@@ -6,32 +6,22 @@
 Threads may share a client.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from ssl import SSLContext
+from typing import Unpack
 
-from fleximq.client import settings
-from fleximq.client.backoff import Backoff
 from fleximq.client.blocking.thread_client import Subscription, ThreadClient
+from fleximq.client.keywords import ThreadConnectOptions, spelledOut
+from fleximq.client.settings import ClientSettings, Tls
 from fleximq.client.wrapper import BlockingClient, called, returning, waiting
 from fleximq.values.urls import addressesOf
 
 __all__ = ["Client", "Subscription", "connect"]
 
 
+@spelledOut
 def connect(
-    url: str | Sequence[str] = "tcp://localhost:7890",
-    *,
-    credentials: Mapping[str, str] | None = None,
-    name: str | None = None,
-    timeout: float = settings.TIMEOUT,
-    tls: settings.Tls | SSLContext | None = None,
-    reconnect: Backoff | None = settings.BACKOFF,
-    buffer: int = settings.BUFFER_BYTES,
-    prefetch: int = settings.PREFETCH_BYTES,
-    keep_alive: float | None = settings.KEEP_ALIVE,
-    codec: settings.Codec = settings.MESSAGEPACK,
-    on_state: settings.Watcher | None = None,
-    threads: int = 1,
+    url: str | Sequence[str] = "tcp://localhost:7890", **options: Unpack[ThreadConnectOptions[Tls | SSLContext]]
 ) -> "Client":
     """Connect and join. Use the client in a ``with`` statement, or close it.
 
@@ -45,20 +35,7 @@ def connect(
     :raises Untrusted: one side does not trust the other's certificate.
     :raises JoinRefused: the broker refused to admit the client.
     """
-    checked = settings.ClientSettings(
-        credentials=credentials,
-        name=name,
-        timeout=timeout,
-        tls=tls,
-        reconnect=reconnect,
-        buffer=buffer,
-        prefetch=prefetch,
-        keep_alive=keep_alive,
-        codec=codec,
-        on_state=on_state,
-        threads=threads,
-    )
-    return Client(ThreadClient(addressesOf(url), checked))
+    return Client(ThreadClient(addressesOf(url), ClientSettings(**options)))
 
 
 class Client(BlockingClient[ThreadClient]):

@@ -51,6 +51,9 @@ class Transport(ABC):
 class Loop(ABC):
     """An event loop."""
 
+    #: Whether a client may :meth:`dial` whenever it wants; otherwise it is given its connections.
+    dials = True
+
     @abstractmethod
     def slot(self) -> tuple[Awaitable[None], Callable[[], None]]:
         """Return an awaitable, and a function that completes it; calling it again has no effect."""

@@ -9,7 +9,7 @@ from contextlib import suppress
 from logging import Logger
 from typing import ClassVar, Self
 
-from fleximq.client.errors import ConnectionLost
+from fleximq.client.errors import ConnectionLost, JoinRefused, isTransient
 from fleximq.client.loops.connection import Cancel, Connection, Loop
 from fleximq.client.reconnecting import Reconnecting
 from fleximq.client.settings import ClientSettings, State
@@ -28,6 +28,7 @@ class LoopLink(Reconnecting):
         self._connection = Connection(loop, self._connected, self._received, self._lose, self._framed)
         self._cancelKeepAlive: Cancel | None = None
         self._reconnecting: Cancel | None = None
+        self._isJoining = False
         #: Cancel further tasks, at the end.
         self._cancels: set[Cancel] = set()
 
@@ -39,6 +40,24 @@ class LoopLink(Reconnecting):
             self._end(error if isinstance(error, Exception) else None)
             raise
         return self
+
+    async def _joinOnce(self) -> None:
+        """Join on the next connection, for a loop that does not dial; the client ends if it may not try again.
+
+        :raises ConnectionLost: the connection ended, or the client has one already.
+        :raises JoinRefused: the broker refused.
+        """
+        if self._isJoining or self.state is not State.AWAY:
+            raise ConnectionLost(f"the client is {self.state.value}, and needs no connection")
+        self._isJoining = True
+        try:
+            await self._join()
+        except (ConnectionLost, JoinRefused) as error:
+            if not (self._reconnects and isTransient(error)):
+                self._end(error)
+            raise
+        finally:
+            self._isJoining = False
 
     def _begin(self) -> None:
         """Prepare for a new connection."""
@@ -112,7 +131,7 @@ class LoopLink(Reconnecting):
             self._end(lost)
             return
         self._lost(lost)
-        if wasJoined and self.state is State.AWAY:
+        if wasJoined and self.state is State.AWAY and self._loop.dials:
             self._reconnecting = self._loop.start(self._reconnect(lost))
 
     def _sleep(self, seconds: float) -> Awaitable[None]:

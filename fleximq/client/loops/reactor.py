@@ -35,10 +35,11 @@ _ALERTS = ("alert certificate", "alert bad certificate", "unsupported certificat
 
 
 class ReactorLoop(Loop):
-    """A Twisted reactor."""
+    """A Twisted reactor; ``endpoint`` replaces those that it would make of URLs."""
 
-    def __init__(self, reactor: Any) -> None:
+    def __init__(self, reactor: Any, endpoint: Any = None) -> None:
         self._reactor = reactor
+        self._endpoint = endpoint
 
     def slot(self) -> tuple[Awaitable[None], Callable[[], None]]:
         waiting: Deferred[None] = Deferred()
@@ -61,15 +62,18 @@ class ReactorLoop(Loop):
         return running.cancel
 
     async def dial(self, url: Url, settings: ClientSettings, connection: Connection) -> None:
-        stream = _Stream(connection)
+        stream = Stream()
+        stream.attach(connection)
         if url.scheme == "stdio":
             StandardStreams(stream, *takeStandardStreams(), reactor=self._reactor)
             return
         host = url.host or "localhost"
         factory: Any = Factory.forProtocol(lambda: stream)
         try:
-            if url.scheme == "ipc":
-                endpoint: Any = UNIXClientEndpoint(self._reactor, url.socketPath(IPC_FOLDER), timeout=None)
+            if self._endpoint is not None:
+                endpoint: Any = self._endpoint
+            elif url.scheme == "ipc":
+                endpoint = UNIXClientEndpoint(self._reactor, url.socketPath(IPC_FOLDER), timeout=None)
             else:
                 endpoint = HostnameEndpoint(self._reactor, host, url.port, timeout=None)  # type: ignore[arg-type]
             if url.isSecure:
@@ -122,16 +126,25 @@ def _creator(host: str, tls: Any) -> Any:
 
 
 @implementer(IPushProducer)
-class _Stream(Protocol, Transport):
+class Stream(Protocol, Transport):
     """A connection on the reactor; as a push producer it learns when to pause writing."""
 
     transport: Any
+    #: Whether it has the connection of a client to report to.
+    isAttached = False
+    _connection: Connection
 
-    def __init__(self, connection: Connection) -> None:
+    def attach(self, connection: Connection) -> None:
+        """Report events to a client's connection from now on."""
+        self._connection, self.isAttached = connection, True
         connection.transportMade(self)
-        self._connection = connection
+        if self.connected:
+            self._begin()
 
     def connectionMade(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
         with suppress(AttributeError):
             self.transport.setTcpNoDelay(True)
             self.transport.setTcpKeepAlive(True)

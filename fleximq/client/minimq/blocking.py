@@ -12,13 +12,14 @@ is called in that thread and must not wait for the client.
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from ssl import SSLContext
+from typing import Unpack
 
-from fleximq.client.backoff import Backoff
 from fleximq.client.errors import ConsumeFailed, ProduceFailed
+from fleximq.client.keywords import QueueConnectOptions, spelledOut
 from fleximq.client.minimq.loop_client import ConsumerWrapper, LoopConsumer, LoopMiniClient, Message
 from fleximq.client.payloads import severalOf
 from fleximq.client.queues.blocking import BlockingPulled, BlockingQueueClient, inThread, loopThread
-from fleximq.client.settings import BACKOFF, BUFFER_BYTES, KEEP_ALIVE, TIMEOUT, ClientSettings, Tls, Watcher
+from fleximq.client.settings import TIMEOUT, ClientSettings, Tls
 from fleximq.client.topic_warnings import literalTopic
 from fleximq.client.wrapper import called, waiting, wrapping
 from fleximq.values.urls import addressesOf
@@ -26,15 +27,10 @@ from fleximq.values.urls import addressesOf
 __all__ = ["ConsumeFailed", "Consumer", "Message", "MiniClient", "ProduceFailed", "connect"]
 
 
+@spelledOut
 def connect(
     url: str | Sequence[str] = "tcp://localhost:7890",
-    *,
-    timeout: float = TIMEOUT,
-    tls: Tls | SSLContext | None = None,
-    reconnect: Backoff | None = BACKOFF,
-    buffer: int = BUFFER_BYTES,
-    keep_alive: float | None = KEEP_ALIVE,
-    on_state: Watcher | None = None,
+    **options: Unpack[QueueConnectOptions[Tls | SSLContext]],
 ) -> "MiniClient":
     """Connect. Use the client in a ``with`` statement, or close it.
 
@@ -43,11 +39,8 @@ def connect(
     :param url: ``tcp://``, ``tls://`` or ``ipc://``, or several of them.
     :param buffer: accepted as by the other clients; this one buffers no messages.
     """
-    settings = ClientSettings(
-        timeout=timeout, tls=tls, reconnect=reconnect, buffer=buffer, keep_alive=keep_alive, on_state=on_state
-    )
     thread = loopThread()
-    return MiniClient(thread.run(LoopMiniClient(thread.loop, addressesOf(url), settings).open()))
+    return MiniClient(thread.run(LoopMiniClient(thread.loop, addressesOf(url), ClientSettings(**options)).open()))
 
 
 class Consumer(ConsumerWrapper, BlockingPulled[LoopConsumer, Message]):

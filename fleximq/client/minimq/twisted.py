@@ -6,46 +6,47 @@
     await client.produce("jobs", "sweep the yard")
 """
 
-from collections.abc import Sequence
 from ssl import SSLContext
-from typing import Any
+from typing import Any, Unpack
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IOpenSSLClientConnectionCreator
 
-from fleximq.client.backoff import Backoff
 from fleximq.client.errors import ConsumeFailed, ProduceFailed
+from fleximq.client.keywords import QueueConnectOptions, QueueOptions, spelledOut
 from fleximq.client.loops.deferred import DeferredClient, DeferredSubscription, fired
-from fleximq.client.loops.reactor import ReactorLoop
+from fleximq.client.loops.endpoint import JoiningFactory, JoiningProtocol, Place, given, reached
 from fleximq.client.minimq.loop_client import ConsumerWrapper, LoopConsumer, LoopMiniClient, Message
-from fleximq.client.settings import BACKOFF, BUFFER_BYTES, KEEP_ALIVE, TIMEOUT, ClientSettings, Tls, Watcher
+from fleximq.client.settings import ClientSettings, Tls
 from fleximq.client.wrapper import called, wrapping
-from fleximq.values.urls import addressesOf
 
-__all__ = ["ConsumeFailed", "Consumer", "Message", "MiniClient", "ProduceFailed", "connect"]
+__all__ = [
+    "ConsumeFailed",
+    "Consumer",
+    "Message",
+    "MiniClient",
+    "MiniClientFactory",
+    "MiniClientProtocol",
+    "ProduceFailed",
+    "connect",
+]
 
 
+@spelledOut
 def connect(
     reactor: Any,
-    url: str | Sequence[str] = "tcp://localhost:7890",
-    *,
-    timeout: float = TIMEOUT,
-    tls: Tls | SSLContext | IOpenSSLClientConnectionCreator | None = None,
-    reconnect: Backoff | None = BACKOFF,
-    buffer: int = BUFFER_BYTES,
-    keep_alive: float | None = KEEP_ALIVE,
-    on_state: Watcher | None = None,
+    url: Place = "tcp://localhost:7890",
+    **options: Unpack[QueueConnectOptions[Tls | SSLContext | IOpenSSLClientConnectionCreator]],
 ) -> "Deferred[MiniClient]":
     """Connect. Close the client at the end, or use it in ``async with``.
 
     Parameters and errors as :func:`fleximq.client.minimq.blocking.connect`; the errors are in the Deferred.
+
+    :param url: or an ``IStreamClientEndpoint``, by which the client connects and reconnects; it may use TLS.
     """
 
     async def opened() -> MiniClient:
-        settings = ClientSettings(
-            timeout=timeout, tls=tls, reconnect=reconnect, buffer=buffer, keep_alive=keep_alive, on_state=on_state
-        )
-        return MiniClient(await LoopMiniClient(ReactorLoop(reactor), addressesOf(url), settings).open())
+        return MiniClient(await LoopMiniClient(*reached(reactor, url), ClientSettings(**options)).open())
 
     return Deferred.fromCoroutine(opened())
 
@@ -74,3 +75,20 @@ class MiniClient(DeferredClient[LoopMiniClient]):
     ack = called(LoopMiniClient.ack)
     request = fired(LoopMiniClient.request)
     serve = called(LoopMiniClient.serve)
+
+
+class MiniClientProtocol(JoiningProtocol[MiniClient]):
+    """One connection, as :class:`fleximq.client.twisted.ClientProtocol`."""
+
+    @spelledOut
+    def __init__(self, reactor: Any, **options: Unpack[QueueOptions]) -> None:
+        settings = ClientSettings(reconnect=None, **options)
+        super().__init__(*given(reactor, MiniClient, LoopMiniClient, settings))
+
+
+class MiniClientFactory(JoiningFactory[MiniClient]):
+    """The connections of one client, as :class:`fleximq.client.twisted.ClientFactory`."""
+
+    @spelledOut
+    def __init__(self, reactor: Any, **options: Unpack[QueueOptions]) -> None:
+        super().__init__(*given(reactor, MiniClient, LoopMiniClient, ClientSettings(**options)))
