@@ -28,20 +28,15 @@ from tests.wire.flexi_variants import MAPS, Variant
 
 #: A UNIX socket in the broker's own folder.
 UNIX_SOCKET = "broker.sock"
-_DIALECTS = ("fleximq", "blipmq", "minimq", "identity")
 _LOOPBACK = "tcp:0:interface=127.0.0.1"
 
 Opened = TypeVar("Opened", bound=AbstractContextManager[Any])
 
 
 class Place:
-    """A broker that is started when it is first asked for.
+    """A broker that is started when it is first asked for, with one port for all dialects and a UNIX socket."""
 
-    :param own: give every dialect a listener of its own, in place of one port for all and a UNIX socket.
-    """
-
-    def __init__(self, *options: str, own: bool = False) -> None:
-        self._own = own
+    def __init__(self, *options: str) -> None:
         self._options = options
         self._running: BrokerProcess | None = None
         self._starting = threading.Lock()
@@ -51,17 +46,15 @@ class Place:
         """The running broker; threads may ask for it at the same time."""
         with self._starting:
             if self._running is None:
-                self._running = BrokerProcess(*self._listens(), *self._options).__enter__()
+                self._running = BrokerProcess(
+                    "--listen", _LOOPBACK, "--listen", f"unix:{UNIX_SOCKET}", *self._options
+                ).__enter__()
                 atexit.register(self._running.stop)
             return self._running
 
-    def _listens(self) -> list[str]:
-        names = [f"{each}+{_LOOPBACK}" for each in _DIALECTS] if self._own else [_LOOPBACK, f"unix:{UNIX_SOCKET}"]
-        return [word for name in names for word in ("--listen", name)]
-
     def address(self, dialect: str) -> tuple[str, int]:
         """Where a dialect is spoken."""
-        return "127.0.0.1", self.broker.port(_DIALECTS.index(dialect) if self._own else 0)
+        return self.broker.address
 
     @property
     def unixAddress(self) -> str:
@@ -71,8 +64,6 @@ class Place:
 
 #: One port for all dialects, and nothing set.
 SHARED = Place()
-#: A listener for each dialect.
-OWN = Place(own=True)
 
 
 class SocketCase(SynchronousTestCase):
@@ -158,11 +149,3 @@ def inPlace(place: Place, suffix: str, *cases: type[SocketCase]) -> dict[str, ty
         name = case.__name__ + suffix
         made[name] = type(name, (case,), {"place": place, "__module__": case.__module__, "__doc__": case.__doc__})
     return made
-
-
-def onOwnListeners(*cases: type[SocketCase]) -> dict[str, type[SocketCase]]:
-    """Return each case once more, with a broker on which every dialect has a listener of its own, by name.
-
-    A module says ``globals().update(onOwnListeners(SomeTests, OtherTests))`` at its end.
-    """
-    return inPlace(OWN, "OnOwnListeners", *cases)

@@ -23,7 +23,7 @@ from tests.wire.flexi_variants import MAPS, Variant
 Address = tuple[str, int] | str | socket.socket
 
 #: Seconds that anything may take; they cost nothing while the broker answers.
-PATIENCE = 60.0
+PATIENCE = 300.0
 READ = 1 << 18
 
 

@@ -84,12 +84,12 @@ class CredentialTests(SynchronousTestCase):
 
             waiting = threading.Thread(target=wait)
             waiting.start()
-            self.assertTrue(provider.reached.wait(30))
+            self.assertTrue(provider.reached.wait(300))
             self.assertTrue(self.joins(broker, type="api_key", api_key="x") is False)
             with connect(f"tcp://{host}:{port}", credentials={"type": "token", "token": known}) as client:
                 client.publish("a", 1)
                 client.flush()
-            waiting.join(30)
+            waiting.join(300)
             self.assertEqual([getattr(each, "status", each) for each in outcome], [503])
 
 
@@ -107,7 +107,7 @@ class Provider:
             def do_GET(self) -> None:
                 provider.asked.append(self.path)
                 provider.reached.set()
-                provider.hangs.wait(30)
+                provider.hangs.wait(300)
                 said: Any = {"issuer": provider.url, "jwks_uri": f"{provider.url}/keys"}
                 if self.path == "/keys":
                     said = {"keys": [jwk(ecKey(id).public_key(), kid=str(id)) for id in provider.ids]}

@@ -31,7 +31,7 @@ CROWD = {
 #: Seconds that the broker has for its end; who goes on is dismissed after half of them.
 DRAIN = 6
 #: Seconds that any of this may take.
-PATIENCE = 90.0
+PATIENCE = 300.0
 TOPIC = "d.all"
 
 

@@ -3,11 +3,8 @@
 import shutil
 import subprocess
 
-import msgpack
-
 from tests.conversations.case import SocketCase
-from tests.conversations.clients import PATIENCE, FlexiClient, Stream
-from tests.wire.flexi_frames import cut, frame
+from tests.conversations.clients import PATIENCE, Stream
 
 
 def blipFrames() -> bytes:
@@ -33,28 +30,12 @@ class HalfClosedTests(SocketCase):
         """Return where to find the broker, by TCP and by UNIX socket."""
         return [self.place.address("fleximq"), self.place.unixAddress]
 
-    def test_fleximq(self) -> None:
-        """FlexiMQ: a JOIN and what its sender asks before it knows its id."""
-        for address in self.addresses():
-            answers = cut(self.whole(address, frame("JOIN") + frame("SUB", 0, {"topic": "t"})))
-            self.assertEqual([each.status for each in answers], [200, 403])
-
-    def test_blipmq(self) -> None:
-        """BlipMQ: the PONG comes."""
-        for address in self.addresses():
-            answers = self.whole(address, blipFrames())
-            self.assertEqual((len(answers), answers[-13:-8]), (21 + 21 + 13, bytes([0, 0, 0, 9, 8])))
-
     def test_minimq(self) -> None:
         """MiniMQ: both answers come."""
         for address in self.addresses():
             topic = f"{self.topic}.{len(address)}{type(address).__name__}"
             said = f"PRODUCE:1:::{topic}:::x::::::\nCONSUME:{topic}\n"
             self.assertEqual(self.whole(address, said.encode()).decode(), f"1\n1:::{topic}:::x::::::\n")
-
-    def test_minimqPart(self) -> None:
-        """MiniMQ: a line that does not end is dropped, those before it are answered."""
-        self.assertEqual(self.whole(self.place.unixAddress, b"PING:\nPING:"), b"PONG:\n")
 
     def test_http(self) -> None:
         """HTTP: the page comes."""
@@ -69,47 +50,6 @@ class HalfClosedTests(SocketCase):
         self.mini().produce(self.topic, "big", content)
         answer = self.whole(self.place.address("minimq"), f"CONSUME:{self.topic}\n".encode())
         self.assertEqual(answer.decode(), f"big:::{self.topic}:::{content}::::::\n")
-
-    def test_request(self) -> None:
-        """A FlexiMQ client that waits for a REP gets it, and then the end."""
-        for address in self.addresses():
-            responder = self.flexi()
-            stream = self.opened(Stream(address))
-            asking = FlexiClient(stream).join()
-            asking.request(responder.id, "/slow", "R", "?")
-            stream.endInput()
-            asked = responder.hear()
-            self.assertEqual(responder.barrier(), [])
-            responder.reply(asked.sender, "R", "!")
-            self.assertEqual([(each.kind, each.value) for each in asking.untilEnd()], [("REP", "!")])
-
-    def test_responderGone(self) -> None:
-        """A FlexiMQ client that waits for a REP in vain gets the 502, and then the end."""
-        responder = self.flexi()
-        stream = self.opened(Stream(self.place.unixAddress))
-        asking = FlexiClient(stream).join()
-        asking.request(responder.id, "/slow", "R")
-        stream.endInput()
-        responder.hear()
-        responder.close()
-        self.assertEqual([each.status for each in asking.untilEnd()], [502])
-
-    def test_publications(self) -> None:
-        """What a publisher said before it ended its input is delivered."""
-        bob = self.flexi().subscribe(self.topic)
-        bob.barrier()
-        stream = self.opened(Stream(self.place.address("fleximq")))
-        alice = FlexiClient(stream).join()
-        header = {"topic": self.topic}
-        stream.say(b"".join(frame("PUB", alice.id, header, msgpack.packb(number)) for number in range(1000)))
-        stream.endInput()
-        self.assertEqual(alice.untilEnd(), [])
-        self.assertEqual([bob.hear().value for _ in range(1000)], list(range(1000)))
-
-    def test_nothing(self) -> None:
-        """Who says nothing at all is closed as well."""
-        for address in self.addresses():
-            self.assertEqual(self.whole(address, b""), b"")
 
     def test_many(self) -> None:
         """200 peers at once all get their answers."""

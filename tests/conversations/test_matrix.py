@@ -1,11 +1,11 @@
-"""Every publisher's dialect, every subscriber's dialect, every kind of payload: one message, and what arrives."""
+"""Every publisher's dialect and every kind of payload: one message, and what arrives at subscribers of all dialects."""
 
 from collections.abc import Callable
 from typing import Any
 
 import msgpack
 
-from tests.conversations.case import SocketCase
+from tests.conversations.case import Place, SocketCase, inPlace
 from tests.conversations.clients import Delivery
 from tests.conversations.payload_table import DIALECTS, delivered
 
@@ -165,27 +165,30 @@ class MatrixTests(SocketCase):
 
     # -- the tests ---------------------------------------------------------------------------------
 
-    def check(self, source: str, target: str, payload: bytes) -> None:
-        """Publish a payload and check what arrives."""
-        arrives = getattr(self, f"subscribe_{target}")()
+    def check(self, source: str, payload: bytes) -> None:
+        """Publish a payload and check what arrives at a subscriber of each dialect."""
+        arriving = {target: getattr(self, f"subscribe_{target}")() for target in DIALECTS}
         getattr(self, f"publish_{source}")(payload)
-        seen, wanted = arrives(), delivered(source, target, payload)
-        if seen != wanted:
-            self.fail(f"sent {_shown(payload)}, wanted {_shown(wanted)}, saw {_shown(seen)}")
+        for target, arrives in arriving.items():
+            seen, wanted = arrives(), delivered(source, target, payload)
+            if seen != wanted:
+                self.fail(f"sent {_shown(payload)} to {target}, wanted {_shown(wanted)}, saw {_shown(seen)}")
 
 
 def _shown(payload: bytes) -> str:
     return repr(payload) if len(payload) < 200 else f"{payload[:100]!r} ... ({len(payload)} bytes)"
 
 
-def _testOf(source: str, target: str, payload: bytes) -> Callable[[MatrixTests], None]:
+def _testOf(source: str, payload: bytes) -> Callable[[MatrixTests], None]:
     def test(self: MatrixTests) -> None:
-        self.check(source, target, payload)
+        self.check(source, payload)
 
     return test
 
 
 for _source in DIALECTS:
-    for _target in DIALECTS:
-        for _name, _payload in PAYLOADS[_source].items():
-            setattr(MatrixTests, f"test_{_name}_from_{_source}_to_{_target}", _testOf(_source, _target, _payload))
+    for _name, _payload in PAYLOADS[_source].items():
+        setattr(MatrixTests, f"test_{_name}From{_source[0].upper()}{_source[1:]}ReachesAll", _testOf(_source, _payload))
+
+#: A journal changes nothing in what arrives.
+globals().update(inPlace(Place("--journal", "journal", "--durable", "#"), "AllDurable", MatrixTests))

@@ -110,7 +110,7 @@ class StoppingTests(SynchronousTestCase):
             "os.kill(pid, 15); sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))"
         )
         command = [sys.executable, "-c", script, f"{folder}/pid", *words]
-        return subprocess.run(command, timeout=60, env=broker.variables).returncode
+        return subprocess.run(command, timeout=300, env=broker.variables).returncode
 
     def test_daemon(self) -> None:
         """A daemon ends with 0 as well, and takes its pid file and socket along."""

@@ -276,7 +276,7 @@ class StdioTests(TransportCase):
         broker = BrokerProcess("--listen", listen, *words)
         self.addCleanup(shutil.rmtree, broker.folder)
         return subprocess.run(
-            broker.command, input=said, cwd=broker.folder, env=broker.variables, capture_output=True, timeout=60
+            broker.command, input=said, cwd=broker.folder, env=broker.variables, capture_output=True, timeout=300
         )
 
     def test_conversation(self) -> None:
@@ -340,7 +340,7 @@ class StdioTests(TransportCase):
         broker = BrokerProcess("--listen", "stdio:")
         self.addCleanup(shutil.rmtree, broker.folder)
         command = [word for word in broker.command if word not in ("-n", "--pidfile=")]
-        ended = subprocess.run(command, cwd=broker.folder, env=broker.variables, capture_output=True, timeout=60)
+        ended = subprocess.run(command, cwd=broker.folder, env=broker.variables, capture_output=True, timeout=300)
         self.assertEqual(
             (ended.returncode, ended.stdout, ended.stderr),
             (1, b"", b"fleximq: stdio has no client in a daemon; start the broker with twistd -n\n"),

@@ -143,19 +143,6 @@ class AttackTests(SocketCase):
         "--max-message", "1MiB",
     )  # fmt: skip
 
-    def test_everyCut(self) -> None:
-        """A dialect's first words are recognised wherever they are cut, and the answer is the same."""
-        address = self.place.address("fleximq")
-        for name, (first, answer) in FIRST.items():
-            for place in range(1, len(first)):
-                with Stream(address) as stream:
-                    stream.say(first[:place])
-                    stream.say(first[place:])
-                    heard = b""
-                    while len(heard) < len(answer):
-                        heard += stream.read() or b"(closed)"
-                    self.assertEqual(heard[: len(answer)], answer, (name, place))
-
     def test_cutOff(self) -> None:
         """Who does not read the answers to nonsense, or to PINGs, is cut off for it, and counted."""
         before = self.counts().get("left: slow consumer", 0)

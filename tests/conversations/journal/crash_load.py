@@ -111,7 +111,7 @@ class Load:
     def join(self) -> None:
         """Wait until all have noticed that the broker is gone."""
         for thread in self._threads:
-            thread.join(30)
+            thread.join(300)
             if thread.is_alive():
                 self._ledger.fault("a client did not notice that the broker is gone")
 

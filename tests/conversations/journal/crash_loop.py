@@ -36,7 +36,7 @@ LIVES = 0.05, 0.7
 #: Seconds until a MiniMQ message that was not acknowledged comes again.
 REDELIVERY = "1"
 #: Seconds that emptying the queues may take.
-PATIENCE = 120.0
+PATIENCE = 300.0
 _DIALECTS = {"flexi": "FlexiMQ, topics of --durable", "blip": "BlipMQ, QoS 1", "mini": "MiniMQ"}
 
 

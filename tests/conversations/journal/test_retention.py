@@ -9,7 +9,7 @@ from tests.conversations.journal.journaled import JournalCase
 
 LARGE = "x" * 10_000
 #: Seconds: a full journal looks every ten for something that has expired.
-PATIENCE = 30.0
+PATIENCE = 300.0
 
 
 class RoomCase(JournalCase):

@@ -22,7 +22,7 @@ def fleximq(*words: str) -> tuple[int, str, str]:
         [sys.executable, "-m", "fleximq.cli", *words],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         env={**os.environ, "PYTHONPATH": SOURCE},
     )
     return done.returncode, done.stdout, done.stderr
