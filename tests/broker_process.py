@@ -30,7 +30,7 @@ import fleximq
 from tests.fork_server import Forked
 
 #: Seconds that a wait may last; they cost nothing while the broker does as it should.
-PATIENCE = 30.0
+PATIENCE = 300.0
 #: What is listened on if the arguments name nothing: all dialects, loopback only, a port that the system chooses.
 ANY_PORT = ("--listen", "tcp:0:interface=127.0.0.1")
 

@@ -15,7 +15,7 @@ import uuid
 from types import TracebackType
 
 #: Seconds that a wait may last.
-PATIENCE = 30.0
+PATIENCE = 300.0
 
 
 class FakeManager:

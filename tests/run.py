@@ -32,6 +32,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import HealthCheck, settings
 from twisted.python.failure import Failure
+from twisted.trial import util
 from twisted.trial.reporter import Reporter, TreeReporter
 from twisted.trial.runner import TestLoader, TrialRunner
 
@@ -43,6 +44,8 @@ URGENT, COURTESY = 2, 2
 MEMORY, ROOMY = Path("/dev/shm"), 4 << 30
 #: How many lines of a traceback, or of what a command has printed, are shown at the end, and how long each may be.
 LINES, COLUMNS = 25, 500
+#: Seconds after which a test that waits for a Deferred has failed: it only ends a hang.
+HANGS = 900.0
 #: How the name of a failed test begins in the list of failures.
 FAILED = "FAILED "
 #: Matches the line of totals.
@@ -205,6 +208,7 @@ def main(arguments: Sequence[str]) -> int:
     failures = options.failures or Path(f"{options.totals or options.temp_directory}.failures").absolute()
     if options.failures is None:
         failures.write_text("")
+    util.DEFAULT_TIMEOUT_DURATION = HANGS
     here, groups = parts(options.names, options.beside)
     with ExitStack() as processes:
         others = []

@@ -13,7 +13,7 @@ class BrokerProcessTests(SynchronousTestCase):
 
     def test_takesConnections(self) -> None:
         """Inside the context every listener is open, on a port that can be connected to."""
-        with BrokerProcess() as broker, socket.create_connection(broker.address, timeout=10) as stream:
+        with BrokerProcess() as broker, socket.create_connection(broker.address, timeout=300) as stream:
             self.assertEqual(stream.getpeername(), ("127.0.0.1", broker.port()))
 
     def test_listenersInOrder(self) -> None:
@@ -57,7 +57,7 @@ class BrokerProcessTests(SynchronousTestCase):
 
     def test_fresh(self) -> None:
         """One whose interpreter is new does the same."""
-        with BrokerProcess(fresh=True) as broker, socket.create_connection(broker.address, timeout=10):
+        with BrokerProcess(fresh=True) as broker, socket.create_connection(broker.address, timeout=300):
             os.kill(broker.pid, 0)
         self.assertRaises(ProcessLookupError, os.kill, broker.pid, 0)
         self.assertEqual(broker.wait(), 0)

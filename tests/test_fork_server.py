@@ -13,7 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests import fork_server
 from tests.fork_server import Forked
 
-PATIENCE = 30.0
+PATIENCE = 300.0
 
 
 class ForkedTests(SynchronousTestCase):
@@ -115,6 +115,6 @@ class PreloadedTests(SynchronousTestCase):
             cwd=fork_server.ROOT,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=60,
+            timeout=300,
         )
         self.assertEqual((ended.stdout, ended.stderr), (b"None False 1\n", b""))

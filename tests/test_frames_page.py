@@ -15,7 +15,7 @@ TEXT = (readme.README.parent / "docs" / "tutorials" / "frames-by-hand.rst").read
 
 
 def _run(command: list[str]) -> str:
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=30).stdout.decode()
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=300).stdout.decode()
 
 
 class ConversationTests(SynchronousTestCase):
@@ -42,7 +42,7 @@ class ConversationTests(SynchronousTestCase):
     def test_minimq(self) -> None:
         """What the MiniMQ conversation pipes into netcat is answered as the page shows, after our side has closed."""
         printf, _ = self.code("minimq").split("|")
-        with socket.create_connection(self.broker.address, timeout=30) as stream:
+        with socket.create_connection(self.broker.address, timeout=300) as stream:
             stream.sendall(_run(["sh", "-c", printf]).encode())
             stream.shutdown(socket.SHUT_WR)
             with stream.makefile("r") as answers:
@@ -51,7 +51,7 @@ class ConversationTests(SynchronousTestCase):
     def test_minimqByNetcat(self) -> None:
         """The MiniMQ conversation prints what the page shows when a shell runs it."""
         netcat = shutil.which("nc")
-        usage = netcat and subprocess.run([netcat, "-h"], capture_output=True, timeout=30).stderr.decode()
+        usage = netcat and subprocess.run([netcat, "-h"], capture_output=True, timeout=300).stderr.decode()
         if not usage or "-N" not in usage:
             raise SkipTest("there is no netcat that knows -N")
         self.assertEqual(_run(["sh", "-c", self.code("minimq")]), readme.printed(TEXT, "minimq"))

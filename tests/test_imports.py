@@ -108,7 +108,9 @@ def _importedBy(path: Path) -> list[str]:
         "import runpy, sys; runpy.run_path(sys.argv[1]);"
         "print(*sorted(name for name in sys.modules if name.split('.')[0] == 'fleximq'))"
     )
-    ended = subprocess.run([sys.executable, "-c", program, path], cwd=ROOT, check=True, capture_output=True, timeout=60)
+    ended = subprocess.run(
+        [sys.executable, "-c", program, path], cwd=ROOT, check=True, capture_output=True, timeout=300
+    )
     return ended.stdout.decode().split()
 
 

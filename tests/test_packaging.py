@@ -43,7 +43,7 @@ class InstalledTests(SynchronousTestCase):
         folder = Path(self.mktemp())
         folder.mkdir()
         ended = subprocess.run(
-            [sys.executable, "-P", twistd, "--help"], cwd=folder, env=variables, stdout=subprocess.PIPE, timeout=60
+            [sys.executable, "-P", twistd, "--help"], cwd=folder, env=variables, stdout=subprocess.PIPE, timeout=300
         )
         self.assertIn("\n    fleximq  ", ended.stdout.decode())
 
@@ -52,7 +52,7 @@ class InstalledTests(SynchronousTestCase):
         command = Path(sysconfig.get_path("scripts")) / "fleximq"
         for pure, words in (("", "compiled|pure Python"), ("1", "pure Python")):
             variables = {**os.environ, "FLEXIMQ_PURE": pure}
-            ended = subprocess.run([command, "--version"], env=variables, stdout=subprocess.PIPE, timeout=60)
+            ended = subprocess.run([command, "--version"], env=variables, stdout=subprocess.PIPE, timeout=300)
             self.assertEqual(ended.returncode, 0)
             self.assertRegex(ended.stdout.decode(), rf"^FlexiMQ {re.escape(fleximq.__version__)} \(({words})\)\n$")
 

@@ -88,7 +88,7 @@ def attacked(broker: BrokerProcess, port: int, good: WellBehaved, names: Sequenc
     ]
     time.sleep(0.5)
     during = good.median(seconds)
-    attacks = sum(int(each.communicate(timeout=60)[0]) for each in attackers)
+    attacks = sum(int(each.communicate(timeout=300)[0]) for each in attackers)
     grown = status(broker.pid, "VmHWM") - resting
     return Outcome(before, during, grown, attacks)
 

@@ -1,7 +1,8 @@
 """Measures what inputs cost a running broker: processor time, the longest event, memory and log lines.
 
-Times are those that the broker's own thread worked, so the other processes of a machine do not count; the machine's
-caches do, so the least of a few tries counts. Memory is the peak above that before; the first try counts, since later
+Times are those that the broker's own thread worked, as a multiple of what a fixed piece of work takes in the same
+moment, so neither the other processes of a machine count nor its speed; its caches do, so the least of a few tries
+counts. Memory is the peak above that before; the first try counts, since later
 ones find memory that the broker has released but the interpreter has not.
 """
 
@@ -20,13 +21,13 @@ from tests.conversations.clients import BlipClient, FlexiClient, IdentityClient,
 from tests.conversations.test_slow_consumers import MEBIBYTE, forgetPeak, status
 
 #: Seconds for which an attack is waited for.
-PATIENCE = 60.0
+PATIENCE = 300.0
 #: The broker is at rest if so many looks, so many seconds apart, see less than so many seconds of work.
 LOOKS, LOOK, REST = 5, 0.02, 0.004
 #: Seconds of work that each connection, and each message of a busy broker, may cost.
 BY_CONNECTION = 0.004
 #: How often a cost is measured before it counts as too high.
-TRIES = 3
+TRIES = 6
 
 
 class WatchedBroker(BrokerProcess):
@@ -66,7 +67,7 @@ class Bounds(NamedTuple):
     """
 
     byMebibyte: float = 2.0
-    least: float = 0.1
+    least: float = 0.3
     event: float = 0.1
     grown: int = 32 * MEBIBYTE
     lines: int = 25

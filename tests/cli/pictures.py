@@ -60,7 +60,7 @@ def measure() -> dict[str, Any]:
 
 def _run(name: str, url: str) -> Any:
     command = [sys.executable, "-m", "fleximq", *RUNS[name], "--url", url]
-    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=60).stdout)
+    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=300).stdout)
 
 
 @contextmanager

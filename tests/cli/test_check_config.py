@@ -190,7 +190,7 @@ class MainTests(SynchronousTestCase):
         root = Path(__file__).parents[2]
         ended = subprocess.run(
             [sys.executable, "-m", "fleximq.cli", "check-config", "/there/is/no/such"],
-            cwd=root, capture_output=True, text=True, timeout=60,
+            cwd=root, capture_output=True, text=True, timeout=300,
         )  # fmt: skip
         self.assertEqual(
             (ended.returncode, ended.stdout, ended.stderr),
@@ -206,7 +206,7 @@ class MainTests(SynchronousTestCase):
         try:
             ended = subprocess.run(
                 [sys.executable, "-m", "fleximq.cli", "check-config", str(path)],
-                cwd=Path(__file__).parents[2], stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60,
+                cwd=Path(__file__).parents[2], stdout=writing, stderr=subprocess.PIPE, text=True, timeout=300,
             )  # fmt: skip
         finally:
             os.close(writing)

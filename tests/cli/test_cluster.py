@@ -15,7 +15,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.cluster.nats.servers import MISSING
 from tests.pages import ROOT
 
-_PATIENCE = 60.0
+_PATIENCE = 300.0
 
 
 class TryTests(SynchronousTestCase):

@@ -391,4 +391,4 @@ class FolderTests(JournalCase):
             assert process.stdout is not None and process.stderr is not None
             process.stdout.readline()
             process.stdout.close()
-            self.assertEqual((process.wait(60), process.stderr.read()), (141, b""))
+            self.assertEqual((process.wait(300), process.stderr.read()), (141, b""))

@@ -108,14 +108,14 @@ class BrokerTests(SynchronousTestCase):
             assert process.stdout is not None
             self.assertTrue(any(b"Listening on tcp:127.0.0.1:" in line for line in process.stdout))
             process.terminate()
-            process.wait(60)
+            process.wait(300)
         self.assertEqual(list(folder.iterdir()), [])
 
     def test_wrong(self) -> None:
         """A wrong option is one sentence."""
         words = ["fleximq", "broker", "--listen", "nowhere:1"]
         with Forked(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-            said = process.communicate(timeout=60)
+            said = process.communicate(timeout=300)
         sentence = b"fleximq: listen is 'nowhere:1', but there is no kind of endpoint named 'nowhere': "
         sentence += b"use tcp:7890, unix:PATH or tls://0.0.0.0:7891\n"
         self.assertEqual((process.returncode, said), (1, (b"", sentence)))
@@ -144,6 +144,6 @@ class InterruptTests(SynchronousTestCase):
         """It ends the command with 130 and without a traceback, during the first import and during a later one."""
         for module in ("fleximq.cli.commands", "fleximq.cli.client_commands.requests", "fleximq.client.backoff"):
             done = subprocess.run(
-                [sys.executable, "-c", _INTERRUPTED_IMPORT, module], cwd=_ROOT, capture_output=True, timeout=60
+                [sys.executable, "-c", _INTERRUPTED_IMPORT, module], cwd=_ROOT, capture_output=True, timeout=300
             )
             self.assertEqual((done.returncode, done.stdout, done.stderr), (130, b"", b""), module)

@@ -30,7 +30,7 @@ from fleximq.client.reconnecting import Reconnecting
 from fleximq.client.wrapper import Wrapper
 
 #: Seconds that any call may take; they cost nothing while the client does as it should.
-PATIENCE = 60.0
+PATIENCE = 300.0
 _WRAPPED = (Reconnecting, MessageIterator, Wrapper)
 
 

@@ -25,7 +25,7 @@ import msgpack
 from tests.wire.flexi_frames import Heard, cut, frame
 
 #: Seconds that anything may take; they cost nothing while both sides do as they should.
-PATIENCE = 60.0
+PATIENCE = 300.0
 #: The id that clients are given.
 ID = 1000
 

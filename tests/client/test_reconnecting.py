@@ -28,7 +28,7 @@ from tests.client.test_with_broker import Place
 from tests.nightly import repetitions
 from tests.wire.flexi_frames import frame
 
-SOON = 20.0
+SOON = 300.0
 QUICK = Backoff(first=0.01, most=0.05)
 _broker = Place()
 

@@ -589,7 +589,7 @@ class KilledBrokerTests(SynchronousTestCase):
 
     def owner(self, brokers: list[BrokerProcess]) -> BrokerProcess:
         """Return the broker that owns the shard, when one does."""
-        limit = time.monotonic() + 60
+        limit = time.monotonic() + 300
         while time.monotonic() < limit:
             for each in brokers:
                 if OWNS in each.output:

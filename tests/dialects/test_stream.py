@@ -231,8 +231,6 @@ class Client(Protocol):
 class SocketTests(TestCase):
     """Over real sockets on loopback."""
 
-    timeout = 20
-
     def setUp(self) -> None:
         """A broker on the real reactor."""
         self.context = makeContext(reactor)  # type: ignore[arg-type]

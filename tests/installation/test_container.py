@@ -143,7 +143,7 @@ class ComposeTests(SynchronousTestCase):
         for name in (f"{CONTAINER}/prometheus.yml", ALERTS):
             shutil.copy(ROOT / name, folder / Path(self.files[name]).name)
         command = [promtool, "check", "config", str(folder / "prometheus.yml")]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_loopback(self) -> None:

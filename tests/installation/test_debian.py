@@ -64,7 +64,7 @@ class PackageTests(SynchronousTestCase):
             path.parent.mkdir()
             path.write_text(unit.replace("/opt/fleximq/bin/twistd", sys.executable))
             command = [program, "--no-pager", "verify", "--man=no", str(path)]
-            said = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
+            said = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
             self.assertEqual((said.returncode, said.stdout), (0, ""))
 
     def serve(self, root: DebianRoot, unit: str, port: int) -> None:

@@ -97,7 +97,7 @@ class JournalCase(SynchronousTestCase):
     def pump(self, until: Callable[[], bool]) -> None:
         """Do what other threads ask for, until something is so."""
         while not until():
-            call, arguments = self.calls.get(timeout=20)
+            call, arguments = self.calls.get(timeout=300)
             call(*arguments)
 
     def records(self) -> list[tuple[int, str, bytes]]:

@@ -35,7 +35,7 @@ from tests.pipeline.session import sharedSession
 
 ROOT = Path(__file__).parents[2]
 #: Seconds that anything may take; they cost nothing while all goes well.
-PATIENCE = 90.0
+PATIENCE = 300.0
 #: Who is killed, each once, in an order by chance: a broker; of an ingest its Python alone, which its Java notices;
 #: with its Java, which Spark's workers notice; or all that belong to it.
 KILLS = ("broker", "broker", "driver", "driver and java", "driver, java and workers")

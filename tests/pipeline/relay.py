@@ -76,7 +76,7 @@ class Relay:
                 back = threading.Thread(target=self._copy, args=(broker, stream, True), daemon=True)
                 back.start()
                 self._copy(stream, broker, False)
-                back.join(10)
+                back.join(300)
 
     def _copy(self, source: socket.socket, sink: socket.socket, back: bool) -> None:
         with contextlib.suppress(OSError):

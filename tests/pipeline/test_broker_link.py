@@ -177,7 +177,7 @@ class LinkTests(SynchronousTestCase):
             noticed.set()
 
         self.patch(broker_link._log, "warning", warn)
-        self.patch(link, "_sleep", lambda seconds: noticed.wait(60))
+        self.patch(link, "_sleep", lambda seconds: noticed.wait(300))
         self.assertEqual(link.ask("/a"), "answer")
         [words] = said
         self.assertIn(f"waiting for the broker at {URL}, for 10 s at most: ", words)

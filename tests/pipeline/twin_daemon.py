@@ -19,7 +19,7 @@ from fleximq.pipeline.lake.table.parquet_writer import StagingWriter
 from fleximq.pipeline.writer.sink import _Sink
 
 #: Seconds that the first attempt waits at most.
-_PATIENCE = 30.0
+_PATIENCE = 300.0
 
 
 def twins(stage: Callable[..., Any]) -> Callable[..., Any]:

@@ -20,7 +20,7 @@ ROOT = PLUGINS.parent
 #: What a wheel of the broker is built of.
 SOURCES = ("setup.cfg", "pyproject.toml", "README.rst", "LICENSE", "fleximq", "twisted", "pyspark_fleximq.py")
 #: Seconds that anything may take; they cost nothing while all goes well.
-PATIENCE = 60
+PATIENCE = 300.0
 
 
 def without(*names: str) -> dict[str, str]:

@@ -197,7 +197,7 @@ class OptionsTests(SynchronousTestCase):
             os.close(reading)
             with Forked(["twistd", "fleximq", option], stdout=writing, stderr=subprocess.PIPE) as process:
                 os.close(writing)
-                self.assertEqual((process.wait(60), process.stderr and process.stderr.read()), (141, b""))
+                self.assertEqual((process.wait(300), process.stderr and process.stderr.read()), (141, b""))
 
     def test_version(self) -> None:
         """The version is ours, not Twisted's."""

@@ -148,5 +148,5 @@ class UrlTests(SynchronousTestCase):
         """The client library, which does without Twisted, can read URLs."""
         code = "import sys; sys.modules['twisted'] = None; from fleximq.values.urls import Url; Url.parse('stdio://')"
         root = str(Path(fleximq.__file__).parents[1])
-        ended = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": root}, capture_output=True, timeout=60)
+        ended = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": root}, capture_output=True, timeout=300)
         self.assertEqual((ended.returncode, ended.stderr), (0, b""))

@@ -1,6 +1,5 @@
 """FlexiMQ headers: what is accepted, what is refused, and with which status."""
 
-import time
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -28,7 +27,7 @@ from fleximq.wire.fleximq_header import (
     topicAlone,
 )
 from fleximq.wire.fleximq_scanner import FIXED_BYTES
-from tests.processor_time import processorSeconds
+from tests.processor_time import Measured, processorSeconds
 from tests.wire.flexi_frames import FIELDS, NAMES, frame
 from tests.wire.test_flexi_rules import documented
 
@@ -184,10 +183,10 @@ class ShapeTests(SynchronousTestCase):
 
     def test_bombs(self) -> None:
         """Nesting, announced lengths and colliding keys cost little and end in 400 where they are wrong."""
-        began = time.process_time()
-        for raw in _bombs():
-            self.assertEqual(verdict("PUB", raw), 400, raw[:8])
-        self.assertLess(time.process_time() - began, 2.0)
+        with Measured() as measured:
+            for raw in _bombs():
+                self.assertEqual(verdict("PUB", raw), 400, raw[:8])
+        self.assertLess(measured.seconds, 2.0)
 
     @given(st.sampled_from(KINDS), st.binary(max_size=200))
     def test_anyBytes(self, kind: MessageType, raw: bytes) -> None:

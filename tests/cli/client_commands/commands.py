@@ -17,7 +17,7 @@ from fleximq.client.blocking import Client, connect
 from tests.broker_process import BrokerProcess
 from tests.fork_server import Forked
 
-PATIENCE = 30.0
+PATIENCE = 300.0
 
 
 class Ran(NamedTuple):

@@ -127,7 +127,7 @@ class JoiningTests(SynchronousTestCase):
             "import fleximq.client.blocking, fleximq.client.asyncio\n"
             "print(*sorted({'.'.join(name.split('.')[:2]) for name in sys.modules if name.startswith('fleximq.')}))\n"
         )
-        ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+        ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=300)
         self.assertEqual(ended.stderr, "")
         rooms = {name.split(".")[1] for name in ended.stdout.split()}
         self.assertEqual(rooms, {"client", "compiled", "errors", "limits", "status", "values", "wire"})

@@ -24,7 +24,7 @@ from tests.client.bad_network import BadNetwork
 from tests.client.forms import OnAsyncio, OnTwisted
 from tests.client.test_with_broker import Place
 
-SOON = 20.0
+SOON = 300.0
 #: Seconds after which the brokers give out again what was not acknowledged; and when that has surely happened.
 REDELIVERY, LATER = 1, 1.2
 QUICK = Backoff(first=0.01, most=0.05)

@@ -32,7 +32,7 @@ if not withoutSpark:
     from fleximq.pipeline.broker_link import BrokerLink, Place
     from fleximq.pipeline.errors import PipelineError
 
-PATIENCE = 90.0
+PATIENCE = 300.0
 #: Messages of one batch, which a client publishes again until it is confirmed.
 _BATCH = 20
 #: The errors of a batch that may be published again.

@@ -386,7 +386,7 @@ class Campaign:
 
         self.heal()
         self.clients.stop(120)
-        end = time.monotonic() + 60
+        end = time.monotonic() + 300
         while time.monotonic() < end and len({reader.bounds(self.folder / host).next for host in HOSTS}) > 1:
             time.sleep(0.5)
         time.sleep(2)

@@ -53,7 +53,7 @@ class EdgesTests(SynchronousTestCase):
 
     def owner(self, *but: BrokerProcess) -> BrokerProcess:
         """Return the broker that serves, when one does."""
-        limit = time.monotonic() + 90
+        limit = time.monotonic() + 300
         while time.monotonic() < limit:
             for each in self.brokers:
                 if each not in but and "this node owns shard" in each.output and each.listeners:
@@ -135,7 +135,7 @@ class EdgesTests(SynchronousTestCase):
 
     def _equal(self, least: int) -> None:
         """Wait until both folders end with the same record."""
-        limit = time.monotonic() + 60
+        limit = time.monotonic() + 300
         while time.monotonic() < limit:
             with contextlib.suppress(JournalError):
                 ends = {bounds(folder).next for folder in self.folders}
@@ -195,7 +195,7 @@ class EdgesTests(SynchronousTestCase):
             self.again(owner)
         owner = self.owner()
         found: Counter[bytes] = Counter()
-        limit = time.monotonic() + 60
+        limit = time.monotonic() + 300
         while found.keys() != set(ids) and time.monotonic() < limit:
             lines = self.say(owner, b"CONSUME:q\n" * 40 + b"CONSUME:$dead/q\n" * 40, 80)
             got = [line.split(b":")[0] for line in lines if line != b"NO_MSG"]

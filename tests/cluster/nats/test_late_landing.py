@@ -57,7 +57,6 @@ class SilentServerTests(TestCase):
     """A server that was cut off: its connections stay, but nothing arrives."""
 
     skip = MISSING or None
-    timeout = 60
 
     async def test_left(self) -> None:
         """A node leaves it for another one, although its connection was not closed."""
@@ -88,7 +87,6 @@ class OwnersCase(TestCase):
     """Owners of one shard on real servers."""
 
     skip = MISSING or None
-    timeout = 60
     #: How many servers, and seconds until they have answered.
     number, patience = 1, 0.3
 

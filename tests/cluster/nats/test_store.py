@@ -54,7 +54,6 @@ class NatsClusterTests(TestCase):
     """NatsCluster, on a server that all tests share; each has a cluster of its own."""
 
     skip = MISSING or None
-    timeout = 60
     servers: "Servers | None" = None
     _number = 0
 

@@ -1,6 +1,5 @@
 """FlexiMQ sessions fed with whatever: the same however it is cut, and nothing but the protocol's own errors."""
 
-import time
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -9,6 +8,7 @@ from twisted.internet.task import Clock
 
 from fleximq.limits import Limits
 from tests.dialects.flexi_peer import FlexiCase, FlexiPeer, FlexiServer
+from tests.processor_time import Measured
 from tests.wire.flexi_frames import NAMES, cut, frame
 from tests.wire.test_fleximq_header import VALUES, smallest
 
@@ -220,9 +220,9 @@ class BombTests(FlexiCase):
     def bombed(self, raw: bytes, kind: str = "PUB") -> FlexiPeer:
         """Send a header, and return the peer after its one answer was checked."""
         peer = self.server.join()
-        began = time.process_time()
-        [heard] = peer.answer(kind, raw)
-        self.assertLess(time.process_time() - began, 1.0)
+        with Measured() as measured:
+            [heard] = peer.answer(kind, raw)
+        self.assertLess(measured.seconds, 1.0)
         self.assertError(heard, peer, 400)
         return peer
 
@@ -252,7 +252,7 @@ class BombTests(FlexiCase):
     def test_manyErrors(self) -> None:
         """A thousand of them in one read are answered one by one, in linear time."""
         peer = self.server.join()
-        began = time.process_time()
-        heard = cut(peer.ask(frame("PUB", peer.id, b"\x91" * 60) * 1000))
-        self.assertEqual([each.status for each in heard], [400] * 1000)
-        self.assertLess(time.process_time() - began, 1.0)
+        with Measured() as measured:
+            heard = cut(peer.ask(frame("PUB", peer.id, b"\x91" * 60) * 1000))
+            self.assertEqual([each.status for each in heard], [400] * 1000)
+        self.assertLess(measured.seconds, 1.0)

@@ -388,7 +388,7 @@ class ThreadTests(SynchronousTestCase):
 
     def answered(self) -> None:
         """Wait for a call and make it."""
-        call, *arguments = self.calls.get(timeout=10)
+        call, *arguments = self.calls.get(timeout=300)
         call(*arguments)
 
     def test_elsewhere(self) -> None:

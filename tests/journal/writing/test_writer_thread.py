@@ -299,7 +299,7 @@ class WriterThreadTests(SynchronousTestCase):
             self.thread.hand(lambda number=number: done.append(number), lambda number=number: told.append(number))  # type: ignore[misc]
         self.start()
         while len(told) < 5:
-            self.calls.get(timeout=10)()
+            self.calls.get(timeout=300)()
         self.assertEqual((done, told), ([0, 1, 2, 3, 4],) * 2)
 
     def test_drain(self) -> None:
@@ -309,7 +309,7 @@ class WriterThreadTests(SynchronousTestCase):
         self.assertFalse(self.thread.drain())
         self.thread.hand(lambda: None, lambda: told.append(1))
         self.assertTrue(self.thread.drain(10))
-        self.calls.get(timeout=10)()
+        self.calls.get(timeout=300)()
         self.assertEqual(told, [1])
 
     def test_remind(self) -> None:
@@ -317,14 +317,14 @@ class WriterThreadTests(SynchronousTestCase):
         told: list[int] = []
         self.start()
         self.thread.remind(0.001, lambda: told.append(1))
-        self.calls.get(timeout=10)()
+        self.calls.get(timeout=300)()
         self.assertEqual(told, [1])
 
     def test_failedSync(self) -> None:
         """When a sync in between fails, that is told."""
         self.log.wait, self.log.reason = 0.0, "no"
         self.start()
-        self.calls.get(timeout=10)()
+        self.calls.get(timeout=300)()
         self.assertEqual(self.failed, ["no"])
 
     def test_stop(self) -> None:

@@ -42,7 +42,7 @@ class NoticeTests(SynchronousTestCase):
 
         class Launcher:
             def __init__(self, *arguments: object) -> None:
-                noticed.wait(60)
+                noticed.wait(300)
                 self.spark = "the session"
 
         self.patch(run, "writeLine", writeLine)

@@ -22,7 +22,7 @@ if not skip:
     from tests.pipeline.written import TIME, Written
 
 #: Seconds that a broker may take.
-PATIENCE = 30.0
+PATIENCE = 300.0
 
 
 class DescribeTests(SynchronousTestCase):

@@ -188,7 +188,7 @@ class RawTests(IngestCase):
                 self._wait(lambda turn=turn: self._count() == 5 * turn)
         finally:
             run.stopping.set()
-            thread.join(30)
+            thread.join(300)
         self.assertFalse(thread.is_alive())
         self.assertEqual([row[1] for row in self.rows()], list(range(1, 16)))
         self.assertIn("ingested", run.done)
@@ -200,7 +200,7 @@ class RawTests(IngestCase):
     def _wait(self, isSo: Any) -> None:
         from time import monotonic, sleep
 
-        deadline = monotonic() + 60
+        deadline = monotonic() + 300
         while not isSo():
             self.assertLess(monotonic(), deadline, "it did not come")
             sleep(0.05)

@@ -183,7 +183,7 @@ class ReadersTests(LakeCase):
                 self.assertEqual(rows, different)
                 self.assertGreaterEqual(rows, least * 10)
                 self.assertLessEqual(rows, (self.batches + 1) * 10)
-        thread.join(60)
+        thread.join(300)
         self.assertTrue(any(counts))
         self.assertEqual(self.count(), (self.batches * 10, self.batches * 10))
         self.assertEqual(audit(self.table), [])

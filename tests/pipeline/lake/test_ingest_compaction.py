@@ -21,7 +21,7 @@ if not skip:
     from tests.pipeline.lake.tables import JOURNAL, rows, stage
 
     _GOAL = CompactionGoal(olderThan=-1e9)
-_PATIENCE = 30.0
+_PATIENCE = 300.0
 
 
 class IngestCompactionTests(SynchronousTestCase):

@@ -38,7 +38,7 @@ class LongLivedTests(SynchronousTestCase):
             env=others | environment,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             check=True,
         )
         return [int(number) for number in said.stdout.split()]

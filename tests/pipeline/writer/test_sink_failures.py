@@ -30,7 +30,7 @@ if not skip:
 
 ROOT = Path(__file__).parents[3]
 #: Seconds that anything may take; they cost nothing while all goes well.
-PATIENCE = 60.0
+PATIENCE = 300.0
 #: What fails, and where: each once.
 FAULTS = (
     *(("task", where) for where in ("task", "task", "staged", "staged")),

@@ -218,7 +218,7 @@ class RealTests(SynchronousTestCase):
         checker = passwords.passwords(secretFile(self, f"alice:{hashOf('one')}\n"))
         checker.useReactor(reactor)
         asked = checker.requestAvatarId(Password("alice", "one"))
-        call, *arguments = told.get(timeout=30)
+        call, *arguments = told.get(timeout=300)
         self.assertNoResult(asked)
         call(*arguments)
         self.assertEqual(self.successResultOf(asked).name, "alice")

@@ -83,7 +83,7 @@ class StartupFailureTests(SynchronousTestCase):
             [sys.executable, "-c", code],
             env={"PYTHONPATH": str(Path(fleximq.__file__).parents[1])},
             capture_output=True,
-            timeout=60,
+            timeout=300,
             text=True,
         )
         self.assertEqual(

@@ -109,10 +109,10 @@ class ThreadTests(TestCase):
         threads = [Thread(target=ask, args=(thread,)) for thread in range(4)]
         for each in threads:
             each.start()
-        done.addTimeout(20, reactor)
+        done.addTimeout(300, reactor)
         await done
         for each in threads:
-            each.join(20)
+            each.join(300)
         await deferLater(reactor, 0, lambda: None)
         for thread in range(4):
             self.assertEqual([number for who, number in said if who == thread], list(range(1000)))
