@@ -81,18 +81,21 @@ def read(
     )
     try:
         journal = _journal(folder)
-        first, next = journal.bounds()
+        first, nextOffset = journal.bounds()
         if start is not None and start < first:
-            _report(Missing(start, min(first, next), "retention has removed them", lost=False), on_missing)
+            _report(Missing(start, min(first, nextOffset), "retention has removed them", lost=False), on_missing)
         slices = journal.slices(
-            max(start or 0, first), next if end is None else min(end, next), selection.topics, since=selection.since
+            max(start or 0, first),
+            nextOffset if end is None else min(end, nextOffset),
+            selection.topics,
+            since=selection.since,
         )
     except OSError as error:
         raise JournalError(f"{folder} cannot be read: {error}") from error
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for slice in slices:
-            yield from readSlice(slice, wanted, selection, lambda missing: _report(missing, on_missing))
+        for part in slices:
+            yield from readSlice(part, wanted, selection, lambda missing: _report(missing, on_missing))
 
     return pa.RecordBatchReader.from_batches(schemaOf(wanted), batches())
 

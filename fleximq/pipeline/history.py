@@ -54,9 +54,12 @@ def read(spark: SparkSession, journal: str | Sequence[str] | None, sealed: str, 
     try:
         with closing(Journals(chosen)) as journals:
             found = {} if isAlone else journals.having(chosen.start)
-            known = {id: sealedFiles(sealed, id) for id in {*journalsIn(sealed), *found}}
+            known = {journalId: sealedFiles(sealed, journalId) for journalId in {*journalsIn(sealed), *found}}
             checkNamed(chosen, known)
-            spans = {id: _range(id, known[id], found.get(id), chosen) for id in sorted(known)}
+            spans = {
+                journalId: _range(journalId, known[journalId], found.get(journalId), chosen)
+                for journalId in sorted(known)
+            }
             native = _native(spark, known, spans, chosen)
             return reduce(DataFrame.unionAll, _rest(spark, known, spans, found, chosen, others), native)
     except (JournalError, OSError) as error:
@@ -82,13 +85,15 @@ class _SealedJournal(NamedTuple):
         return later if found is None else min(found, later)
 
 
-def _range(id: str, files: Sequence[SealedFile], journal: Journal | None, options: SourceOptions) -> Range:
+def _range(journalId: str, files: Sequence[SealedFile], journal: Journal | None, options: SourceOptions) -> Range:
     whole = _SealedJournal(files, journal)
-    start = (options.start or Points(EARLIEST)).of(id)
-    end = (options.end or Points(LATEST)).of(id)
+    start = (options.start or Points(EARLIEST)).of(journalId)
+    end = (options.end or Points(LATEST)).of(journalId)
     first = resolved(start, whole)
-    if start.kind is StartKind.OFFSET and first > (next := whole.bounds().next):
-        reportLoss(f"journal {id} has no offset {first} yet: the next one is {next}", options.failOnDataLoss)
+    if start.kind is StartKind.OFFSET and first > (nextOffset := whole.bounds().next):
+        reportLoss(
+            f"journal {journalId} has no offset {first} yet: the next one is {nextOffset}", options.failOnDataLoss
+        )
     return first, None if end.kind is StartKind.LATEST else resolved(end, whole)
 
 
@@ -98,13 +103,13 @@ def _native(
     """Return the sealed records of these ranges; the files' schema is known, so none is opened before the query."""
     paths: list[str] = []
     cuts: list[Column] = []
-    for id, files in known.items():
-        start, end = spans[id]
+    for journalId, files in known.items():
+        start, end = spans[journalId]
         wanted = [file for file in files if file.next > start and (end is None or file.first < end)]
         paths += [file.path for file in wanted]
         if wanted and (wanted[0].first < start or (end is not None and end < wanted[-1].next)):
             within = (F.col("offset") >= start) & (F.col("offset") < (FOREVER if end is None else end))
-            cuts.append((F.col("journal") != id) | within)
+            cuts.append((F.col("journal") != journalId) | within)
     conditions = [*cuts, *_topicConditions(options.topics)]
     columns = needed(options.columns)
     # Each step that a query can omit saves some milliseconds at its start.
@@ -142,26 +147,28 @@ def _rest(
     """Return the rows for the source to read: after the sealed ranges, of all journals at once, and between them."""
     tails: dict[str, Range] = {}
     between: list[DataFrame] = []
-    for id, journal in found.items():
+    for journalId, journal in found.items():
         # A segment without records may be between two sealed ones.
         bounds = journal.bounds()
-        retained = [_retained(id, each, bounds, options) for each in unsealedRanges(known[id], *spans[id])]
-        last = known[id][-1].next if known[id] else 0
+        retained = [
+            _retained(journalId, each, bounds, options) for each in unsealedRanges(known[journalId], *spans[journalId])
+        ]
+        last = known[journalId][-1].next if known[journalId] else 0
         for begin, until in filter(None, retained):
             if until is None or begin >= last:
-                tails[id] = begin, until
+                tails[journalId] = begin, until
             else:
-                between.append(_load(spark, {id: (begin, until)}, found, given))
+                between.append(_load(spark, {journalId: (begin, until)}, found, given))
     return [*between, _load(spark, tails, found, given)] if tails else between
 
 
-def _retained(id: str, wanted: Range, bounds: OffsetBounds, options: SourceOptions) -> Range | None:
+def _retained(journalId: str, wanted: Range, bounds: OffsetBounds, options: SourceOptions) -> Range | None:
     """Return the part of a range that the journal has; warn of records that were removed before they were sealed."""
     start, end = wanted
     if start < bounds.first:
         gone = bounds.first if end is None else min(end, bounds.first)
-        sentence = f"journal {id} has no offsets {start} to {gone - 1} any more"
-        isNamed = (options.start or Points(EARLIEST)).of(id).kind is StartKind.OFFSET
+        sentence = f"journal {journalId} has no offsets {start} to {gone - 1} any more"
+        isNamed = (options.start or Points(EARLIEST)).of(journalId).kind is StartKind.OFFSET
         fail = isNamed and options.failOnDataLoss
         reportLoss(f"{sentence}: retention has removed them before they were sealed", fail)
         start = gone
@@ -172,9 +179,12 @@ def _load(
     spark: SparkSession, ranges: Mapping[str, Range], found: Mapping[str, Journal], given: Mapping[str, str]
 ) -> DataFrame:
     """Return ranges of journals as the source reads them; none of journals that are not named."""
-    starts = {id: ranges[id][0] if id in ranges else journal.bounds().next for id, journal in found.items()}
-    ends = {id: end for id, (_, end) in ranges.items() if end is not None}
-    ends |= {id: starts[id] for id in found if id not in ranges}
+    starts = {
+        journalId: ranges[journalId][0] if journalId in ranges else journal.bounds().next
+        for journalId, journal in found.items()
+    }
+    ends = {journalId: end for journalId, (_, end) in ranges.items() if end is not None}
+    ends |= {journalId: starts[journalId] for journalId in found if journalId not in ranges}
     reader = spark.read.format("fleximq").options(**given).option("startingOffsets", json.dumps(starts))
     if ends:
         reader = reader.option("endingOffsets", json.dumps(ends))

@@ -52,7 +52,7 @@ class FlexiMQSource(DataSource):
 def columnsOf(schema: StructType, decoding: Decoding | None = None) -> list[str]:
     """Return the columns of a schema, perhaps the user's; raises OptionRefused if the source lacks one of them."""
     made = decoding.types() if decoding else {}
-    types = {**_TYPES, **{name: from_arrow_type(type) for name, type in made.items()}}
+    types = {**_TYPES, **{name: from_arrow_type(dataType) for name, dataType in made.items()}}
     for field in schema.fields:
         if types.get(field.name) != field.dataType:
             written = f"{field.name} of type {field.dataType.simpleString()}"

@@ -315,7 +315,7 @@ class LiarTests(TroubleCase):
         self.written.kept("text", b"good", b"\xff\xfe", dialect="blipmq", content=Content.TEXT)
         tables = {"packed": "messagepack", "written": "json", "text": "text"}
         wanted: list[dict[str, Any]] = [
-            {"name": name, "topics": [name], "decode": format} for name, format in tables.items()
+            {"name": name, "topics": [name], "decode": tableFormat} for name, tableFormat in tables.items()
         ]
         for each in wanted[:2]:
             each["schema"] = "a BIGINT"

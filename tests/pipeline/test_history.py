@@ -41,8 +41,8 @@ class SealedTests(SynchronousTestCase):
         """Files are found in order; what was sealed twice counts once, the longer one; other names are passed over."""
         folder = Path(self.mktemp())
         (folder / "j").mkdir(parents=True)
-        for first, next in [(30, 41), (1, 20), (30, 35), (20, 30), (20, 20)]:
-            (folder / "j" / sealedName(first, next)).touch()
+        for first, nextOffset in [(30, 41), (1, 20), (30, 35), (20, 30), (20, 20)]:
+            (folder / "j" / sealedName(first, nextOffset)).touch()
         for name in ("_lock", "_sealing-1", "00000000000000000050-00000000000000000060.parquet.crc"):
             (folder / "j" / name).touch()
         self.assertEqual([file[1:] for file in sealedFiles(str(folder), "j")], [(1, 20), (20, 30), (30, 41)])

@@ -74,8 +74,8 @@ class ReachingCase(SynchronousTestCase):
     def read(self, options: dict[str, str], slices: list[Slice] | None = None) -> list[int]:
         """Return all offsets, as the driver and a task do it."""
         found: list[int] = []
-        for slice in self.slices(options) if slices is None else slices:
-            for batch in readRemote(slice, Place.of(options), ("offset",), Selection(), self.fail):
+        for part in self.slices(options) if slices is None else slices:
+            for batch in readRemote(part, Place.of(options), ("offset",), Selection(), self.fail):
                 found += batch.column("offset").to_pylist()
         return found
 
@@ -233,9 +233,9 @@ class AwayTests(ReachingCase):
         self.fill(broker)
         port = broker.port()
         options = {"url": f"tcp://127.0.0.1:{port}"}
-        [slice] = self.slices(options)
+        [part] = self.slices(options)
         found: list[int] = []
-        for batch in readRemote(slice, Place.of(options), ("offset",), Selection(), self.fail):
+        for batch in readRemote(part, Place.of(options), ("offset",), Selection(), self.fail):
             if not found:
                 broker.stop(9)
                 self.during(partial(self.startLater, port))
@@ -249,11 +249,11 @@ class AwayTests(ReachingCase):
         # About half of it, whatever is read ahead.
         relay = self.relay(broker.port(), None, 3_000_000, True)
         place = Place.of({"url": f"tcp://127.0.0.1:{relay.port}", "brokerTimeout": "0.3"})
-        [slice] = self.slices({"url": f"tcp://127.0.0.1:{broker.port()}"})
+        [part] = self.slices({"url": f"tcp://127.0.0.1:{broker.port()}"})
         found: list[int] = []
 
         def read() -> None:
-            for batch in readRemote(slice, place, ("offset",), Selection(), self.fail):
+            for batch in readRemote(part, place, ("offset",), Selection(), self.fail):
                 found.extend(batch.column("offset").to_pylist())
 
         self.assertRaises(BrokerGone, read)
@@ -284,10 +284,10 @@ class AwayTests(ReachingCase):
             self.fill(broker)
         relay = self.relay(one.port())
         options = {"url": f"tcp://127.0.0.1:{relay.port}"}
-        [slice] = self.slices(options)
-        batches = readRemote(slice, Place.of(options), ("offset",), Selection(), self.fail)
+        [part] = self.slices(options)
+        batches = readRemote(part, Place.of(options), ("offset",), Selection(), self.fail)
         next(batches)
         relay.target = other.port()
         relay.cut()
         error = self.assertRaises(BrokerRefused, list, batches)
-        self.assertIn(f"now, not {slice.journal} any more", str(error))
+        self.assertIn(f"now, not {part.journal} any more", str(error))

@@ -123,12 +123,12 @@ class SpeculationTests(SynchronousTestCase):
         self.assertEqual(sorted(each.value for each in found if each is not None), sorted(lines))
         self.assertTwice()
 
-    def ingest(self, format: str, kills: bool = False) -> None:
+    def ingest(self, tableFormat: str, kills: bool = False) -> None:
         """Ingest rows and compare the table with them."""
         written = Written(str(self.folder / "journal"), segmentBytes=5_000)
         for number in range(_BATCHES * _EACH // 20):
             written.kept(f"t{number % 3}", *(b"%d" % each for each in range(written.next, written.next + 20)))
-        words = ["ingest", "--journal", written.folder, "--lake", str(self.folder / "lake"), "--format", format]
+        words = ["ingest", "--journal", written.folder, "--lake", str(self.folder / "lake"), "--format", tableFormat]
         words += ["--once", "--max-offsets", str(_EACH), "--no-cache"]
         conf = [word for each in self.settings for word in ("--conf", each)]
         process = self.start("driver", sys.executable, "-c", _INGEST, *words, *conf)

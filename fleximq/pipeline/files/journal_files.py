@@ -72,9 +72,9 @@ class JournalFiles:
                 if segment.highest < time:
                     continue
                 piece = SegmentRange(segment.base, segment.beforeTime(time), until, 0, end.offset)
-                slice = Slice(self.path, self.id, 0, end.offset, end.position, (piece,))
+                part = Slice(self.path, self.id, 0, end.offset, end.position, (piece,))
                 # A search does not report missing records.
-                for offsets, times in SliceReader(self._folder, slice, lambda missing: None).offsetsAndTimes():
+                for offsets, times in SliceReader(self._folder, part, lambda missing: None).offsetsAndTimes():
                     later = times >= time
                     if later.any():
                         return int(offsets[later.argmax()])
@@ -119,14 +119,14 @@ class JournalFiles:
             spans = _spans(lookups, last.offset)
             found = []
             for place, (segment, until, _) in enumerate(lookups if unfinished else lookups[:-1]):
-                first, next = spans[place]
+                first, nextOffset = spans[place]
                 isLast = place == len(lookups) - 1
                 if isLast and segment.highest == NEVER:
                     break
                 if not isLast and lookups[place + 1].segment.base == segment.end:
-                    next = max(next, spans[place + 1][0])
-                piece = SegmentRange(segment.base, segment.base, until if isLast else segment.end, first, next)
-                found.append(Slice(self.path, self.id, first, next, last.position, (piece,)))
+                    nextOffset = max(nextOffset, spans[place + 1][0])
+                piece = SegmentRange(segment.base, segment.base, until if isLast else segment.end, first, nextOffset)
+                found.append(Slice(self.path, self.id, first, nextOffset, last.position, (piece,)))
             return found
 
     def part(self, segment: Slice, start: int, end: int) -> Slice:
@@ -158,15 +158,15 @@ class JournalFiles:
             last = self.end()
             pieces = []
             lookups = self._lookups.all(last.position)
-            for lookup, (first, next) in zip(lookups, _spans(lookups, last.offset), strict=True):
+            for lookup, (first, nextOffset) in zip(lookups, _spans(lookups, last.offset), strict=True):
                 segment, limit, known = lookup
                 isWithout = topics is not None and known is not None and not any(topic in topics for topic in known)
-                if segment.highest < since or isWithout or next <= start:
+                if segment.highest < since or isWithout or nextOffset <= start:
                     continue
                 limit = limit if limit == last.position else segment.end
                 position, until = segment.before(start), min(lookup.positionAfter(end), limit)
                 if position < until:
-                    piece = SegmentRange(segment.base, position, until, max(first, start), min(next, end))
+                    piece = SegmentRange(segment.base, position, until, max(first, start), min(nextOffset, end))
                     pieces.append((piece, list(zip(segment.positions, segment.offsets, strict=True))))
             total = sum(piece.until - piece.position for piece, _ in pieces)
             groups = divided(pieces, max(parts, -(-total // sliceBytes)))
@@ -188,14 +188,14 @@ def _spans(lookups: list[SegmentLookup], end: int) -> list[tuple[int, int]]:
         nexts.append(segment.next if topics is not None else max(segment.next, behind))
         behind = segment.offsets[0] if segment.offsets else behind
     spans, before = [], 0
-    for (segment, _, topics), next in zip(lookups, reversed(nexts), strict=True):
-        spans.append((segment.offsets[0] if topics is not None and segment.offsets else before, next))
-        before = next if topics is not None else segment.next or before
+    for (segment, _, topics), nextOffset in zip(lookups, reversed(nexts), strict=True):
+        spans.append((segment.offsets[0] if topics is not None and segment.offsets else before, nextOffset))
+        before = nextOffset if topics is not None else segment.next or before
     return spans
 
 
 def readSlice(
-    slice: Slice,
+    part: Slice,
     columns: Sequence[str],
     selection: Selection,
     missing: Callable[[Missing], None],
@@ -204,7 +204,7 @@ def readSlice(
     """Yield the selected records of a slice as batches of columns, ordered by offset. Exceptions of ``missing`` end the
     read. Raises JournalError if the journal is gone, or is another one, and OSError if a file cannot be read.
     """
-    folder = Folder(slice.path, files)
-    if folder.id != slice.journal:
-        raise JournalError(f"{slice.path} holds the journal {folder.id} now, not {slice.journal} any more")
-    yield from SliceReader(folder, slice, missing).batches(columns, selection)
+    folder = Folder(part.path, files)
+    if folder.id != part.journal:
+        raise JournalError(f"{part.path} holds the journal {folder.id} now, not {part.journal} any more")
+    yield from SliceReader(folder, part, missing).batches(columns, selection)

@@ -25,12 +25,12 @@ def keyColumn(headers: pa.Array) -> pa.Array:
     return _column(headers, pa.binary(), lambda header: _keyOf(_unpacked(header)))
 
 
-def _column(headers: pa.Array, type: pa.DataType, convert: Callable[[bytes], Any]) -> pa.Array:
+def _column(headers: pa.Array, dataType: pa.DataType, convert: Callable[[bytes], Any]) -> pa.Array:
     ends = np.frombuffer(headers.buffers()[1], np.int32)
     if ends[headers.offset + len(headers)] == ends[headers.offset]:
-        return pa.nulls(len(headers), type)
+        return pa.nulls(len(headers), dataType)
     encoded = headers.dictionary_encode()
-    return pa.array(list(map(convert, encoded.dictionary.to_pylist())), type).take(encoded.indices)
+    return pa.array(list(map(convert, encoded.dictionary.to_pylist())), dataType).take(encoded.indices)
 
 
 def _unpacked(header: bytes) -> dict[Any, Any]:

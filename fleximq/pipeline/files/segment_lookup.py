@@ -60,11 +60,11 @@ class SegmentLookups:
         for found in framesOf(window, None, segment.end, atHead=segment.end == segment.base):
             if isinstance(found, CompleteFrame):
                 header = found.header
-                next = header.baseOffset
-                segment.entry(header.position, next)
+                nextOffset = header.baseOffset
+                segment.entry(header.position, nextOffset)
                 if header.kind in _RECORDS:
                     # This is too small for a sparse frame; the next frame corrects it.
-                    next += header.count
+                    nextOffset += header.count
                     segment.highest = max(segment.highest, header.firstTime, header.lastTime)
-                segment.next = max(segment.next, next)
+                segment.next = max(segment.next, nextOffset)
         segment.end = window.end

@@ -108,11 +108,11 @@ class Missing(NamedTuple):
 def placedFrames(
     buffer: memoryview,
     frames: Iterable[tuple[int, FrameHeader]],
-    slice: Slice,
+    part: Slice,
     published: Callable[[FrameHeader, memoryview], Iterator[Placed]],
 ) -> Iterator[Placed]:
     """Yield the frames in a buffer that have records of a slice, and those that its transactions have published."""
-    start, end = slice.start, slice.end
+    start, end = part.start, part.end
     places: list[PlacedFrame] = []
     for at, header in frames:
         kind, base = header.kind, header.baseOffset
@@ -132,11 +132,11 @@ def placedFrames(
 class SliceReader:
     """Reads a slice, once; calls ``missing`` with missing records."""
 
-    def __init__(self, folder: Folder, slice: Slice, missing: Callable[[Missing], None]) -> None:
+    def __init__(self, folder: Folder, part: Slice, missing: Callable[[Missing], None]) -> None:
         self._folder = folder
-        self._slice = slice
+        self._slice = part
         self._missing = missing
-        self._next = max([slice.start, *(piece.first for piece in slice.pieces[:1])])
+        self._next = max([part.start, *(piece.first for piece in part.pieces[:1])])
         self._why = ""
 
     def batches(self, columns: Sequence[str], selection: Selection) -> Iterator[pa.RecordBatch]:
@@ -172,15 +172,15 @@ class SliceReader:
         for at, header in frames:
             if self._why:
                 self._continueAt(header.baseOffset)
-            next = header.baseOffset
+            nextOffset = header.baseOffset
             if header.kind in RECORDS or header.kind == FrameKind.TRANSACTION:
                 # A sparse frame reaches at least this far; records after that are not known to be missing.
-                next += header.count
+                nextOffset += header.count
             elif header.kind == FrameKind.GAP:
-                next = decodeGap(header, buffer[at : at + header.length]).next
+                nextOffset = decodeGap(header, buffer[at : at + header.length]).next
             elif header.kind == FrameKind.REMOVED and header.count:
-                self._thinned(next, next + header.count)
-            self._next = max(self._next, next)
+                self._thinned(nextOffset, nextOffset + header.count)
+            self._next = max(self._next, nextOffset)
             yield at, header
 
     def _published(self, header: FrameHeader, frame: memoryview) -> Iterator[Placed]:
@@ -254,10 +254,10 @@ class SliceReader:
             self._lost(self._next, piece.next, "retention has removed them while they were being read")
         self._next = max(self._next, piece.next)
 
-    def _thinned(self, first: int, next: int) -> None:
-        self._lost(first, next, "retention has taken some of them out", lost=False)
+    def _thinned(self, first: int, nextOffset: int) -> None:
+        self._lost(first, nextOffset, "retention has taken some of them out", lost=False)
 
-    def _lost(self, first: int, next: int, why: str, lost: bool = True) -> None:
-        first, next = max(first, self._slice.start), min(next, self._slice.end)
-        if first < next:
-            self._missing(Missing(first, next, why, lost))
+    def _lost(self, first: int, nextOffset: int, why: str, lost: bool = True) -> None:
+        first, nextOffset = max(first, self._slice.start), min(nextOffset, self._slice.end)
+        if first < nextOffset:
+            self._missing(Missing(first, nextOffset, why, lost))

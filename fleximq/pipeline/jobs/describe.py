@@ -61,17 +61,17 @@ def _journals(given: dict[str, str], run: JobRun) -> Facts:
     found: list[Facts] = []
     topics: list[Facts] = []
     with closing(Journals(options)) as journals:
-        for id, journal in journals.find().items():
-            first, next = (bounds := journal.bounds()).first, bounds.next
-            found.append({"journal": id, "at": journal.path, "first": first, "next": next})
-            wanted = Selection(topics=options.topics).within(first, next)
-            parts = journals.partitions(journal, first, next, replace(options, partitionBytes=8 << 20), wanted)
+        for journalId, journal in journals.find().items():
+            first, nextOffset = (bounds := journal.bounds()).first, bounds.next
+            found.append({"journal": journalId, "at": journal.path, "first": first, "next": nextOffset})
+            wanted = Selection(topics=options.topics).within(first, nextOffset)
+            parts = journals.partitions(journal, first, nextOffset, replace(options, partitionBytes=8 << 20), wanted)
             for name, topic in overview(_batches(parts, wanted, f"reading {journal.path}", run)).items():
                 numbers = {each: getattr(topic, each) for each in ("records", "bytes", "first", "last")}
                 times = {"from": _time(topic.firstTime), "to": _time(topic.lastTime)}
                 schema = written(topic.schema) if topic.schema.names else None
                 shape = {"format": topic.format, "schema": schema}
-                topics.append({"journal": id, "topic": name, **numbers, **times, **shape})
+                topics.append({"journal": journalId, "topic": name, **numbers, **times, **shape})
     return {"journals": found, "topics": topics}
 
 
@@ -112,8 +112,8 @@ def _tables(lake: str) -> Iterator[Facts]:
             "format": formatOf(table)["format"],
             "schema": None if schema is None else written(schema),
             "journals": [
-                {"journal": id, **{each: getattr(covered, each) for each in numbers}, "gaps": len(covered.gaps)}
-                for id, covered in sorted(ledger.journals.items())
+                {"journal": journalId, **{each: getattr(covered, each) for each in numbers}, "gaps": len(covered.gaps)}
+                for journalId, covered in sorted(ledger.journals.items())
             ],
             "dead": [{"table": name, **each._asdict()} for each in ledger.dead],
             "behind": readBehind(table),

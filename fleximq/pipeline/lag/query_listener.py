@@ -64,11 +64,11 @@ class LagListener(listener.StreamingQueryListener):
 
     def onQueryProgress(self, event: listener.QueryProgressEvent) -> None:
         progress = event.progress
-        name, id = progress.name, str(progress.id)
+        name, queryId = progress.name, str(progress.id)
         offsets = sourceOffsets([source.endOffset for source in progress.sources])
-        if not offsets or self._query not in (None, name, id):
+        if not offsets or self._query not in (None, name, queryId):
             return
-        group = self._group or name or id
+        group = self._group or name or queryId
         with self._changed:
             if not self._closed:
                 if group not in self._reporters:
@@ -85,8 +85,8 @@ def sourceOffsets(ends: Sequence[Any]) -> dict[str, int]:
     """Return the offsets of a query's sources, given as JSON; the lower one of a journal that is read twice."""
     found: dict[str, int] = {}
     for end in ends:
-        for journal, next in _offsets(end).items():
-            found[journal] = min(next, found.get(journal, next))
+        for journal, nextOffset in _offsets(end).items():
+            found[journal] = min(nextOffset, found.get(journal, nextOffset))
     return found
 
 

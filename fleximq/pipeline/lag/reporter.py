@@ -81,10 +81,10 @@ class Reporter:
         """
         now = time.time_ns() // 1_000_000
         words = [
-            {"group": self._group, "journal": journal, "next": next, "time": now}
+            {"group": self._group, "journal": journal, "next": nextOffset, "time": now}
             | ({} if lost is None else {"lost": lost.get(journal, 0)})
             | ({} if dead is None else {"dead": dead.get(journal, 0)})
-            for journal, next in offsets.items()
+            for journal, nextOffset in offsets.items()
         ]
         for reporter in self._reporters:
             reporter.report(words)

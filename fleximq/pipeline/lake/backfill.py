@@ -153,7 +153,7 @@ def sealedSource(folder: str) -> Source:
         files = [file for file in sealedFiles(folder, journal) if file.first < offset]
         if not files:
             return None
-        path, first, next = files[-1]
+        path, first, nextOffset = files[-1]
 
         def read(missing: list[Missing]) -> Batches:
             try:
@@ -161,7 +161,7 @@ def sealedSource(folder: str) -> Source:
             except OSError as error:
                 raise PipelineError(f"{path} cannot be read: {error}") from error
 
-        return Piece(first, min(next, offset), read)
+        return Piece(first, min(nextOffset, offset), read)
 
     return before
 

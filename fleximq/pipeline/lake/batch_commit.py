@@ -204,7 +204,9 @@ def _order(staged: TableFile) -> tuple[Any, ...]:
 
 
 def _formatted(offsets: Counts) -> str:
-    return ", ".join(f"offset {next} of journal {journal}" for journal, next in offsets.items()) or "nothing"
+    return (
+        ", ".join(f"offset {nextOffset} of journal {journal}" for journal, nextOffset in offsets.items()) or "nothing"
+    )
 
 
 @contextmanager

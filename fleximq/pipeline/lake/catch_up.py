@@ -33,13 +33,21 @@ class CatchUp:
         """Add the records after a table's last batch and before these offsets as the batch of this number; return the
         number of rows. Other staged files stay. Raises PipelineError if the source has lost records.
         """
-        had = {id: covered.next for id, covered in readLedger(publishing.table).journals.items()}
+        had = {journalId: covered.next for journalId, covered in readLedger(publishing.table).journals.items()}
         with closing(Journals(self._options)) as journals:
-            found = journals.covering({id: (had.get(id, until), until) for id, until in end.items()})
-            start = {id: had[id] if id in had else _first(found.get(id), until) for id, until in end.items()}
+            found = journals.covering(
+                {journalId: (had.get(journalId, until), until) for journalId, until in end.items()}
+            )
+            start = {
+                journalId: had[journalId] if journalId in had else _first(found.get(journalId), until)
+                for journalId, until in end.items()
+            }
             batch = BatchRange(number, start, end)
             while True:
-                lines = (self._lines(spec, publishing.table, batch, id, journals, found.get(id)) for id in end)
+                lines = (
+                    self._lines(spec, publishing.table, batch, journalId, journals, found.get(journalId))
+                    for journalId in end
+                )
                 told = TaskReports.of(chain.from_iterable(lines))
                 if not told.fields:
                     break
@@ -50,24 +58,30 @@ class CatchUp:
         return sum(each.rows for each in staged)
 
     def _lines(
-        self, spec: TableSpec, table: str, batch: BatchRange, id: str, journals: Journals, journal: Journal | None
+        self,
+        spec: TableSpec,
+        table: str,
+        batch: BatchRange,
+        journalId: str,
+        journals: Journals,
+        journal: Journal | None,
     ) -> Iterator[str]:
         """Stage a batch's records of a journal, None if the source does not have it; yield the lines of a report."""
-        start, end = batch.start[id], batch.end[id]
+        start, end = batch.start[journalId], batch.end[journalId]
         fail, begin = self._options.failOnDataLoss, end
         if start >= end:
             return
         if journal is None:
-            reportLoss(f"journal {id} is not there any more, and with it the offsets {start} to {end - 1}", fail)
+            reportLoss(f"journal {journalId} is not there any more, and with it the offsets {start} to {end - 1}", fail)
         else:
-            begin = min(checked(id, start, journal.bounds(), fail), end)
+            begin = min(checked(journalId, start, journal.bounds(), fail), end)
         if begin > start:
-            yield json.dumps({"gaps": {id: [(start, begin, "retention has removed them", True)]}})
+            yield json.dumps({"gaps": {journalId: [(start, begin, "retention has removed them", True)]}})
         missing: list[Missing] = []
         if journal is not None and begin < end:
             parts = journals.partitions(journal, begin, end, self._options, self._selection)
             rows = chain.from_iterable(records(part, ALL_COLUMNS, self._selection, fail, missing) for part in parts)
-            yield from stage(os.path.dirname(table), [spec], id, batch.number, rows, missing)
+            yield from stage(os.path.dirname(table), [spec], journalId, batch.number, rows, missing)
 
 
 def _first(journal: Journal | None, end: int) -> int:

@@ -44,9 +44,9 @@ def columnsOf(spec: TableSpec) -> TableColumns:
     return TableColumns(spec.decode, spec.fields, spec.metadata)
 
 
-def checkNames(table: str, format: str, columns: TableColumns, had: TableColumns | None) -> None:
+def checkNames(table: str, tableFormat: str, columns: TableColumns, had: TableColumns | None) -> None:
     """Raise LakeRefused if the format could not tell new columns apart from others by their names."""
-    taken = distinct(format, columns, () if had is None else had.schema)
+    taken = distinct(tableFormat, columns, () if had is None else had.schema)
     if taken.leftOut:
         raise LakeRefused(
             f"the table {table} cannot have the column {taken.leftOut[0]!r}: Iceberg has this name for a field in "

@@ -116,7 +116,7 @@ class TableIngest:
         for name in late:
             table = self._tables[name].table
             with writing(table), exclusive(table, self.files):
-                begin = {journal: Covered(next, next) for journal, next in offsets.items()}
+                begin = {journal: Covered(nextOffset, nextOffset) for journal, nextOffset in offsets.items()}
                 writeLedger(table, Ledger(journals=begin), self.files)
         return late
 
@@ -193,7 +193,10 @@ class TableIngest:
     def reached(self, end: Mapping[str, int]) -> dict[str, int]:
         """Return the offsets up to which all tables have the messages, at most these."""
         ledgers = [readLedger(publishing.table, self.files).journals for publishing in self._tables.values()]
-        return {id: min([next, *(had[id].next for had in ledgers if id in had)]) for id, next in end.items()}
+        return {
+            journalId: min([nextOffset, *(had[journalId].next for had in ledgers if journalId in had)])
+            for journalId, nextOffset in end.items()
+        }
 
     def deadIn(self, number: int) -> Iterator[tuple[str, DeadLetters]]:
         """Yield the dead letters of a batch in each table that has some."""

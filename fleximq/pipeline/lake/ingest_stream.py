@@ -79,12 +79,12 @@ class IngestReader(StreamReader):
         """Return the slices between two offsets; the first one also reports these offsets."""
         journals = self._journals.covering(ranges(start, end))
         begins, gaps = {}, {}
-        for id, until in end.items():
-            first = journals[id].bounds().first if id in journals else until
-            begins[id] = start[id] if id in start else min(first, until)
-            if begins[id] < min(first, until):
-                why = "retention has removed them" if id in journals else "their journal is not there any more"
-                gaps[id] = [(begins[id], min(first, until), why, True)]
+        for journalId, until in end.items():
+            first = journals[journalId].bounds().first if journalId in journals else until
+            begins[journalId] = start[journalId] if journalId in start else min(first, until)
+            if begins[journalId] < min(first, until):
+                why = "retention has removed them" if journalId in journals else "their journal is not there any more"
+                gaps[journalId] = [(begins[journalId], min(first, until), why, True)]
         told = json.dumps({"start": begins, "end": dict(end), "gaps": gaps})
         parts: Sequence[InputPartition] = ()
         # All have it if the process ended after the last table was committed and before Spark recorded the batch.
@@ -159,7 +159,7 @@ class Ingest:
         checkCheckpoint(self._checkpoint, [f"{self._feeding.lake}/{spec.name}" for spec in self._feeding.specs])
         begin = checkpointOffsets(self._checkpoint)
         for name in self._feeding.beginAt(begin) if begin else ():
-            places = ", ".join(f"offset {next} of journal {journal}" for journal, next in begin.items())
+            places = ", ".join(f"offset {nextOffset} of journal {journal}" for journal, nextOffset in begin.items())
             self._run.writeLine(
                 f"the table {name} begins where the checkpoint is, at {places}: fleximq-pipeline backfill {name} "
                 f"--lake {shlex.quote(self._feeding.lake)} brings earlier messages"
@@ -197,8 +197,11 @@ class Ingest:
                 warning = "warning: " if found.dead > found.rows * WARN_ABOVE else ""
                 self._run.writeLine(f"{warning}table {name}, {found}")
             if self._reporter is not None:
-                lost = {id: sum(gap.next - gap.first for gap in gaps if gap.lost) for id, gaps in told.gaps.items()}
-                lost = {id: number for id, number in lost.items() if number}
+                lost = {
+                    journalId: sum(gap.next - gap.first for gap in gaps if gap.lost)
+                    for journalId, gaps in told.gaps.items()
+                }
+                lost = {journalId: number for journalId, number in lost.items() if number}
                 self._reporter.report(self._feeding.reached(told.end), lost, self._feeding.deadLetters())
             return
         raise LakeRefused(f"the columns of {', '.join(told.fields)} keep growing: give the table a schema")

@@ -17,11 +17,11 @@ from fleximq.pipeline.lake.table.table_log import TableLog
 
 def logOf(table: str, files: Files = FILES) -> TableLog | None:
     """Return the log of a table, None for a plain Parquet table; raises LakeRefused without its format's packages."""
-    format = formatOf(table, files)["format"]
-    if format == PARQUET:
+    tableFormat = formatOf(table, files)["format"]
+    if tableFormat == PARQUET:
         return None
     try:
-        if format == DELTA:
+        if tableFormat == DELTA:
             from fleximq.pipeline.lake.delta_log import DeltaLog
 
             return DeltaLog(table)
@@ -29,7 +29,9 @@ def logOf(table: str, files: Files = FILES) -> TableLog | None:
 
         return IcebergLog(table)
     except ImportError as error:
-        raise LakeRefused(f"the table {table} needs the extra {format}: pip install '.[{format}]' ({error})") from error
+        raise LakeRefused(
+            f"the table {table} needs the extra {tableFormat}: pip install '.[{tableFormat}]' ({error})"
+        ) from error
 
 
 class DataFile(NamedTuple):

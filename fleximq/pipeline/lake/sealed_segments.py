@@ -54,9 +54,9 @@ class SealedFile(NamedTuple):
     next: int
 
 
-def sealedName(first: int, next: int) -> str:
+def sealedName(first: int, nextOffset: int) -> str:
     """Return the name of the file with these offsets of a journal."""
-    return f"{first:020d}-{next:020d}.parquet"
+    return f"{first:020d}-{nextOffset:020d}.parquet"
 
 
 def journalsIn(folder: str) -> list[str]:
@@ -153,9 +153,9 @@ def sealSegments(segments: Sequence[Slice], folder: str, damaged: bool, files: F
     return [outcome for each in segments for outcome in sealSegments([each], folder, damaged, files)]
 
 
-def _sealed(slice: Slice, segments: int, folder: str, damaged: bool, files: Files) -> SegmentExport:
+def _sealed(part: Slice, segments: int, folder: str, damaged: bool, files: Files) -> SegmentExport:
     staged = f"{folder}/{STAGED}{uuid.uuid4().hex}"
-    final = f"{folder}/{sealedName(slice.start, slice.end)}"
+    final = f"{folder}/{sealedName(part.start, part.end)}"
     missing: list[Missing] = []
 
     def tell(found: Missing) -> None:
@@ -166,12 +166,12 @@ def _sealed(slice: Slice, segments: int, folder: str, damaged: bool, files: File
     schema, rows = schemaOf(ALL_COLUMNS), 0
     try:
         with pq.ParquetWriter(staged, schema, **_ENCODING) as writer:
-            for batches in grouped(readSlice(slice, ALL_COLUMNS, Selection(), tell, files), GROUP_BYTES):
+            for batches in grouped(readSlice(part, ALL_COLUMNS, Selection(), tell, files), GROUP_BYTES):
                 table = pa.Table.from_batches(batches, schema)
                 rows += table.num_rows
                 writer.write_table(table, row_group_size=table.num_rows)
-            bases = json.dumps([piece.base for piece in slice.pieces])
-            found = {JOURNAL: slice.journal, SEGMENTS: bases, MISSING: json.dumps(missing)}
+            bases = json.dumps([piece.base for piece in part.pieces])
+            found = {JOURNAL: part.journal, SEGMENTS: bases, MISSING: json.dumps(missing)}
             writer.add_key_value_metadata({key: value.encode() for key, value in found.items()})
         size = synced(staged)
         files.rename(staged, final)
@@ -183,4 +183,4 @@ def _sealed(slice: Slice, segments: int, folder: str, damaged: bool, files: File
     finally:
         with suppress(OSError):
             os.unlink(staged)
-    return SegmentExport(slice.start, slice.end, segments, rows, size)
+    return SegmentExport(part.start, part.end, segments, rows, size)

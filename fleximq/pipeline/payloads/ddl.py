@@ -31,7 +31,7 @@ _WORDS = {
     "DATE": pa.date32(),
     "TIMESTAMP": _MOMENT,
 }
-_WRITTEN = {type: word for word, type in reversed(_WORDS.items())}
+_WRITTEN = {dataType: word for word, dataType in reversed(_WORDS.items())}
 _DECIMALS = ("DECIMAL", "DEC", "NUMERIC")
 _TOKEN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|(\w+)|([<>(),:])|('(?:[^'\\]|\\.)*')|(\S))", re.DOTALL)
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -52,20 +52,20 @@ def written(schema: pa.Schema) -> str:
     return ", ".join(f"{_quoted(field.name)} {typeWritten(field.type)}" for field in schema)
 
 
-def typeWritten(type: pa.DataType) -> str:
+def typeWritten(dataType: pa.DataType) -> str:
     """Return a type in DDL; raises OptionRefused if payloads cannot have it."""
-    word = _WRITTEN.get(type)
+    word = _WRITTEN.get(dataType)
     if word is not None:
         return word
-    if pa.types.is_decimal128(type):
-        return f"DECIMAL({type.precision},{type.scale})"
-    if pa.types.is_list(type):
-        return f"ARRAY<{typeWritten(type.value_type)}>"
-    if pa.types.is_map(type) and type.key_type == pa.string():
-        return f"MAP<STRING, {typeWritten(type.item_type)}>"
-    if pa.types.is_struct(type) and type.num_fields:
-        return f"STRUCT<{', '.join(f'{_quoted(field.name)}: {typeWritten(field.type)}' for field in type)}>"
-    raise OptionRefused(f"payloads have no type {type}")
+    if pa.types.is_decimal128(dataType):
+        return f"DECIMAL({dataType.precision},{dataType.scale})"
+    if pa.types.is_list(dataType):
+        return f"ARRAY<{typeWritten(dataType.value_type)}>"
+    if pa.types.is_map(dataType) and dataType.key_type == pa.string():
+        return f"MAP<STRING, {typeWritten(dataType.item_type)}>"
+    if pa.types.is_struct(dataType) and dataType.num_fields:
+        return f"STRUCT<{', '.join(f'{_quoted(field.name)}: {typeWritten(field.type)}' for field in dataType)}>"
+    raise OptionRefused(f"payloads have no type {dataType}")
 
 
 def _quoted(name: str) -> str:

@@ -32,14 +32,16 @@ class Decoder:
     schema does not suit the format.
     """
 
-    def __init__(self, format: str, schema: pa.Schema | None = None, identity: Identity = VERBATIM) -> None:
-        self.format = format
+    def __init__(self, payloadFormat: str, schema: pa.Schema | None = None, identity: Identity = VERBATIM) -> None:
+        self.format = payloadFormat
         self._identity = identity
-        body = _bodySchema(format, schema)
+        body = _bodySchema(payloadFormat, schema)
         #: The decoded columns in order; metadata are the last, whose name a field of payloads may have as well.
         self.schema: pa.Schema = body.append(METADATA) if identity.metadata else body
-        self._packed = Maps(MessagePack(), body) if format == "json" else None
-        self._maps = Maps(Json() if format == "json" else MessagePack(), body) if format in STRUCTURED else None
+        self._packed = Maps(MessagePack(), body) if payloadFormat == "json" else None
+        self._maps = (
+            Maps(Json() if payloadFormat == "json" else MessagePack(), body) if payloadFormat in STRUCTURED else None
+        )
 
     def __reduce__(self) -> Any:
         schema = self.schema.remove(len(self.schema) - 1) if self._identity.metadata else self.schema
@@ -83,19 +85,19 @@ class Decoder:
         return _texts(values, errors) if self.format == "text" else [values]
 
 
-def _bodySchema(format: str, schema: pa.Schema | None) -> pa.Schema:
-    if format not in ENCODINGS:
-        raise OptionRefused(f"there is no format {format!r} of payloads, only {', '.join(ENCODINGS)}")
-    if format in STRUCTURED:
+def _bodySchema(payloadFormat: str, schema: pa.Schema | None) -> pa.Schema:
+    if payloadFormat not in ENCODINGS:
+        raise OptionRefused(f"there is no format {payloadFormat!r} of payloads, only {', '.join(ENCODINGS)}")
+    if payloadFormat in STRUCTURED:
         if schema is None or not len(schema):
-            raise OptionRefused(f"payloads in {format} need a schema, which says their columns")
+            raise OptionRefused(f"payloads in {payloadFormat} need a schema, which says their columns")
         written(schema)
         return schema
     if schema is None:
-        return pa.schema([("value", _ONE[format])])
-    if schema.types != [_ONE[format]]:
-        type = "STRING" if format == "text" else "BINARY"
-        raise OptionRefused(f"payloads in {format} are one column of type {type}, not {written(schema)}")
+        return pa.schema([("value", _ONE[payloadFormat])])
+    if schema.types != [_ONE[payloadFormat]]:
+        dataType = "STRING" if payloadFormat == "text" else "BINARY"
+        raise OptionRefused(f"payloads in {payloadFormat} are one column of type {dataType}, not {written(schema)}")
     return schema
 
 

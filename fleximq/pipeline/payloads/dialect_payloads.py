@@ -79,9 +79,9 @@ def splitBodies(
     return pa.array(bodies, pa.binary()), found
 
 
-def packedAt(format: str, dialects: pa.Array | None, contents: pa.Array | None) -> pa.Array | None:
+def packedAt(payloadFormat: str, dialects: pa.Array | None, contents: pa.Array | None) -> pa.Array | None:
     """Return which payloads are MessagePack although another format was requested, None if none is."""
-    if format not in ("json", "text"):
+    if payloadFormat not in ("json", "text"):
         return None
     packed = None
     if contents is not None:
@@ -92,7 +92,7 @@ def packedAt(format: str, dialects: pa.Array | None, contents: pa.Array | None) 
     return packed if packed is not None and pc.any(packed).as_py() else None
 
 
-def divided(format: str, values: pa.Array, packed: pa.Array | None) -> tuple[Payloads, Payloads]:
+def divided(payloadFormat: str, values: pa.Array, packed: pa.Array | None) -> tuple[Payloads, Payloads]:
     """Return the payloads of the format, and those that are MessagePack instead (:func:`packedAt`), None at the others'
     indexes. A MessagePack str or bin is split off as its content, for text any other value as its JSON.
     """
@@ -102,7 +102,7 @@ def divided(format: str, values: pa.Array, packed: pa.Array | None) -> tuple[Pay
         payload = own[place]
         if payload:
             message = Message(payload, Content.MESSAGEPACK)
-            if format == "text":
+            if payloadFormat == "text":
                 own[place] = toUtf8(message)
                 continue
             content = toBytes(message)

@@ -50,11 +50,11 @@ def faultOf(error: BaseException) -> str:
 class StrictFields:
     """Decodes the fields of a map one by one."""
 
-    def __init__(self, format: Format, fields: Sequence[pa.Field]) -> None:
+    def __init__(self, payloadFormat: Format, fields: Sequence[pa.Field]) -> None:
         raws: Any = {field.name: msgspec.Raw for field in fields}
-        self._split = format.decoder(mapOf(raws))
-        self._format = format
-        self._fields = [(field.name, _value(format, field.type)) for field in fields]
+        self._split = payloadFormat.decoder(mapOf(raws))
+        self._format = payloadFormat
+        self._fields = [(field.name, _value(payloadFormat, field.type)) for field in fields]
 
     def read(self, packed: bytes) -> list[Any]:
         """Return the values of a payload's fields, None for missing ones; raises Misfit if the payload does not fit. A
@@ -79,39 +79,39 @@ class StrictFields:
         return [read(bytes(found[name]), f"{prefix}{name}") if name in found else None for name, read in self._fields]
 
 
-def _value(format: Format, type: pa.DataType) -> _Read:
+def _value(payloadFormat: Format, dataType: pa.DataType) -> _Read:
     """Return a function that decodes a value of a type, or null; it raises Misfit."""
-    decode, written = _typed(format, type), typeWritten(type)
+    decode, written = _typed(payloadFormat, dataType), typeWritten(dataType)
 
     def read(packed: bytes, where: str) -> Any:
         try:
-            return None if format.isNull(packed) else decode(packed, where)
+            return None if payloadFormat.isNull(packed) else decode(packed, where)
         except FAULTS as error:
             raise Misfit(f"'{where}' is no {written}: {faultOf(error)}"[:MAX_CLAUSE]) from None
 
     return read
 
 
-def _typed(format: Format, type: pa.DataType) -> _Read:
-    if pa.types.is_string(type):
-        return lambda packed, where: format.text(packed)
-    if pa.types.is_binary(type):
-        return lambda packed, where: format.binary(packed)
-    if pa.types.is_struct(type):
-        return StrictFields(format, list(type)).nested
-    if pa.types.is_list(type):
-        split, element = format.decoder(list[msgspec.Raw]), _value(format, type.value_type)
+def _typed(payloadFormat: Format, dataType: pa.DataType) -> _Read:
+    if pa.types.is_string(dataType):
+        return lambda packed, where: payloadFormat.text(packed)
+    if pa.types.is_binary(dataType):
+        return lambda packed, where: payloadFormat.binary(packed)
+    if pa.types.is_struct(dataType):
+        return StrictFields(payloadFormat, list(dataType)).nested
+    if pa.types.is_list(dataType):
+        split, element = payloadFormat.decoder(list[msgspec.Raw]), _value(payloadFormat, dataType.value_type)
         return lambda packed, where: [
             element(bytes(each), f"{where}[{place}]") for place, each in enumerate(split(packed))
         ]
-    if pa.types.is_map(type):
-        splitMap, item = format.decoder(dict[str, msgspec.Raw]), _value(format, type.item_type)
+    if pa.types.is_map(dataType):
+        splitMap, item = payloadFormat.decoder(dict[str, msgspec.Raw]), _value(payloadFormat, dataType.item_type)
         return lambda packed, where: {
             name: item(bytes(each), f"{where}[...]") for name, each in splitMap(packed).items()
         }
-    if pa.types.is_float32(type):
-        return partial(_float, format.decoder(float))
-    decode, convert = format.decoder(annotation(type)), exact(type)
+    if pa.types.is_float32(dataType):
+        return partial(_float, payloadFormat.decoder(float))
+    decode, convert = payloadFormat.decoder(annotation(dataType)), exact(dataType)
     return (lambda packed, where: decode(packed)) if convert is None else lambda packed, where: convert(decode(packed))
 
 
@@ -129,24 +129,24 @@ def _unchanged(column: pa.Array, name: str) -> pa.Array:
 class Maps:
     """Decodes maps of one format by one schema."""
 
-    def __init__(self, format: Format, schema: pa.Schema) -> None:
+    def __init__(self, payloadFormat: Format, schema: pa.Schema) -> None:
         self._names, self._types = names, types = schema.names, schema.types
-        self._strict = StrictFields(format, list(schema))
-        self._empty = format.empty
-        self._exact = [exact(type) for type in types]
-        self._checked = [withYears if hasTimes(type) else _unchanged for type in types]
+        self._strict = StrictFields(payloadFormat, list(schema))
+        self._empty = payloadFormat.empty
+        self._exact = [exact(dataType) for dataType in types]
+        self._checked = [withYears if hasTimes(dataType) else _unchanged for dataType in types]
         if any(map(_REFUSED.search, names)):
             # A dictionary for each row takes half as long again as a Struct.
-            type = annotation(pa.struct(list(schema)))
+            dataType = annotation(pa.struct(list(schema)))
             self._make: Callable[..., Any] = lambda *values: dict(zip(names, values, strict=True))
             self._getters: list[Callable[[Any], Any]] = [methodcaller("get", name) for name in names]
         else:
             rename = {f"f{place}": name for place, name in enumerate(names)}
-            fields = [(each, annotation(type) | None, None) for each, type in zip(rename, types, strict=True)]
+            fields = [(each, annotation(dataType) | None, None) for each, dataType in zip(rename, types, strict=True)]
             # Millions of these are short-lived, and have no reference cycles.
-            self._make = type = msgspec.defstruct("Row", fields, rename=rename, gc=False)
+            self._make = dataType = msgspec.defstruct("Row", fields, rename=rename, gc=False)
             self._getters = [attrgetter(each) for each in rename]
-        self._decode = format.decoder(type)
+        self._decode = payloadFormat.decoder(dataType)
         self._nothing = self._make(*[None] * len(schema))
 
     def columns(self, payloads: Sequence[bytes | None], errors: dict[int, str]) -> list[pa.Array]:
@@ -178,7 +178,7 @@ class Maps:
 
     def _column(self, column: int, rows: list[Any], errors: dict[int, str]) -> pa.Array:
         values = list(map(self._getters[column], rows))
-        convert, type = self._exact[column], self._types[column]
+        convert, dataType = self._exact[column], self._types[column]
         if convert is not None:
             name = self._names[column]
             for place, value in enumerate(values):
@@ -187,11 +187,11 @@ class Maps:
                 except FAULTS as error:
                     values[place], errors[place] = None, f"'{name}' {error}"[:MAX_CLAUSE]
         try:
-            return self._checked[column](pa.array(values, type), self._names[column])
+            return self._checked[column](pa.array(values, dataType), self._names[column])
         except (*FAULTS, pa.ArrowException):
             for place, value in enumerate(values):
                 try:
-                    self._checked[column](pa.array([value], type), self._names[column])
+                    self._checked[column](pa.array([value], dataType), self._names[column])
                 except (*FAULTS, pa.ArrowException) as error:
                     values[place], errors[place] = None, faultOf(error)[:MAX_CLAUSE]
-            return pa.array(values, type)
+            return pa.array(values, dataType)

@@ -24,8 +24,8 @@ _PLAIN: dict[pa.DataType, Any] = {
     pa.string(): str,
     pa.bool_(): bool,
     **{
-        type: Annotated[int, msgspec.Meta(ge=-(1 << bits - 1), le=(1 << bits - 1) - 1)]
-        for type, bits in ((pa.int8(), 8), (pa.int16(), 16), (pa.int32(), 32), (pa.int64(), 64))
+        dataType: Annotated[int, msgspec.Meta(ge=-(1 << bits - 1), le=(1 << bits - 1) - 1)]
+        for dataType, bits in ((pa.int8(), 8), (pa.int16(), 16), (pa.int32(), 32), (pa.int64(), 64))
     },
     # Excludes NaN and the infinities, which are checked one by one.
     pa.float32(): Annotated[float, msgspec.Meta(ge=-LARGEST_FLOAT, le=LARGEST_FLOAT)],
@@ -45,9 +45,9 @@ class Json:
     name = "JSON"
     empty = b"{}"
 
-    def decoder(self, type: Any) -> Callable[[Any], Any]:
+    def decoder(self, dataType: Any) -> Callable[[Any], Any]:
         """Return a decoder for exactly one value of a type."""
-        return msgspec.json.Decoder(type).decode
+        return msgspec.json.Decoder(dataType).decode
 
     def isMap(self, packed: bytes) -> bool:
         """Return whether the first character opens an object."""
@@ -80,9 +80,9 @@ class MessagePack:
     name = "MessagePack"
     empty = b"\x80"
 
-    def decoder(self, type: Any) -> Callable[[Any], Any]:
+    def decoder(self, dataType: Any) -> Callable[[Any], Any]:
         """Return a decoder for exactly one value of a type."""
-        return msgspec.msgpack.Decoder(type).decode
+        return msgspec.msgpack.Decoder(dataType).decode
 
     def isMap(self, packed: bytes) -> bool:
         """Return whether the first byte begins a map."""
@@ -116,17 +116,17 @@ class MessagePack:
 Format = Json | MessagePack
 
 
-def annotation(type: pa.DataType) -> Any:
+def annotation(dataType: pa.DataType) -> Any:
     """Return the Python type by which :mod:`msgspec` decodes a value of an Arrow type."""
-    if type in _PLAIN:
-        return _PLAIN[type]
-    if pa.types.is_decimal(type):
+    if dataType in _PLAIN:
+        return _PLAIN[dataType]
+    if pa.types.is_decimal(dataType):
         return Decimal
-    if pa.types.is_list(type):
-        return list[annotation(type.value_type) | None]  # type: ignore[misc]
-    if pa.types.is_map(type):
-        return dict[str, annotation(type.item_type) | None]  # type: ignore[misc]
-    return mapOf({field.name: annotation(field.type) | None for field in type})
+    if pa.types.is_list(dataType):
+        return list[annotation(dataType.value_type) | None]  # type: ignore[misc]
+    if pa.types.is_map(dataType):
+        return dict[str, annotation(dataType.item_type) | None]  # type: ignore[misc]
+    return mapOf({field.name: annotation(field.type) | None for field in dataType})
 
 
 def mapOf(fields: dict[str, Any]) -> Any:
@@ -137,21 +137,21 @@ def mapOf(fields: dict[str, Any]) -> Any:
     return TypedDict("Fields", fields, total=False)  # type: ignore[operator]
 
 
-def exact(type: pa.DataType) -> Convert | None:
+def exact(dataType: pa.DataType) -> Convert | None:
     """Return a function that gives decimals in a value the digits of the type, None if the type has no decimals. It
     raises ValueError for more digits, with which Arrow ends the process, for example at 1E-999999999.
     """
-    if pa.types.is_decimal(type):
-        context = Context(prec=type.precision, traps=[InvalidOperation, Inexact])
-        return partial(_exactDecimal, context, Decimal((0, (1,), -type.scale)))
-    if pa.types.is_list(type):
-        each = exact(type.value_type)
+    if pa.types.is_decimal(dataType):
+        context = Context(prec=dataType.precision, traps=[InvalidOperation, Inexact])
+        return partial(_exactDecimal, context, Decimal((0, (1,), -dataType.scale)))
+    if pa.types.is_list(dataType):
+        each = exact(dataType.value_type)
         return None if each is None else lambda values: [None if value is None else each(value) for value in values]
-    if pa.types.is_map(type):
-        item = exact(type.item_type)
+    if pa.types.is_map(dataType):
+        item = exact(dataType.item_type)
         return None if item is None else partial(_exactItems, {}, item)
-    if pa.types.is_struct(type):
-        fields = {field.name: made for field in type if (made := exact(field.type)) is not None}
+    if pa.types.is_struct(dataType):
+        fields = {field.name: made for field in dataType if (made := exact(field.type)) is not None}
         return partial(_exactItems, fields, None) if fields else None
     return None
 
@@ -172,24 +172,24 @@ def _exactItems(named: Mapping[str, Convert], others: Convert | None, values: di
     }
 
 
-def hasTimes(type: pa.DataType) -> bool:
+def hasTimes(dataType: pa.DataType) -> bool:
     """Tell whether a type is TIMESTAMP, or has one inside."""
-    inner = [type.field(place).type for place in range(type.num_fields)]
-    return pa.types.is_timestamp(type) or any(map(hasTimes, inner))
+    inner = [dataType.field(place).type for place in range(dataType.num_fields)]
+    return pa.types.is_timestamp(dataType) or any(map(hasTimes, inner))
 
 
 def withYears(column: pa.Array, name: str) -> pa.Array:
     """Return the column of this name; raises ValueError for a time outside the years 1 to 9999 in UTC: most readers of
     a table cannot represent it, nor can Iceberg's statistics.
     """
-    type = column.type
-    if pa.types.is_timestamp(type):
+    dataType = column.type
+    if pa.types.is_timestamp(dataType):
         bounds = pc.min_max(column.cast(pa.int64())).as_py()
         if bounds["min"] is not None and not _FIRST_TIME <= bounds["min"] <= bounds["max"] <= _LAST_TIME:
             raise ValueError(f"'{name}' has a TIMESTAMP outside the years 1 to 9999 in UTC")
-    elif pa.types.is_map(type):
+    elif pa.types.is_map(dataType):
         withYears(column.items, name)
-    elif type.num_fields:
-        for inner in column.flatten() if pa.types.is_struct(type) else [column.flatten()]:
+    elif dataType.num_fields:
+        for inner in column.flatten() if pa.types.is_struct(dataType) else [column.flatten()]:
             withYears(inner, name)
     return column

@@ -40,7 +40,7 @@ _Stays = Callable[[pa.DataType, pa.DataType], bool] | None
 
 
 def inferred(
-    format: str,
+    payloadFormat: str,
     values: pa.BinaryArray,
     known: pa.Schema | None = None,
     identity: Identity = VERBATIM,
@@ -59,11 +59,11 @@ def inferred(
     :param leftOut: gets the keys that become no columns, those in a STRUCT as ``outer.inner``. With it, keys that
         differ only in case are columns, except in a STRUCT; the caller gives them other names.
     """
-    if format not in STRUCTURED:
-        return Decoder(format, known).schema
+    if payloadFormat not in STRUCTURED:
+        return Decoder(payloadFormat, known).schema
     body, _ = splitBodies(values, dialects, identity, {})
-    own, packed = divided(format, body, packedAt(format, dialects, contents))
-    decode = msgspec.msgpack.decode if format == "messagepack" else _jsonDecoded
+    own, packed = divided(payloadFormat, body, packedAt(payloadFormat, dialects, contents))
+    decode = msgspec.msgpack.decode if payloadFormat == "messagepack" else _jsonDecoded
     kinds = _kinds(own, decode) | _kinds(packed, msgspec.msgpack.decode)
     maps = [kind for kind in kinds if isinstance(kind, tuple) and kind[0] == "map"]
     fields = list(known) if known is not None else []
@@ -93,8 +93,8 @@ def roomy(
     fields = []
     for field in found:
         name = f"{path}{field.name}"
-        type = field.type if name in integers else _roomyType(field.type, had.get(field.name), integers, f"{name}.")
-        fields.append(field.with_type(type))
+        dataType = field.type if name in integers else _roomyType(field.type, had.get(field.name), integers, f"{name}.")
+        fields.append(field.with_type(dataType))
     return pa.schema(fields)
 
 
@@ -151,12 +151,12 @@ def _typeOf(kind: Kind) -> pa.DataType | None:
     if kind[0] == "map":
         fields = _merged([], _fieldsOf(kind))
         return pa.struct(fields) if fields else None
-    types = [type for each in kind[1] if (type := _typeOf(each)) is not None]
+    types = [dataType for each in kind[1] if (dataType := _typeOf(each)) is not None]
     return pa.list_(reduce(_common, types)) if types else None
 
 
 def _fieldsOf(kind: Kind) -> list[pa.Field]:
-    return [pa.field(name, type) for name, each in kind[1] if (type := _typeOf(each)) is not None]
+    return [pa.field(name, dataType) for name, each in kind[1] if (dataType := _typeOf(each)) is not None]
 
 
 def _merged(known: list[pa.Field], seen: list[pa.Field], stays: _Stays = None) -> list[pa.Field]:
@@ -173,40 +173,40 @@ def _admitted(fields: Iterable[pa.Field], known: Iterable[pa.Field], twins: bool
     lowered = {name.lower() for name in old}
     found: list[pa.Field] = []
     for field in fields:
-        name, type = field.name, _admittedType(field.type, old.get(field.name))
+        name, dataType = field.name, _admittedType(field.type, old.get(field.name))
         isName = 0 < len(name.encode()) <= MAX_NAME_BYTES and name.isprintable()
-        isNew = len(found) < MAX_COLUMNS and (twins or name.lower() not in lowered) and type is not None
+        isNew = len(found) < MAX_COLUMNS and (twins or name.lower() not in lowered) and dataType is not None
         if name in old or (isName and isNew):
-            found.append(field.with_type(type))
+            found.append(field.with_type(dataType))
             lowered.add(name.lower())
     return found
 
 
-def _admittedType(type: pa.DataType, known: pa.DataType | None) -> pa.DataType | None:
-    if pa.types.is_struct(type):
-        fields = _admitted(type, known if known is not None and pa.types.is_struct(known) else ())
+def _admittedType(dataType: pa.DataType, known: pa.DataType | None) -> pa.DataType | None:
+    if pa.types.is_struct(dataType):
+        fields = _admitted(dataType, known if known is not None and pa.types.is_struct(known) else ())
         return pa.struct(fields) if fields else None
-    if pa.types.is_list(type):
+    if pa.types.is_list(dataType):
         old = known.value_type if known is not None and pa.types.is_list(known) else None
-        inner = _admittedType(type.value_type, old)
+        inner = _admittedType(dataType.value_type, old)
         return None if inner is None else pa.list_(inner)
-    if pa.types.is_map(type):
+    if pa.types.is_map(dataType):
         # Only a given schema has these.
-        return pa.map_(pa.string(), _admittedType(type.item_type, None if known is None else known.item_type))
-    return type
+        return pa.map_(pa.string(), _admittedType(dataType.item_type, None if known is None else known.item_type))
+    return dataType
 
 
 def _leftOut(wanted: Iterable[pa.Field], found: Iterable[pa.Field], path: str = "") -> Iterator[str]:
     """Yield the names of fields that were not admitted."""
     types = {field.name: field.type for field in found}
     for field in wanted:
-        name, type, had = f"{path}{field.name}", field.type, types.get(field.name)
-        while had is not None and pa.types.is_list(type) and pa.types.is_list(had):
-            type, had = type.value_type, had.value_type
+        name, dataType, had = f"{path}{field.name}", field.type, types.get(field.name)
+        while had is not None and pa.types.is_list(dataType) and pa.types.is_list(had):
+            dataType, had = dataType.value_type, had.value_type
         if had is None:
             yield name
-        elif pa.types.is_struct(type) and pa.types.is_struct(had):
-            yield from _leftOut(type, had, f"{name}.")
+        elif pa.types.is_struct(dataType) and pa.types.is_struct(had):
+            yield from _leftOut(dataType, had, f"{name}.")
 
 
 def _common(known: pa.DataType, seen: pa.DataType, stays: _Stays = None) -> pa.DataType:

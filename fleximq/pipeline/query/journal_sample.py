@@ -33,8 +33,8 @@ def batches(options: SourceOptions, columns: Sequence[str]) -> Iterator[pa.Recor
 
 def sealedBatches(folder: str, topics: Topics, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Yield the columns of all sealed records of these topics, for each journal in order; raises PipelineError."""
-    for id in journalsIn(folder):
-        for file in sealedFiles(folder, id):
+    for journalId in journalsIn(folder):
+        for file in sealedFiles(folder, journalId):
             try:
                 with pq.ParquetFile(file.path) as opened:
                     for batch in opened.iter_batches(columns=list(dict.fromkeys(["topic", *columns]))):
@@ -64,7 +64,9 @@ def topicsOf(options: SourceOptions, sealed: str | None = None) -> list[str]:
     return sorted({name for batch in found for name in pc.unique(batch.column("topic")).to_pylist()})
 
 
-def schemaOf(options: SourceOptions, format: str, topic: str | None = None, sealed: str | None = None) -> pa.Schema:
+def schemaOf(
+    options: SourceOptions, payloadFormat: str, topic: str | None = None, sealed: str | None = None
+) -> pa.Schema:
     """Return one schema for the first payloads, journal's and sealed, of a topic, or of all; empty without payloads."""
     only = options if topic is None else replace(options, topics=options.topics.only([topic]))
     schema = pa.schema([])
@@ -72,16 +74,16 @@ def schemaOf(options: SourceOptions, format: str, topic: str | None = None, seal
         looked = 0
         for batch in each:
             part = batch.slice(0, SAMPLE - looked)
-            schema = _inferred(format, part, schema)
+            schema = _inferred(payloadFormat, part, schema)
             looked += len(part)
             if looked >= SAMPLE:
                 break
     return schema
 
 
-def _inferred(format: str, rows: pa.RecordBatch, known: pa.Schema) -> pa.Schema:
+def _inferred(payloadFormat: str, rows: pa.RecordBatch, known: pa.Schema) -> pa.Schema:
     value, dialect, content = rows.columns
-    return inferred(format, value, known, dialects=dialect, contents=content)
+    return inferred(payloadFormat, value, known, dialects=dialect, contents=content)
 
 
 #: The formats to guess for a topic; the first one that fits most payloads is chosen.
@@ -119,12 +121,12 @@ class TopicSummary:
 
     def guess(self) -> None:
         """Guess the format and schema from the stored payloads."""
-        for format in _GUESSED:
+        for payloadFormat in _GUESSED:
             schema = pa.schema([])
             for rows in self._looked:
-                schema = _inferred(format, rows, schema)
+                schema = _inferred(payloadFormat, rows, schema)
             if schema.names:
-                self.format, self.schema = format, schema
+                self.format, self.schema = payloadFormat, schema
                 break
         else:
             with suppress(pa.ArrowInvalid):

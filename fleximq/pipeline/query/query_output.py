@@ -26,9 +26,9 @@ _NULL = "NULL"
 _NUMBERS: tuple[Callable[[pa.DataType], bool], ...] = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
 
 
-def show(rows: pa.Table, format: str, out: TextIO) -> None:
+def show(rows: pa.Table, outputFormat: str, out: TextIO) -> None:
     """Write all rows in one of :data:`OUTPUT_FORMATS`."""
-    {"table": _table, "csv": _csv, "json": _json}[format](rows, out)
+    {"table": _table, "csv": _csv, "json": _json}[outputFormat](rows, out)
 
 
 def textOf(written: bytes, packed: bool = False) -> str:
@@ -60,54 +60,54 @@ def _rows(table: pa.Table) -> Iterator[list[Any]]:
         for values in zip(*columns, strict=True):
             isPacked = dialects is not None and values[dialects] == "fleximq"
             yield [
-                textOf(value, isPacked and name == "value") if isinstance(value, bytes) else _value(value, type)
-                for value, name, type in zip(values, names, types, strict=True)
+                textOf(value, isPacked and name == "value") if isinstance(value, bytes) else _value(value, dataType)
+                for value, name, dataType in zip(values, names, types, strict=True)
             ]
 
 
-def _plain(type: pa.DataType) -> pa.DataType:
-    return type.value_type if pa.types.is_dictionary(type) else type
+def _plain(dataType: pa.DataType) -> pa.DataType:
+    return dataType.value_type if pa.types.is_dictionary(dataType) else dataType
 
 
-def _counted(type: pa.DataType) -> pa.DataType:
+def _counted(dataType: pa.DataType) -> pa.DataType:
     """Return a type with numbers for times and days, since years beyond 9999 are no objects of Python."""
-    if pa.types.is_timestamp(type):
+    if pa.types.is_timestamp(dataType):
         return pa.int64()
-    if pa.types.is_date32(type):
+    if pa.types.is_date32(dataType):
         return pa.int32()
-    if pa.types.is_struct(type):
-        return pa.struct([field.with_type(_counted(field.type)) for field in type])
-    if pa.types.is_list(type):
-        return pa.list_(_counted(type.value_type))
-    return pa.map_(_counted(type.key_type), _counted(type.item_type)) if pa.types.is_map(type) else type
+    if pa.types.is_struct(dataType):
+        return pa.struct([field.with_type(_counted(field.type)) for field in dataType])
+    if pa.types.is_list(dataType):
+        return pa.list_(_counted(dataType.value_type))
+    return pa.map_(_counted(dataType.key_type), _counted(dataType.item_type)) if pa.types.is_map(dataType) else dataType
 
 
-def _value(value: Any, type: pa.DataType) -> Any:
+def _value(value: Any, dataType: pa.DataType) -> Any:
     """Return a value of a column that was cast to the counted type."""
     if value is None:
         return None
-    if pa.types.is_timestamp(type) or pa.types.is_date32(type):
+    if pa.types.is_timestamp(dataType) or pa.types.is_date32(dataType):
         # Years beyond Python's datetime stay numbers.
         with suppress(OverflowError):
-            return _moment(value, type)
+            return _moment(value, dataType)
     if isinstance(value, bool | int | float | str | Decimal):
         return value
     if isinstance(value, bytes):
         return textOf(value)
-    if pa.types.is_struct(type):
-        return {name: _value(value[name], type.field(name).type) for name in value}
-    if pa.types.is_map(type):
-        return {str(_value(key, type.key_type)): _value(each, type.item_type) for key, each in value}
-    return [_value(each, type.value_type) for each in value] if pa.types.is_list(type) else str(value)
+    if pa.types.is_struct(dataType):
+        return {name: _value(value[name], dataType.field(name).type) for name in value}
+    if pa.types.is_map(dataType):
+        return {str(_value(key, dataType.key_type)): _value(each, dataType.item_type) for key, each in value}
+    return [_value(each, dataType.value_type) for each in value] if pa.types.is_list(dataType) else str(value)
 
 
-def _moment(value: int, type: pa.DataType) -> str:
+def _moment(value: int, dataType: pa.DataType) -> str:
     """Return a day, or a time in microseconds, in ISO 8601; raises OverflowError beyond the year 9999."""
-    if pa.types.is_date32(type):
+    if pa.types.is_date32(dataType):
         return (date(1970, 1, 1) + timedelta(days=value)).isoformat()
     moment = datetime(1970, 1, 1) + timedelta(microseconds=value)
     precision = "microseconds" if value % 1000 else "milliseconds"
-    return moment.isoformat(timespec=precision) + ("Z" if type.tz is not None else "")
+    return moment.isoformat(timespec=precision) + ("Z" if dataType.tz is not None else "")
 
 
 def _exact(value: Any) -> Any:

@@ -66,9 +66,9 @@ class BatchReader(DataSourceReader):
         with closing(_journalsOf(options)) as journals:
             known = journals.having(options.start)
             checkNamed(options, known)
-            for id, journal in known.items():
-                start = startOf((options.start or Points(EARLIEST)).of(id), journal, options.failOnDataLoss)
-                end = min(resolved((options.end or Points(LATEST)).of(id), journal), journal.end().offset)
+            for journalId, journal in known.items():
+                start = startOf((options.start or Points(EARLIEST)).of(journalId), journal, options.failOnDataLoss)
+                end = min(resolved((options.end or Points(LATEST)).of(journalId), journal), journal.end().offset)
                 start, end = max(start, wanted.start), min(end, wanted.end)
                 found += journals.partitions(journal, start, end, options, wanted)
         return found
@@ -98,29 +98,29 @@ def _known(paths: tuple[str, ...], thread: int) -> Journals:
 def pushed(filters: Iterable[Filter], selection: Selection) -> tuple[Selection, list[Filter]]:
     """Return a selection restricted by these filters, and the filters that remain for Spark."""
     rest = []
-    for filter in filters:
-        narrowed = _pushedFilter(filter, selection)
+    for predicate in filters:
+        narrowed = _pushedFilter(predicate, selection)
         if narrowed is None:
-            rest.append(filter)
+            rest.append(predicate)
         else:
             selection = narrowed
     return selection, rest
 
 
-def _pushedFilter(filter: Any, selection: Selection) -> Selection | None:
-    attribute: tuple[str, ...] = getattr(filter, "attribute", ())
+def _pushedFilter(predicate: Any, selection: Selection) -> Selection | None:
+    attribute: tuple[str, ...] = getattr(predicate, "attribute", ())
     column = attribute[0] if len(attribute) == 1 else ""
-    value: Any = getattr(filter, "value", None)
-    if isinstance(filter, datasource.IsNotNull):
+    value: Any = getattr(predicate, "value", None)
+    if isinstance(predicate, datasource.IsNotNull):
         return selection if column in ("journal", "topic", *_RANGES) else None
     if column == "topic":
-        return _narrowedTopics(filter, selection, value)
+        return _narrowedTopics(predicate, selection, value)
     if column == "timestamp":
         isExact = isinstance(value, datetime) and value.tzinfo is not None
         value = (value - _EPOCH) // timedelta(microseconds=1) if isExact else None
-    if column not in _RANGES or type(value) is not int or type(filter) not in _BOUNDS:
+    if column not in _RANGES or type(value) is not int or type(predicate) not in _BOUNDS:
         return None
-    (low, high), (since, until) = _RANGES[column], _BOUNDS[type(filter)]
+    (low, high), (since, until) = _RANGES[column], _BOUNDS[type(predicate)]
     if since is not None:
         selection = replace(selection, **{low: max(getattr(selection, low), value + since)})
     if until is not None:
@@ -128,12 +128,12 @@ def _pushedFilter(filter: Any, selection: Selection) -> Selection | None:
     return selection
 
 
-def _narrowedTopics(filter: Any, selection: Selection, value: Any) -> Selection | None:
+def _narrowedTopics(predicate: Any, selection: Selection, value: Any) -> Selection | None:
     topics = selection.topics
-    if isinstance(filter, datasource.EqualTo | datasource.EqualNullSafe) and isinstance(value, str):
+    if isinstance(predicate, datasource.EqualTo | datasource.EqualNullSafe) and isinstance(value, str):
         return replace(selection, topics=topics.only([value]))
-    if isinstance(filter, datasource.In) and all(isinstance(each, str) for each in filter.value):
-        return replace(selection, topics=topics.only(filter.value))
-    if isinstance(filter, datasource.StringStartsWith) and isinstance(value, str):
+    if isinstance(predicate, datasource.In) and all(isinstance(each, str) for each in predicate.value):
+        return replace(selection, topics=topics.only(predicate.value))
+    if isinstance(predicate, datasource.StringStartsWith) and isinstance(value, str):
         return replace(selection, topics=replace(topics, prefixes=(*topics.prefixes, value)))
     return None

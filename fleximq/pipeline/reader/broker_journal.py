@@ -229,8 +229,15 @@ class RemoteJournal:
                 cuts.append((header.position, max(start, header.baseOffset)))
         cuts.append((until, min(end, last.offset)))
         return [
-            Slice(self.path, self.id, start, end, last.position, (SegmentRange(0, one[0], next[0], one[1], next[1]),))
-            for one, next in pairwise(cuts)
+            Slice(
+                self.path,
+                self.id,
+                start,
+                end,
+                last.position,
+                (SegmentRange(0, one[0], nextOffset[0], one[1], nextOffset[1]),),
+            )
+            for one, nextOffset in pairwise(cuts)
         ]
 
     def _search(self, holds: Callable[[FrameHeader], bool], end: int) -> tuple[int, int]:
@@ -261,32 +268,30 @@ class RemoteJournal:
 
 
 def readRemote(
-    slice: Slice, place: Place, columns: Sequence[str], selection: Selection, missing: Callable[[Missing], None]
+    part: Slice, place: Place, columns: Sequence[str], selection: Selection, missing: Callable[[Missing], None]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the selected records of a slice as batches of columns, ordered by offset. Exceptions of ``missing`` end the
     read. Raises PipelineError as :class:`RemoteJournal`, or if the broker has another journal now.
     """
-    selection = selection.within(slice.start, slice.end)
+    selection = selection.within(part.start, part.end)
     with BrokerLink(place) as link, ThreadPoolExecutor(1) as pool:
 
         def request(position: int, maxBytes: int = RESPONSE_BYTES) -> Future[Answer]:
-            return pool.submit(ask, link, slice.journal, position, slice.limit, maxBytes)
+            return pool.submit(ask, link, part.journal, position, part.limit, maxBytes)
 
         try:
-            for data, places in _RemoteReader(request, slice, missing).frames():
-                yield from decodeFrames(data, places, columns, slice.journal, selection)
+            for data, places in _RemoteReader(request, part, missing).frames():
+                yield from decodeFrames(data, places, columns, part.journal, selection)
         except FrameError as error:
-            raise _unreadable(slice.path, error) from error
+            raise _unreadable(part.path, error) from error
 
 
 class _RemoteReader:
     """Reads a slice, once; the next frames are requested while the previous ones are decoded."""
 
-    def __init__(
-        self, request: Callable[..., Future[Answer]], slice: Slice, missing: Callable[[Missing], None]
-    ) -> None:
+    def __init__(self, request: Callable[..., Future[Answer]], part: Slice, missing: Callable[[Missing], None]) -> None:
         self._request = request
-        self._slice = slice
+        self._slice = part
         self._missing = missing
         # The expected next offset; None after a frame with an unknown last offset.
         self._next: int | None = None
@@ -324,10 +329,10 @@ class _RemoteReader:
             self._lost(self._next, offset, "the broker's journal has them no more")
         self._next = offset
 
-    def _lost(self, first: int, next: int, why: str) -> None:
-        first, next = max(first, self._slice.start), min(next, self._slice.end)
-        if first < next:
-            self._missing(Missing(first, next, why))
+    def _lost(self, first: int, nextOffset: int, why: str) -> None:
+        first, nextOffset = max(first, self._slice.start), min(nextOffset, self._slice.end)
+        if first < nextOffset:
+            self._missing(Missing(first, nextOffset, why))
 
     def _published(self, header: FrameHeader, frame: memoryview) -> Iterator[Placed]:
         transaction = decodeTransaction(header, frame)

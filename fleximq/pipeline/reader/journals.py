@@ -96,7 +96,10 @@ class Journals:
             found.setdefault(journal.id, []).append(journal)
         if not found:
             raise OptionRefused(f"there is no journal in {' or '.join(self._paths)}")
-        return {id: self._best(found[id], *ranges.get(id, (FOREVER, FOREVER))) for id in sorted(found)}
+        return {
+            journalId: self._best(found[journalId], *ranges.get(journalId, (FOREVER, FOREVER)))
+            for journalId in sorted(found)
+        }
 
     def covering(self, ranges: Ranges) -> dict[str, Journal]:
         """Return the journals, after copies that lag have these ranges; raises PipelineError after 30 seconds."""
@@ -104,12 +107,16 @@ class Journals:
         with waitNotice(lambda: f"waiting for copies that lag, for {TIMEOUT:g} s at most", _log.warning):
             while True:
                 found = self.find(ranges)
-                behind = [id for id in ranges if id in found and self._lags(found[id], ranges[id][1])]
+                behind = [
+                    journalId
+                    for journalId in ranges
+                    if journalId in found and self._lags(found[journalId], ranges[journalId][1])
+                ]
                 if not behind:
                     return found
                 if self._now() >= deadline:
-                    place, next, end = found[behind[0]].path, found[behind[0]].end().offset, ranges[behind[0]][1]
-                    raise PipelineError(f"the copy in {place} lags: its next offset is {next}, not {end} yet")
+                    place, nextOffset, end = found[behind[0]].path, found[behind[0]].end().offset, ranges[behind[0]][1]
+                    raise PipelineError(f"the copy in {place} lags: its next offset is {nextOffset}, not {end} yet")
                 self._sleep(_PAUSE)
 
     def _lags(self, journal: Journal, end: int) -> bool:
@@ -119,8 +126,8 @@ class Journals:
     def having(self, points: Points | None) -> dict[str, Journal]:
         """Return the journals; wait as :meth:`covering` for offsets that are named."""
         found = self.find()
-        named = [] if points is None else [(id, points.of(id)) for id in found]
-        wanted = {id: (point.value, point.value) for id, point in named if point.kind is StartKind.OFFSET}
+        named = [] if points is None else [(journalId, points.of(journalId)) for journalId in found]
+        wanted = {journalId: (point.value, point.value) for journalId, point in named if point.kind is StartKind.OFFSET}
         return self.covering(wanted) if wanted else found
 
     def _at(self, path: str) -> Journal:
@@ -139,8 +146,8 @@ class Journals:
 
     def _copiesOf(self, path: str) -> list[str]:
         """Return the other folders that have, or had, the same journal."""
-        id = self._known[path].id if path in self._known else None
-        return [other for other, journal in self._known.items() if journal.id == id and other != path]
+        journalId = self._known[path].id if path in self._known else None
+        return [other for other, journal in self._known.items() if journal.id == journalId and other != path]
 
     def _best(self, copies: Sequence[Journal], start: int, end: int) -> Journal:
         if len(copies) == 1:
@@ -170,7 +177,7 @@ class Journals:
         parts = -(-options.minPartitions // max(1, len({each.id for each in self._known.values()})))
         slices = journal.slices(start, end, selection.topics, parts, selection.since, options.partitionBytes)
         others = self._copiesOf(journal.path)
-        return [SlicePartition(slice, self._brokers.get(journal.path), others) for slice in slices]
+        return [SlicePartition(part, self._brokers.get(journal.path), others) for part in slices]
 
     def close(self) -> None:
         """Close the connections; the next request opens them again."""
@@ -221,10 +228,10 @@ def records(
 
 def _readable(partition: SlicePartition) -> Slice:
     """Return the slice; of another folder if its own cannot be read any more. All have it at the same positions."""
-    slice = partition.slice
-    for path in (slice.path, *partition.others) if partition.others else ():
+    part = partition.slice
+    for path in (part.path, *partition.others) if partition.others else ():
         with suppress(JournalError, OSError):
             journal = JournalFiles(path)
-            if journal.id == slice.journal and journal.end().position >= slice.limit:
-                return slice._replace(path=path)
-    return slice
+            if journal.id == part.journal and journal.end().position >= part.limit:
+                return part._replace(path=path)
+    return part

@@ -94,8 +94,8 @@ def _points(name: str, text: str, others: Point, read: Callable[[str, Any, str],
         fields = None
     if not isinstance(fields, dict) or not fields:
         raise OptionRefused(f"the option {name!r} is {text!r}, but must be JSON with a value for each journal's id")
-    words = {id: str(value) if type(value) in (int, str) else "" for id, value in fields.items()}
-    return Points(others, {id: read(name, value, words[id]) for id, value in fields.items()})
+    words = {journalId: str(value) if type(value) in (int, str) else "" for journalId, value in fields.items()}
+    return Points(others, {journalId: read(name, value, words[journalId]) for journalId, value in fields.items()})
 
 
 def _isNumber(text: str, most: int = FOREVER) -> bool:

@@ -83,7 +83,9 @@ class StreamReader(DataSourceStreamReader, datasource.SupportsTriggerAvailableNo
         points, fail = self._options.start or Points(LATEST), self._options.failOnDataLoss
         journals = self._journals.having(points)
         points.check("start", journals)
-        return ordered({id: startOf(points.of(id), journal, fail) for id, journal in journals.items()})
+        return ordered(
+            {journalId: startOf(points.of(journalId), journal, fail) for journalId, journal in journals.items()}
+        )
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._target = _ends(self._journals.find())
@@ -106,12 +108,15 @@ class StreamReader(DataSourceStreamReader, datasource.SupportsTriggerAvailableNo
         """Return the end of the next micro-batch, or ``start`` if it is not due; raises RecordsMissing."""
         self._reportProgress(start)
         journals = self._journals.find()
-        begin = {id: start[id] if start.get(id, -1) >= 0 else journals[id].bounds().first for id in {*start, *journals}}
+        begin = {
+            journalId: start[journalId] if start.get(journalId, -1) >= 0 else journals[journalId].bounds().first
+            for journalId in {*start, *journals}
+        }
         ends = self._target if self._target is not None else _ends(journals)
         # After a power loss a journal without a broker can end before an offset that was read; a copy may lag.
-        end = {id: max(offset, ends.get(id, offset)) for id, offset in begin.items()}
-        for id in begin.keys() - journals.keys():
-            reportLoss(f"journal {id} was read before and is not there any more", self._options.failOnDataLoss)
+        end = {journalId: max(offset, ends.get(journalId, offset)) for journalId, offset in begin.items()}
+        for journalId in begin.keys() - journals.keys():
+            reportLoss(f"journal {journalId} was read before and is not there any more", self._options.failOnDataLoss)
         if not self._isDue(journals, begin, end, limit):
             return ordered(start)
         begin = {journal: self._new.begin(journal, offset) for journal, offset in begin.items()}
@@ -150,21 +155,21 @@ class StreamReader(DataSourceStreamReader, datasource.SupportsTriggerAvailableNo
         """Return slices between two offsets, balanced by bytes; raises RecordsMissing if some records are gone."""
         journals = self._journals.covering(ranges(start, end))
         found: list[SlicePartition] = []
-        for id, until in sorted(end.items()):
-            journal = journals.get(id)
-            begin = start.get(id, 0)
+        for journalId, until in sorted(end.items()):
+            journal = journals.get(journalId)
+            begin = start.get(journalId, 0)
             if begin >= until:
                 continue
             if journal is None:
                 # A batch that a restart repeats is planned here first; without its rows it must not count as processed.
-                gone = f"journal {id} is not there any more, and with it the offsets {begin} to {until - 1}"
+                gone = f"journal {journalId} is not there any more, and with it the offsets {begin} to {until - 1}"
                 reportLoss(gone, self._options.failOnDataLoss)
                 continue
-            if id in start:
-                wanted = min(self._new.begin(id, begin), until)
-                begin = checked(id, wanted, journal.bounds(), self._options.failOnDataLoss)
+            if journalId in start:
+                wanted = min(self._new.begin(journalId, begin), until)
+                begin = checked(journalId, wanted, journal.bounds(), self._options.failOnDataLoss)
                 if self._progress is not None:
-                    self._progress.countLost(id, wanted, begin)
+                    self._progress.countLost(journalId, wanted, begin)
             found += self._journals.partitions(journal, begin, until, self._options, self._selection)
         return found
 
@@ -183,11 +188,11 @@ class StreamReader(DataSourceStreamReader, datasource.SupportsTriggerAvailableNo
 
 def ranges(start: Mapping[str, int], end: Mapping[str, int]) -> Ranges:
     """Return the range of offsets of each journal that is to be read."""
-    return {id: (start.get(id, 0), until) for id, until in end.items()}
+    return {journalId: (start.get(journalId, 0), until) for journalId, until in end.items()}
 
 
 def _ends(journals: Mapping[str, Journal]) -> Offsets:
-    return {id: journal.end().offset for id, journal in journals.items()}
+    return {journalId: journal.end().offset for journalId, journal in journals.items()}
 
 
 @dataclass
@@ -226,12 +231,12 @@ class NewRecords:
     ) -> int:
         """Return the number of new records of the wanted topics in these ranges, counted up to ``enough``."""
         found = 0
-        for id, begin in start.items():
-            counted = self._counted.get(id)
+        for journalId, begin in start.items():
+            counted = self._counted.get(journalId)
             if counted is None or counted.start != begin:
-                counted = self._counted[id] = _Counted(begin, begin)
-            if counted.until < end[id] and counted.records < enough - found and id in journals:
-                self._look(journals[id], counted, end[id], enough - found)
+                counted = self._counted[journalId] = _Counted(begin, begin)
+            if counted.until < end[journalId] and counted.records < enough - found and journalId in journals:
+                self._look(journals[journalId], counted, end[journalId], enough - found)
             found += counted.records
             if found >= enough:
                 break
@@ -285,12 +290,12 @@ class NewRecords:
 
     def isOverdue(self, journals: Mapping[str, Journal]) -> bool:
         """Tell whether the offsets of some journal have stayed too long before records of other topics."""
-        for id, counted in self._counted.items():
+        for journalId, counted in self._counted.items():
             if counted.until == counted.start and counted.deadline is None:
                 continue
-            if counted.deadline is None and id in journals:
+            if counted.deadline is None and journalId in journals:
                 # The query may have been started again since.
-                isOld = journals[id].offsetAt(int((self._wall() - PATIENCE) * 1_000_000)) > counted.start
+                isOld = journals[journalId].offsetAt(int((self._wall() - PATIENCE) * 1_000_000)) > counted.start
                 counted.deadline = self._now() + (0 if isOld else PATIENCE)
             if counted.deadline is not None and self._now() >= counted.deadline:
                 return True

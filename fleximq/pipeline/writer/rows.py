@@ -167,26 +167,26 @@ def valuesOf(column: pa.Array) -> list[Any]:
     return values if convert is None else [_orNone(convert, value) for value in values]
 
 
-def converter(type: pa.DataType) -> _Convert | None:
+def converter(dataType: pa.DataType) -> _Convert | None:
     """Return a function that converts values of this type to types of MessagePack; None if no conversion is needed."""
-    if pa.types.is_map(type):
-        key, item = converter(type.key_type), converter(type.item_type)
+    if pa.types.is_map(dataType):
+        key, item = converter(dataType.key_type), converter(dataType.item_type)
         if key is None and item is None:
             return dict
         return lambda pairs: {key(name) if key else name: _orNone(item, each) if item else each for name, each in pairs}
-    if pa.types.is_struct(type):
-        fields = {field.name: made for field in type if (made := converter(field.type)) is not None}
+    if pa.types.is_struct(dataType):
+        fields = {field.name: made for field in dataType if (made := converter(field.type)) is not None}
         return partial(_structConverted, fields) if fields else None
-    if pa.types.is_list(type) or pa.types.is_large_list(type) or pa.types.is_fixed_size_list(type):
-        made = converter(type.value_type)
+    if pa.types.is_list(dataType) or pa.types.is_large_list(dataType) or pa.types.is_fixed_size_list(dataType):
+        made = converter(dataType.value_type)
         return None if made is None else lambda values: [_orNone(made, value) for value in values]
-    if pa.types.is_timestamp(type):
+    if pa.types.is_timestamp(dataType):
         return _isoTime
-    if pa.types.is_date(type):
+    if pa.types.is_date(dataType):
         return datetime.date.isoformat
-    if pa.types.is_decimal(type) or pa.types.is_time(type):
+    if pa.types.is_decimal(dataType) or pa.types.is_time(dataType):
         return str
-    if pa.types.is_duration(type):
+    if pa.types.is_duration(dataType):
         return lambda value: round(value / datetime.timedelta(microseconds=1))
     return None
 

@@ -75,7 +75,7 @@ class SinkOptions:
         topic = options.get("topic")
         if topic is not None and (not topic or isTooLong(topic)):
             raise OptionRefused("the option 'topic' must have 1 to 1024 bytes")
-        format = choice(options, "valueFormat", _FORMATS, "bytes")
+        valueFormat = choice(options, "valueFormat", _FORMATS, "bytes")
         query = options.get("txnAppId", "")
         if len(query.encode()) > _MAX_NAME_BYTES:
             raise OptionRefused(f"the option 'txnAppId' may have at most {_MAX_NAME_BYTES} bytes")
@@ -85,11 +85,11 @@ class SinkOptions:
             Place.of(options),
             topic,
             flag(options, "requireExactlyOnce", False),
-            format == "messagepack",
+            valueFormat == "messagepack",
             _number(options, "portionBytes", MEBIBYTE, KIBIBYTE, 8 * MEBIBYTE),
             query,
             _number(options, "txnVersion", 0, 0, _BATCH_MOST),
-            format == "original",
+            valueFormat == "original",
         )
 
 

@@ -25,11 +25,11 @@ class JavaCase(SynchronousTestCase):
 
     def program(self, home: str, script: str) -> str:
         """Make a program ``java``, and return the folder that JAVA_HOME would name."""
-        bin = self.folder / home / "bin"
-        bin.mkdir(parents=True)
-        (bin / "java").write_text(f"#!/bin/sh\n{script}\n")
-        (bin / "java").chmod(0o755)
-        return str(bin.parent)
+        folder = self.folder / home / "bin"
+        folder.mkdir(parents=True)
+        (folder / "java").write_text(f"#!/bin/sh\n{script}\n")
+        (folder / "java").chmod(0o755)
+        return str(folder.parent)
 
     def java(self, home: str, version: str) -> str:
         """Make one that says that it has this version."""

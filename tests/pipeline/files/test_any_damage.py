@@ -40,8 +40,8 @@ class AnyDamageTests(SynchronousTestCase):
         files = Recorder(state)
         missing: list[Any] = []
         found: dict[int, Any] = {}
-        for slice in JournalFiles(FOLDER, files).slices(0, self.end, parts=parts, sliceBytes=1 << 30):
-            for batch in readSlice(slice, COLUMNS, Selection(), missing.append, files):
+        for part in JournalFiles(FOLDER, files).slices(0, self.end, parts=parts, sliceBytes=1 << 30):
+            for batch in readSlice(part, COLUMNS, Selection(), missing.append, files):
                 batch.validate(full=True)
                 for row in batch.to_pylist():
                     self.assertNotIn(row["offset"], found)

@@ -41,8 +41,8 @@ class LayoutCase(SynchronousTestCase):
     def read(self, slices: list[Any], selection: Any = None) -> dict[int, tuple[str, bytes]]:
         """Return what is in slices; that no record comes twice is seen to."""
         found: dict[int, tuple[str, bytes]] = {}
-        for slice in slices:
-            for batch in readSlice(slice, COLUMNS, selection or Selection(), self.missing.append):
+        for part in slices:
+            for batch in readSlice(part, COLUMNS, selection or Selection(), self.missing.append):
                 for row in batch.to_pylist():
                     self.assertNotIn(row["offset"], found)
                     found[row["offset"]] = row["topic"], row["value"]
@@ -145,7 +145,7 @@ class WholeTests(LayoutCase):
         end = journal.end().offset
         wanted = Topics(frozenset({"c"}))
         slices = journal.slices(0, end, wanted)
-        self.assertLess(sum(slice.bytes for slice in slices), sum(s.bytes for s in journal.slices(0, end)) - only)
+        self.assertLess(sum(part.bytes for part in slices), sum(s.bytes for s in journal.slices(0, end)) - only)
         rows = {offset: row for offset, row in self.rows.items() if row[0] == "c"}
         self.assertEqual(self.read(slices, Selection(wanted)), rows)
 
@@ -160,7 +160,7 @@ class WholeTests(LayoutCase):
         )
         self.assertEqual(journal.offsetAt(TIME + 49_001), 51)
         late = journal.slices(0, 51, since=TIME + 45_000)
-        self.assertLess(sum(slice.bytes for slice in late), 22_000)
+        self.assertLess(sum(part.bytes for part in late), 22_000)
         self.assertEqual(list(self.read(late, Selection(since=TIME + 45_000))), [46, 47, 48, 49, 50])
 
     def test_balanced(self) -> None:
@@ -169,7 +169,7 @@ class WholeTests(LayoutCase):
         for _ in range(40):
             written.kept("a", b"x" * 70_000)
         journal = JournalFiles(written.folder)
-        sizes = [slice.bytes for slice in journal.slices(0, 41, parts=4)]
+        sizes = [part.bytes for part in journal.slices(0, 41, parts=4)]
         self.assertEqual(len(sizes), 4)
         self.assertLess(max(sizes) - min(sizes), 150_000)
         self.assertEqual(len(journal.slices(0, 41, sliceBytes=1 << 20)), 3)
@@ -386,10 +386,8 @@ class RetentionTests(LayoutCase):
             behind.baseOffset + behind.count,
         )
         limit = before.end().position
-        slice = Slice(
-            str(self.folder), before.id, gone[2].baseOffset, behind.baseOffset + behind.count, limit, (piece,)
-        )
-        self.assertEqual(sorted(self.read([slice])), list(range(behind.baseOffset, behind.baseOffset + behind.count)))
+        part = Slice(str(self.folder), before.id, gone[2].baseOffset, behind.baseOffset + behind.count, limit, (piece,))
+        self.assertEqual(sorted(self.read([part])), list(range(behind.baseOffset, behind.baseOffset + behind.count)))
         self.assertEqual([each.lost for each in self.missing], [False])
 
 

@@ -216,13 +216,13 @@ class NeighboursTests(SealCase):
     def test_neighbours(self) -> None:
         """There are as many groups as are asked for, as large as each other; they go on without a gap."""
         one, *rest = JournalFiles(self.folder).segments()
-        all = [one, *rest]
-        self.assertEqual(neighbours(all, 1), [all])
-        self.assertEqual(neighbours(all, 10 * len(all)), [[each] for each in all])
-        halves = neighbours(all, 2)
-        self.assertEqual(sum(halves, []), all)
+        sealed = [one, *rest]
+        self.assertEqual(neighbours(sealed, 1), [sealed])
+        self.assertEqual(neighbours(sealed, 10 * len(sealed)), [[each] for each in sealed])
+        halves = neighbours(sealed, 2)
+        self.assertEqual(sum(halves, []), sealed)
         few, many = sorted(sum(each.bytes for each in half) for half in halves)
-        self.assertLessEqual(many - few, max(each.bytes for each in all))
+        self.assertLessEqual(many - few, max(each.bytes for each in sealed))
         self.assertEqual(neighbours([one, *rest[1:]], 1), [[one], rest[1:]])
         self.assertEqual(neighbours([], 5), [])
 

@@ -232,13 +232,13 @@ class SqlTests(SynchronousTestCase):
 
     def test_formats(self) -> None:
         """Tables of each format are read as they are now."""
-        for format, package in (("parquet", "pyarrow"), ("delta", "deltalake"), ("iceberg", "pyiceberg")):
+        for outputFormat, package in (("parquet", "pyarrow"), ("delta", "deltalake"), ("iceberg", "pyiceberg")):
             if find_spec(package) is None:
                 continue
-            lake = f"{self.folder}-{format}"
+            lake = f"{self.folder}-{outputFormat}"
             parser = CommandParser(prog="ingest")
             INGEST.prepare(parser)
-            words = ["--journal", self.folder, "--lake", lake, "--once", "--format", format]
+            words = ["--journal", self.folder, "--lake", lake, "--once", "--format", outputFormat]
             run = FakeRun()
             INGEST.run(mergeSettings(parser, "ingest", ("ingest",), words), run)
             found = self.rows("select topic, count(*) as n from messages group by topic order by n", "--lake", lake)
@@ -250,7 +250,7 @@ class SqlTests(SynchronousTestCase):
                     {"topic": "Sport", "n": 3},
                     {"topic": "news", "n": 4},
                 ],
-                format,
+                outputFormat,
             )
 
     def test_lake(self) -> None:

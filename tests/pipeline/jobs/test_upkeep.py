@@ -40,13 +40,13 @@ class LakeCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.begin("parquet")
 
-    def begin(self, format: str) -> None:
+    def begin(self, tableFormat: str) -> None:
         """Begin with an empty table of a format."""
         self.lake = str(Path(self.mktemp()).absolute())
         self.table = f"{self.lake}/messages"
         self.publishing = BatchCommit(self.table)
         self.publishing.makeFolders()
-        setFormat(self.table, {"format": format}, None if format == "delta" else "topic")
+        setFormat(self.table, {"format": tableFormat}, None if tableFormat == "delta" else "topic")
         self.publishing.prepare()
         writeColumns(self.table, TableColumns("raw", pa.schema([])))
         self.batches = 0

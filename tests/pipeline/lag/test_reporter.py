@@ -90,8 +90,8 @@ class BrokerTests(SynchronousTestCase):
         """A group that reads nothing of a broker's journal is a warning, once."""
         reporter = self.reporter()
         with self.assertLogs("fleximq.pipeline", logging.WARNING) as logged:
-            for next in (7, 8):
-                reporter.report({OTHER: next})
+            for nextOffset in (7, 8):
+                reporter.report({OTHER: nextOffset})
                 self.assertTrue(reporter.flush(20))
         self.assertEqual(len(logged.output), 1)
         self.assertIn(f"consumer group g does not read journal {self.journal}", logged.output[0])
@@ -142,11 +142,11 @@ class TransitionTests(SynchronousTestCase):
             "closed": ("closed",) * 5,
         }
         for state in SendState:
-            for event, next in zip(SendEvent, expected[state.value], strict=True):
-                if next is None:
+            for event, nextOffset in zip(SendEvent, expected[state.value], strict=True):
+                if nextOffset is None:
                     self.assertRaises(UnexpectedEvent, TRANSITIONS.__getitem__, (state, event))
                 else:
-                    self.assertEqual(TRANSITIONS[state, event].value, next, (state, event))
+                    self.assertEqual(TRANSITIONS[state, event].value, nextOffset, (state, event))
 
 
 class NoJournalTests(SynchronousTestCase):
@@ -206,8 +206,8 @@ class GroupProgressTests(SynchronousTestCase):
 
     def test_changes(self) -> None:
         """Each change is told at once, what is the same only after a while."""
-        for next in (1, 1, 2, 2):
-            self.progress.report({"a": next})
+        for nextOffset in (1, 1, 2, 2):
+            self.progress.report({"a": nextOffset})
         self.assertEqual([offsets for offsets, _ in self.reporter.told], [{"a": 1}, {"a": 2}])
         self.now += REPEAT_AFTER
         self.progress.report({"a": 2})

@@ -46,9 +46,9 @@ class BackfillCase(FeedCase):
                 found += [(row["offset"], row["topic"], row.get("a")) for row in rows.to_pylist()]
         return sorted(found)
 
-    def begin(self, journal: str, offset: int, spec: Any = None, format: str = "parquet") -> None:
+    def begin(self, journal: str, offset: int, spec: Any = None, tableFormat: str = "parquet") -> None:
         """Let the table begin there."""
-        with TableIngest(self.lake, [spec or LATE], {"format": format}, False) as feeding:
+        with TableIngest(self.lake, [spec or LATE], {"format": tableFormat}, False) as feeding:
             feeding.beginAt({journal: offset})
 
     def fill(self, *sources: Any, spec: Any = None, lossAllowed: bool = False, files: Files | None = None) -> int:
@@ -61,13 +61,13 @@ class BackfillCase(FeedCase):
 class FromTableTests(BackfillCase):
     """From another table of the lake."""
 
-    def make(self, format: str = "parquet") -> None:
+    def make(self, tableFormat: str = "parquet") -> None:
         """Make a table with six rows, of which two are dead letters, and let ``late`` begin at offset 5."""
         early = TableSpec("early", decode="messagepack", schema="a INT")
-        self.ingest([early], {"a": 1}, {"a": 1.5}, {"a": 2}, format=format)
-        self.ingest([early], {"a": 3}, {"a": 2.5}, {"a": 4}, number=1, first=4, format=format)
-        self.begin(JOURNAL, 5, format=format)
-        self.ingest([LATE], {"a": 5, "b": "x"}, number=2, first=5, format=format)
+        self.ingest([early], {"a": 1}, {"a": 1.5}, {"a": 2}, tableFormat=tableFormat)
+        self.ingest([early], {"a": 3}, {"a": 2.5}, {"a": 4}, number=1, first=4, tableFormat=tableFormat)
+        self.begin(JOURNAL, 5, tableFormat=tableFormat)
+        self.ingest([LATE], {"a": 5, "b": "x"}, number=2, first=5, tableFormat=tableFormat)
 
     #: The rows of ``late``.
     wanted = [(1, "t", 1.0), (2, "t", 1.5), (3, "t", 2.0), (4, "t", 3.0), (5, "t", 5.0)]
@@ -75,15 +75,15 @@ class FromTableTests(BackfillCase):
     def test_formats(self) -> None:
         """In each format all earlier rows are there once, as the table decodes them, and later batches follow."""
         self.patch(sys.modules[backfill.__module__], "PIECE_ROWS", 2)
-        for format in ("parquet", "delta", "iceberg"):
+        for tableFormat in ("parquet", "delta", "iceberg"):
             shutil.rmtree(self.lake, ignore_errors=True)
-            self.make(format)
+            self.make(tableFormat)
             source = tableSource(self.lake, "early", LATE)
             self.assertEqual([self.fill(source), self.fill(source)], [4, 0])
             self.assertEqual(self.seen(), self.wanted)
             covered = readLedger(f"{self.lake}/late").journals[JOURNAL]
             self.assertEqual((covered.first, covered.next, covered.rows, covered.dead), (1, 6, 5, 0))
-            self.ingest([LATE], {"a": 6}, number=3, first=6, format=format)
+            self.ingest([LATE], {"a": 6}, number=3, first=6, tableFormat=tableFormat)
             self.assertEqual(self.seen(), [*self.wanted, (6, "t", 6.0)])
 
     def test_otherTopics(self) -> None:
@@ -126,12 +126,12 @@ class FromTableTests(BackfillCase):
         error = self.assertRaises(LakeRefused, self.fill, spec=new)
         self.assertIn("has no batch yet, so it is unknown where it begins", str(error))
 
-    def crash(self, format: str) -> None:
+    def crash(self, tableFormat: str) -> None:
         """End a run at each step, and look whether the next one completes it."""
         self.patch(sys.modules[backfill.__module__], "PIECE_ROWS", 2)
         shutil.rmtree(self.lake, ignore_errors=True)
-        self.make(format)
-        steps, saved = 0, f"{self.lake}-{format}"
+        self.make(tableFormat)
+        steps, saved = 0, f"{self.lake}-{tableFormat}"
         shutil.copytree(self.lake, saved)
         while True:
             shutil.rmtree(self.lake)
@@ -185,7 +185,7 @@ class FromJournalTests(BackfillCase):
         journal = JournalFiles(self.written.folder)
         folder = f"{self.sealed}/{journal.id}"
         os.makedirs(folder)
-        segments = [each for slice in journal.slices(1, 41, Topics(), 40) for each in slice.pieces]
+        segments = [each for part in journal.slices(1, 41, Topics(), 40) for each in part.pieces]
         for place in places:
             (whole,) = journal.slices(segments[place].first, segments[place].next)
             sealSegments([whole], folder, False)

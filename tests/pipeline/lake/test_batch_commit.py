@@ -64,10 +64,12 @@ class ForeignTests(PublishingCase):
 
     def test_journal(self) -> None:
         """An id of a journal that is a path is refused, and no file is made."""
-        for id in ("../../../OUT", "/OUT", "a/b"):
-            files = [each._replace(journal=id) for each in self.stage(1, 11)]
-            self.assertRaises(LakeRefused, self.publishing.publish, BatchRange(0, {id: 1}, {id: 11}), files, {})
-            change = TableChange(STAGED, [each._replace(journal=id) for each in self.stage(1, 11)])
+        for journalId in ("../../../OUT", "/OUT", "a/b"):
+            files = [each._replace(journal=journalId) for each in self.stage(1, 11)]
+            self.assertRaises(
+                LakeRefused, self.publishing.publish, BatchRange(0, {journalId: 1}, {journalId: 11}), files, {}
+            )
+            change = TableChange(STAGED, [each._replace(journal=journalId) for each in self.stage(1, 11)])
             self.assertRaises(LakeRefused, commitChange, self.table, change, FILES)
         self.assertEqual(self.files(), [])
 

@@ -65,7 +65,7 @@ class KillTests(SynchronousTestCase):
         """With the log of Iceberg."""
         self.campaign("iceberg")
 
-    def campaign(self, format: str, *more: str) -> None:
+    def campaign(self, tableFormat: str, *more: str) -> None:
         """Publish, ingest, and kill."""
         self.chance = random.Random(SEED)
         self.folder = Path(self.mktemp()).absolute()
@@ -73,8 +73,8 @@ class KillTests(SynchronousTestCase):
         self.written = Written(str(self.folder / "journal"), segmentBytes=10_000)
         for _ in range(100):
             self.publish()
-        schema = "a INT" if format != "delta" else "a BIGINT"
-        common = ["--journal", self.written.folder, "--format", format, *more, "--table", "early=#:messagepack"]
+        schema = "a INT" if tableFormat != "delta" else "a BIGINT"
+        common = ["--journal", self.written.folder, "--format", tableFormat, *more, "--table", "early=#:messagepack"]
         self.ingest = Ingest(self.folder, *common, "--schema", schema, "--once")
         self.ingest.wait()
         words = (*common, "--table", "late=#:messagepack", "--max-offsets", "500", "--trigger", "200ms")

@@ -121,9 +121,9 @@ class HostileCase(SynchronousTestCase):
 def _specs(types: "dict[str, pa.DataType]") -> "tuple[TableSpec, ...]":
     """Return tables with columns from payloads, with given ones, and without any."""
     given: dict[str, pa.Field] = {}
-    for name, type in types.items():
+    for name, dataType in types.items():
         if name and "\0" not in name and "." not in name:
-            given.setdefault(name.lower(), pa.field(name, type))
+            given.setdefault(name.lower(), pa.field(name, dataType))
     schema = ddl.written(pa.schema(given.values()))
     specs = TableSpec("inferred", decode="json"), TableSpec("given", decode="json", schema=schema)
     more = TableSpec("packed", decode="messagepack"), TableSpec("raw")

@@ -38,9 +38,9 @@ class FeedCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.lake = str(Path(self.mktemp()).absolute())
 
-    def feeding(self, *specs: "TableSpec", lossAllowed: bool = False, format: str = "parquet") -> "TableIngest":
+    def feeding(self, *specs: "TableSpec", lossAllowed: bool = False, tableFormat: str = "parquet") -> "TableIngest":
         """Return what feeds these tables, entered."""
-        feeding = TableIngest(self.lake, specs, {"format": format}, lossAllowed)
+        feeding = TableIngest(self.lake, specs, {"format": tableFormat}, lossAllowed)
         feeding.__enter__()
         self.addCleanup(feeding.__exit__)
         return feeding
@@ -50,9 +50,9 @@ class FeedCase(SynchronousTestCase):
         payloads = [msgspec.msgpack.encode(value) for value in values]
         return rows(range(first, first + len(values)), topic, schema=schemaOf(ALL_COLUMNS), value=payloads)
 
-    def ingest(self, specs: Any, *values: Any, number: int = 0, first: int = 1, format: str = "parquet") -> None:
+    def ingest(self, specs: Any, *values: Any, number: int = 0, first: int = 1, tableFormat: str = "parquet") -> None:
         """Commit a batch with these values to tables."""
-        with TableIngest(self.lake, specs, {"format": format}, False) as feeding:
+        with TableIngest(self.lake, specs, {"format": tableFormat}, False) as feeding:
             batch = self.batch(*values, first=first)
             while feeding.evolve(told := self.told(specs, batch)):
                 pass

@@ -238,13 +238,13 @@ class DayDeltaTests(DayTests):
         for change in ("none", "compacted"):
             table = DeltaTable(self.table)
             self.assertEqual(table.metadata().partition_columns, ["date"])
-            for filter, number in (
+            for condition, number in (
                 (pc.field("topic") == "z", 20),
                 (pc.field("dialect") == "fleximq", 80),
                 (pc.field("reason").is_null(), 80),
                 (pc.field("offset") > 70, 10),
             ):
-                self.assertEqual(table.to_pyarrow_dataset().to_table(filter=filter).num_rows, number, change)
+                self.assertEqual(table.to_pyarrow_dataset().to_table(filter=condition).num_rows, number, change)
             list(compact(self.table, _AT_ONCE))
 
     def test_boundsRemoved(self) -> None:

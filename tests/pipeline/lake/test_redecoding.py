@@ -30,13 +30,13 @@ if not skip:
 class RedecodeCase(FeedCase):
     """``table`` has rows of a schema that was too narrow."""
 
-    def make(self, format: str = "parquet") -> None:
+    def make(self, tableFormat: str = "parquet") -> None:
         """Make it; with Delta Lake no column was too narrow."""
         self.table = f"{self.lake}/m"
         values = [{"a": 20, "b": 1}, {"a": 2**40, "b": 2}, {"a": "no", "b": 3}, {"a": 5, "b": "misfit", "c": "x"}]
-        old = OLD if format != "delta" else TableSpec("m", decode="messagepack", schema="a BIGINT, c STRING")
-        self.ingest([old], *values, format=format)
-        self.ingest([old], {"a": 6}, number=1, first=5, format=format)
+        old = OLD if tableFormat != "delta" else TableSpec("m", decode="messagepack", schema="a BIGINT, c STRING")
+        self.ingest([old], *values, tableFormat=tableFormat)
+        self.ingest([old], {"a": 6}, number=1, first=5, tableFormat=tableFormat)
 
     def mend(self) -> None:
         """Mend the schema."""
@@ -65,18 +65,18 @@ class RedecodeTests(RedecodeCase):
 
     def test_formats(self) -> None:
         """In each format what fits now is back under its topic, and the ledger counts the rest."""
-        for format in ("parquet", "delta", "iceberg"):
+        for tableFormat in ("parquet", "delta", "iceberg"):
             shutil.rmtree(self.lake, ignore_errors=True)
-            self.make(format)
+            self.make(tableFormat)
             self.mend()
             *_, done = redecode(self.table, NEW)
-            self.assertEqual((done.back, done.dead), (int(format != "delta"), 1))
+            self.assertEqual((done.back, done.dead), (int(tableFormat != "delta"), 1))
             self.assertEqual(self.seen(), self.wanted)
             covered = readLedger(self.table).journals[JOURNAL]
             self.assertEqual((covered.rows, covered.dead), (5, 1))
             *_, done = redecode(self.table, NEW)
             self.assertEqual(done.replaced, 0)
-            self.ingest([NEW], {"a": 2**41, "b": 7}, number=2, first=6, format=format)
+            self.ingest([NEW], {"a": 2**41, "b": 7}, number=2, first=6, tableFormat=tableFormat)
             self.assertEqual(self.seen(), [*self.wanted, (6, "t", 2**41, 7, None)])
 
     def test_compacted(self) -> None:
@@ -120,12 +120,12 @@ class RedecodeTests(RedecodeCase):
 class CrashTests(RedecodeCase):
     """A run that ends at any of its changes to the disk."""
 
-    def crash(self, format: str) -> None:
+    def crash(self, tableFormat: str) -> None:
         """End a run at each step, and look whether the next one completes it."""
         shutil.rmtree(self.lake, ignore_errors=True)
-        self.make(format)
+        self.make(tableFormat)
         self.mend()
-        steps, saved = 0, f"{self.lake}-{format}"
+        steps, saved = 0, f"{self.lake}-{tableFormat}"
         shutil.copytree(self.lake, saved)
         while True:
             shutil.rmtree(self.lake)
@@ -138,7 +138,7 @@ class CrashTests(RedecodeCase):
             list(redecode(self.table, NEW))
             self.assertEqual(self.seen(), self.wanted, f"after {steps} steps")
             self.assertEqual(readLedger(self.table).journals[JOURNAL].dead, 1)
-            if format == "parquet":
+            if tableFormat == "parquet":
                 self.assertEqual(audit(self.table), [])
             steps += 1
         self.assertGreater(steps, 10)

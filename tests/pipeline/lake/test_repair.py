@@ -57,7 +57,7 @@ class PoisonCase(FeedCase):
 
     def ingested(self, *values: Any, number: int = 0, first: int = 1) -> None:
         """Commit a batch."""
-        self.ingest([self.spec], *values, number=number, first=first, format="iceberg")
+        self.ingest([self.spec], *values, number=number, first=first, tableFormat="iceberg")
 
     def read(self, *columns: str) -> list[tuple[Any, ...]]:
         """Return some columns as Iceberg has them, by offset."""
@@ -121,7 +121,7 @@ class PoisonTests(PoisonCase):
         self.assertEqual(self.read("t"), [(TEXT,)])
         found = catalogOf(self.lake, None).load_table("lake.s")
         (task,) = found.scan(row_filter=f"t = '{TEXT}' and u = 'v'").plan_files()
-        bounds = {found.schema().find_field(id).name for id in task.file.upper_bounds}
+        bounds = {found.schema().find_field(journalId).name for journalId in task.file.upper_bounds}
         self.assertTrue(bounds >= {"topic", "offset", "u"} and "t" not in bounds, bounds)
 
     def test_topic(self) -> None:
@@ -156,13 +156,13 @@ class StuckCase(PoisonCase):
     def stuck(self, waiting: str, step: Callable[[], object]) -> None:
         """Let a step get stuck."""
 
-        def all(format: str, columns: Any, known: Any = ()) -> "Distinct":
+        def allColumns(tableFormat: str, columns: Any, known: Any = ()) -> "Distinct":
             return Distinct(columns, [])
 
         def described(found: Any, paths: Sequence[str]) -> list[Any]:
             return list(parquet_files_to_data_files(found.io, found.metadata, iter(paths)))
 
-        patches = [self.patch(module, "distinct", all) for module in (column_changes, ingest_task)]
+        patches = [self.patch(module, "distinct", allColumns) for module in (column_changes, ingest_task)]
         patches.append(self.patch(iceberg_log, "dataFilesOf", described))
         patches.append(self.patch(staged_files, "withoutRefused", lambda *_: None))
         error = self.assertRaises(CommitRefused, step)

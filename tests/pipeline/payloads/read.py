@@ -28,14 +28,14 @@ def codes(contents: Sequence[Content]) -> pa.Int32Array:
 
 
 def decode(
-    format: str,
+    payloadFormat: str,
     ddl: str | None,
     *payloads: bytes | None,
     identity: Identity = VERBATIM,
     dialects: Sequence[str] | None = None,
 ) -> Decoded:
     """Return what a decoder says."""
-    decoder = Decoder(format, None if ddl is None else parsed(ddl), identity)
+    decoder = Decoder(payloadFormat, None if ddl is None else parsed(ddl), identity)
     return decoder.decode(binary(payloads), texts(dialects))
 
 
@@ -46,7 +46,7 @@ def rowsOf(decoded: Decoded) -> list[dict[str, Any] | str | None]:
     return [row if error is None else error for row, error in zip(rows, errors, strict=True)]
 
 
-def valueOf(format: str, type: str, payload: bytes) -> Any:
+def valueOf(payloadFormat: str, dataType: str, payload: bytes) -> Any:
     """Return the value of the field ``a`` of this type in a payload, or the error."""
-    [row] = rowsOf(decode(format, f"a {type}", payload))
+    [row] = rowsOf(decode(payloadFormat, f"a {dataType}", payload))
     return row["a"] if isinstance(row, dict) else row

@@ -81,13 +81,13 @@ if not skip:
     ROWS = st.lists(st.tuples(PAYLOADS, DIALECTS, st.sampled_from(Content)), max_size=6)
 
 
-def _slow(format: str) -> "Decoder":
+def _slow(payloadFormat: str) -> "Decoder":
     """Return a decoder whose quick way takes nothing, so that all is read value by value."""
 
     def refuse(payload: bytes) -> Any:
         raise ValueError("read it again")
 
-    decoder = Decoder(format, SCHEMA)
+    decoder = Decoder(payloadFormat, SCHEMA)
     decoder._maps._decode = refuse  # type: ignore[union-attr]
     return decoder
 
@@ -102,8 +102,8 @@ class AnyBytesTests(SynchronousTestCase):
     def test_neverRaises(self) -> None:
         """Each row has values or an error, in any format, and each alone has the same as among others."""
         decoders = [
-            Decoder(format, SCHEMA if format in STRUCTURED else None, identity)
-            for format in ENCODINGS
+            Decoder(payloadFormat, SCHEMA if payloadFormat in STRUCTURED else None, identity)
+            for payloadFormat in ENCODINGS
             for identity in (Identity(), Identity(True, True))
         ]
 
@@ -132,10 +132,12 @@ class AnyBytesTests(SynchronousTestCase):
 
     def test_bothWays(self) -> None:
         """What is read in one step is what is read value by value."""
-        decoders = {format: (Decoder(format, SCHEMA), _slow(format)) for format in STRUCTURED}
+        decoders = {
+            payloadFormat: (Decoder(payloadFormat, SCHEMA), _slow(payloadFormat)) for payloadFormat in STRUCTURED
+        }
 
-        def check(payload: Any, format: str) -> None:
-            [first], [second] = (rowsOf(decoder.decode(binary([payload]))) for decoder in decoders[format])
+        def check(payload: Any, payloadFormat: str) -> None:
+            [first], [second] = (rowsOf(decoder.decode(binary([payload]))) for decoder in decoders[payloadFormat])
             self.assertEqual(isinstance(first, str), isinstance(second, str), (first, second))
             if not isinstance(first, str):
                 self.assertEqual(repr(first), repr(second))
@@ -155,11 +157,11 @@ class AnyBytesTests(SynchronousTestCase):
             }
         )
         ways = {"messagepack": msgspec.msgpack.encode, "json": msgspec.json.encode}
-        decoders = {format: Decoder(format, schema) for format in ways}
+        decoders = {payloadFormat: Decoder(payloadFormat, schema) for payloadFormat in ways}
 
-        def check(rows: Any, format: str) -> None:
-            values = binary([ways[format](each) for each in rows])
-            self.assertEqual(rowsOf(decoders[format].decode(values)), rows)
+        def check(rows: Any, payloadFormat: str) -> None:
+            values = binary([ways[payloadFormat](each) for each in rows])
+            self.assertEqual(rowsOf(decoders[payloadFormat].decode(values)), rows)
 
         self.holds(check, st.lists(row, max_size=5), st.sampled_from(STRUCTURED))
 
@@ -167,17 +169,17 @@ class AnyBytesTests(SynchronousTestCase):
         """A schema is found in anything, it stays when it is looked for again, and a decoder takes it."""
         plain = parsed("s STRING, n BIGINT, t TINYINT, b BOOLEAN, x BINARY, at TIMESTAMP, a ARRAY<INT>")
 
-        def check(rows: Any, format: str) -> None:
+        def check(rows: Any, payloadFormat: str) -> None:
             values = binary([payload for payload, _, _ in rows])
             dialects = texts([dialect for _, dialect, _ in rows])
             contents = codes([content for _, _, content in rows])
-            schema = inferred(format, values, None, Identity(True, False), dialects, contents)
+            schema = inferred(payloadFormat, values, None, Identity(True, False), dialects, contents)
             names = [name.lower() for name in schema.names]
             self.assertEqual(len(set(names)), len(names))
-            self.assertEqual(inferred(format, values, schema, Identity(True, False), dialects, contents), schema)
-            kept = inferred(format, values, plain, widen=False)
+            self.assertEqual(inferred(payloadFormat, values, schema, Identity(True, False), dialects, contents), schema)
+            kept = inferred(payloadFormat, values, plain, widen=False)
             self.assertEqual(list(kept)[: len(plain)], list(plain))
             if len(schema) and "metadata" not in names:
-                Decoder(format, schema, Identity(True, False)).decode(values, dialects, contents)
+                Decoder(payloadFormat, schema, Identity(True, False)).decode(values, dialects, contents)
 
         self.holds(check, ROWS, st.sampled_from(STRUCTURED), examples=repetitions(160, 2000))

@@ -57,7 +57,7 @@ class ParsedTests(SynchronousTestCase):
 
     def test_types(self) -> None:
         """Every type, under each of its names, in any case."""
-        for texts, type in [
+        for texts, dataType in [
             ("STRING string", pa.string()),
             ("BOOLEAN", pa.bool_()),
             ("TINYINT byte", pa.int8()),
@@ -76,7 +76,7 @@ class ParsedTests(SynchronousTestCase):
             ("STRUCT<a:INT>", pa.struct([("a", pa.int32())])),
         ]:
             for text in texts.split():
-                self.assertEqual(parsed(f"x {text}"), pa.schema([("x", type)]), text)
+                self.assertEqual(parsed(f"x {text}"), pa.schema([("x", dataType)]), text)
 
     def test_written(self) -> None:
         """Spaces, colons, comments and backquotes are as Spark has them."""
@@ -170,9 +170,15 @@ class WrittenTests(SynchronousTestCase):
 
     def test_foreign(self) -> None:
         """Types that payloads do not have are refused."""
-        for type in (pa.null(), pa.large_string(), pa.timestamp("ns"), pa.struct([]), pa.map_(pa.int32(), pa.int32())):
-            self.assertRaises(OptionRefused, typeWritten, type)
-            self.assertRaises(OptionRefused, written, pa.schema([("a", pa.list_(type))]))
+        for dataType in (
+            pa.null(),
+            pa.large_string(),
+            pa.timestamp("ns"),
+            pa.struct([]),
+            pa.map_(pa.int32(), pa.int32()),
+        ):
+            self.assertRaises(OptionRefused, typeWritten, dataType)
+            self.assertRaises(OptionRefused, written, pa.schema([("a", pa.list_(dataType))]))
 
 
 class SparkTests(SynchronousTestCase):

@@ -42,16 +42,16 @@ def jsoned(value: Any) -> bytes:
 class TypeCase(SynchronousTestCase):
     """Asks about one value at a time."""
 
-    def fits(self, type: str, expected: Any, *payloads: bytes, format: str = "messagepack") -> None:
+    def fits(self, dataType: str, expected: Any, *payloads: bytes, payloadFormat: str = "messagepack") -> None:
         """A value becomes this one."""
         for payload in payloads:
-            found = valueOf(format, type, payload)
+            found = valueOf(payloadFormat, dataType, payload)
             self.assertEqual((found, found.__class__), (expected, expected.__class__), payload)
 
-    def fails(self, type: str, *payloads: bytes, format: str = "messagepack") -> None:
+    def fails(self, dataType: str, *payloads: bytes, payloadFormat: str = "messagepack") -> None:
         """A value is said not to fit, in a clause that names its column."""
         for payload in payloads:
-            found = valueOf(format, type, payload)
+            found = valueOf(payloadFormat, dataType, payload)
             self.assertIsInstance(found, str, payload)
             self.assertIn("'a", found, payload)
 
@@ -61,40 +61,40 @@ class NumberTests(TypeCase):
 
     def test_integers(self) -> None:
         """Whole numbers fit up to the limits, in both formats, and no further."""
-        for type, bits in INTEGERS.items():
+        for dataType, bits in INTEGERS.items():
             low, high = -(1 << bits - 1), (1 << bits - 1) - 1
             for number in (low, low + 1, -1, 0, 1, high - 1, high):
-                self.fits(type, number, packed(number))
-                self.fits(type, number, jsoned(number), format="json")
+                self.fits(dataType, number, packed(number))
+                self.fits(dataType, number, jsoned(number), payloadFormat="json")
             for number in (low - 1, high + 1, high * 10):
-                self.fails(type, jsoned(number), format="json")
+                self.fails(dataType, jsoned(number), payloadFormat="json")
                 if -(1 << 63) <= number < 1 << 64:
-                    self.fails(type, packed(number))
-            self.fails(type, jsoned(10**400), jsoned(-(10**400)), format="json")
+                    self.fails(dataType, packed(number))
+            self.fails(dataType, jsoned(10**400), jsoned(-(10**400)), payloadFormat="json")
 
     def test_noIntegers(self) -> None:
         """Nothing else is a whole number, not even a float that is whole."""
-        for type in INTEGERS:
+        for dataType in INTEGERS:
             for value in (5.0, "5", True, [5], {"a": 5}):
-                self.fails(type, packed(value))
-                self.fails(type, jsoned(value), format="json")
-            self.fails(type, packed(b"5"), packed(msgpack.ExtType(5, b"5")), packed(msgpack.Timestamp(5)))
-            self.fails(type, b'{"a":1e3}', format="json")
+                self.fails(dataType, packed(value))
+                self.fails(dataType, jsoned(value), payloadFormat="json")
+            self.fails(dataType, packed(b"5"), packed(msgpack.ExtType(5, b"5")), packed(msgpack.Timestamp(5)))
+            self.fails(dataType, b'{"a":1e3}', payloadFormat="json")
 
     def test_double(self) -> None:
         """Any number; whole ones are rounded to the nearest."""
         for number in (0.0, 1.5, 5e-324, 1.7976931348623157e308):
             for each in (number, -number):
                 self.fits("DOUBLE", each, packed(each))
-                self.fits("DOUBLE", each, jsoned(each), format="json")
+                self.fits("DOUBLE", each, jsoned(each), payloadFormat="json")
         for number in (inf, -inf):
             self.fits("DOUBLE", number, packed(number))
         self.assertTrue(isnan(valueOf("messagepack", "DOUBLE", packed(nan))))
         self.assertEqual(copysign(1, valueOf("messagepack", "DOUBLE", packed(-0.0))), -1)
         self.fits("DOUBLE", float(2**64 - 1), packed(2**64 - 1))
         self.fits("DOUBLE", 7.0, packed(7), b"\x81\xa1a\xca\x40\xe0\x00\x00")
-        self.fits("DOUBLE", 1e30, jsoned(10**30), format="json")
-        self.fails("DOUBLE", jsoned(10**400), b'{"a":1e400}', jsoned("1"), jsoned(True), format="json")
+        self.fits("DOUBLE", 1e30, jsoned(10**30), payloadFormat="json")
+        self.fails("DOUBLE", jsoned(10**400), b'{"a":1e400}', jsoned("1"), jsoned(True), payloadFormat="json")
         self.fails("DOUBLE", packed("1"), packed(True), packed(b""))
 
     def test_float(self) -> None:
@@ -105,7 +105,7 @@ class NumberTests(TypeCase):
         self.assertAlmostEqual(valueOf("messagepack", "FLOAT", packed(0.1)), 0.1, 7)
         for number in (nextafter(LARGEST_FLOAT, inf), 1e39, -1e300):
             self.fails("FLOAT", packed(number), packed([1.0]))
-            self.fails("FLOAT", jsoned(number), format="json")
+            self.fails("FLOAT", jsoned(number), payloadFormat="json")
         self.fails("ARRAY<FLOAT>", packed([1.0, 1e39]))
         self.fits("ARRAY<FLOAT>", [inf, 0.5], packed([inf, 0.5]))
 
@@ -118,11 +118,11 @@ class NumberTests(TypeCase):
         """True and false, and nothing that is like them."""
         for value in (True, False):
             self.fits("BOOLEAN", value, packed(value))
-            self.fits("BOOLEAN", value, jsoned(value), format="json")
+            self.fits("BOOLEAN", value, jsoned(value), payloadFormat="json")
         other: Any
         for other in (0, 1, "true", 1.0, []):
             self.fails("BOOLEAN", packed(other))
-            self.fails("BOOLEAN", jsoned(other), format="json")
+            self.fails("BOOLEAN", jsoned(other), payloadFormat="json")
 
     def test_decimal(self) -> None:
         """Digits fit if they all have a place; their number is that of the type."""
@@ -134,10 +134,10 @@ class NumberTests(TypeCase):
             ("5.10", "5.10"),
         ]:
             self.fits("DECIMAL(5,2)", Decimal(number), packed(text))
-            self.fits("DECIMAL(5,2)", Decimal(number), jsoned(text), format="json")
-            self.fits("DECIMAL(5,2)", Decimal(number), b'{"a":%b}' % text.encode(), format="json")
+            self.fits("DECIMAL(5,2)", Decimal(number), jsoned(text), payloadFormat="json")
+            self.fits("DECIMAL(5,2)", Decimal(number), b'{"a":%b}' % text.encode(), payloadFormat="json")
         self.fits("DECIMAL(5,2)", Decimal("7.00"), packed(7), packed(7.0))
-        self.fits("DECIMAL(38,0)", Decimal("9" * 38), jsoned("9" * 38), format="json")
+        self.fits("DECIMAL(38,0)", Decimal("9" * 38), jsoned("9" * 38), payloadFormat="json")
         for text in ("1000", "1.255", "NaN", "sNaN", "Infinity", "-Infinity", "x", "", "1" * 5000):
             self.fails("DECIMAL(5,2)", packed(text))
         self.fails("DECIMAL(5,2)", packed(True), packed(b"1"), packed(nan), packed(1e300), packed(0.1 + 0.2))
@@ -146,7 +146,7 @@ class NumberTests(TypeCase):
         """Exponents that no number of digits could write are refused in no time, wherever they stand."""
         for text in ("1E-999999999", "1E+999999999", "-1E-999999999999999999"):
             self.fails("DECIMAL(38,2)", packed(text))
-            self.fails("DECIMAL(38,2)", b'{"a":%b}' % text.encode(), format="json")
+            self.fails("DECIMAL(38,2)", b'{"a":%b}' % text.encode(), payloadFormat="json")
             self.fails("ARRAY<DECIMAL(5,2)>", packed(["1", text]))
             self.fails("MAP<STRING, DECIMAL(5,2)>", packed({"k": text}))
             self.fails("STRUCT<b: STRUCT<c: DECIMAL(5,2)>>", packed({"b": {"c": text}}))
@@ -163,7 +163,7 @@ class TextTests(TypeCase):
         """A text is itself, whatever is in it."""
         for text in ("", "é", "\0", "😀" * 300, "x" * 70_000, '"', "null"):
             self.fits("STRING", text, packed(text))
-            self.fits("STRING", text, jsoned(text), format="json")
+            self.fits("STRING", text, jsoned(text), payloadFormat="json")
 
     def test_anythingAsString(self) -> None:
         """What is no text becomes its JSON, and bytes become theirs or base64."""
@@ -176,23 +176,23 @@ class TextTests(TypeCase):
             ({}, "{}"),
         ]:
             self.fits("STRING", text, packed(value))
-            self.fits("STRING", text, jsoned(value), format="json")
+            self.fits("STRING", text, jsoned(value), payloadFormat="json")
         self.fits("STRING", "abc", packed(b"abc"))
         self.fits("STRING", "/w==", packed(b"\xff"))
         self.fits("STRING", "YWI=", packed(msgpack.ExtType(5, b"ab")))
         self.fits("STRING", "null", packed(nan))
         self.fits("STRING", '["eA==",{"1":2}]', packed([b"x", {1: 2}]))
         self.fits("STRING", "2038-01-19T03:14:08Z", packed(msgpack.Timestamp(2**31)))
-        self.fits("STRING", "[1.50,1e999]", b'{"a" : [1.50, 1e999 ] }', format="json")
+        self.fits("STRING", "[1.50,1e999]", b'{"a" : [1.50, 1e999 ] }', payloadFormat="json")
         self.fits("ARRAY<STRING>", ["x", "1", "[]", None], packed(["x", 1, [], None]))
         self.fits("MAP<STRING, STRING>", [("k", "1")], packed({"k": 1}))
-        self.fits("STRUCT<b: STRING>", {"b": "1"}, jsoned({"b": 1}), format="json")
+        self.fits("STRUCT<b: STRING>", {"b": "1"}, jsoned({"b": 1}), payloadFormat="json")
 
     def test_notUtf8(self) -> None:
         """A text that is none is said to be none, also deep inside."""
         self.fails("STRING", b"\x81\xa1a\xa1\xff", b"\x81\xa1a\xd9\x02\xc3\x28", b"\x81\xa1a\x91\xa1\xff")
         self.fails("ARRAY<STRING>", b"\x81\xa1a\x91\xa1\xff")
-        self.fails("STRING", b'{"a":"\xff"}', b'{"a":["\xff"]}', format="json")
+        self.fails("STRING", b'{"a":"\xff"}', b'{"a":["\xff"]}', payloadFormat="json")
         self.assertIsInstance(valueOf("json", "STRING", b'{"a":"\\ud800"}'), str)
 
     def test_binary(self) -> None:
@@ -201,8 +201,8 @@ class TextTests(TypeCase):
             self.fits("BINARY", content, packed(content))
         self.fits("BINARY", "é".encode(), packed("é"))
         self.fails("BINARY", packed(5), packed([]), packed(msgpack.ExtType(5, b"")), b"\x81\xa1a\xa1\xff")
-        self.fits("BINARY", b"abc", jsoned("YWJj"), format="json")
-        self.fails("BINARY", jsoned("YWJ"), jsoned("YW Jj"), jsoned("é"), jsoned(5), format="json")
+        self.fits("BINARY", b"abc", jsoned("YWJj"), payloadFormat="json")
+        self.fails("BINARY", jsoned("YWJ"), jsoned("YW Jj"), jsoned("é"), jsoned(5), payloadFormat="json")
 
 
 class TimeTests(TypeCase):
@@ -218,7 +218,7 @@ class TimeTests(TypeCase):
             "2026-01-02T03:04:05.000Z",
         ):
             self.fits("TIMESTAMP", moment, packed(text))
-            self.fits("TIMESTAMP", moment, jsoned(text), format="json")
+            self.fits("TIMESTAMP", moment, jsoned(text), payloadFormat="json")
         self.fits("TIMESTAMP", moment.replace(microsecond=123457), packed("2026-01-02T03:04:05.1234567Z"))
         self.fits("TIMESTAMP", datetime(1, 1, 1, tzinfo=UTC), packed("0001-01-01T00:00:00Z"))
         last = datetime(9999, 12, 31, 23, 59, 59, 999999, UTC)
@@ -228,7 +228,7 @@ class TimeTests(TypeCase):
         """A time that is in another year in UTC does not fit, at the top or inside."""
         for text in ("9999-12-31T23:59:59-05:00", "0001-01-01T00:00:00+05:00"):
             self.fails("TIMESTAMP", packed(text))
-            self.fails("TIMESTAMP", jsoned(text), format="json")
+            self.fails("TIMESTAMP", jsoned(text), payloadFormat="json")
             self.fails("ARRAY<TIMESTAMP>", packed([text]))
             self.fails("MAP<STRING, STRUCT<a: TIMESTAMP>>", packed({"x": {"a": text}}))
 
@@ -244,13 +244,13 @@ class TimeTests(TypeCase):
         """A number does not say its unit, and a date no time."""
         for value in (0, 1.5, "", "now", "2026-01-02", "2026-13-02T00:00:00Z", "2026-01-02T25:00:00Z", True):
             self.fails("TIMESTAMP", packed(value))
-            self.fails("TIMESTAMP", jsoned(value), format="json")
+            self.fails("TIMESTAMP", jsoned(value), payloadFormat="json")
 
     def test_date(self) -> None:
         """A day of the calendar."""
         for text in ("0001-01-01", "2024-02-29", "9999-12-31"):
             self.fits("DATE", date.fromisoformat(text), packed(text))
-            self.fits("DATE", date.fromisoformat(text), jsoned(text), format="json")
+            self.fits("DATE", date.fromisoformat(text), jsoned(text), payloadFormat="json")
         self.fails("DATE", packed("2023-02-29"), packed("2026-01-02T00:00:00Z"), packed(5), packed("20260102"))
 
 
@@ -260,7 +260,7 @@ class NestedTests(TypeCase):
     def test_array(self) -> None:
         """Elements are of one type, or null; an error says which is not."""
         self.fits("ARRAY<INT>", [1, None, 3], packed([1, None, 3]))
-        self.fits("ARRAY<ARRAY<INT>>", [[], [1]], jsoned([[], [1]]), format="json")
+        self.fits("ARRAY<ARRAY<INT>>", [[], [1]], jsoned([[], [1]]), payloadFormat="json")
         self.fails("ARRAY<INT>", packed(1), packed({"0": 1}), packed("12"), packed(b"12"))
         self.assertIn("'a[2]' is no INT", valueOf("messagepack", "ARRAY<INT>", packed([1, 2, "3"])))
         self.assertIn("'a[0][1]' is no INT", valueOf("json", "ARRAY<ARRAY<INT>>", jsoned([[1, "2"]])))
@@ -268,14 +268,14 @@ class NestedTests(TypeCase):
     def test_map(self) -> None:
         """Keys are texts; of equal ones the last counts."""
         self.fits("MAP<STRING, INT>", [("k", 1), ("", None)], packed({"k": 1, "": None}))
-        self.fits("MAP<STRING, INT>", [], jsoned({}), format="json")
+        self.fits("MAP<STRING, INT>", [], jsoned({}), payloadFormat="json")
         self.fits("MAP<STRING, INT>", [("k", 2)], b"\x81\xa1a\x82\xa1k\x01\xa1k\x02")
         self.fails("MAP<STRING, INT>", packed([]), packed({1: 1}), packed({b"k": 1}), packed({"k": "1"}))
 
     def test_struct(self) -> None:
         """What is missing is null, what is there besides is passed over."""
         self.fits("STRUCT<b: INT, c: STRING>", {"b": 1, "c": None}, packed({"b": 1, "d": [1, {2: 3}]}))
-        self.fits("STRUCT<`b c`: STRUCT<d: INT>>", {"b c": {"d": 1}}, jsoned({"b c": {"d": 1}}), format="json")
+        self.fits("STRUCT<`b c`: STRUCT<d: INT>>", {"b c": {"d": 1}}, jsoned({"b c": {"d": 1}}), payloadFormat="json")
         self.fits("STRUCT<b: INT>", {"b": None}, packed({}), packed({"B": 1}))
         self.fails("STRUCT<b: INT>", packed([1]), packed({"b": "1"}), packed(5))
         self.assertIn(
@@ -284,11 +284,19 @@ class NestedTests(TypeCase):
 
     def test_null(self) -> None:
         """Null fits everywhere."""
-        for type in ("STRING", "INT", "DECIMAL(5,2)", "ARRAY<INT>", "MAP<STRING, INT>", "STRUCT<b: INT>", "TIMESTAMP"):
-            self.assertIsNone(valueOf("messagepack", type, packed(None)))
-            self.assertIsNone(valueOf("json", type, b'{"a": null }'))
+        for dataType in (
+            "STRING",
+            "INT",
+            "DECIMAL(5,2)",
+            "ARRAY<INT>",
+            "MAP<STRING, INT>",
+            "STRUCT<b: INT>",
+            "TIMESTAMP",
+        ):
+            self.assertIsNone(valueOf("messagepack", dataType, packed(None)))
+            self.assertIsNone(valueOf("json", dataType, b'{"a": null }'))
             # Beside a value that the quick way does not take, too.
-            [row] = rowsOf(decode("messagepack", f"a {type}, b STRING", pack({"a": None, "b": 5})))
+            [row] = rowsOf(decode("messagepack", f"a {dataType}, b STRING", pack({"a": None, "b": 5})))
             self.assertEqual(row, {"a": None, "b": "5"})
 
 
@@ -314,10 +322,12 @@ class PayloadTests(SynchronousTestCase):
         schema = pa.schema([(name, pa.int64()) for name in names])
         row = dict(zip(names, range(8), strict=True))
         bad = {**row, "é": "x"}
-        for format, encode in (("messagepack", pack), ("json", lambda value: json.dumps(value).encode())):
+        for payloadFormat, encode in (("messagepack", pack), ("json", lambda value: json.dumps(value).encode())):
             for chosen in (schema, pa.schema([pa.field("s", pa.struct(list(schema)))])):
                 first, second = (row, bad) if chosen is schema else ({"s": row}, {"s": bad})
-                rows = rowsOf(Decoder(format, chosen).decode(binary([encode(first), encode(second), encode({})])))
+                rows = rowsOf(
+                    Decoder(payloadFormat, chosen).decode(binary([encode(first), encode(second), encode({})]))
+                )
                 self.assertEqual(rows[0], first)
                 self.assertIn("é' is no BIGINT", str(rows[1]))
                 self.assertEqual(rows[2], dict.fromkeys(chosen.names))
@@ -376,9 +386,9 @@ class PayloadTests(SynchronousTestCase):
             arrays = b"\x81\xa1" + name + b"\x91" * depth + b"\xc0"
             text = b'{"%b":%b%b}' % (name, b"[" * depth, b"]" * depth)
             objects = b'{"a":' * depth + b"1" + b"}" * depth
-            for format, payload in (("messagepack", arrays), ("json", text), ("json", objects)):
-                for type in ("STRING", "ARRAY<ARRAY<INT>>", "STRUCT<a: STRUCT<a: STRING>>", "MAP<STRING, STRING>"):
-                    [row] = rowsOf(decode(format, f"a {type}", payload))
+            for payloadFormat, payload in (("messagepack", arrays), ("json", text), ("json", objects)):
+                for dataType in ("STRING", "ARRAY<ARRAY<INT>>", "STRUCT<a: STRUCT<a: STRING>>", "MAP<STRING, STRING>"):
+                    [row] = rowsOf(decode(payloadFormat, f"a {dataType}", payload))
                     self.assertIn("nested too deeply", str(row))
 
     def test_others(self) -> None:
@@ -399,31 +409,33 @@ class PayloadTests(SynchronousTestCase):
 
     def test_noErrors(self) -> None:
         """Where all fits there is no column of errors; nothing at all fits, too."""
-        for format in ENCODINGS:
-            ddl = "a INT" if format in ("messagepack", "json") else None
+        for payloadFormat in ENCODINGS:
+            ddl = "a INT" if payloadFormat in ("messagepack", "json") else None
             for payloads in ((), (None,), (None, None)):
-                decoded = decode(format, ddl, *payloads)
+                decoded = decode(payloadFormat, ddl, *payloads)
                 self.assertIsNone(decoded.errors)
                 self.assertEqual(decoded.columns.to_pylist(), list(payloads))
 
     def test_alone(self) -> None:
         """The only column, called ``value``, is also a payload that is no map."""
-        for format, five, text, map_ in (
+        for payloadFormat, five, text, map_ in (
             ("messagepack", pack(5), pack("x"), pack({"value": 6, "b": 1})),
             ("json", b" 5", b'"x"', b' {"value":6}'),
         ):
-            rows = rowsOf(decode(format, "value INT", five, map_, text))
+            rows = rowsOf(decode(payloadFormat, "value INT", five, map_, text))
             self.assertEqual(rows[:2], [{"value": 5}, {"value": 6}])
             self.assertIn("'value' is no INT", str(rows[2]))
-            self.assertEqual(rowsOf(decode(format, "value STRING", five, text)), [{"value": "5"}, {"value": "x"}])
-            self.assertIn("map", str(rowsOf(decode(format, "other INT", five))[0]))
+            self.assertEqual(
+                rowsOf(decode(payloadFormat, "value STRING", five, text)), [{"value": "5"}, {"value": "x"}]
+            )
+            self.assertIn("map", str(rowsOf(decode(payloadFormat, "other INT", five))[0]))
         self.assertEqual(rowsOf(decode("json", "value ARRAY<INT>", b"[1]", b"null")), [{"value": [1]}, {"value": None}])
 
     def test_slices(self) -> None:
         """Payloads may stand in the middle of a column."""
         values = binary([b"\xff", b"a", None, b"b", b"\xff"]).slice(1, 3)
-        for format in ("text", "raw"):
-            decoded = Decoder(format).decode(values)
+        for payloadFormat in ("text", "raw"):
+            decoded = Decoder(payloadFormat).decode(values)
             self.assertIsNone(decoded.errors)
             self.assertEqual(
                 [row and row["value"] for row in decoded.columns.to_pylist()], decoded.columns.field(0).to_pylist()
@@ -501,7 +513,7 @@ class MadeTests(SynchronousTestCase):
 
     def test_refused(self) -> None:
         """What does not go together."""
-        for said, format, ddl in (
+        for said, payloadFormat, ddl in (
             ("no format 'xml'", "xml", "a INT"),
             ("need a schema", "messagepack", None),
             ("need a schema", "json", None),
@@ -509,18 +521,18 @@ class MadeTests(SynchronousTestCase):
             ("one column of type BINARY", "raw", "a BINARY, b BINARY"),
         ):
             schema = None if ddl is None else parsed(ddl)
-            self.assertIn(said, str(self.assertRaises(OptionRefused, Decoder, format, schema)))
+            self.assertIn(said, str(self.assertRaises(OptionRefused, Decoder, payloadFormat, schema)))
         self.assertRaises(OptionRefused, Decoder, "json", pa.schema([]))
         self.assertRaises(OptionRefused, Decoder, "json", pa.schema([("a", pa.large_string())]))
 
     def test_schema(self) -> None:
         """The schema is that of the columns."""
-        for format, ddl, identity in (
+        for payloadFormat, ddl, identity in (
             ("json", "a INT, b STRING", Identity()),
             ("text", None, Identity(metadata=True)),
             ("raw", None, Identity(base64=True)),
         ):
-            decoder = Decoder(format, None if ddl is None else parsed(ddl), identity)
+            decoder = Decoder(payloadFormat, None if ddl is None else parsed(ddl), identity)
             self.assertEqual(decoder.decode(binary([b"{}"])).columns.type, pa.struct(list(decoder.schema)))
 
     def test_travels(self) -> None:

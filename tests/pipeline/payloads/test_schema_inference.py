@@ -37,7 +37,7 @@ class TypeTests(InferenceCase):
 
     def test_table(self) -> None:
         """Each value has a type."""
-        for value, type in [
+        for value, dataType in [
             (True, "BOOLEAN"),
             (5, "BIGINT"),
             (-(2**63), "BIGINT"),
@@ -54,10 +54,10 @@ class TypeTests(InferenceCase):
             ({"b": {"c": 1}}, "STRUCT<b: STRUCT<c: BIGINT>>"),
             ({1: 2}, "STRING"),
         ]:
-            self.assertEqual(self.found({"a": value}), f"a {type}")
+            self.assertEqual(self.found({"a": value}), f"a {dataType}")
             if not isinstance(value, bytes | tuple) and value is not MOMENT and value != {1: 2}:
                 schema = inferred("json", binary([json.dumps({"a": value}).encode()]))
-                self.assertEqual(written(schema), f"a {type}")
+                self.assertEqual(written(schema), f"a {dataType}")
 
     def test_nothingYet(self) -> None:
         """What says nothing of its type is no column yet."""
@@ -68,7 +68,7 @@ class TypeTests(InferenceCase):
 
     def test_common(self) -> None:
         """Values of two types have one in common, whichever comes first."""
-        for one, other, type in [
+        for one, other, dataType in [
             (1, 1.5, "DOUBLE"),
             (1, "x", "STRING"),
             (1.5, True, "STRING"),
@@ -81,7 +81,7 @@ class TypeTests(InferenceCase):
             ({"b": 1}, 5, "STRING"),
         ]:
             for first, second in ((one, other), (other, one)):
-                self.assertEqual(self.found({"a": first}, {"a": second}), f"a {type}")
+                self.assertEqual(self.found({"a": first}, {"a": second}), f"a {dataType}")
 
     def test_order(self) -> None:
         """Columns come in the order in which they were first seen."""

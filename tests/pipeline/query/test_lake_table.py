@@ -45,12 +45,12 @@ FOLDERS = ("a b", "ä", "lake[1]", "%", "p%20q", "h#i", "q?r", "b\\c", "{s}*", "
 class LakeTableCase(SynchronousTestCase):
     """Makes tables."""
 
-    def make(self, format: str, lake: str | None = None, fields: Any = None, layout: str | None = None) -> str:
+    def make(self, tableFormat: str, lake: str | None = None, fields: Any = None, layout: str | None = None) -> str:
         """Return a new table of a format."""
         table = f"{Path(lake or self.mktemp()).absolute()}/messages"
         publishing = BatchCommit(table)
         publishing.makeFolders()
-        setFormat(table, {"format": format}, layout)
+        setFormat(table, {"format": tableFormat}, layout)
         self.columns = TableColumns("json", fields or pa.schema([]))
         writeColumns(table, self.columns)
         publishing.prepare()
@@ -84,24 +84,24 @@ class PlacesTests(LakeTableCase):
 
     def test_each(self) -> None:
         """All jobs and readers find the table there, in each format that can have it."""
-        for format in FORMATS:
+        for tableFormat in FORMATS:
             for number, name in enumerate(FOLDERS):
-                folder = f"{self.mktemp()}-{format}{number}/{name}"
-                if format == "delta" and name in ("p%20q", "b\\c"):
-                    error = self.assertRaises(LakeRefused, self.make, format, folder)
+                folder = f"{self.mktemp()}-{tableFormat}{number}/{name}"
+                if tableFormat == "delta" and name in ("p%20q", "b\\c"):
+                    error = self.assertRaises(LakeRefused, self.make, tableFormat, folder)
                     self.assertIn("cannot be of format delta: deltalake cannot use a path with", str(error))
                     continue
-                table = self.make(format, folder)
+                table = self.make(tableFormat, folder)
                 for batch in range(3):
                     self.publish(table, batch)
                 list(compact(table, _AT_ONCE))
                 self.publish(table, 3)
-                self.assertEqual(lake.audit(table), [], (format, name))
-                self.assertEqual(len(liveFiles(table)), 2, (format, name))
+                self.assertEqual(lake.audit(table), [], (tableFormat, name))
+                self.assertEqual(len(liveFiles(table)), 2, (tableFormat, name))
                 found = lakeTable(sharedSession(), table)
-                self.assertEqual(self.offsets(found), list(range(1, 13)), (format, name))
-                self.assertEqual(found.select("date").distinct().count(), 1, (format, name))
-                if format == "iceberg":
+                self.assertEqual(self.offsets(found), list(range(1, 13)), (tableFormat, name))
+                self.assertEqual(found.select("date").distinct().count(), 1, (tableFormat, name))
+                if tableFormat == "iceberg":
                     opened = catalogOf(str(Path(table).parent), None).load_table(("lake", "messages"))
                     self.assertEqual(opened.scan().to_arrow().num_rows, 12, name)
 
@@ -111,15 +111,15 @@ class LiveRowsTests(LakeTableCase):
 
     def test_compacted(self) -> None:
         """Merged and expired files are still on disk, but not read."""
-        for format in FORMATS:
-            table = self.make(format)
+        for tableFormat in FORMATS:
+            table = self.make(tableFormat)
             for batch in range(3):
                 self.publish(table, batch)
             self.publish(table, 3, TIME - 40 * DAY)
             list(compact(table, _AT_ONCE))
             expireDays(table, [Keep(None, 10 * 86_400.0)], TIME / 1e6 + 60)
             span = ofLake(sharedSession(), table, {}, EARLIEST, LATEST)
-            self.assertEqual(self.offsets(span(None)), list(range(1, 10)), format)
+            self.assertEqual(self.offsets(span(None)), list(range(1, 10)), tableFormat)
             self.assertEqual(span(None).select("topic").distinct().collect()[0].topic, "t")
 
 
@@ -142,19 +142,19 @@ class NumbersTests(LakeTableCase):
             found = real(schema, isSorted, rowBytes)
             return {**found, "write_statistics": [*found["write_statistics"], "x", "f"]}
 
-        for format in FORMATS:
-            table = self.make(format, fields=fields)
+        for tableFormat in FORMATS:
+            table = self.make(tableFormat, fields=fields)
             self.publish(table, 0, x=numbers, f=numbers, n=[1, 2, 3])
             ((path, _),) = liveFiles(table)
             group = pq.read_metadata(f"{table}/{path}").row_group(0)
             columns = {group.column(each).path_in_schema: group.column(each) for each in range(group.num_columns)}
             self.assertEqual([columns[each].is_stats_set for each in ("x", "f", "n")], [False, False, True])
-            self.assertEqual(self.asked(table), [1, 1, 1, 2, 1], format)
+            self.assertEqual(self.asked(table), [1, 1, 1, 2, 1], tableFormat)
             self.patch(parquet_writer, "parquetOptions", bounded)
             self.publish(table, 1, x=numbers, f=numbers, n=[1, 2, 3])
             self.patch(parquet_writer, "parquetOptions", real)
-            self.assertEqual(self.asked(table), [2, 2, 2, 4, 2], format)
+            self.assertEqual(self.asked(table), [2, 2, 2, 4, 2], tableFormat)
             list(compact(table, _AT_ONCE))
-            self.assertEqual(self.asked(table), [2, 2, 2, 4, 2], format)
+            self.assertEqual(self.asked(table), [2, 2, 2, 4, 2], tableFormat)
             plain = sharedSession().read.parquet(*(f"{table}/{path}" for path, _ in liveFiles(table)))
-            self.assertEqual(plain.where(F.col("x") > 100).count(), 2, format)
+            self.assertEqual(plain.where(F.col("x") > 100).count(), 2, tableFormat)

@@ -19,10 +19,10 @@ if not skip:
     from fleximq.pipeline.query.query_output import WIDEST, show, textOf, widthOf
 
 
-def shown(table: "pa.Table", format: str) -> str:
+def shown(table: "pa.Table", outputFormat: str) -> str:
     """Return what is written."""
     out = io.StringIO()
-    show(table, format, out)
+    show(table, outputFormat, out)
     return out.getvalue()
 
 

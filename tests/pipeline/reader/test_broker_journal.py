@@ -157,8 +157,8 @@ class RemoteCase(SynchronousTestCase):
     def read(self, slices: list[Any], selection: Selection | None = None) -> dict[int, tuple[str, bytes]]:
         """Return what is in slices; that no record comes twice, and all in their order, is seen to."""
         found: dict[int, tuple[str, bytes]] = {}
-        for slice in slices:
-            for batch in readRemote(slice, self.place, COLUMNS, selection or Selection(), self.missing.append):
+        for part in slices:
+            for batch in readRemote(part, self.place, COLUMNS, selection or Selection(), self.missing.append):
                 for row in batch.to_pylist():
                     self.assertTrue(not found or row["offset"] > max(found))
                     found[row["offset"]] = row["topic"], row["value"]
@@ -257,7 +257,7 @@ class WholeTests(RemoteCase):
         """Parts are about of the same size, and small enough."""
         self.fill()
         journal = RemoteJournal(self.place)
-        sizes = [slice.bytes for slice in journal.slices(0, journal.end().offset, parts=4)]
+        sizes = [part.bytes for part in journal.slices(0, journal.end().offset, parts=4)]
         self.assertEqual(len(sizes), 4)
         self.assertLess(max(sizes), 1.3 * min(sizes))
 
@@ -270,8 +270,8 @@ class WholeTests(RemoteCase):
                 expected = {offset: row for offset, row in self.rows.items() if start <= offset < end}
                 for parts in (1, 3):
                     self.assertEqual(self.read(journal.slices(start, end, parts=parts)), expected)
-        [slice] = journal.slices(60, 62)
-        self.assertLess(slice.bytes, 4000)
+        [part] = journal.slices(60, 62)
+        self.assertLess(part.bytes, 4000)
         self.assertEqual(self.missing, [])
 
     def test_asFiles(self) -> None:
@@ -325,9 +325,9 @@ class WholeTests(RemoteCase):
     def test_lostAnswers(self) -> None:
         """Connections that are lost are made again, and nothing is lost or doubled with them."""
         self.fill(20)
-        [slice] = RemoteJournal(self.place).slices(0, 1000)
+        [part] = RemoteJournal(self.place).slices(0, 1000)
         self.near.lost = {self.near.asked + number for number in (1, 3, 6)}
-        self.assertEqual(self.read([slice]), self.rows)
+        self.assertEqual(self.read([part]), self.rows)
 
 
 class AdvanceTests(RemoteCase):
@@ -482,8 +482,8 @@ class MissingTests(RemoteCase):
         """A broker with another journal is not read."""
         self.fill(2)
         slices = RemoteJournal(self.place).slices(0, 1000)
-        [slice] = [each._replace(journal="other") for each in slices]
-        error = self.assertRaises(BrokerRefused, self.read, [slice])
+        [part] = [each._replace(journal="other") for each in slices]
+        error = self.assertRaises(BrokerRefused, self.read, [part])
         self.assertIn(f"has the journal {self.written.id} now, not other any more", str(error))
 
     def test_nonsense(self) -> None:
@@ -521,8 +521,8 @@ class RealBrokerTests(SynchronousTestCase):
         journal = RemoteJournal(place)
         self.addCleanup(journal.close)
         offsets: list[int] = []
-        for slice in journal.slices(0, journal.end().offset, parts=3):
-            for batch in readRemote(slice, place, COLUMNS, Selection(), self.fail):
+        for part in journal.slices(0, journal.end().offset, parts=3):
+            for batch in readRemote(part, place, COLUMNS, Selection(), self.fail):
                 offsets += batch.column("offset").to_pylist()
         self.assertEqual(offsets, list(range(1, 20_002)))
 

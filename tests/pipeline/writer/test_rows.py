@@ -71,8 +71,8 @@ class RecordsTests(SynchronousTestCase):
 
     def test_null(self) -> None:
         """A null is nil, whatever its type."""
-        for type in (pa.binary(), pa.string(), pa.int64(), pa.struct([("a", pa.int64())])):
-            found = records({"topic": ["t"], "value": pa.array([None], type)})
+        for dataType in (pa.binary(), pa.string(), pa.int64(), pa.struct([("a", pa.int64())])):
+            found = records({"topic": ["t"], "value": pa.array([None], dataType)})
             self.assertEqual(found, [{"topic": "t", "value": None}])
 
     def test_packed(self) -> None:
@@ -135,20 +135,20 @@ class PortionTests(SynchronousTestCase):
 class ValuesTests(SynchronousTestCase):
     """What MessagePack gets for the types of columns."""
 
-    def one(self, value: Any, type: pa.DataType) -> Any:
+    def one(self, value: Any, dataType: pa.DataType) -> Any:
         """Return what becomes of one value, alone and inside a struct, an array and a map, which all have to agree."""
-        alone = valuesOf(pa.array([value], type))[0]
-        struct = valuesOf(pa.array([{"f": value}, None], pa.struct([("f", type)])))
+        alone = valuesOf(pa.array([value], dataType))[0]
+        struct = valuesOf(pa.array([{"f": value}, None], pa.struct([("f", dataType)])))
         self.assertEqual(struct, [{"f": alone}, None])
-        self.assertEqual(valuesOf(pa.array([{"f": value}], pa.struct([("f", type)]))), [{"f": alone}])
-        self.assertEqual(valuesOf(pa.array([[value, None]], pa.list_(type))), [[alone, None]])
-        self.assertEqual(valuesOf(pa.array([[("k", value)]], pa.map_(pa.string(), type))), [{"k": alone}])
+        self.assertEqual(valuesOf(pa.array([{"f": value}], pa.struct([("f", dataType)]))), [{"f": alone}])
+        self.assertEqual(valuesOf(pa.array([[value, None]], pa.list_(dataType))), [[alone, None]])
+        self.assertEqual(valuesOf(pa.array([[("k", value)]], pa.map_(pa.string(), dataType))), [{"k": alone}])
         self.assertEqual(msgpack.unpackb(msgpack.packb(alone), strict_map_key=False), alone)
         return alone
 
     def test_asTheyAre(self) -> None:
         """Numbers, truth values, texts and bytes."""
-        for value, type in (
+        for value, dataType in (
             (-5, pa.int8()),
             (1 << 62, pa.int64()),
             (1.5, pa.float64()),
@@ -156,7 +156,7 @@ class ValuesTests(SynchronousTestCase):
             ("ü", pa.string()),
             (b"\xff", pa.binary()),
         ):
-            self.assertEqual(self.one(value, type), value)
+            self.assertEqual(self.one(value, dataType), value)
 
     def test_times(self) -> None:
         """Times are texts with microseconds, those of UTC with a Z."""
@@ -174,8 +174,8 @@ class ValuesTests(SynchronousTestCase):
 
     def test_keys(self) -> None:
         """Keys of maps are converted as well."""
-        map = pa.array([[(datetime.date(2026, 1, 2), 1)]], pa.map_(pa.date32(), pa.int64()))
-        self.assertEqual(valuesOf(map), [{"2026-01-02": 1}])
+        table = pa.array([[(datetime.date(2026, 1, 2), 1)]], pa.map_(pa.date32(), pa.int64()))
+        self.assertEqual(valuesOf(table), [{"2026-01-02": 1}])
 
     def test_slices(self) -> None:
         """A part of a column of structs has its own rows."""

@@ -498,8 +498,8 @@ class SinkOptionsTests(SynchronousTestCase):
         """Original values are binary, and something has to say what they are."""
         self.assertTrue(SinkOptions.of({"url": URL, "valueFormat": "Original"}).original)
         types = {"topic": "string", "value": "binary"}
-        for column, type in (("content", "integer"), ("dialect", "string")):
-            checkColumns(types | {column: type}, None, original=True)
+        for column, dataType in (("content", "integer"), ("dialect", "string")):
+            checkColumns(types | {column: dataType}, None, original=True)
         for wrong in (types, types | {"content": "string"}, types | {"dialect": "string", "value": "string"}):
             self.assertRaises(OptionRefused, checkColumns, wrong, None, original=True)
 
@@ -531,8 +531,8 @@ class ColumnsTests(SynchronousTestCase):
 
     def test_good(self) -> None:
         """A value of any type, and a topic from somewhere."""
-        for type in ("binary", "string", "struct", "map", "array", "long", "void"):
-            checkColumns({"value": type}, "t")
+        for dataType in ("binary", "string", "struct", "map", "array", "long", "void"):
+            checkColumns({"value": dataType}, "t")
         checkColumns({"topic": "string", "value": "binary", "key": "binary", "headers": "map", "offset": "long"}, None)
         checkColumns({"topic": "varchar", "value": "binary"}, None, packed=True)
 

@@ -67,13 +67,13 @@ def _named(table: str) -> tuple[Catalog, tuple[str, str]]:
     return catalogOf(lake, formatOf(table).get("catalog")), (NAMESPACE, name)
 
 
-def _mayBeWider(type: pa.DataType, known: str) -> bool:
+def _mayBeWider(dataType: pa.DataType, known: str) -> bool:
     """Tell whether a column's type may be wider than the one that Iceberg knows, or have more fields."""
     if known in ("int", "float"):
-        return type in (pa.int64(), pa.float64())
-    if pa.types.is_decimal(type):
-        return known != f"decimal({type.precision}, {type.scale})"
-    return bool(pa.types.is_nested(type))
+        return dataType in (pa.int64(), pa.float64())
+    if pa.types.is_decimal(dataType):
+        return known != f"decimal({dataType.precision}, {dataType.scale})"
+    return bool(pa.types.is_nested(dataType))
 
 
 #: Number of attempts to commit a change while others commit to the table as well.

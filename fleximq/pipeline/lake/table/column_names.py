@@ -24,18 +24,22 @@ class Distinct(NamedTuple):
     leftOut: list[str]
 
 
-def distinct(format: str, columns: TableColumns, known: Iterable[pa.Field] = ()) -> Distinct:
+def distinct(tableFormat: str, columns: TableColumns, known: Iterable[pa.Field] = ()) -> Distinct:
     """Leave out columns of an Iceberg table whose names equal those of ``known`` ones, which it already has, or of
     earlier ones. Other formats keep all columns.
     """
     leftOut: list[str] = []
-    while format == ICEBERG:
+    while tableFormat == ICEBERG:
         names = _Names([*BASE, METADATA, *known])
         types = [
-            names.distinctType(((name,), (name,)), type)
-            for name, type in zip(columns.names, columns.fields.types, strict=True)
+            names.distinctType(((name,), (name,)), dataType)
+            for name, dataType in zip(columns.names, columns.fields.types, strict=True)
         ]
-        fields = [field.with_type(type) for field, type in zip(columns.fields, types, strict=True) if type is not None]
+        fields = [
+            field.with_type(dataType)
+            for field, dataType in zip(columns.fields, types, strict=True)
+            if dataType is not None
+        ]
         columns = columns._replace(fields=pa.schema(fields))
         leftOut += names.leftOut
         # A column's name may depend on one that was left out.
@@ -55,47 +59,47 @@ class _Names:
         self._taken = {_joined(short): path for path, short in paths} | {_joined(path): path for path, _ in paths}
         self.leftOut: list[str] = []
 
-    def distinctType(self, names: _Both, type: pa.DataType) -> pa.DataType | None:
+    def distinctType(self, names: _Both, dataType: pa.DataType) -> pa.DataType | None:
         """Return the type of a column without fields whose names are taken, None if no column is left."""
         path, short = names
         if path not in self._known and self._taken.setdefault(_joined(path), path) != path:
             self.leftOut.append(".".join(path))
             return None
         self._taken.setdefault(_joined(short), path)
-        inner = [self.distinctType(each, type) for each, type in _inner(names, type)]
-        if pa.types.is_struct(type):
-            fields = [field.with_type(each) for field, each in zip(type, inner, strict=True) if each is not None]
+        inner = [self.distinctType(each, dataType) for each, dataType in _inner(names, dataType)]
+        if pa.types.is_struct(dataType):
+            fields = [field.with_type(each) for field, each in zip(dataType, inner, strict=True) if each is not None]
             return pa.struct(fields) if fields else None
         if None in inner:
             return None
-        if pa.types.is_list(type):
+        if pa.types.is_list(dataType):
             return pa.list_(*inner)
-        return pa.map_(*inner) if pa.types.is_map(type) else type
+        return pa.map_(*inner) if pa.types.is_map(dataType) else dataType
 
 
 def _joined(path: _Path) -> str:
     return ".".join(path).lower()
 
 
-def _inner(names: _Both, type: pa.DataType) -> list[tuple[_Both, pa.DataType]]:
+def _inner(names: _Both, dataType: pa.DataType) -> list[tuple[_Both, pa.DataType]]:
     """Return the types in an ARRAY, a MAP or a STRUCT, with their paths."""
     path, short = names
-    if pa.types.is_struct(type):
-        return [(((*path, field.name), (*short, field.name)), field.type) for field in type]
-    if pa.types.is_map(type):
+    if pa.types.is_struct(dataType):
+        return [(((*path, field.name), (*short, field.name)), field.type) for field in dataType]
+    if pa.types.is_map(dataType):
         key = (*path, "key"), (*short, "key")
-        return [(key, type.key_type), (_element(names, "value", type.item_type), type.item_type)]
-    if pa.types.is_list(type) or pa.types.is_large_list(type):
-        return [(_element(names, "element", type.value_type), type.value_type)]
+        return [(key, dataType.key_type), (_element(names, "value", dataType.item_type), dataType.item_type)]
+    if pa.types.is_list(dataType) or pa.types.is_large_list(dataType):
+        return [(_element(names, "element", dataType.value_type), dataType.value_type)]
     return []
 
 
-def _element(names: _Both, name: str, type: pa.DataType) -> _Both:
+def _element(names: _Both, name: str, dataType: pa.DataType) -> _Both:
     path, short = names
-    return (*path, name), short if pa.types.is_struct(type) else (*short, name)
+    return (*path, name), short if pa.types.is_struct(dataType) else (*short, name)
 
 
-def _paths(names: _Both, type: pa.DataType) -> Iterator[_Both]:
+def _paths(names: _Both, dataType: pa.DataType) -> Iterator[_Both]:
     yield names
-    for each, inner in _inner(names, type):
+    for each, inner in _inner(names, dataType):
         yield from _paths(each, inner)

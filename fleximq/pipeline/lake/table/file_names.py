@@ -64,14 +64,14 @@ def pathIn(table: str, path: str) -> str:
     return f"{table}/{path}"
 
 
-def escaped(topic: str, ascii: bool = False) -> str:
+def escaped(topic: str, asciiOnly: bool = False) -> str:
     """Return a topic's name for a path; one of more than 200 bytes is truncated and ends with ``~`` and a hash, as does
-    one whose other characters became ``_`` since it has to be ``ascii``. The file's metadata have the full name.
+    one whose other characters became ``_`` since it has to be ``asciiOnly``. The file's metadata have the full name.
     """
     text = _TO_ESCAPE.sub(lambda found: f"%{ord(found[0]):02X}", topic)
     if _LIKE_NUMBER.match(text) or text == _NULL:
         text = f"%{ord(text[0]):02X}{text[1:]}"
-    isWhole = topic.isascii() or not ascii
+    isWhole = topic.isascii() or not asciiOnly
     text = text if isWhole else re.sub(r"[^\x00-\x7f]", "_", text)
     if isWhole and len(text.encode()) <= MAX_NAME_BYTES:
         return text
@@ -92,7 +92,7 @@ def partitionOf(topic: str, date: str, layout: str) -> str:
     """Return the folder for a topic and a day (``YYYY-MM-DD``, UTC) in a layout, relative to the table."""
     if layout == DATE:
         return f"date={date}"
-    folder = f"{KEY}={escaped(topic, ascii=True)}" if layout == TOPIC else f"topic={escaped(topic)}"
+    folder = f"{KEY}={escaped(topic, asciiOnly=True)}" if layout == TOPIC else f"topic={escaped(topic)}"
     return f"{folder}/date={date}"
 
 

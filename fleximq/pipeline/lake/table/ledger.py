@@ -83,7 +83,8 @@ class Ledger:
     def covers(self, end: Counts) -> bool:
         """Tell whether a batch with this end is committed."""
         return self.batch >= 0 and all(
-            journal in self.journals and self.journals[journal].next >= next for journal, next in end.items()
+            journal in self.journals and self.journals[journal].next >= nextOffset
+            for journal, nextOffset in end.items()
         )
 
     def lacks(self, number: int, start: Counts) -> bool:
@@ -99,9 +100,9 @@ class Ledger:
     ) -> "Ledger":
         """Return a ledger with a batch, its rows, gaps and dead letters by journal, and the reason of the first one."""
         journals = dict(self.journals)
-        for journal, next in end.items():
-            had = journals.get(journal) or Covered(start.get(journal, next), start.get(journal, next))
-            journals[journal] = had._replace(next=max(had.next, next))._with(journal, rows, gaps, dead)
+        for journal, nextOffset in end.items():
+            had = journals.get(journal) or Covered(start.get(journal, nextOffset), start.get(journal, nextOffset))
+            journals[journal] = had._replace(next=max(had.next, nextOffset))._with(journal, rows, gaps, dead)
         told = self.dead
         if dead:
             told = (*told, DeadLetters(batch, sum(rows.values()), sum(dead.values()), reason))[-DEAD_BATCHES:]

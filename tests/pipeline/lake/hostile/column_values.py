@@ -32,38 +32,38 @@ class AnyValue:
     """The reference leaves open how a value is written."""
 
 
-def canonical(array: pa.Array, type: pa.DataType) -> list[Any]:
-    """Return a column's values as ``type`` says, though a reader may have others: times in microseconds, maps as
+def canonical(array: pa.Array, dataType: pa.DataType) -> list[Any]:
+    """Return a column's values as ``dataType`` says, though a reader may have others: times in microseconds, maps as
     dictionaries, which some readers have as lists.
     """
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     if isinstance(array, pa.ChunkedArray):
-        return [each for chunk in array.chunks for each in canonical(chunk, type)]
+        return [each for chunk in array.chunks for each in canonical(chunk, dataType)]
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     valid = array.is_valid().to_pylist()
-    if pa.types.is_timestamp(type):
+    if pa.types.is_timestamp(dataType):
         return list(array.cast(pa.timestamp("us")).cast(pa.int64()).to_pylist()) if array.type != pa.null() else valid
-    if pa.types.is_struct(type):
-        names = [field.name for field in type]
+    if pa.types.is_struct(dataType):
+        names = [field.name for field in dataType]
         found = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
-        fields = [canonical(found[field.name], field.type) for field in type]
+        fields = [canonical(found[field.name], field.type) for field in dataType]
         return [dict(zip(names, row, strict=True)) if ok else None for ok, *row in zip(valid, *fields, strict=True)]
-    if pa.types.is_list(type) or pa.types.is_map(type):
-        return _nested(array, type, valid)
+    if pa.types.is_list(dataType) or pa.types.is_map(dataType):
+        return _nested(array, dataType, valid)
     return list(array.to_pylist())
 
 
-def _nested(array: pa.Array, type: pa.DataType, valid: list[bool]) -> list[Any]:
+def _nested(array: pa.Array, dataType: pa.DataType, valid: list[bool]) -> list[Any]:
     starts = array.offsets.to_pylist()
-    if pa.types.is_list(type):
-        inner = canonical(array.values, type.value_type)
+    if pa.types.is_list(dataType):
+        inner = canonical(array.values, dataType.value_type)
     else:
         keys, items = (array.keys, array.items) if pa.types.is_map(array.type) else array.values.flatten()
-        inner = list(zip(keys.to_pylist(), canonical(items, type.item_type), strict=True))
+        inner = list(zip(keys.to_pylist(), canonical(items, dataType.item_type), strict=True))
     parts = [inner[start:end] if ok else None for ok, start, end in zip(valid, starts, starts[1:], strict=False)]
-    return [part if part is None or pa.types.is_list(type) else dict(part) for part in parts]
+    return [part if part is None or pa.types.is_list(dataType) else dict(part) for part in parts]
 
 
 def same(found: Any, wanted: Any) -> bool:

@@ -47,13 +47,13 @@ def _filter(question: Question) -> str:
     return f"{column} {'>' if question.kind == 'greater' else '='} {_literal(question.value, question.type)}"
 
 
-def _literal(value: Any, type: pa.DataType) -> str:
-    if pa.types.is_timestamp(type):
+def _literal(value: Any, dataType: pa.DataType) -> str:
+    if pa.types.is_timestamp(dataType):
         return f"make_timestamptz({value})"
     if isinstance(value, bool | int | Decimal):
         return str(value)
     if isinstance(value, float):
-        return f"'{value}'::{'FLOAT' if pa.types.is_float32(type) else 'DOUBLE'}"
+        return f"'{value}'::{'FLOAT' if pa.types.is_float32(dataType) else 'DOUBLE'}"
     return _quoted(str(value))
 
 

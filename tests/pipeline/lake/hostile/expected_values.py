@@ -100,35 +100,35 @@ def _hasType(value: Any) -> bool:
     return any(map(_hasType, value)) if isinstance(value, list) else value is not None
 
 
-def expected(value: Any, type: pa.DataType, doubts: list[str]) -> Any:
+def expected(value: Any, dataType: pa.DataType, doubts: list[str]) -> Any:
     """Return the value in a column; raises Misfit. ``doubts`` gets reasons why it may be a dead letter as well."""
     if value is None:
         return None
-    if pa.types.is_list(type):
-        return [expected(each, type.value_type, doubts) for each in _of(value, list, Pairs)]
-    if pa.types.is_map(type):
-        return {_text(key): expected(each, type.item_type, doubts) for key, each in dict(_of(value, Pairs)).items()}
-    if pa.types.is_struct(type):
+    if pa.types.is_list(dataType):
+        return [expected(each, dataType.value_type, doubts) for each in _of(value, list, Pairs)]
+    if pa.types.is_map(dataType):
+        return {_text(key): expected(each, dataType.item_type, doubts) for key, each in dict(_of(value, Pairs)).items()}
+    if pa.types.is_struct(dataType):
         values = dict(_of(value, Pairs))
-        return {field.name: expected(values.get(field.name), field.type, doubts) for field in type}
-    if type == pa.string():
+        return {field.name: expected(values.get(field.name), field.type, doubts) for field in dataType}
+    if dataType == pa.string():
         return _string(value, doubts)
-    if pa.types.is_floating(type):
-        return _float(value, type, doubts)
-    if pa.types.is_integer(type):
+    if pa.types.is_floating(dataType):
+        return _float(value, dataType, doubts)
+    if pa.types.is_integer(dataType):
         whole = int(value) if isinstance(value, Token) and re.fullmatch(r"-?\d+", value) else _of(value, int, bool)
-        return _checked(whole, -(1 << type.bit_width - 1) <= whole < 1 << type.bit_width - 1)
-    if pa.types.is_decimal(type):
-        return _decimal(value, type, doubts)
-    if pa.types.is_timestamp(type):
+        return _checked(whole, -(1 << dataType.bit_width - 1) <= whole < 1 << dataType.bit_width - 1)
+    if pa.types.is_decimal(dataType):
+        return _decimal(value, dataType, doubts)
+    if pa.types.is_timestamp(dataType):
         return _moment(value, doubts)
-    if type == pa.date32():
+    if dataType == pa.date32():
         text = _of(value, str, Token)
         try:
             return _checked(date.fromisoformat(text), re.fullmatch(r"\d{4}-\d\d-\d\d", text) is not None)
         except ValueError:
             raise Misfit(f"{text!r:.50} is no date") from None
-    return _of(value, bool) if type == pa.bool_() else _binary(value, doubts)
+    return _of(value, bool) if dataType == pa.bool_() else _binary(value, doubts)
 
 
 def _of(value: Any, kind: type, other: type | None = None) -> Any:
@@ -159,7 +159,7 @@ def _string(value: Any, doubts: list[str]) -> Any:
     return AnyValue() if isinstance(value, msgpack.Timestamp) else JsonText(value)
 
 
-def _float(value: Any, type: pa.DataType, doubts: list[str]) -> float:
+def _float(value: Any, dataType: pa.DataType, doubts: list[str]) -> float:
     if isinstance(value, bool) or not isinstance(value, Token | int | float):
         raise Misfit(f"{value!r:.50} is no number")
     try:
@@ -170,23 +170,23 @@ def _float(value: Any, type: pa.DataType, doubts: list[str]) -> float:
         return 0.0
     if not isinstance(value, float) and math.isinf(found):
         doubts.append("a number too large for a double")
-    if type == pa.float32():
+    if dataType == pa.float32():
         _checked(value, not math.isfinite(found) or abs(found) <= 3.4028234663852886e38)
         return float(np.float32(found))
     return found
 
 
-def _decimal(value: Any, type: pa.DataType, doubts: list[str]) -> Decimal:
+def _decimal(value: Any, dataType: pa.DataType, doubts: list[str]) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise Misfit(f"{value!r:.50} is no number")
     if isinstance(value, float):
         doubts.append("a float has no exact digits")
-    context = Context(prec=type.precision, traps=[InvalidOperation, Inexact])
+    context = Context(prec=dataType.precision, traps=[InvalidOperation, Inexact])
     try:
         found = Decimal(repr(value) if isinstance(value, float) else value)
-        return context.quantize(_checked(found, found.is_finite()), Decimal((0, (1,), -type.scale)))
+        return context.quantize(_checked(found, found.is_finite()), Decimal((0, (1,), -dataType.scale)))
     except (InvalidOperation, Inexact):
-        raise Misfit(f"{value!r:.50} is no {type}") from None
+        raise Misfit(f"{value!r:.50} is no {dataType}") from None
 
 
 def _moment(value: Any, doubts: list[str]) -> int:

@@ -104,42 +104,42 @@ class HostileMessages:
     def _rarely(self, times: float = 1) -> bool:
         return self._random.random() < self._odd * times
 
-    def value(self, type: pa.DataType, isPacked: bool) -> Any:
+    def value(self, dataType: pa.DataType, isPacked: bool) -> Any:
         """Return a value for a column of a type, rarely one that does not fit."""
         random = self._random
         if self._rarely(2):
             return None
         if self._rarely():
             return self._odd_(isPacked)
-        if pa.types.is_list(type):
-            return [self.value(type.value_type, isPacked) for _ in range(random.randint(0, 3))]
-        if pa.types.is_map(type):
+        if pa.types.is_list(dataType):
+            return [self.value(dataType.value_type, isPacked) for _ in range(random.randint(0, 3))]
+        if pa.types.is_map(dataType):
             keys = random.sample(("a.b", "key", "value", "", " ", "k"), random.randint(0, 3))
-            return Pairs((key, self.value(type.item_type, isPacked)) for key in keys)
-        if pa.types.is_struct(type):
-            return Pairs((field.name, self.value(field.type, isPacked)) for field in type if random.random() < 0.8)
-        return self._scalar(type, isPacked)
+            return Pairs((key, self.value(dataType.item_type, isPacked)) for key in keys)
+        if pa.types.is_struct(dataType):
+            return Pairs((field.name, self.value(field.type, isPacked)) for field in dataType if random.random() < 0.8)
+        return self._scalar(dataType, isPacked)
 
-    def _scalar(self, type: pa.DataType, isPacked: bool) -> Any:
+    def _scalar(self, dataType: pa.DataType, isPacked: bool) -> Any:
         random = self._random
-        if pa.types.is_floating(type):
+        if pa.types.is_floating(dataType):
             if isPacked:
                 return random.choice((*FLOATS, *NOT_FINITE, *WHOLE, *LARGE, random.uniform(-100, 100)))
             return random.choice((*FLOATS, *WHOLE, *LARGE, *map(Token, TOKENS), random.randint(0, 49)))
-        if pa.types.is_integer(type):
-            top = 1 << type.bit_width - 1
+        if pa.types.is_integer(dataType):
+            top = 1 << dataType.bit_width - 1
             return random.choice((0, 1, -1, 49, top - 1, -top, random.randint(-100, 100)))
-        if pa.types.is_decimal(type):
+        if pa.types.is_decimal(dataType):
             return random.choice((Token, str))(random.choice(DECIMALS)) if not isPacked else random.choice(DECIMALS)
-        if type == pa.bool_():
+        if dataType == pa.bool_():
             return random.random() < 0.5
-        if type == pa.date32():
+        if dataType == pa.date32():
             return random.choice(DATES)
-        if pa.types.is_timestamp(type):
+        if pa.types.is_timestamp(dataType):
             if isPacked and random.random() < 0.5:
                 return msgpack.Timestamp(*random.choice(STAMPS))
             return random.choice(MOMENTS)
-        if type == pa.binary():
+        if dataType == pa.binary():
             found = random.choice((b"", b"\0", b"\xff" * 20, b"abc"))
             return found if isPacked else b64encode(found).decode()
         return random.choice(TEXTS)

@@ -51,19 +51,19 @@ def questionsFor(random: Random, rows: Sequence[Row], schema: pa.Schema, number:
     """Return questions about so many columns of a table, chosen at random."""
     fields = [field for field in schema if not pa.types.is_nested(field.type) and field.type != pa.binary()]
     chosen: list[Question] = []
-    for name, type in ((field.name, field.type) for field in random.sample(fields, min(number, len(fields)))):
+    for name, dataType in ((field.name, field.type) for field in random.sample(fields, min(number, len(fields)))):
         # Not all readers can write NUL in a filter.
         values = [row[name] for row in rows if row[name] is not None and "\0" not in str(row[name])]
-        chosen.append(Question(name, type, "null"))
+        chosen.append(Question(name, dataType, "null"))
         if values:
-            chosen.append(Question(name, type, "equal", random.choice(values)))
-            if type != pa.bool_():
-                chosen.append(Question(name, type, "greater", random.choice(values)))
+            chosen.append(Question(name, dataType, "equal", random.choice(values)))
+            if dataType != pa.bool_():
+                chosen.append(Question(name, dataType, "greater", random.choice(values)))
         finite = [value for value in values if isinstance(value, float) and math.isfinite(value)]
         if finite:
             # NaN is greater than all numbers, except to PyArrow.
-            chosen.append(Question(name, type, "greater", max(finite)))
-            chosen.append(Question(name, type, "equal", math.nan))
+            chosen.append(Question(name, dataType, "greater", max(finite)))
+            chosen.append(Question(name, dataType, "equal", math.nan))
     return chosen
 
 

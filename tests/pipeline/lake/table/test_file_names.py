@@ -82,7 +82,7 @@ class EscapingTests(SynchronousTestCase):
     def test_ascii(self) -> None:
         """A name in ASCII differs from all others, also where characters are left out."""
         names = ("größe", "gräße", "gr__e", "ж" * 300, "ж" * 301, "2é", "a/é", "plain.name", "x" * 201)
-        found = [escaped(name, ascii=True) for name in names]
+        found = [escaped(name, asciiOnly=True) for name in names]
         self.assertEqual(len(set(found)), len(names))
         for name, each in zip(names, found, strict=True):
             self.assertTrue(each.isascii() and len(each) <= MAX_NAME_BYTES and "/" not in each, each)

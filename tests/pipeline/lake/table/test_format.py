@@ -122,8 +122,8 @@ class CommittedMixin:
     def test_addedWithin(self) -> None:
         """Columns may get further fields."""
         for number, fields in enumerate((["x"], ["x", "y"])):
-            type = pa.struct([(name, pa.int64()) for name in fields])
-            self.columns = TableColumns("json", pa.schema([("s", type)]))
+            dataType = pa.struct([(name, pa.int64()) for name in fields])
+            self.columns = TableColumns("json", pa.schema([("s", dataType)]))
             writeColumns(self.table, self.columns)
             schema = self.columns.schema
             staged = stage(self.table, rows([number + 1], schema=schema, s=[dict.fromkeys(fields, 5)]), schema=schema)
