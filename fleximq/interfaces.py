@@ -96,6 +96,26 @@ class IBrokerObserver(Interface):
         """An event occurred ``number`` times, e.g. ``"dropped: queue full"``."""
 
 
+class IOperator(Interface):
+    """What the process of a broker does for its operators, whose requests arrive by the broker's paths and the web."""
+
+    def reload() -> Mapping[str, Any]:
+        """Read the settings again, and return the names of ``changed`` ones and of those that need a ``restart``.
+
+        :raises Conflict: they are invalid; nothing changed.
+        """
+
+    def perform(act: str, arguments: Mapping[str, Any], by: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """Perform ``kick``, ``ban`` or ``unban`` against clients, or list the ``bans``.
+
+        Return the arguments that the act has read, checked, for other nodes of a mesh, and its answer.
+
+        :param by: the name of the operator.
+        :raises BadRequest: an argument is wrong.
+        :raises NoCapacity: there are too many bans.
+        """
+
+
 class IRecordWatcher(Interface):
     """Receives each run that passes through the journal. Its exceptions are logged and ignored."""
 

@@ -52,4 +52,4 @@ def makeService(options: Options) -> IService:
     signals.setServiceParent(whole)
     whole.services.sort(key=lambda each: each is not signals)  # first: a client may stop the open broker
     GarbageService().setServiceParent(whole)
-    return withLog(whole, options.settings.logFormat, twistd, reactor, lambda: reload.reopenLogs())
+    return withLog(whole, options.settings.logFormat, twistd, reactor, reload.auditLog.reopen)

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from zope.interface import implementer
+
 from fleximq.broker.authorization import permit
 from fleximq.broker.clients import Clients
 from fleximq.broker.consumer_groups import ConsumerGroups
@@ -44,7 +46,7 @@ from fleximq.broker.topics.names import isBrokerTopic
 from fleximq.broker.topics.topic_table import SYSTEM, Topic, TopicTable
 from fleximq.broker.traffic import TrafficTotals
 from fleximq.errors import ClientNotFound, Forbidden, NotImplementedByBroker, NotKept
-from fleximq.interfaces import IConversation, IJournal, IPeer, IRights, ISubscriber
+from fleximq.interfaces import IConversation, IJournal, IOperator, IPeer, IRights, ISubscriber
 from fleximq.rights import EVERYTHING, Action
 from fleximq.values.message import Message
 from fleximq.values.message_cost import ANY
@@ -52,11 +54,15 @@ from fleximq.values.patterns import anyOf
 from fleximq.values.printable import shortened
 
 
-def _missing(words: str) -> Callable[..., Any]:
-    def refuse(*arguments: object) -> None:
-        raise NotImplementedByBroker(words)
+@implementer(IOperator)
+class NoOperator:
+    """Refuses what only the process of a complete broker can do."""
 
-    return refuse
+    def reload(self) -> Mapping[str, Any]:
+        raise NotImplementedByBroker("this broker has no settings to read again")
+
+    def perform(self, act: str, arguments: Mapping[str, Any], by: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        raise NotImplementedByBroker("this broker has no connections")
 
 
 class Broker:
@@ -65,9 +71,7 @@ class Broker:
     ``itself`` is the client that publishes the broker's own messages, ``channelsChanged`` are the callbacks for changes
     of the list of topics with subscribers. ``admin`` purges queues and returns dead letters for an operator; ``groups``
     is the progress of the pipeline's consumer groups; ``checkpointer`` saves and restores queues and groups for the
-    journal. ``reload`` reads the settings again and returns the answer to ``/broker/reload``, ``operate`` performs an
-    operator's act against clients, by its name, and returns the arguments that it has read and its answer, ``audit``
-    writes an event with its fields to the audit log.
+    journal. ``operator``, an :class:`IOperator`, does what the process is asked by an operator's requests.
 
     :param clock: a monotonic one, for all durations; ``wall`` returns the seconds since 1970, for times that people or
         files need.
@@ -77,6 +81,8 @@ class Broker:
     :param afterwards: called after each batch of timed actions, to flush their output.
     :param publishing: called with a publisher before its publications are delivered after a commit, and with None
         after.
+    :param audit: writes an event with its fields to the audit log.
+    :param nextId: returns the next client id, or raises NoCapacity; by default they count up.
     :param dialects: the names of the installed ones, and ``implementation`` that of the hottest loops, for
         ``/broker/about``.
     """
@@ -94,6 +100,8 @@ class Broker:
         dialects: Sequence[str] = (),
         implementation: str = "",
         wall: Callable[[], float] = time.time,
+        audit: Callable[..., None] = lambda *arguments, **fields: None,
+        nextId: Callable[[], int] | None = None,
     ) -> None:
         self.clock = clock
         self.wall = wall
@@ -110,15 +118,9 @@ class Broker:
         self.recordWatchers = RecordWatchers(onError)
         self.traffic = TrafficTotals()
         self.channelsChanged: list[Callable[[], None]] = []
-        self.reload: Callable[[], Any] = _missing("this broker has no settings to read again")
-        self.audit: Callable[..., None] = lambda *arguments, **fields: None
-        self.operate: Callable[[str, Mapping[str, Any], str], tuple[Any, Any]] = _missing(
-            "this broker has no connections"
-        )
-        #: In a mesh, adds the rows of other nodes to a listing, or their answers to an operator's act: it takes a
-        #: title, the client, its arguments and the callback for the whole; returns the callback for this broker's part.
-        self.gathered: Callable[..., Callable[[Any], None]] = lambda title, client, arguments, answer: answer
-        self.clients = Clients(rules.limits.clients, clock.seconds, randomHex)
+        self.operator: IOperator = NoOperator()
+        self.audit = audit
+        self.clients = Clients(rules.limits.clients, clock.seconds, randomHex, nextId)
         self._durable = anyOf(rules.durable + rules.retain if journal.onDisk else ())
         self.topics = TopicTable(rules.limits.topics, self._announceTopic, self._announceChannels, self._durable)
         self.timesToLive = AgeLimits(rules.timesToLive)
@@ -373,6 +375,12 @@ class Broker:
         """
         self.replays.recall(client, outlet, name, literal, history)
 
+    def channels(self) -> list[str]:
+        """Return the names of topics that have subscribers, in a mesh at any node, sorted; the same list until a change
+        (``channelsChanged``).
+        """
+        return self.topics.channels()
+
     def unsubscribe(self, client: ConnectedClient, name: str) -> None:
         """End a subscription by the name or pattern it was made with; a no-op if it does not exist."""
         self.clientSubscriptions.unsubscribe(client, name)
@@ -422,8 +430,8 @@ class Broker:
         self.whenCommitted(committed, client)
 
     def announce(self, topic: str | None, call: Callable[[], None]) -> None:
-        """Call at once; in a mesh, which replaces this method, when all nodes know the names of this node's clients and
-        that one of them will subscribe to this topic.
+        """Call when all nodes of a mesh know the names of this node's clients, and that one of them will subscribe to
+        this topic; a broker that is not in a mesh calls at once.
         """
         call()
 
@@ -508,9 +516,21 @@ class Broker:
         return self.requests.waiting(requester)
 
     def checkPath(self, path: str) -> None:
-        """Check that this broker can answer requests to one of its paths (:mod:`fleximq.broker.paths.path_table`); a
-        broker that is not in a mesh can.
+        """Check that this broker can answer requests to one of its paths (:mod:`fleximq.broker.paths.path_table`).
+
+        :raises NoCapacity: the path needs the journal, which another node of the mesh owns.
         """
+
+    def gathered(
+        self, title: str, client: ConnectedClient, arguments: Mapping[str, Any], answer: Callable[[Any], None]
+    ) -> Callable[[Any], None]:
+        """Return the callback for this broker's part of an answer; it calls ``answer`` with the whole, which in a mesh
+        has the parts of the other nodes too.
+
+        :param title: of a listing (:data:`fleximq.broker.paths.path_table.LISTINGS`), or the name of an operator's act.
+        :param arguments: values for MessagePack, which the other nodes get.
+        """
+        return answer
 
     def journalHealth(self) -> dict[str, Any] | None:
         """Return the journal's health, see :meth:`fleximq.interfaces.IJournal.health`; None without one on disk."""

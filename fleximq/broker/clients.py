@@ -23,9 +23,16 @@ class Clients:
 
     :param seconds: the clock of ``ConnectedClient.joined``.
     :param randomHex: returns that many random hexadecimal digits, for the names of Identity users.
+    :param nextId: returns the next id, or raises NoCapacity; by default they count up.
     """
 
-    def __init__(self, maximum: int, seconds: Callable[[], float], randomHex: Callable[[int], str]) -> None:
+    def __init__(
+        self,
+        maximum: int,
+        seconds: Callable[[], float],
+        randomHex: Callable[[int], str],
+        nextId: Callable[[], int] | None = None,
+    ) -> None:
         self._byId: dict[int, ConnectedClient] = {}
         self._reserved: set[int] = set()
         self._names: set[str] = set()
@@ -38,8 +45,7 @@ class Clients:
         self._seconds = seconds
         self._randomHex = randomHex
         self.peers: dict[int, tuple[ConnectedClient, IPeer]] = {}
-        #: Returns the next id; may be replaced, and raise :class:`NoCapacity`.
-        self.nextId = self._count
+        self._nextId = nextId or self._count
 
     def __len__(self) -> int:
         return len(self._byId)
@@ -161,7 +167,7 @@ class Clients:
 
     def _newId(self) -> int:
         while True:
-            id = self.nextId()
+            id = self._nextId()
             if id not in self._byId and id not in self._reserved:
                 return id
 

@@ -31,14 +31,22 @@ class OwnerJournal(DiskJournal):
     """Order of use: perhaps :meth:`follow`; :meth:`take` the shard, and :meth:`hand` it on, or end the process.
 
     :param trimmed: called with the position of the first segment when earlier ones were removed, to trim the stream.
+    :param refusal: returns why nothing is stored while another node owns the shard.
     """
 
-    def __init__(self, copy: Copy, directory: str, *, trimmed: Callable[[int], None], **options: Any) -> None:
+    def __init__(
+        self,
+        copy: Copy,
+        directory: str,
+        *,
+        trimmed: Callable[[int], None],
+        refusal: Callable[[], str] = lambda: "this node does not own the journal",
+        **options: Any,
+    ) -> None:
         super().__init__(directory, **options)
         self._copy = copy
         self._trimmed = trimmed
-        #: Returns why nothing is stored while another node owns the shard.
-        self.refusal: Callable[[], str] = lambda: "this node does not own the journal"
+        self._refusal = refusal
 
     def follow(self) -> None:
         """Read from the copy, which is loaded, while another node owns the shard."""
@@ -83,7 +91,7 @@ class OwnerJournal(DiskJournal):
 
     def append(self, topic: str, publisher: int, name: str, dialect: str, run: Run, committed: OnCommitted) -> int:
         if not self._runs:
-            raise NotKept(self.refusal())
+            raise NotKept(self._refusal())
         self._checkRoom([run], len(run.payloads))
         return super().append(topic, publisher, name, dialect, run, committed)
 

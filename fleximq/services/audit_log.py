@@ -35,6 +35,16 @@ _ARGUMENTS = frozenset(
 )
 
 
+class NoAuditLog:
+    """Writes nothing."""
+
+    def record(self, event: str, arguments: Mapping[str, Any] | None = None, **fields: Any) -> None:
+        """Ignore an event."""
+
+    def reopen(self) -> None:
+        """Do nothing."""
+
+
 class AuditLog(Service):
     """Writes the audit log, created with mode 600; ``abortStart`` is called with a sentence if it cannot be opened."""
 

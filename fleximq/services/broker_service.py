@@ -19,6 +19,7 @@ from fleximq.config.journal_options import retentionOf, timeToLiveOf
 from fleximq.config.settings import Settings
 from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.interfaces import IJournal
+from fleximq.services.audit_log import AuditLog, NoAuditLog
 from fleximq.services.network.connections import OpenConnections
 from fleximq.services.network.open_files import withinOpenFiles
 from fleximq.services.queue_warnings import QueueWarnings
@@ -35,11 +36,13 @@ def makeBroker(
     journal: IJournal,
     dialects: Sequence[str] = (),
     wall: Callable[[], float] = time.time,
+    make: Callable[..., Broker] = Broker,
+    audit: AuditLog | NoAuditLog | None = None,
 ) -> Broker:
-    """Return a broker with these settings. ``dialects``: names of the installed dialects; clocks as for a Broker."""
-    broker = Broker(
-        clock,
-        journal,
+    """Return a broker with these settings, which ``make`` constructs; the other arguments are as for a Broker."""
+    broker = make(
+        clock=clock,
+        journal=journal,
         randomHex=lambda digits: secrets.token_hex((digits + 1) // 2)[:digits],
         # The id of a message for MiniMQ clients is stable across restarts.
         idOf=lambda each: deliveryId(each, lambda: idAt(journal.id, each.offset) if each.offset else newUlid()),
@@ -50,6 +53,7 @@ def makeBroker(
         dialects=dialects,
         implementation=IMPLEMENTATION,
         wall=wall,
+        audit=(audit or NoAuditLog()).record,
     )
     QueueWarnings(clock, settings).watch(broker)
     return broker

@@ -40,7 +40,8 @@ from fleximq.journal.files.file_system import Files
 from fleximq.journal.recovery.recovered_state import RecoveredJournal
 from fleximq.services.cluster_operator import ClusterOperator, settingsThatLast
 from fleximq.services.journal_service import warn
-from fleximq.services.mesh_service import MeshBroker
+from fleximq.services.mesh_node import Membership, MeshNode
+from fleximq.services.meshed_broker import MeshedBroker
 from fleximq.services.network.node_ports import NodePorts
 from fleximq.services.process.log_writer import report
 from fleximq.services.process.startup_failure import exitNow
@@ -100,15 +101,22 @@ class ClusterNode:
     journal: OwnerJournal
     service: "ClusterService"
 
-    def __init__(self, reactor: Any, settings: Settings) -> None:
+    #: This node's part in a mesh, made with the broker; None for a node that forwards all its clients.
+    mesh: MeshNode | None = None
+
+    def __init__(self, reactor: Any, settings: Settings, wakeup: Wakeup) -> None:
         self._reactor = reactor
         self._settings = settings
+        self._wakeup = wakeup
         self.turn = OwnersTurn(reactor)
         self.copy = Copy(Files(), str(settings.journal), SHARD)
         self.trimmed: Callable[[int], None] = lambda position: None
         self._options = connectOptions(
             settings.cluster, settings.clusterAuth, settings.clusterCa, settings.clusterCertificate, settings.clusterKey
         )
+        room, replicas = settings.clusterBytes, 1 if len(settings.cluster) == 1 else 3
+        name, options = settings.clusterName, self._options
+        self._cluster = NatsCluster(settings.cluster, name, wakeup.call, room=room, replicas=replicas, options=options)
         isEncrypted = "tls" in self._options
         self.ports = NodePorts(reactor, str(settings.node), settings.clusterWait, settings.nodeAddress, isEncrypted)
 
@@ -140,8 +148,22 @@ class ClusterNode:
 
     def makeJournal(self, folder: str, **options: Any) -> OwnerJournal:
         """Return the journal of this node for the time in which it owns the shard."""
+        if self._settings.mesh:
+            options["refusal"] = self._refusalWithAddress
         self.journal = OwnerJournal(self.copy, folder, trimmed=lambda position: self.trimmed(position), **options)
         return self.journal
+
+    def makeBroker(self, **parts: Any) -> Broker:
+        """Return the broker of this node, made with these parts."""
+        settings, node = self._settings, str(self._settings.node)
+        if not settings.mesh:
+            return Broker(**parts)
+        link = CoreLink(self._reactor, settings.cluster, settings.clusterName, node, self._options)
+        session, refusal = secrets.token_hex(8), self._refusalWithAddress
+        membership = Membership(self.turn, link, node, session, self._reactor, self._cluster.nextBlock, refusal)
+        broker = MeshedBroker(membership, **parts)
+        self.mesh = broker.node
+        return broker
 
     def abort(self, sentence: str) -> NoReturn:
         """End the process with a sentence, exit code 1."""
@@ -151,27 +173,13 @@ class ClusterNode:
         place = self.ports.forwarding.place
         return self.refusal() + ("" if place is None else f", at {place.host}")
 
-    def _meshOf(self, broker: Broker, cluster: NatsCluster) -> MeshBroker | None:
-        settings, node, refusal = self._settings, str(self._settings.node), self._refusalWithAddress
-        if not settings.mesh:
-            return None
-        self.journal.refusal = refusal
-        link = CoreLink(self._reactor, settings.cluster, settings.clusterName, node, self._options)
-        session = secrets.token_hex(8)
-        return MeshBroker(broker, self.turn, link, node, session, self._reactor, cluster.nextBlock, refusal)
-
-    def serving(
-        self, broker: Broker, served: MultiService, wakeup: Wakeup, restore: Callable[[RecoveredJournal], None]
-    ) -> "ClusterService":
+    def serving(self, served: MultiService, restore: Callable[[RecoveredJournal], None]) -> "ClusterService":
         """Return the service of this node; ``served`` are the services of its broker."""
         settings = self._settings
-        room, replicas = settings.clusterBytes, 1 if len(settings.cluster) == 1 else 3
-        name = settings.clusterName
-        cluster = NatsCluster(settings.cluster, name, wakeup.call, room=room, replicas=replicas, options=self._options)
-        mesh = self._meshOf(broker, cluster)
+        mesh = self.mesh
         self.service = service = ClusterService(
-            SteadyClock(self._reactor), cluster, str(settings.node), self.copy, self.journal, self.ports, served,
-            wakeup, restore, self.abort, settings=settingsThatLast(settings), stop=self._reactor.stop, mesh=mesh,
+            SteadyClock(self._reactor), self._cluster, str(settings.node), self.copy, self.journal, self.ports, served,
+            self._wakeup, restore, self.abort, settings=settingsThatLast(settings), stop=self._reactor.stop, mesh=mesh,
             nodes=len(settings.cluster),
         )  # fmt: skip
         self.trimmed = service.trim
@@ -207,7 +215,7 @@ class ClusterService(MultiService):
     _end: Callable[[str], object] = lambda sentence: endNow(sentence)  # noqa: E731
     settings: Mapping[str, str] = field(default_factory=dict)
     stop: Callable[[], object] = lambda: None
-    mesh: MeshBroker | None = None
+    mesh: MeshNode | None = None
     nodes: int = 1
     #: The node that an operator wants to own the shard after this one.
     successor = ""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from twisted.application.service import MultiService
 
+from fleximq.broker.broker import Broker
 from fleximq.config.settings import Settings
 from fleximq.dialects.connection.slow_consumer import policyOf
 from fleximq.dialects.connection.write_turn import WriteTurn
@@ -75,25 +76,25 @@ def compose(
     startupFailure = StartupFailure({})
     abortStart = abortStart or startupFailure
     abortRun = abortRun or startupFailure.duringRun
-    node = _node(reactor, settings)
-    turn = WriteTurn(reactor) if node is None else node.turn
     wakeup = Wakeup(reactor)
+    node = _node(reactor, settings, wakeup)
+    turn = WriteTurn(reactor) if node is None else node.turn
     makeNodesJournal = None if node is None else node.makeJournal
     journal: Any = makeJournal(
         wakeup, settings, turn, lambda event, number: broker.observers.counted(event, number), makeNodesJournal
     )
-    broker = makeBroker(reactor, settings, turn, journal, list(registry.dialects), wall)
-    whole = MultiService()
     if node is not None:
         abortStart = node.abort
-    elif journal.onDisk:
+    if settings.auditLog is not None:
+        reload.auditLog = AuditLog(reactor, settings.auditLog, abortStart, wall)
+    make = Broker if node is None else node.makeBroker
+    broker = makeBroker(reactor, settings, turn, journal, list(registry.dialects), wall, make, reload.auditLog)
+    whole = MultiService()
+    if node is None and journal.onDisk:
         restoring = partial(restore, broker, journal)
         whole = JournalService(reactor, journal, restoring, abortStart, wakeup, startupFailure.duringStop)
-    if settings.auditLog is not None:
-        audit = AuditLog(reactor, settings.auditLog, abortStart, wall)
-        audit.setServiceParent(whole)
-        broker.audit = reload.audit = audit.record
-        reload.reopenLogs = audit.reopen
+    if isinstance(reload.auditLog, AuditLog):
+        reload.auditLog.setServiceParent(whole)
     counted = broker.observers.counted
     policy = policyOf(settings.slowConsumer, reactor, counted)
     connections = OpenConnections(reactor)
@@ -156,7 +157,7 @@ def compose(
     # A node of a cluster is ready when it follows: its listeners are open from then on.
     outer = owned = whole
     if node is not None:
-        outer = cluster = node.serving(broker, whole, wakeup, partial(restore, broker, journal))
+        outer = cluster = node.serving(whole, partial(restore, broker, journal))
         owned = cluster.owned
     for listen in [Listen.parse(text, defaults) for text in settings.listen]:
         listenOn(listen, owned)
@@ -175,27 +176,22 @@ def compose(
     readiness = Readiness(reactor, socket, listeners)
     readiness.setServiceParent(outer)
 
-    def beginReload() -> None:
-        readiness.reloading()
-        reload.reopenLogs()
-
-    reload.onBegin, reload.onEnd = beginReload, readiness.reloaded
+    reload.readiness = readiness
     reload.participants += [
         partial(prepareCertificates, listenersOf(places)),
         partial(prepareSecurity, security, broker, reactor),  # it ends clients whose certificates are refused now
         rateLimits.prepare,
         lambda settings: partial(follow, broker, connectionLimit, unadmitted, origins, contexts, settings),
     ]
-    broker.reload = reload.reloadForClient
-    broker.operate = Operator(broker, rateLimits.bans)
+    broker.operator = Operator(broker, rateLimits.bans, reload)
     return outer
 
 
-def _node(reactor: Any, settings: Settings) -> "ClusterNode | None":
+def _node(reactor: Any, settings: Settings, wakeup: Wakeup) -> "ClusterNode | None":
     if not settings.cluster:
         return None
     try:
         from fleximq.services.cluster_service import ClusterNode  # not loaded by a broker of its own
     except ImportError as error:
         raise SettingError(f"cluster needs {error.name}: pip install '.[cluster]' in a clone adds it") from error
-    return ClusterNode(reactor, settings)
+    return ClusterNode(reactor, settings, wakeup)

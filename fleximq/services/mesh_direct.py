@@ -84,13 +84,6 @@ class DirectMessages:
         # Its events are for the clients of this node only.
         itself = RemoteClient(BROKER_ID, broker.itself.dialect, broker.itself.name)
         self._presence = Presence(broker.topics, itself, broker.fanOut.deliver)
-        self._request, self._reply, self._notify = broker.request, broker.reply, broker.notify
-        self._broadcast, self._narrowed, self._rename = broker.broadcast, broker.publishNarrowed, broker.clients.rename
-        for name in ("request", "reply", "notify", "broadcast"):
-            setattr(broker, name, getattr(self, name))
-        broker.publishNarrowed = self.publishNarrowed  # type: ignore[method-assign]
-        broker.clients.rename = self.rename  # type: ignore[method-assign]
-        broker.observers.add(self)
 
     # -- the clients of this node ------------------------------------------------------------------
 
@@ -100,10 +93,11 @@ class DirectMessages:
             self._own[client.id] = client.service
             self._mesh.add(client.service, client=client.id)
 
-    def rename(self, client: ConnectedClient, service: str) -> None:
-        self._rename(client, service)
-        if self._own.get(client.id, service) != service:
-            self._mesh.remove(self._own[client.id], client=client.id)
+    def renamed(self, client: ConnectedClient) -> None:
+        """Change the name of a client in this node's table."""
+        before, service = self._own.get(client.id, client.service), client.service
+        if before != service:
+            self._mesh.remove(before, client=client.id)
             self._mesh.add(service, client=client.id)
             self._own[client.id] = service
 
@@ -135,12 +129,12 @@ class DirectMessages:
                 if id in self._lost:
                     self._lost.discard(id)
                     self._presence.clientJoined(client)
-            self._rename(client, name)
+            self._broker.clients.rename(client, name)
 
     def _leave(self, id: int, node: str) -> None:
         client = self._proxies.pop(id)
         del self._nodes[id]
-        self._rename(client, "")
+        self._broker.clients.rename(client, "")
         del self._broker.clients.peers[id]
         self._broker.requests.leave(client)
         if node not in self._mesh.peers:
@@ -149,31 +143,26 @@ class DirectMessages:
 
     # -- sending -----------------------------------------------------------------------------------
 
-    def request(self, sender: ConnectedClient, target: int | str, id: str, path: str, message: Any) -> None:
-        """See :class:`Broker`; so with all below."""
-        self._sending = Direct.REQ, sender.id, id, path
-        self._request(sender, target, id, path, message)
-
-    def reply(self, sender: ConnectedClient, target: int, id: str, message: Any, path: str = "") -> None:
-        self._sending = Direct.REP, sender.id, id, path
-        self._reply(sender, target, id, message, path)
-
-    def notify(self, sender: ConnectedClient, ids: Iterable[int], paths: Iterable[str], message: Any) -> None:
-        self._sending = Direct.NOTIF, sender.id, "", ""
-        self._notify(sender, ids, paths, message)
+    def begin(self, kind: Direct, sender: ConnectedClient, id: str = "", path: str = "") -> None:
+        """Learn which message the broker is about to forward to some of its peers."""
+        self._sending = kind, sender.id, id, path
 
     def broadcast(self, sender: ConnectedClient, message: Any) -> None:
-        self._broadcast(sender, message)
-        self._sending = Direct.BCAST, sender.id, "", ""
+        """Send a message to all clients of the other nodes."""
+        self.begin(Direct.BCAST, sender)
         for node in self._mesh.peers:
             self.send(node, 0, message)
 
-    def publishNarrowed(self, envelope: Envelope, body: Any, count: int, audience: Iterable[int]) -> None:
+    def divided(self, audience: Iterable[int]) -> tuple[list[int], dict[str, list[int]]]:
+        """Return the ids of this node's clients, and those of each other node."""
         here: list[int] = []
         others: dict[str, list[int]] = {}
         for id in audience:
             (others.setdefault(self._nodes[id], []) if id in self._nodes else here).append(id)
-        self._narrowed(envelope, body, count, here)
+        return here, others
+
+    def publish(self, envelope: Envelope, body: Any, count: int, others: Mapping[str, Sequence[int]]) -> None:
+        """Send a run to these clients of other nodes."""
         if others:
             *run, size = self._form.render(envelope, body, count)
             for node, ids in others.items():
@@ -192,19 +181,19 @@ class DirectMessages:
         client = self._proxies.get(sender) or RemoteClient(sender, "fleximq", f"fleximq-{sender}")
         try:
             if kind == Direct.REQ:
-                self._request(client, receiver, id, path, message)
+                self._broker.request(client, receiver, id, path, message)
             elif kind == Direct.REP:
-                self._reply(client, receiver, id, message, path)
+                self._broker.reply(client, receiver, id, message, path)
             elif kind == Direct.NOTIF:
-                self._notify(client, (receiver,), (), message)
+                self._broker.notify(client, (receiver,), (), message)
             else:
-                self._broadcast(client, message)
+                self._broker.broadcast(client, message)
         except BrokerError:
             pass
 
     def receivedRun(self, envelope: Envelope, body: Any, count: int, audience: Sequence[int]) -> None:
         """Deliver a run of another node's client to its receivers."""
-        self._narrowed(envelope, body, count, audience)
+        self._broker.publishNarrowed(envelope, body, count, audience)
 
 
 #: How the answers of several nodes to an operator's act become one.
@@ -216,14 +205,13 @@ class MeshListings:
 
     def __init__(self, broker: Broker, mesh: Mesh, node: str, clock: IReactorTime) -> None:
         self._broker, self._mesh, self._node, self._clock = broker, mesh, node, clock
-        broker.gathered = self.gathered
 
     def asked(self, title: str, arguments: Mapping[str, Any], answer: Answer) -> None:
         """Answer another node."""
         if title in LISTINGS:
             LISTINGS[title].own(self._broker, self._broker.itself, arguments, answer)
         else:
-            answer(self._broker.operate(title, arguments, arguments["by"])[1])
+            answer(self._broker.operator.perform(title, arguments, arguments["by"])[1])
 
     def gathered(self, title: str, client: ConnectedClient, arguments: Mapping[str, Any], answer: Answer) -> Answer:
         """Return what takes this node's page, and answers with those of all nodes."""

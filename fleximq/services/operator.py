@@ -4,13 +4,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from twisted.logger import Logger
+from zope.interface import implementer
 
 from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.paths.arguments import Listing, number, page, text
 from fleximq.errors import BadRequest, BrokerError, Forbidden, JoinRejected
+from fleximq.interfaces import IOperator
 from fleximq.security.bans import Ban, Bans, banKey, keysOf
 from fleximq.security.principal import ANONYMOUS, MAX_NAME_CHARACTERS
+from fleximq.services.reload import Reload
 
 _log = Logger()
 
@@ -22,18 +25,19 @@ _NAME_BYTES, _REASON_BYTES = 4 * MAX_NAME_CHARACTERS, 500
 Arguments = Mapping[str, Any]
 
 
+@implementer(IOperator)
 class Operator:
-    """Acts for operators; each act takes arguments and the name of the operator.
+    """Acts for operators; each act takes arguments and the name of the operator. ``reload`` holds the settings."""
 
-    A call returns the arguments that the act has read, checked, for other nodes, and its answer.
-    """
-
-    def __init__(self, broker: Broker, bans: Bans) -> None:
+    def __init__(self, broker: Broker, bans: Bans, reload: Reload) -> None:
         self._broker = broker
         self._bans = bans
+        self._reload = reload
 
-    def __call__(self, act: str, arguments: Arguments, by: str) -> tuple[Arguments, dict[str, Any]]:
-        """Perform the act with this name; raises BadRequest for wrong arguments, NoCapacity for too many bans."""
+    def reload(self) -> dict[str, Any]:
+        return self._reload.reloadForClient()
+
+    def perform(self, act: str, arguments: Arguments, by: str) -> tuple[Arguments, dict[str, Any]]:
         acts = {"kick": self._kick, "ban": self._ban, "unban": self._unban, "bans": self._list}
         read = _read(act, arguments)
         return read, acts[act](read, by)

@@ -7,7 +7,7 @@ function that applies them, called only after every participant has succeeded. d
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 from twisted.logger import Logger
 
@@ -23,6 +23,7 @@ from fleximq.errors import Conflict, SettingError, Unauthorized, systemReason
 from fleximq.interfaces import IConversation
 from fleximq.security.access_policy import AccessPolicy
 from fleximq.security.authentication.schemes import split
+from fleximq.services.audit_log import AuditLog, NoAuditLog
 from fleximq.services.broker_service import rulesOf
 from fleximq.services.network.connection_limit import ConnectionLimit
 from fleximq.services.network.open_files import raiseLimit, withinOpenFiles
@@ -35,21 +36,28 @@ Participant = Callable[[Settings], Callable[[], None]]
 _log = Logger()
 
 
+class ReloadWatcher(Protocol):
+    """Learns each attempt to reload."""
+
+    def reloading(self) -> None:
+        """Learn that an attempt begins."""
+
+    def reloaded(self) -> None:
+        """Learn that it has ended, with or without a change."""
+
+
 class Reload:
     """Holds and changes the current settings.
 
-    ``participants`` are called in order, ``onBegin`` and ``onEnd`` for each attempt, ``audit`` with its result;
-    ``reopenLogs`` reopens the audit log, which a reload does too.
-    ``again`` reads the settings as at the start; raises SettingError.
+    ``participants`` are called in order; ``readiness`` tells the service manager of each attempt, and the ``auditLog``
+    gets its result, after it was opened again. ``again`` reads the settings as at the start; raises SettingError.
     """
 
     def __init__(self, settings: Settings, again: Callable[[], Settings]) -> None:
         self.settings = settings
         self.participants: list[Participant] = []
-        self.onBegin: Callable[[], object] = lambda: None
-        self.onEnd: Callable[[], object] = lambda: None
-        self.reopenLogs: Callable[[], object] = lambda: None
-        self.audit: Callable[..., object] = lambda event, **fields: None
+        self.readiness: ReloadWatcher | None = None
+        self.auditLog: AuditLog | NoAuditLog = NoAuditLog()
         self._again = again
         self._stamps = _stamps(settings)
 
@@ -64,13 +72,15 @@ class Reload:
         try:
             changes = self._reloaded()
         except SettingsRefused as refused:
-            self.audit("reload", error=refused.sentences)
+            self.auditLog.record("reload", error=refused.sentences)
             raise
-        self.audit("reload", changed=changes.changed)
+        self.auditLog.record("reload", changed=changes.changed)
         return changes
 
     def _reloaded(self) -> Difference:
-        self.onBegin()
+        if self.readiness is not None:
+            self.readiness.reloading()
+        self.auditLog.reopen()
         try:
             return self._apply(self._again())
         except (SettingError, OSError) as error:
@@ -82,7 +92,8 @@ class Reload:
             _log.failure("The settings stay as they are")
             raise SettingsRefused(["internal error, see the log"]) from error
         finally:
-            self.onEnd()
+            if self.readiness is not None:
+                self.readiness.reloaded()
 
     def reloadOnSignal(self) -> None:
         """Reload on a signal; errors are logged."""

@@ -43,13 +43,14 @@ def makeBroker(
     journal: IJournal | None = None,
     onError: Callable[[Exception], None] = raising,
     wall: Callable[[], float] | None = None,
+    make: Callable[..., Broker] = Broker,
     **rules: Any,
 ) -> Broker:
     """Return a broker on this clock, by default its wall clock too; further keywords are fields of its rules."""
     numbers = iter(range(1 << 30))
-    return Broker(
-        clock,
-        journal if journal is not None else MemoryJournal(),
+    return make(
+        clock=clock,
+        journal=journal if journal is not None else MemoryJournal(),
         randomHex=lambda digits: f"{next(numbers):0{digits}x}",
         idOf=lambda message: message.message_id or f"id-{next(numbers)}",
         onError=onError,

@@ -1,5 +1,6 @@
 """fleximq.cluster.owner_journal: brokers that take the journal of a shard from each other, with queues and offsets."""
 
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -20,7 +21,8 @@ from fleximq.errors import NotKept
 from fleximq.journal import disk_journal
 from fleximq.journal.recovery.recovery import recover
 from fleximq.services.journal_service import restore
-from fleximq.services.mesh_service import MeshBroker
+from fleximq.services.mesh_node import Membership
+from fleximq.services.meshed_broker import MeshedBroker
 from fleximq.values.message import Content, Message
 from fleximq.values.records import PublishedRun, Run
 from tests.broker.parts import makeBroker
@@ -62,7 +64,8 @@ class Node:
             files=self.disk,
             segmentBytes=2000,
         )
-        self.broker = makeBroker(clock, self.journal, durable=("t", "q"), **rules)
+        self.makeBroker = partial(makeBroker, clock, self.journal, durable=("t", "q"), **rules)
+        self.broker = self.makeBroker()
         self.me = self.broker.join("minimq")
 
     def now(self) -> int:
@@ -98,10 +101,12 @@ class Node:
         self.copy.load(self.told.append)
         self.journal.follow()
         link, turn = MemoryLink(self.servers, self.name), WriteTurn(self.clock)
-        mesh = MeshBroker(self.broker, turn, link, self.name, "1", self.clock, self.cluster.nextBlock, lambda: "")
-        self.copy.added = mesh.stored
-        self.owns = mesh.own
-        mesh.start()
+        member = Membership(turn, link, self.name, "1", self.clock, self.cluster.nextBlock, lambda: "")
+        broker: Any = self.makeBroker(make=partial(MeshedBroker, member))
+        self.broker = broker
+        self.copy.added = broker.node.stored
+        self.owns = broker.node.own
+        broker.node.start()
 
     def subscribe(self, topic: str, start: Start | None = None) -> Reader:
         """Return what a new client receives of a topic."""

@@ -92,9 +92,11 @@ class SessionTests(SynchronousTestCase):
     def test_fullAudited(self) -> None:
         """The audit log has who was refused because there are too many clients, with the name of the credentials."""
         written: list[tuple[str, Any, Any]] = []
-        self.context.broker.audit = lambda event, *rest, **fields: written.append(
-            (event, fields["principal"], fields.get("reason"))
-        )
+
+        def audit(event: str, *rest: object, **fields: Any) -> None:
+            written.append((event, fields["principal"], fields.get("reason")))
+
+        self.patch(self.context.broker, "audit", audit)
         for _ in range(2):
             self.make().letIn(NOBODY)
         late = self.make()

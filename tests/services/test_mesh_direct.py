@@ -10,15 +10,17 @@ from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource
 from fleximq.broker.paths import path_table
 from fleximq.broker.presence import JOINED, LEFT
 from fleximq.cluster.mesh import SILENCE
+from fleximq.config.settings import Settings
 from fleximq.errors import BadRequest, BrokerError, ClientNotFound, NotPermitted
 from fleximq.interfaces import IBrokerObserver, IPeer
 from fleximq.security.bans import Bans
 from fleximq.security.permissions import Rights
 from fleximq.services.mesh_direct import LISTING
 from fleximq.services.operator import Operator
+from fleximq.services.reload import Reload
 from fleximq.values.message import Content, Message
 from tests.broker.parts import Friend, ask
-from tests.services.test_mesh_service import MeshCase
+from tests.services.test_meshed_broker import MeshCase
 from tests.web.test_api import Conversation
 
 
@@ -34,13 +36,13 @@ class DirectTests(MeshCase):
     def join(self, broker: Any, friend: Friend, name: str = "") -> ConnectedClient:
         """Return a new client of a broker, which joined with this name."""
         client: ConnectedClient = broker.join("fleximq", friend)
-        broker.clients.rename(client, name)
+        broker.rename(client, name)
         return client
 
     def test_interfaces(self) -> None:
         """The proxy of a client is a peer."""
         verifyObject(IPeer, self.a.clients.peers[self.clients[1].id][1])
-        verifyObject(IBrokerObserver, self.nodes[0]._direct)
+        verifyObject(IBrokerObserver, self.nodes[0].direct)
 
     def test_request(self) -> None:
         """A request and its answer travel to another node and back, once; a late answer is a notification."""
@@ -108,7 +110,7 @@ class DirectTests(MeshCase):
         self.pass_()
         self.assertEqual([len(friend.told) for friend in named], [2, 2, 2])
         self.c.leave(served[2], "test")
-        self.b.clients.rename(served[1], "other")
+        self.b.rename(served[1], "other")
         self.pass_()
         self.assertEqual([len(self.a.clients.accepting(name)) for name in ("svc", "other")], [1, 1])
         self.assertEqual(self.friends[0].failures, [("2", "/path", 502), ("5", "/path", 502)])
@@ -183,17 +185,21 @@ class DirectTests(MeshCase):
     def test_operator(self) -> None:
         """A client of any node can be disconnected at each, and a ban holds at all; a silent node is named."""
         for broker in self.brokers:
-            broker.operate = Operator(broker, Bans())
+            broker.operator = Operator(broker, Bans(), Reload(Settings(), Settings))
         conversations: list[Any] = [Conversation() for _ in "abc"]
         for client, conversation in zip(self.clients, conversations, strict=True):
             client.conversation, client.principal = conversation, "ann"
         self.assertEqual(self.listed("/broker/kick", client_id=self.clients[1].id), {"disconnected": 1, "missing": []})
         self.assertEqual([len(each.errors) for each in conversations], [0, 1, 0])
         self.assertEqual(self.listed("/broker/ban", principal="ann")["disconnected"], 3)
-        self.assertEqual([len(broker.operate("bans", {}, "")[1]["bans"]) for broker in self.brokers], [1, 1, 1])
+        self.assertEqual(self.numbersOfBans(), [1, 1, 1])
         self.servers.cutIn.add("c")
         self.assertEqual(self.listed("/broker/unban", principal="ann"), {"removed": True, "missing": ["c"]})
-        self.assertEqual([len(broker.operate("bans", {}, "")[1]["bans"]) for broker in self.brokers], [0, 0, 1])
+        self.assertEqual(self.numbersOfBans(), [0, 0, 1])
+
+    def numbersOfBans(self) -> list[int]:
+        """Return how many bans each node has."""
+        return [len(broker.operator.perform("bans", {}, "")[1]["bans"]) for broker in self.brokers]
 
     def answered(self, path: str, **arguments: Any) -> Any:
         """Return an answer to a client of the first node, with arguments that need not be values of MessagePack."""
@@ -206,7 +212,7 @@ class DirectTests(MeshCase):
     def test_argumentsRead(self) -> None:
         """Only arguments that were read and checked travel to other nodes; others could not be packed."""
         for broker in self.brokers:
-            broker.operate = Operator(broker, Bans())
+            broker.operator = Operator(broker, Bans(), Reload(Settings(), Settings))
         deep: Any = []
         for _ in range(1100):
             deep = [deep]
@@ -216,7 +222,7 @@ class DirectTests(MeshCase):
                 self.assertEqual(self.answered(path, x=ignored)["missing"], [])
         seen: list[Any] = []
         for node in self.nodes[1:]:
-            self.patch(node._listings, "asked", lambda title, arguments, answer: seen.append(dict(arguments)))
+            self.patch(node.listings, "asked", lambda title, arguments, answer: seen.append(dict(arguments)))
         for path, arguments, read in (
             ("/broker/clients", {"after": 5}, {"after": 5, "limit": 100}),
             ("/broker/topics", {"limit": 7}, {"after": "", "limit": 7}),

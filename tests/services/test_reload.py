@@ -22,8 +22,15 @@ class ReloadTests(SynchronousTestCase):
         self.wanted: Settings | Exception = NEW
         self.reload = Reload(OLD, self.again)
         self.reload.participants += [self.participant("a"), self.participant("b")]
-        self.reload.onBegin = lambda: self.done.append("begun")
-        self.reload.onEnd = lambda: self.done.append("ended")
+        self.reload.readiness = self
+
+    def reloading(self) -> None:
+        """Note the beginning, for the service manager."""
+        self.done.append("begun")
+
+    def reloaded(self) -> None:
+        """Note the end."""
+        self.done.append("ended")
 
     def again(self) -> Settings:
         """Read the settings."""

@@ -84,12 +84,12 @@ def reload(broker: Broker, client: ConnectedClient, arguments: Arguments) -> Any
     """Answer ``/broker/reload``: read the settings again; name those ``changed``, and those that need a ``restart``.
     Raises Conflict if they are invalid, and unchanged, with one sentence per line.
     """
-    return broker.reload()
+    return broker.operator.reload()
 
 
 def operate(broker: Broker, act: str, arguments: Arguments, by: str, answer: Answer) -> None:
     """Perform an operator's act, ``kick``, ``ban`` or ``unban``, at all nodes of a mesh, or list the ``bans``."""
-    read, own = broker.operate(act, arguments, by)
+    read, own = broker.operator.perform(act, arguments, by)
     if act != "bans":
         answer = broker.gathered(act, broker.itself, {**read, "by": by}, answer)
     answer(own)

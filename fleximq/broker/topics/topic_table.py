@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 from fleximq.broker.topics.names import checkName
 from fleximq.broker.topics.wildcard_tree import Wildcards
@@ -96,6 +96,16 @@ class _Bound:
     times: int = 0
 
 
+class SubscriptionWatcher(Protocol):
+    """Learns each subscription of a topic table: its name or pattern, and whether it makes the topic durable."""
+
+    def subscribed(self, subscriber: ISubscriber, name: str, durable: bool) -> None:
+        """Learn that a subscription was added."""
+
+    def unsubscribed(self, subscriber: ISubscriber, name: str, durable: bool) -> None:
+        """Learn that a subscription was removed."""
+
+
 @dataclass(eq=False, repr=False)
 class TopicTable:
     """All topics and all wildcard subscriptions.
@@ -103,6 +113,7 @@ class TopicTable:
     ``proxies`` maps a subscriber to its feeds (:mod:`fleximq.broker.replay.feed`), which deliver some topics in its
     place; the first that accepts a topic counts. Call :meth:`reroute` after a change. ``publishedBefore`` counts
     messages of topics forgotten since. ``others`` are subscribers that are not clients of this broker.
+    ``watcher`` learns subscriptions.
 
     :param mostIdle: maximum number of topics without subscribers; the oldest ones over it are forgotten.
     :param created: called with each new topic.
@@ -129,10 +140,7 @@ class TopicTable:
     proxies: dict[ISubscriber, tuple[ISubscriberProxy, ...]] = field(default_factory=dict)
     others: set[ISubscriber] = field(default_factory=set)
     _bounds: dict[ISubscriber, _Bound] = field(default_factory=dict)
-    #: Called with each subscription that is added or removed: the subscriber, the name or pattern, and whether it
-    #: makes the topic durable.
-    onSubscribed: Callable[[ISubscriber, str, bool], None] = lambda subscriber, name, durable: None
-    onUnsubscribed: Callable[[ISubscriber, str, bool], None] = lambda subscriber, name, durable: None
+    watcher: SubscriptionWatcher | None = None
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -252,7 +260,8 @@ class TopicTable:
         if durable:
             topic.durableQueues.add(subscriber)
         self._changed(topic, before)
-        self.onSubscribed(subscriber, name, durable)
+        if self.watcher is not None:
+            self.watcher.subscribed(subscriber, name, durable)
 
     def unsubscribe(self, subscriber: ISubscriber, name: str, queue: bool = False) -> None:
         """Remove a subscriber from one literal name; a no-op if it is not subscribed."""
@@ -266,7 +275,8 @@ class TopicTable:
         durable = subscriber in topic.durableQueues
         topic.durableQueues.discard(subscriber)
         self._changed(topic, before)
-        self.onUnsubscribed(subscriber, name, durable)
+        if self.watcher is not None:
+            self.watcher.unsubscribed(subscriber, name, durable)
 
     def _changed(self, topic: Topic, before: int) -> None:
         topic.dropRoutes()
@@ -326,13 +336,15 @@ class TopicTable:
         """Add a subscriber to all topics that match, now or later, until it is undone; raises InvalidTopic."""
         self._wildcards.add(subscriber, pattern)
         self.reroute()
-        self.onSubscribed(subscriber, pattern, False)
+        if self.watcher is not None:
+            self.watcher.subscribed(subscriber, pattern, False)
 
     def unsubscribePattern(self, subscriber: ISubscriber, pattern: str) -> None:
         """Take a subscriber off a pattern it was added to."""
         if self._wildcards.remove(subscriber, pattern):
             self.reroute()
-            self.onUnsubscribed(subscriber, pattern, False)
+            if self.watcher is not None:
+                self.watcher.unsubscribed(subscriber, pattern, False)
 
     def reroute(self) -> None:
         """Drop all routes made since the last call, after a change of wildcard subscriptions, feeds or rights."""

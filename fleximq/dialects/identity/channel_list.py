@@ -22,7 +22,7 @@ class ChannelList:
     """
 
     def __init__(self, context: Context) -> None:
-        self._topics = context.broker.topics
+        self._broker = context.broker
         self._turn = context.turn
         self._context = context
         self._names: list[str] | None = None
@@ -36,7 +36,7 @@ class ChannelList:
 
     def frame(self, client: ConnectedClient) -> bytes:
         """Return the current list for a client, encoded as a frame."""
-        names = self._topics.channels()
+        names = self._broker.channels()
         if names is not self._names or len(self._frames) > _FRAMES:
             self._names = names
             self._previous, self._frames = self._frames, {}

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
 
 from fleximq.broker.paths import arguments as listings
 from fleximq.broker.paths import path_table
@@ -14,10 +15,24 @@ from fleximq.broker.paths.journal_paths import JOURNAL_PATHS
 from fleximq.broker.paths.path_table import PATHS
 from fleximq.broker.paths.queue_paths import ACTING, READING
 from fleximq.errors import BadRequest, NotFound, NotImplementedByBroker, NotPermitted
+from fleximq.interfaces import IOperator
 from fleximq.rights import ALL_BUT_ADMIN, EVERYTHING
 from fleximq.security.permissions import Rights
 from tests.broker.parts import Collector, askAt, makeBroker
 from tests.slow_journal import SlowJournal
+
+
+@implementer(IOperator)
+class Changing:
+    """Does nothing, and answers."""
+
+    def reload(self) -> dict[str, Any]:
+        """Name a setting."""
+        return {"changed": ["auth"], "restart": []}
+
+    def perform(self, act: str, arguments: Any, by: str) -> tuple[Any, Any]:
+        """Return nothing."""
+        return {}, {}
 
 
 class PathTests(SynchronousTestCase):
@@ -39,8 +54,7 @@ class PathTests(SynchronousTestCase):
         """Three tell about the broker, the others change something; each answers without arguments too."""
         acts = ["ban", "bans", "kick", "unban"]
         paths = sorted(f"/broker/{each}" for each in ("about", "clients", "reload", "topics", *acts))
-        self.broker.reload = dict
-        self.broker.operate = lambda act, arguments, by: ({}, {})
+        self.broker.operator = Changing()
         others = {*JOURNAL_PATHS, *GROUP_PATHS, *READING, *ACTING}
         self.assertEqual(sorted(set(PATHS) - others), paths)
         for path in paths:
@@ -65,12 +79,12 @@ class PathTests(SynchronousTestCase):
     def test_reload(self) -> None:
         """What reads the settings again says what is answered, or refuses; where there is nothing to read, 501."""
         self.assertRaises(NotImplementedByBroker, self.ask, "/broker/reload")
-        self.broker.reload = lambda: {"changed": ["auth"], "restart": []}
+        self.broker.operator = Changing()
         self.assertEqual(self.ask("/broker/reload"), {"changed": ["auth"], "restart": []})
 
     def test_admin(self) -> None:
         """Without permissions, what changes something for others still needs the right to admin."""
-        self.broker.reload = dict
+        self.broker.operator = Changing()
         asked: list[Any] = []
         for rights in (EVERYTHING, ALL_BUT_ADMIN):
             client = self.broker.join("any", rights=rights)
@@ -128,7 +142,7 @@ class PathTests(SynchronousTestCase):
         written: list[Any] = []
         journal = SlowJournal()
         self.broker = makeBroker(self.clock, journal)
-        self.broker.audit = lambda event, *rest, **fields: written.append(fields.get("error"))
+        self.patch(self.broker, "audit", lambda event, *rest, **fields: written.append(fields.get("error")))
         for reason in ("not a directory", None):
             self.patch(journal, "reopen", lambda found, why=reason: self.clock.callLater(1, found, why))
             path_table.answer(self.broker, self.broker.itself, "/journal/reopen", {}, lambda answer: None)

@@ -135,14 +135,13 @@ class ChildServiceTests(SynchronousTestCase):
     def test_noId(self) -> None:
         """Without a client id it is tried again."""
         clients = self.context.broker.clients
-        nextId = clients.nextId
 
         def full() -> int:
             raise NoCapacity("there are no ids")
 
-        clients.nextId = full
+        patch = self.patch(clients, "reserve", full)
         self.started()
-        clients.nextId = nextId
+        patch.restore()
         self.assertEqual((len(self.reactor.spawned), self.waits()), (0, FIRST_DELAY))
 
     def test_path(self) -> None:

@@ -1,6 +1,7 @@
-"""fleximq.services.mesh_service: brokers that exchange volatile messages, on a mesh in memory and on real servers."""
+"""Brokers that exchange volatile messages, on a mesh in memory and on real servers."""
 
 import tempfile
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -10,6 +11,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
+from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import Envelope, MessageSource
 from fleximq.client.blocking import Client, connect
 from fleximq.client.errors import PublishFailed
@@ -19,7 +21,8 @@ from fleximq.dialects.identity.form import IDENTITY_FORM
 from fleximq.errors import NoCapacity
 from fleximq.interfaces import IForm, ISubscriber
 from fleximq.services.mesh_direct import RemoteClient
-from fleximq.services.mesh_service import REMOTE_FORM, SETTLING, MeshBroker
+from fleximq.services.mesh_node import REMOTE_FORM, SETTLING, Membership, MeshNode
+from fleximq.services.meshed_broker import MeshedBroker
 from fleximq.values.header_pairs import SENDER
 from fleximq.values.message import Content, Message
 from fleximq.wire.fleximq_frame import encodeFrame
@@ -51,18 +54,19 @@ class MeshCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.clock = Clock()
         self.servers = MemoryServers(self.clock, Random(1))
-        self.brokers = [makeBroker(self.clock) for _ in "abc"]
-        self.nodes = [self.node(broker, name) for broker, name in zip(self.brokers, "abc", strict=True)]
+        self.brokers: list[Any] = [self.meshedBroker(name) for name in "abc"]
+        self.nodes: list[MeshNode] = [broker.node for broker in self.brokers]
         for node in self.nodes:
             node.start()
         self.pass_(SETTLING + 0.1)
         self.a, self.b, self.c = self.brokers
 
-    def node(self, broker: Any, name: str) -> MeshBroker:
-        """Return a node's part of the mesh."""
+    def meshedBroker(self, name: str) -> Broker:
+        """Return the broker of a node."""
         link, cluster = MemoryLink(self.servers, name), MemoryCluster(self.servers, name, self.clock)
         turn = WriteTurn(self.clock)
-        return MeshBroker(broker, turn, link, name, "1", self.clock, cluster.nextBlock, lambda: "a owns it")
+        member = Membership(turn, link, name, "1", self.clock, cluster.nextBlock, lambda: "a owns it")
+        return makeBroker(self.clock, make=partial(MeshedBroker, member))
 
     def pass_(self, seconds: float = 0.1) -> None:
         """Let time pass."""
@@ -87,8 +91,8 @@ class MeshCase(SynchronousTestCase):
         return me
 
 
-class MeshBrokerTests(MeshCase):
-    """MeshBroker."""
+class MeshedBrokerTests(MeshCase):
+    """MeshedBroker."""
 
     def test_interfaces(self) -> None:
         """A remote node is a subscriber with a form."""
@@ -214,7 +218,7 @@ class MeshBrokerTests(MeshCase):
         self.nodes[1].stop()
         self.pass_()
         self.assertFalse(self.a.topics.hasSubscribers("t") or self.a.topics.hasSubscribers("/".join("x" * 200)))
-        self.assertEqual(self.a.topics.channels(), [])
+        self.assertEqual(self.a.channels(), [])
 
     def test_channels(self) -> None:
         """Channels are the topics with subscribers at any node."""
@@ -224,11 +228,11 @@ class MeshBrokerTests(MeshCase):
         for name in ("a", "b", "p.*"):
             self.b.subscribe(me, got, name)
         self.pass_()
-        self.assertEqual(self.a.topics.channels(), ["a", "b"])
-        self.assertIs(self.a.topics.channels(), self.a.topics.channels())
+        self.assertEqual(self.a.channels(), ["a", "b"])
+        self.assertIs(self.a.channels(), self.a.channels())
         self.b.leave(me, "test")
         self.pass_()
-        self.assertEqual(self.a.topics.channels(), ["b"])
+        self.assertEqual(self.a.channels(), ["b"])
 
     def test_durableQueue(self) -> None:
         """A topic with a durable queue at one node is durable at all of them."""

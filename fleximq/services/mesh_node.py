@@ -1,14 +1,13 @@
-"""A broker in a mesh: each node serves its clients itself, and the nodes exchange volatile messages (/guides/cluster).
+"""A node of a mesh: exchanges subscriptions and volatile messages with the other nodes (/guides/cluster).
 
 A remote node is one more subscriber in the topic table, so it gets a run once however many patterns match: that of a
 FlexiMQ client as its frames, others in the journal's form. Durable messages are delivered by each node from its copy of
-the journal. A node that does not own the journal refuses to store any, and all operations on queues.
+the journal.
 """
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
@@ -18,7 +17,7 @@ from zope.interface import implementer
 
 from fleximq.broker.broker import Broker
 from fleximq.broker.clients import BLOCK
-from fleximq.broker.envelope import FIRST_CLIENT_ID, LAST_CLIENT_ID, ConnectedClient, Envelope
+from fleximq.broker.envelope import FIRST_CLIENT_ID, LAST_CLIENT_ID, Envelope
 from fleximq.broker.publishing.transactions import RecordSource
 from fleximq.cluster.interfaces import ClusterError, IMeshLink
 from fleximq.cluster.mesh import Interest, Mesh, Peer, Reading
@@ -46,11 +45,6 @@ SETTLING = 1.0
 _RETRY = 0.5
 #: So many envelopes of other nodes are remembered.
 _REMEMBERED = 10_000
-#: The operations that need the journal, and its paths.
-_OWNERS_OPERATIONS = (
-    "openSubscription", "consume", "consumeMany", "expectReplies", "produce", "produceOnce",
-)  # fmt: skip
-_OWNERS_PATHS = ("/sink/", "/pipeline/", "/broker/queues", "/broker/subscriptions", "/broker/dead-letters")
 
 
 @implementer(IForm)
@@ -153,43 +147,41 @@ class IdBlocks:
         return self._next - 1
 
 
-class MeshBroker:
-    """Connects a broker to the mesh; a :class:`fleximq.cluster.mesh.MeshUser`.
+class Membership(NamedTuple):
+    """The means by which a node takes part in a mesh.
 
+    :param session: differs in each life of the node.
     :param nextBlock: gets the number of a block of client ids.
     :param refusal: returns why this node cannot do what needs the journal.
     """
 
-    def __init__(
-        self,
-        broker: Broker,
-        turn: WriteTurn,
-        link: IMeshLink,
-        node: str,
-        session: str,
-        clock: IReactorTime,
-        nextBlock: "Callable[[], Deferred[int]]",
-        refusal: Callable[[], str],
-    ) -> None:
+    turn: WriteTurn
+    link: IMeshLink
+    node: str
+    session: str
+    clock: IReactorTime
+    nextBlock: "Callable[[], Deferred[int]]"
+    refusal: Callable[[], str]
+
+
+class MeshNode:
+    """A broker's part in the mesh: a :class:`fleximq.cluster.mesh.MeshUser` and a
+    :class:`~fleximq.broker.topics.topic_table.SubscriptionWatcher`. ``isOwner``: whether this node owns the journal.
+    """
+
+    def __init__(self, broker: Broker, membership: Membership, ids: IdBlocks) -> None:
+        turn, link, node, session, clock, _, self.refusal = membership
         self.mesh = Mesh(link, node, session, clock, self, turn.later)
-        self._broker, self._turn, self._clock, self._refusal = broker, turn, clock, refusal
-        self._ids = IdBlocks(nextBlock, clock)
+        self.direct = DirectMessages(broker, self.mesh, REMOTE_FORM)
+        self.listings = MeshListings(broker, self.mesh, node, clock)
+        self.isOwner = False
+        self._broker, self._turn, self._clock, self._ids = broker, turn, clock, ids
         self._remotes: dict[str, RemoteNode] = {}
         self._readers: dict[str, RemoteReader] = {}
         self._known: dict[tuple[Any, ...], Envelope] = {}
         self._records = RecordSource()
-        self._ownChannels = broker.topics.channels
         self._otherChannels: Counter[str] = Counter()
         self._channels: tuple[list[str], list[str]] | None = None
-        broker.topics.channels = self._allChannels  # type: ignore[method-assign]
-        self._isOwner = False
-        self._direct = DirectMessages(broker, self.mesh, REMOTE_FORM)
-        self._listings = MeshListings(broker, self.mesh, node, clock)
-        broker.clients.nextId = self._ids.next
-        broker.topics.onSubscribed = partial(_ofOwn, self.mesh.add)
-        broker.topics.onUnsubscribed = partial(_ofOwn, self.mesh.remove)
-        self._addBarrier()
-        self._refuse()
 
     def start(self) -> "Deferred[None]":
         """Join the mesh; fires when this node may serve clients."""
@@ -200,55 +192,10 @@ class MeshBroker:
         """Leave the mesh."""
         self.mesh.stop()
 
-    def _addBarrier(self) -> None:
-        """Let clients that wait for their publications, or announce a topic, wait until all nodes know it."""
-        mesh, areDecided, whenCommitted = self.mesh, self._broker.arePublicationsDecided, self._broker.whenCommitted
-
-        def areAllDecided(client: ConnectedClient) -> bool:
-            return mesh.isConfirmed and areDecided(client)
-
-        def whenAllCommitted(call: Callable[[], None], client: ConnectedClient | None = None) -> None:
-            whenCommitted(lambda: mesh.whenConfirmed(call), client)
-
-        self._broker.arePublicationsDecided = areAllDecided  # type: ignore[method-assign]
-
-        def announce(topic: str | None, call: Callable[[], None]) -> None:
-            def announced() -> None:
-                call()
-                if topic is not None:
-                    mesh.remove(topic)
-
-            if topic is not None:
-                mesh.add(topic)
-            mesh.whenConfirmed(announced)
-
-        self._broker.whenCommitted = whenAllCommitted  # type: ignore[method-assign]
-        self._broker.announce = announce  # type: ignore[method-assign]
-
-    # -- what needs the journal --------------------------------------------------------------------
-
-    def _refuse(self) -> None:
-        broker = self._broker
-        self._before = {each: getattr(broker, each) for each in _OWNERS_OPERATIONS}
-        broker.replays.mayLag = True
-
-        def refuse(*arguments: object, **more: object) -> NoReturn:
-            raise NoCapacity(self._refusal())
-
-        def checkPath(path: str) -> None:
-            if not self._isOwner and path.startswith(_OWNERS_PATHS):
-                refuse()
-
-        for name in _OWNERS_OPERATIONS:
-            setattr(broker, name, refuse)
-        broker.checkPath = checkPath  # type: ignore[method-assign]
-
     def own(self) -> None:
         """Learn that this node owns the journal."""
-        self._isOwner = True
+        self.isOwner = True
         self._broker.replays.mayLag = False
-        for name, operation in self._before.items():
-            setattr(self._broker, name, operation)
 
     # -- subscriptions -----------------------------------------------------------------------------
 
@@ -269,7 +216,7 @@ class MeshBroker:
         self._channels = None
         clients = [[each for each in some if each.client] for some in (added, removed)]
         if any(clients):
-            self._direct.changed(node, *clients)
+            self.direct.changed(node, *clients)
             added, removed = ([each for each in some if not each.client] for some in (added, removed))
         for pattern, durable, _ in added:
             if durable:
@@ -290,18 +237,27 @@ class MeshBroker:
             del self._remotes[node]
             topics.others.discard(remote)
 
-    def _allChannels(self) -> list[str]:
-        """Return the names that have a subscriber at any node, sorted."""
-        own = self._ownChannels()
+    def channels(self, own: list[str]) -> list[str]:
+        """Return the names that have a subscriber at any node, sorted; ``own`` are those of this node."""
         if self._channels is None or self._channels[0] is not own:
             self._channels = own, sorted({*own, *self._otherChannels})
         return self._channels[1]
+
+    def subscribed(self, subscriber: ISubscriber, name: str, durable: bool) -> None:
+        """Let the other nodes know a subscription, unless it is their own."""
+        if type(subscriber) is not RemoteNode:
+            self.mesh.add(name, durable)
+
+    def unsubscribed(self, subscriber: ISubscriber, name: str, durable: bool) -> None:
+        """Let the other nodes know the end of a subscription, unless it is their own."""
+        if type(subscriber) is not RemoteNode:
+            self.mesh.remove(name, durable)
 
     def asked(self, question: Any, answer: Callable[[Any], None]) -> None:
         """See :class:`MeshUser`."""
         title, arguments = question
         try:
-            self._listings.asked(title, arguments, answer)
+            self.listings.asked(title, arguments, answer)
         except BrokerError as error:
             _log.warn("another node asked what cannot be answered: {error}", error=error)
 
@@ -339,11 +295,11 @@ class MeshBroker:
             for run in runs:
                 try:
                     if run[0] == Direct.RUN:
-                        self._direct.receivedRun(*self._opened(*run[2:]), run[1])
+                        self.direct.receivedRun(*self._opened(*run[2:]), run[1])
                     elif isinstance(run[0], int):
-                        self._direct.received(*run)
+                        self.direct.received(*run)
                     else:
-                        publish = self._broker.publish if self._isOwner else self._broker.fanOut.deliver
+                        publish = self._broker.publish if self.isOwner else self._broker.fanOut.deliver
                         publish(*self._opened(*run))
                 except NotKept as error:
                     self.counted("lost", len(error.refused))
@@ -378,12 +334,6 @@ def _batch(envelope: Envelope, count: int, headers: Any, payloads: list[bytes], 
     headers = [headers] * count if isinstance(headers, bytes) else headers
     publishers = [(publisher.id, publisher.name)]
     return StoredBatch(none, none, [envelope.topic.name], none, publishers, none, dialects, contents, headers, payloads)
-
-
-def _ofOwn(tell: Callable[[str, bool], object], subscriber: ISubscriber, name: str, durable: bool) -> None:
-    """Let the other nodes know a change of a subscription, unless it is their own."""
-    if type(subscriber) is not RemoteNode:
-        tell(name, durable)
 
 
 def _names(interest: Sequence[Interest]) -> list[str]:

@@ -1,0 +1,133 @@
+"""The broker of a node of a mesh: each node serves its clients itself (/guides/cluster).
+
+It differs from a single broker in the operations below. Those with an effect on clients of other nodes pass it on;
+those by which a client waits for its publications also wait until the other nodes know its subscriptions; those that
+need the journal are refused by a node that does not own it. A :class:`RemoteClient` may be a publisher or sender too:
+its own node has told all nodes, so its messages are not passed on again.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from fleximq.broker.broker import Broker
+from fleximq.broker.consumers.polled_subscription import PolledSubscription
+from fleximq.broker.envelope import ConnectedClient, Envelope, OnDecided, QueueDelivery
+from fleximq.errors import NoCapacity
+from fleximq.services.mesh_direct import Direct, RemoteClient
+from fleximq.services.mesh_node import IdBlocks, Membership, MeshNode
+from fleximq.values.message_cost import ANY
+
+#: The paths that need the journal begin with one of these.
+_OWNERS_PATHS = ("/sink/", "/pipeline/", "/broker/queues", "/broker/subscriptions", "/broker/dead-letters")
+
+
+class MeshedBroker(Broker):
+    """A broker whose operations reach the other nodes of its mesh, see :class:`Broker`; ``node`` is its part in it.
+
+    :param parts: the arguments of a :class:`Broker`.
+    """
+
+    def __init__(self, membership: Membership, **parts: Any) -> None:
+        ids = IdBlocks(membership.nextBlock, membership.clock)
+        super().__init__(nextId=ids.next, **parts)
+        self.replays.mayLag = True
+        self.node = MeshNode(self, membership, ids)
+        self.topics.watcher = self.node
+        self.observers.add(self.node.direct)
+
+    # -- what other nodes learn ----------------------------------------------------------------------
+
+    def rename(self, client: ConnectedClient, service: str) -> None:
+        super().rename(client, service)
+        self.node.direct.renamed(client)
+
+    def channels(self) -> list[str]:
+        return self.node.channels(super().channels())
+
+    def gathered(
+        self, title: str, client: ConnectedClient, arguments: Mapping[str, Any], answer: Callable[[Any], None]
+    ) -> Callable[[Any], None]:
+        return self.node.listings.gathered(title, client, arguments, answer)
+
+    def request(self, sender: ConnectedClient, target: int | str, id: str, path: str, message: Any) -> None:
+        self.node.direct.begin(Direct.REQ, sender, id, path)
+        super().request(sender, target, id, path, message)
+
+    def reply(self, sender: ConnectedClient, target: int, id: str, message: Any, path: str = "") -> None:
+        self.node.direct.begin(Direct.REP, sender, id, path)
+        super().reply(sender, target, id, message, path)
+
+    def notify(self, sender: ConnectedClient, ids: Iterable[int], paths: Iterable[str], message: Any) -> None:
+        self.node.direct.begin(Direct.NOTIF, sender)
+        super().notify(sender, ids, paths, message)
+
+    def broadcast(self, sender: ConnectedClient, message: Any) -> None:
+        super().broadcast(sender, message)
+        if type(sender) is not RemoteClient:
+            self.node.direct.broadcast(sender, message)
+
+    def publishNarrowed(self, envelope: Envelope, body: Any, count: int, audience: Iterable[int]) -> None:
+        if type(envelope.publisher) is RemoteClient:
+            super().publishNarrowed(envelope, body, count, audience)
+            return
+        here, others = self.node.direct.divided(audience)
+        super().publishNarrowed(envelope, body, count, here)
+        self.node.direct.publish(envelope, body, count, others)
+
+    # -- what waits for other nodes ------------------------------------------------------------------
+
+    def whenCommitted(self, call: Callable[[], None], client: ConnectedClient | None = None) -> None:
+        mesh = self.node.mesh
+        super().whenCommitted(lambda: mesh.whenConfirmed(call), client)
+
+    def arePublicationsDecided(self, client: ConnectedClient) -> bool:
+        return self.node.mesh.isConfirmed and super().arePublicationsDecided(client)
+
+    def announce(self, topic: str | None, call: Callable[[], None]) -> None:
+        mesh = self.node.mesh
+        if topic is None:
+            mesh.whenConfirmed(call)
+            return
+
+        def announced() -> None:
+            call()
+            mesh.remove(topic)
+
+        mesh.add(topic)
+        mesh.whenConfirmed(announced)
+
+    # -- what needs the journal ----------------------------------------------------------------------
+
+    def _checkOwner(self) -> None:
+        if not self.node.isOwner:
+            raise NoCapacity(self.node.refusal())
+
+    def checkPath(self, path: str) -> None:
+        if path.startswith(_OWNERS_PATHS):
+            self._checkOwner()
+
+    def openSubscription(self, client: ConnectedClient, owner: str | None, name: str, qos: int) -> PolledSubscription:
+        self._checkOwner()
+        return super().openSubscription(client, owner, name, qos)
+
+    def produce(self, envelope: Envelope, body: Any, count: int, onDecided: OnDecided | None = None) -> None:
+        self._checkOwner()
+        super().produce(envelope, body, count, onDecided)
+
+    def produceOnce(
+        self, envelope: Envelope, body: Any, ids: Sequence[str], onDecided: OnDecided | None = None
+    ) -> None:
+        self._checkOwner()
+        super().produceOnce(envelope, body, ids, onDecided)
+
+    def expectReplies(self, client: ConnectedClient, name: str) -> None:
+        self._checkOwner()
+        super().expectReplies(client, name)
+
+    def consume(self, client: ConnectedClient, name: str) -> QueueDelivery | None:
+        self._checkOwner()
+        return super().consume(client, name)
+
+    def consumeMany(self, client: ConnectedClient, name: str, number: int, most: int = ANY) -> Sequence[QueueDelivery]:
+        self._checkOwner()
+        return super().consumeMany(client, name, number, most)
