@@ -334,6 +334,18 @@ class IExtensionContext(Interface):
     def watch(watcher: Any) -> None:
         """Register an :class:`IRecordWatcher`; its exceptions are logged."""
 
+    def connect(rights: Any, name: str | None = None, prefetch: int = 64 << 20, codec: Any = None) -> Any:
+        """Return a :class:`fleximq.in_process.client.InProcessClient`, which ends when the extension stops.
+
+        :param rights: the name of a principal, whose permissions it has, also after a reload; or an :class:`IRights`,
+            :data:`fleximq.rights.EVERYTHING` for all.
+        :param name: the name by which others can reach the client, and all others of that name.
+        :param prefetch: bytes that may be unread in each subscription.
+        :param codec: how values are encoded, a :class:`fleximq.client.settings.Codec`; MessagePack by default.
+        :raises SettingError: the principal cannot have this name; or NotPermitted: the client cannot.
+        :raises NoCapacity: the broker or the principal has the maximum number of clients.
+        """
+
 
 class IBrokerExtension(Interface):
     """A service that runs with the broker, such as :class:`fleximq.plugin.Extension`; a plug-in for ``--extension``."""

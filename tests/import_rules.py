@@ -36,13 +36,17 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "endpoints": _GROUND
     | {"values", "config", "security.peer_address", "security.anonymous_access", "security.principal"},
     "dialects": _SETTINGS | _WIRES | {"broker", "security"},
+    "in_process": _SETTINGS
+    | _WIRES
+    | {"broker", "security.principal", "security.rates", "client", "dialects.connection", "dialects.fleximq"},
     "web": _SETTINGS | {"broker", "security"},
     "api": _SETTINGS | {"plugin", "wire", "broker", "security", "dialects"},
     "telemetry": frozenset({"api"}),
     "startup": _GROUND | {"compiled", "config", "endpoints", "dialects.registry", "security.authentication.schemes"},
     "services": _SETTINGS
     | _WIRES
-    | {"startup", "broker", "journal", "security", "endpoints", "dialects", "web", "cluster"},
+    | {"startup", "broker", "journal", "security", "endpoints", "dialects", "web", "cluster", "in_process"}
+    | {"client.settings"},
     "tap": _SETTINGS | {"startup", "services"},
     "cli": _GROUND
     | _WIRES

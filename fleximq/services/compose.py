@@ -16,6 +16,7 @@ from fleximq.dialects.context import Context
 from fleximq.dialects.registry import Registry, installed
 from fleximq.endpoints.listen import Listen, ListenDefaults, WebListen
 from fleximq.errors import SettingError
+from fleximq.in_process.clients import InProcessClients
 from fleximq.security.access_policy import AccessPolicy
 from fleximq.security.listener_principal import ListenerAdmission
 from fleximq.security.rates.rate_limits import RateLimitedAdmission, RateLimits
@@ -124,7 +125,8 @@ def compose(
     )  # fmt: skip
     for chosen in settings.extension:
         configuration = configurationOf(chosen, registry)
-        extensionContext = ExtensionContext(broker, settings, reactor)
+        clients = InProcessClients(broker, reactor, lambda: reload.settings, security.rightsOf, rateLimits.rates)
+        extensionContext = ExtensionContext(broker, settings, reactor, clients)
         extension = registry.extensions[chosen.name]
         ExtensionService(extension, configuration, extensionContext, abortStart).setServiceParent(brokerService)
 

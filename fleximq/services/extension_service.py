@@ -16,9 +16,19 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from fleximq.broker.broker import Broker
+from fleximq.client.settings import PREFETCH_BYTES, Codec
 from fleximq.config.settings import Settings
 from fleximq.errors import SettingError
-from fleximq.interfaces import IBrokerExtension, IBrokerObserver, IExtensionContext, IRecordWatcher, ISubscriber
+from fleximq.in_process.client import InProcessClient
+from fleximq.in_process.clients import InProcessClients
+from fleximq.interfaces import (
+    IBrokerExtension,
+    IBrokerObserver,
+    IExtensionContext,
+    IRecordWatcher,
+    IRights,
+    ISubscriber,
+)
 
 _log = Logger()
 
@@ -30,11 +40,22 @@ STOP_TIMEOUT = 10.0
 class ExtensionContext:
     """The broker's interface for one extension, and its registrations."""
 
-    def __init__(self, broker: Broker, settings: Settings, reactor: Any) -> None:
+    def __init__(self, broker: Broker, settings: Settings, reactor: Any, clients: InProcessClients) -> None:
         self.broker = broker
         self.settings = settings
         self.reactor = reactor
+        self._clients = clients
         self._undo: list[Callable[[], None]] = []
+
+    def connect(
+        self,
+        rights: IRights | str,
+        name: str | None = None,
+        prefetch: int = PREFETCH_BYTES,
+        codec: Codec | None = None,
+    ) -> InProcessClient:
+        """Return a client of the broker, which ends when the extension stops."""
+        return self._clients.connect(rights, name, prefetch, codec)
 
     def observe(self, observer: IBrokerObserver) -> None:
         """Notify an observer of events until the extension stops."""
@@ -52,6 +73,7 @@ class ExtensionContext:
         self._undo.append(lambda: self.broker.recordWatchers.remove(watcher))
 
     def release(self) -> None:
+        self._clients.closeAll()
         while self._undo:
             with suppress(ValueError):  # the observer may have removed itself
                 self._undo.pop()()

@@ -19,6 +19,7 @@ from fleximq.interfaces import IBrokerExtension, IExtensionContext
 from fleximq.services.compose import compose
 from fleximq.services.extension_service import STOP_TIMEOUT, ExtensionContext, ExtensionService
 from tests.broker.parts import Collector, Witness, makeBroker, text
+from tests.in_process.parts import makeClients
 
 
 class Sample(Service):
@@ -95,7 +96,7 @@ class ExtensionServiceTests(SynchronousTestCase):
     def service(self, **raises: Exception) -> ExtensionService:
         """Return the service of a sample that raises these in its steps."""
         self.extension = SampleExtension(**raises)
-        context = ExtensionContext(self.broker, Settings(), self.reactor)
+        context = ExtensionContext(self.broker, Settings(), self.reactor, makeClients(self.broker, self.reactor))
         return ExtensionService(self.extension, {"n": 1}, context, abortStart)
 
     def started(self, **raises: Exception) -> ExtensionService:
@@ -119,7 +120,10 @@ class ExtensionServiceTests(SynchronousTestCase):
 
     def test_interfaces(self) -> None:
         """The context and the sample are what they say."""
-        verifyObject(IExtensionContext, ExtensionContext(self.broker, Settings(), self.reactor))
+        verifyObject(
+            IExtensionContext,
+            ExtensionContext(self.broker, Settings(), self.reactor, makeClients(self.broker, self.reactor)),
+        )
         verifyObject(IBrokerExtension, SampleExtension())
 
     def test_life(self) -> None:

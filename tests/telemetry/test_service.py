@@ -25,6 +25,7 @@ from fleximq.telemetry.service import TelemetryService
 from fleximq.values.message import Content, Message
 from fleximq.wire.fleximq_frame import encodeFrame
 from fleximq.wire.fleximq_header import MessageType
+from tests.in_process.parts import makeClients
 from tests.telemetry.test_carrier import PARENT
 
 
@@ -61,7 +62,7 @@ class TracingCase(SynchronousTestCase):
             self.clock, self.journal, lambda digits: "0" * digits, lambda message: "x",
             self.failures.append, BrokerRules(durable=("kept.#",)),
         )  # fmt: skip
-        self.context = ExtensionContext(self.broker, Settings(), self.clock)
+        self.context = ExtensionContext(self.broker, Settings(), self.clock, makeClients(self.broker, self.clock))
         self.service = TelemetryService(
             self.context, self.choices, lambda choices: SimpleSpanProcessor(self.exporter), maybeDeferred
         )

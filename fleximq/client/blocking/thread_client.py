@@ -17,7 +17,7 @@ from weakref import WeakSet
 
 from fleximq.client.blocking.shared_connection import SharedConnection
 from fleximq.client.contexts import ClosedOnExit
-from fleximq.client.errors import ClientError, ConnectionLost
+from fleximq.client.errors import ConnectionLost
 from fleximq.client.events import BROKER, Delivery, Notification
 from fleximq.client.payloads import packed
 from fleximq.client.protocol.accepted_requests import Accepted
@@ -87,7 +87,7 @@ class Subscription(BoxReader, ClosedOnExit, Generic[M]):
         if delivery is not None:
             return delivery
         end = self._box.end
-        if isinstance(end, ClientError):
+        if isinstance(end, Exception):
             raise end
         return end
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Sequence
 from typing import Any, TypeVar
 
 from fleximq.client.contexts import MessageIterator
-from fleximq.client.errors import ClientError, ConnectionLost
+from fleximq.client.errors import ConnectionLost
 from fleximq.client.events import Delivery, Notification
 from fleximq.client.loops.connection import DRAIN_BYTES, Cancel, Loop
 from fleximq.client.loops.link import LoopLink
@@ -188,7 +188,7 @@ class LoopSubscription(BoxReader, MessageIterator[M]):
         box = self._box
         while not box.waiting:
             if box.end is not None:
-                if isinstance(box.end, ClientError):
+                if isinstance(box.end, Exception):
                     raise box.end
                 return None
             box.onNews = self._told

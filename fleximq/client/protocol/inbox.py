@@ -8,7 +8,7 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Any
 
-from fleximq.client.errors import Answered, ClientError, Overrun, SubscribeFailed
+from fleximq.client.errors import Overrun, SubscribeFailed
 from fleximq.client.events import BROKER, Delivery, Gap, Notification, Refusal
 from fleximq.client.protocol.received_header import EVENT_BYTES, LargeHeader, memoryOf
 from fleximq.client.settings import PREFETCH_BYTES
@@ -42,7 +42,7 @@ class Box:
         self.onNews: Callable[[], None] | None = None
         self.waiting: deque[Any] = deque()
         self.size = 0
-        self.end: ClientError | bool | None = None
+        self.end: Exception | bool | None = None
         #: Returns whether a topic matches.
         self.matches: Callable[[str], bool] = anyOf([topic]) if isPattern(topic) else topic.__eq__
 
@@ -122,7 +122,7 @@ class Inbox:
         self._direct.append(box)
         return box
 
-    def close(self, box: Box, end: ClientError | bool = True) -> bool:
+    def close(self, box: Box, end: Exception | bool = True) -> bool:
         """Close a box; return True if it was the last one of its name."""
         box.end = box.end or end
         if box.onNews is not None:
@@ -138,7 +138,7 @@ class Inbox:
             del self._boxes[box.topic]
         return isLast
 
-    def closeAll(self, end: ClientError | bool = True) -> None:
+    def closeAll(self, end: Exception | bool = True) -> None:
         """Close all boxes."""
         for box in (*chain.from_iterable(self._boxes.values()), *self._direct):
             self.close(box, end)
@@ -240,7 +240,7 @@ class Inbox:
         self.endTopic(refusal.path, SubscribeFailed(*refusal))
         return True
 
-    def endTopic(self, topic: str, error: Answered | Overrun) -> None:
+    def endTopic(self, topic: str, error: Exception) -> None:
         """Close all boxes of a name."""
         for box in tuple(self._boxes.get(topic, ())):
             self.close(box, error)

@@ -138,7 +138,7 @@ class AuditTrailTests(SynchronousTestCase):
 
     def test_aFileThatCannotBeOpenedEndsTheStart(self) -> None:
         self.path.mkdir()
-        context = ExtensionContext(None, Settings(), ReactorAtOnce())  # type: ignore[arg-type]
+        context = ExtensionContext(None, Settings(), ReactorAtOnce(), None)  # type: ignore[arg-type]
         choices = Choices(str(self.path / "new"))
         self.path.rmdir()
         error = self.assertRaises(SettingError, AuditTrail(context, choices).startService)

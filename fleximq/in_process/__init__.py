@@ -1,0 +1,1 @@
+"""Clients inside the broker's process, for extensions and for programs that embed a broker."""

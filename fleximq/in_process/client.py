@@ -1,0 +1,377 @@
+"""The client for code in the broker's process: extensions, and programs that embed a broker.
+
+Its methods are those of :class:`fleximq.client.twisted.Client`. It is a client of the broker as any other: with rights,
+limits and an id; observers, metrics and listings show it. But its errors are those of :mod:`fleximq.errors`.
+"""
+
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import update_wrapper
+from itertools import chain
+from secrets import token_urlsafe
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.python.failure import Failure
+
+from fleximq.broker.envelope import Envelope
+from fleximq.broker.paths import path_table
+from fleximq.broker.replay.replay import Start
+from fleximq.client.events import BROKER, Delivery, Notification, Request
+from fleximq.client.payloads import packed, severalOf
+from fleximq.client.protocol.client_state import headerFields
+from fleximq.client.settings import TIMEOUT, Codec
+from fleximq.client.settings import Start as StartText
+from fleximq.client.wrapper import resultOf, returning
+from fleximq.dialects.connection.connection_rate import MIN_PAUSE, overRate
+from fleximq.dialects.fleximq.forms import FlexiSource
+from fleximq.errors import BadRequest, BrokerError, ClientNotFound, NotRecorded, TooLarge
+from fleximq.in_process.feed_outlet import FeedOutlet
+from fleximq.in_process.peer import InProcessPeer
+from fleximq.in_process.subscription import Subscription, passTo
+from fleximq.security.rates.client_rates import Meter
+from fleximq.values.header_pairs import SENDER, isForged
+from fleximq.wire.fleximq_frame import encodeMessage
+from fleximq.wire.fleximq_header import MessageType, checkHeader
+
+P = ParamSpec("P")
+T = TypeVar("T")
+#: Bytes of the length before a payload.
+_LENGTH_BYTES = 8
+
+
+def _fired(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], "Deferred[T]"]:
+    """Return a method with a Deferred for the result of a coroutine; it begins at once."""
+
+    def call(self: Any, /, *arguments: P.args, **more: P.kwargs) -> "Deferred[T]":
+        return Deferred.fromCoroutine(method(self, *arguments, **more)).addErrback(self._counted)
+
+    return returning(f"Deferred[{resultOf(method)}]", update_wrapper(call, method))
+
+
+class InProcessClient:
+    """A client in the broker's process. Use it in the reactor's thread. Errors are in the Deferreds.
+
+    After its end, every method fails with Conflict, or with the error that has ended it.
+    """
+
+    def __init__(
+        self,
+        peer: InProcessPeer,
+        codec: Codec,
+        mostBytes: Callable[[], int],
+        meter: Meter | None,
+    ) -> None:
+        self._peer = peer
+        self._broker = peer.broker
+        self._codec = codec
+        self._mostBytes = mostBytes
+        self._meter = meter
+
+    def __repr__(self) -> str:
+        return f"<InProcessClient {self.id}>"
+
+    @property
+    def id(self) -> int:
+        """The id that the broker assigned to this client."""
+        return self._peer.client.id
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        self.close()
+
+    def close(self) -> "Deferred[None]":
+        """Leave the broker: subscriptions end, requests fail. Publications that are not confirmed yet still will be."""
+        self._peer.end(None)
+        return succeed(None)
+
+    # -- publications ------------------------------------------------------------------------------
+
+    @_fired
+    async def publish(
+        self,
+        topic: str,
+        value: object,
+        /,
+        *,
+        key: str | bytes | None = None,
+        message_id: str | None = None,
+        correlation_id: str | None = None,
+        reply_to: str | None = None,
+        headers: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Publish a value; fires when it was delivered and, on a durable topic, is on disk.
+
+        If the broker limits the rate of this client, it fires that much later, or fails with TooManyRequests.
+
+        :param key: the key by which the pipeline groups messages.
+        :param message_id: identifies the message; on durable topics the broker drops a repeated one.
+        :param correlation_id: and ``reply_to``: for requests to MiniMQ services.
+        :param headers: further fields of the message's header; ValueError for ``topic`` and those of the arguments.
+        :raises NotPermitted: the client may not publish to this topic, or InvalidTopic: it cannot be one.
+        :raises NotRecorded: the journal refused the message, or NotKept: a queue that must not lose it is full.
+        :raises TooLarge: the message is over the option ``max-message``.
+        """
+        fields = headerFields(key, message_id, correlation_id, reply_to, headers)
+        await self._publish(topic, [self._codec.pack(value)], fields)
+
+    @_fired
+    async def publish_many(self, topic: str, values: Iterable[object]) -> None:
+        """Publish several values in one run; errors as :meth:`publish`, TypeError for a single text or bytes."""
+        await self._publish(topic, list(map(self._codec.pack, severalOf(values))), {})
+
+    @_fired
+    async def enqueue(
+        self,
+        queue: str,
+        value: object,
+        /,
+        *,
+        key: str | bytes | None = None,
+        message_id: str | None = None,
+        headers: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Put a value into a work queue, which is made if need be; fires when it is there and, with a journal, on disk.
+
+        Parameters and errors as for :meth:`publish`; NotKept also if it is full, NoCapacity if there are too many.
+        """
+        fields = headerFields(key, message_id, None, None, headers)
+        await self._publish(queue, [self._codec.pack(value)], fields, isWork=True)
+
+    @_fired
+    async def flush(self) -> None:
+        """Fire when all publications so far are decided, and durable ones on disk."""
+        await self._decided()
+
+    async def _publish(
+        self, topic: str, payloads: Sequence[bytes], fields: Mapping[str, Any], isWork: bool = False
+    ) -> None:
+        client, broker = self._present().client, self._broker
+        if isForged(fields, client.sender):
+            raise BadRequest(f"{SENDER!r} is set by the broker alone")
+        named = {SENDER: client.sender} if client.sender else {}
+        header = checkHeader(MessageType.PUB, {"topic": topic, **fields, **named})
+        if header.routing:
+            raise BadRequest("a publication of this client has no routing")
+        head = encodeMessage(MessageType.PUB, client.id, header.fields)[:-_LENGTH_BYTES]
+        frames = chain.from_iterable((head, len(each).to_bytes(_LENGTH_BYTES, "big"), each) for each in payloads)
+        body = b"".join(frames)
+        pause = self._admit(len(body), len(payloads), len(head) + _LENGTH_BYTES + max(map(len, payloads), default=0))
+        if not payloads:
+            return
+        envelope = Envelope(broker.topicFor(client, header.topic), client, FlexiSource(len(head), header), 1, isWork)
+        refused: list[str] = []
+
+        def decided(reason: str | None, indexes: Sequence[int]) -> None:
+            if reason is not None:
+                refused.append(reason)
+
+        id = fields.get("message_id")
+        if id is None:
+            (broker.produce if isWork else broker.publish)(envelope, body, len(payloads), decided)
+        else:
+            (broker.produceOnce if isWork else broker.publishOnce)(envelope, body, (id,), decided)
+        await self._decided()
+        if refused:
+            raise NotRecorded(refused[0])
+        if pause:
+            paused: Deferred[None] = Deferred()
+            self._later(paused, pause)
+            await paused
+
+    async def _decided(self) -> None:
+        client = self._peer.client
+        if not self._broker.arePublicationsDecided(client):
+            decided: Deferred[None] = Deferred()
+            # The program continues outside the journal's callbacks.
+            self._broker.whenCommitted(lambda: self._later(decided), client)
+            await decided
+
+    # -- subscriptions -----------------------------------------------------------------------------
+
+    @_fired
+    async def subscribe(
+        self, topic: str, from_: StartText | None = None, *, call: Callable[[Delivery], Any] | None = None
+    ) -> Subscription[Delivery]:
+        """Subscribe to a topic or pattern; fires with a subscription to iterate over, unless ``call`` is given.
+
+        Every matching subscription of the client gets a delivery.
+
+        :param from_: the start on durable topics: "first", "last", an offset, or ``{"time": milliseconds since 1970}``;
+            deliveries then have an ``offset``.
+        :param call: called with each delivery, one after the other; may return an awaitable. Its exceptions are logged.
+        :raises SubscriptionFailed: the topic is not durable, or the client has too many subscriptions.
+        :raises NotPermitted: the client may not subscribe to it, or InvalidTopic: it cannot be one.
+        :raises NoLongerKept: the offset was removed from the journal.
+        :raises ValueError: it has a start, and another subscription that has messages in common has one too.
+        """
+        self._admitSubscription()
+        await self._decided()  # or it would get the client's own earlier publications
+        peer, broker, inbox = self._present(), self._broker, self._peer.inbox
+        fields = {"topic": topic} if from_ is None else {"topic": topic, "from": from_}
+        header = checkHeader(MessageType.SUB, fields)
+        box = inbox.open(topic, from_)
+        box.isConfirmed = True
+        try:
+            if header.start is not None:
+                broker.follow(peer.client, FeedOutlet(peer, peer.clock, offsets=True), topic, Start(*header.start))
+            elif topic not in peer.client.subscriptions:
+                broker.subscribe(peer.client, peer, topic)
+                broker.recall(peer.client, FeedOutlet(peer, peer.clock, offsets=False), topic)
+        except BaseException:
+            inbox.close(box)
+            raise
+        subscription: Subscription[Delivery] = Subscription(box, inbox, peer.clock, peer.unsubscribe)
+        if call is not None:
+            Deferred.fromCoroutine(passTo(call, subscription))
+        await self._announced()
+        return subscription
+
+    async def _announced(self) -> None:
+        """Wait until all nodes of a mesh know of the subscriptions so far; without a mesh, nothing waits."""
+        announced: Deferred[None] = Deferred()
+        self._broker.announce(None, lambda: self._later(announced))
+        await announced
+
+    def notifications(self) -> Subscription[Notification]:
+        """Return a subscription to the notifications and broadcasts that this client receives from now on."""
+        peer = self._present()
+        return Subscription(peer.inbox.openDirect(), peer.inbox, peer.clock, peer.unsubscribe)
+
+    # -- direct messages ---------------------------------------------------------------------------
+
+    @_fired
+    async def request(self, target: int | str, path: str, value: object = None, timeout: float | None = TIMEOUT) -> Any:
+        """Send a request to another client; fires with the value of its answer.
+
+        :param target: the client's id, or the name that one or more clients joined with: then the least busy one.
+        :raises NotPermitted: the client may not request this path.
+        :raises ClientNotFound: no client with that id or name accepts requests.
+        :raises fleximq.client.errors.RequestFailed: the answer is an error, or there will be none.
+        :raises TimeoutError: no answer within ``timeout`` seconds.
+        :raises ValueError: the target is a path, or the answer cannot be decoded.
+        """
+        if isinstance(target, str) and target.startswith("/"):
+            raise ValueError(f"{target!r} is a path: the target, the id or name of a client, comes first")
+        if target == BROKER:
+            return await self.ask(path, value, timeout)
+        # Random, because any client may answer a request to a name: one that was not asked must not guess the id.
+        peer, id = self._present(), token_urlsafe(12)
+        frame = peer.conversation.request(target, path, self._codec.pack(value), id)
+        self._admit(len(frame))
+        answered = peer.direct.expect(id, target, path)
+        try:
+            self._broker.request(peer.client, target, id, path, frame)
+            return await self._within(answered, timeout, path)
+        finally:
+            peer.direct.forget(id)
+
+    @_fired
+    async def ask(self, path: str, value: object = None, timeout: float | None = TIMEOUT) -> Any:
+        """Send a request to the broker itself, e.g. ``/broker/about``; fires with the answer or fails with an error."""
+        peer, payload = self._present(), packed(value)
+        self._admit(len(payload))
+        arguments = path_table.readArguments(self._broker, peer.client, path, payload)
+        answered: Deferred[Any] = Deferred()
+
+        def answer(found: Any) -> None:
+            peer.clock.callLater(0, lambda: None if answered.called else answered.callback(found))
+
+        path_table.answer(self._broker, peer.client, path, arguments, answer)
+        found = await self._within(answered, timeout, path)
+        if isinstance(found, BrokerError):
+            raise found
+        return found
+
+    def serve(self, path: str, function: Callable[[Request], Any]) -> None:
+        """Answer requests to a path with the result of a function, which may be awaitable.
+
+        If it raises :class:`~fleximq.client.errors.Answered` or a BrokerError, that status and text are the answer;
+        other exceptions are logged and answered with 500. While unanswered requests take more memory than ``prefetch``,
+        and more than 1 MiB, further ones are answered with 503.
+
+        :raises ValueError: the path is already served; or TypeError: the function is none.
+        """
+        if not callable(function):
+            raise TypeError(f"{path} needs a function that answers requests, not {function!r}")
+        served = self._present().direct.served
+        if path in served:
+            raise ValueError(f"the path {path!r} is already served")
+        served[path] = function
+
+    @_fired
+    async def notify(self, targets: int | str | Sequence[int | str], path: str, value: object = None) -> None:
+        """Send a notification, which has no answer, to one or more clients; the value follows the path.
+
+        :param targets: ids, and names that clients joined with: then all of that name.
+        :raises NotPermitted: the client may not notify this path.
+        :raises ClientNotFound: one of the targets does not exist; the others were notified.
+        """
+        peer = self._present()
+        several = [targets] if isinstance(targets, int | str) else list(targets)
+        frame = peer.conversation.notification(several, path, self._codec.pack(value))
+        self._admit(len(frame))
+        idsOf = {target: self._broker.clients.accepting(target) for target in several}
+        self._broker.notify(peer.client, chain.from_iterable(idsOf.values()), [path], frame)
+        lost = [target for target in several if not idsOf[target]]
+        if lost:
+            raise ClientNotFound(f"there is no client {', '.join(map(repr, lost))} that takes this message")
+
+    @_fired
+    async def broadcast(self, value: object = None) -> None:
+        """Send a value to every other client; raises NotPermitted."""
+        peer = self._present()
+        frame = peer.conversation.broadcast(self._codec.pack(value))
+        self._admit(len(frame))
+        self._broker.broadcast(peer.client, frame)
+
+    def _counted(self, failure: Failure) -> Failure:
+        if isinstance(failure.value, BrokerError):
+            self._broker.observers.counted(f"error: {int(failure.value.status)}", 1)
+        return failure
+
+    # -- limits and waiting ------------------------------------------------------------------------
+
+    def _present(self) -> InProcessPeer:
+        if self._peer.error is not None:
+            raise self._peer.error
+        return self._peer
+
+    def _admit(self, size: int, count: int = 1, largest: int | None = None) -> float:
+        """Count messages that the client sends, and return the seconds to pause after them, 0 for none.
+
+        :raises TooLarge: one is larger than the broker accepts; TooManyRequests: the rate is limited.
+        """
+        largest, most = size if largest is None else largest, self._mostBytes()
+        if largest > most:
+            raise TooLarge(f"the message has {largest} bytes, but at most {most} are allowed")
+        pause, meter = 0.0, self._meter
+        if meter is not None and meter.refuses:
+            if meter.admits(count, size) < count:
+                raise overRate()
+        elif meter is not None:
+            meter.spend(count, size)
+            pause = meter.wait()
+        self._peer.traffic.messagesIn += count
+        self._peer.traffic.bytesIn += size
+        return pause if pause > MIN_PAUSE else 0.0
+
+    def _admitSubscription(self) -> None:
+        if self._meter is not None and not self._meter.refuses:
+            self._meter.spendSubscription()
+        elif self._meter is not None and not self._meter.admitsSubscription():
+            raise overRate()
+
+    def _later(self, waiting: "Deferred[None]", seconds: float = 0) -> None:
+        self._peer.clock.callLater(seconds, waiting.callback, None)
+
+    async def _within(self, answered: "Deferred[T]", timeout: float | None, path: str) -> T:
+        def late(result: Any, seconds: float) -> None:
+            raise TimeoutError(f"no answer to {path} within {seconds:g} seconds")
+
+        if timeout is not None:
+            answered.addTimeout(timeout, self._peer.clock, late)
+        return await answered

@@ -1,0 +1,157 @@
+"""The broker's view of a client in the process: a peer that receives FlexiMQ frames, as those on connections do.
+
+So a run of FlexiMQ publishers reaches it unchanged, and it takes part in direct messages, in a mesh too. Frames arrive
+in the middle of an operation of the broker, so they only change the state here: what they lead to, in the broker or in
+the program, follows in the next reactor turn.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from fleximq.broker.authorization import permits
+from fleximq.broker.broker import Broker
+from fleximq.broker.envelope import ConnectedClient
+from fleximq.broker.traffic import Traffic
+from fleximq.client.errors import RequestFailed
+from fleximq.client.events import Delivery, Notification, Reply, Request
+from fleximq.client.protocol.conversation import Conversation
+from fleximq.client.protocol.inbox import Box, Inbox
+from fleximq.client.settings import Codec
+from fleximq.dialects.connection.slow_consumer import DROPPED
+from fleximq.dialects.fleximq.forms import FLEXI_FORM
+from fleximq.errors import BrokerError, Conflict, SubscriptionFailed
+from fleximq.in_process.direct_messages import DirectMessages
+from fleximq.interfaces import IConversation, IForm, IPeer, ISubscriber
+from fleximq.rights import Action
+
+_log = Logger()
+
+#: Messages of clients in the process are FlexiMQ's, in the journal and in metrics too.
+DIALECT = "fleximq"
+
+
+@implementer(ISubscriber, IPeer, IConversation)
+class InProcessPeer:
+    """Decodes frames into events, and holds those that the program has not taken yet, up to ``prefetch`` bytes for each
+    subscription. ``error`` is None until the end, then the reason.
+    """
+
+    def __init__(self, broker: Broker, clock: IReactorTime, prefetch: int, codec: Codec) -> None:
+        self.broker = broker
+        self.clock = clock
+        self.form: IForm = FLEXI_FORM
+        self.traffic = Traffic()
+        self.conversation = Conversation(unpack=codec.unpack)
+        self.inbox = Inbox(self._relieved, prefetch // 2, prefetch)
+        self.direct = DirectMessages(clock, prefetch, codec, self.answer)
+        self.client: ConnectedClient
+        self.error: BrokerError | None = None
+        #: Each is called once, when less than half of ``prefetch`` is unread.
+        self.reliefs: list[Callable[[], None]] = []
+        #: Called at the end.
+        self.ended: list[Callable[[], object]] = []
+
+    def begin(self, client: ConnectedClient) -> None:
+        """The broker has admitted this peer."""
+        self.client = client
+        self.conversation.id = client.id
+        self.broker.traffic.begin(DIALECT, self.traffic)
+
+    def end(self, error: BrokerError | None) -> None:
+        """Leave the broker; all that waits fails with the error, or ends. Idempotent."""
+        if self.error is not None:
+            return
+        self.error = error or Conflict("this client is closed")
+        self.broker.leave(self.client, "client closed" if error is None else f"error {int(error.status)}")
+        self.broker.traffic.end(DIALECT, self.traffic)
+        self.inbox.closeAll(True if error is None else error)
+        self.direct.end(self.error)
+        for call in self.ended:
+            call()
+
+    def unsubscribe(self, box: Box) -> None:
+        """Close a box, and unsubscribe if it was the last one of its name."""
+        if self.inbox.close(box):
+            self.broker.unsubscribe(self.client, box.topic)
+
+    def answer(self, request: Request, payload: bytes, status: int) -> None:
+        """Answer a request, unless this client or the requester has left."""
+        if self.error is None:
+            frame = self.conversation.reply(request, payload, status)
+            self.traffic.messagesIn += 1
+            self.traffic.bytesIn += len(frame)
+            try:
+                self.broker.reply(self.client, request.sender, request.id, frame, request.path)
+            except BrokerError as error:
+                _log.debug("An answer to {path} was refused: {error}", path=request.path, error=error)
+
+    # -- ISubscriber and IPeer ---------------------------------------------------------------------
+
+    def deliver(self, rendered: Any, count: int) -> None:
+        self.traffic.messagesOut += count
+        self.take(rendered)
+
+    def forward(self, message: Any) -> None:
+        self.take(message)
+
+    def receiveBroadcast(self, message: Any) -> None:
+        self.take(message)
+
+    def requestFailed(self, id: str, path: str, status: int, words: str) -> None:
+        self.direct.failed(id, RequestFailed(status, words, path))
+
+    def requestDone(self) -> None:
+        """Ignored: the answer itself ends a request."""
+
+    # -- IConversation -----------------------------------------------------------------------------
+
+    def rightsChanged(self, lost: Sequence[str]) -> None:
+        for name in lost:
+            self.inbox.endTopic(name, SubscriptionFailed(f"subscribing to {name!r} is not permitted any more"))
+        service = self.client.service
+        if service and not permits(self.client, Action.SERVE, service):
+            self.broker.rename(self.client, "")
+
+    def refusal(self) -> str | None:
+        return None
+
+    def expel(self, error: BrokerError) -> None:
+        self.end(error)
+
+    # -- frames ------------------------------------------------------------------------------------
+
+    def take(self, frames: bytes | memoryview) -> None:
+        """Decode complete frames."""
+        self.traffic.bytesOut += len(frames)
+        for each in self.conversation.runs(bytes(frames)):
+            if isinstance(each, list):
+                self._delivered(each)
+            elif isinstance(each, Reply):
+                self.direct.replied(each)
+            elif isinstance(each, Request):
+                self.direct.requested(each)
+            elif isinstance(each, Notification):
+                self.inbox.putDirect(each)
+
+    def _delivered(self, run: list[Delivery]) -> None:
+        for delivery in run:
+            box = self.inbox.put(delivery)
+            # Those with a start are read from the journal no faster than the program reads them.
+            if box is not None and not box.hasStart:
+                words = f"the subscription to {box.topic!r} has ended, since {box.size} bytes were unread"
+                self.inbox.endTopic(box.topic, SubscriptionFailed(words))
+                self.clock.callLater(0, self._overran, box.topic)
+
+    def _overran(self, topic: str) -> None:
+        self.broker.observers.counted(DROPPED, 1)
+        if self.error is None and topic not in self.inbox.boxes:
+            self.broker.unsubscribe(self.client, topic)
+
+    def _relieved(self) -> None:
+        reliefs, self.reliefs = self.reliefs, []
+        for call in reliefs:
+            call()
