@@ -19,7 +19,8 @@ class UnexpectedEvent(Exception):
 
 
 class Transitions(dict[tuple[State, Event], State]):
-    """The next state by state and event. A missing pair leaves the state unchanged, and is logged at debug.
+    """The next state by state and event. A missing pair is a fault of the program: it leaves the state unchanged, and
+    the first one of a kind is logged as a warning, with the standard library's logging, which clients share.
 
     While ``strict``, as in tests, a missing pair raises :class:`UnexpectedEvent`.
     """
@@ -30,5 +31,6 @@ class Transitions(dict[tuple[State, Event], State]):
         state, event = pair
         if self.strict:
             raise UnexpectedEvent(f"{event} in {state}")
-        _log.debug("ignored %s in %s", event, state)
+        _log.warning("%s was ignored in %s, which has no transition for it", event, state)
+        self[pair] = state
         return state
