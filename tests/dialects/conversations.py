@@ -7,7 +7,8 @@
     peer.say(hello)
     self.assertEqual(peer.heard(), welcome)
 
-:func:`inPieces` makes the same tests twice more, so that the input arrives in pieces of 1 and of 7 bytes.
+:func:`inPieces` makes the same tests twice more, so that the input arrives in pieces of 1 and of 7 bytes. One case of
+each reader of bytes is enough for that: which pieces arrive is nothing that the rest of a session notices.
 """
 
 from collections.abc import Callable

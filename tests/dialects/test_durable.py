@@ -11,7 +11,7 @@ from fleximq.dialects.fleximq import FlexiFactory
 from fleximq.limits import Limits
 from tests.broker.parts import text
 from tests.dialects.blipmq.case import BlipCase, auth, hello, nack, ping, poll, pong, publish, subscribe
-from tests.dialects.conversations import Peer, inPieces
+from tests.dialects.conversations import Peer
 from tests.dialects.flexi_peer import FlexiCase, FlexiPeer, FlexiServer
 from tests.dialects.minimq.case import MiniCase
 from tests.dialects.test_fleximq_ws import FlexiWebSocketCase
@@ -690,14 +690,3 @@ class AcrossTests(MiniCase):
         contents = [line.split(b":::")[2] for line in mini.ask(b"CONSUME:t\n" * 4).splitlines()]
         self.assertEqual(contents, [b"fleximq", b"identity", b"one", b"none"])
         self.assertEqual([record.payload for record in journal.records], [b"fleximq", b"identity", b"one"])
-
-
-globals().update(
-    inPieces(
-        FlexiDurableTests,
-        BlipDurableTests,
-        MiniDurableTests,
-        IdentityDurableTests,
-        FlexiWebSocketDurableTests,
-    )
-)

@@ -6,7 +6,7 @@ from fleximq.errors import Unauthorized
 from fleximq.rights import EVERYTHING
 from fleximq.security.permissions import Rights
 from tests.dialects.blipmq.case import BlipCase, ack, nack, ping, poll, pong, publish, subscribe
-from tests.dialects.conversations import Peer, inPieces
+from tests.dialects.conversations import Peer
 from tests.dialects.flexi_peer import FlexiCase, FlexiPeer
 from tests.dialects.minimq.case import MiniCase
 from tests.dialects.test_identity_ws import IdentityCase
@@ -319,6 +319,3 @@ class IdentityRightsTests(IdentityCase):
         self.assertEqual(self.bob.texts(), ["ERROR:403:not permitted any more: a"])
         self.assertEqual(self.bob.askText("PUBLISH:a:x"), ["ERROR:401:Not subscribed"])
         self.assertEqual(self.broker.topics.channels(), ["b"])
-
-
-globals().update(inPieces(FlexiRightsTests, BlipRightsTests, MiniRightsTests, IdentityRightsTests))

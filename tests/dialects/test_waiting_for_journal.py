@@ -7,7 +7,7 @@ from fleximq.dialects.minimq import protocol as minimq
 from fleximq.dialects.stream import READ_SECONDS
 from fleximq.limits import Limits
 from tests.dialects.blipmq.case import BlipCase, ack, nack, ping, poll, pong, publish, subscribe
-from tests.dialects.conversations import Peer, inPieces
+from tests.dialects.conversations import Peer
 from tests.dialects.minimq.case import MiniCase
 from tests.slow_journal import SlowJournal
 
@@ -237,6 +237,3 @@ class MiniLoadingTests(MiniCase):
         self.journal.lose(5, 6, 7, 8)
         self.readAll()
         self.assertEqual(peer.heard(), b"NO_MSG\n")
-
-
-globals().update(inPieces(BlipLoadingTests, MiniLoadingTests))

@@ -10,7 +10,7 @@ from fleximq.security.credentials import ApiKey, Certificate
 from fleximq.security.principal import Admitted, Principal
 from tests.dialects.admissions import FakeAdmission
 from tests.dialects.blipmq.case import BlipCase, ack, auth, hello, nack, ping, poll, pong, publish, subscribe
-from tests.dialects.conversations import Peer, inPieces, makeContext
+from tests.dialects.conversations import Peer, makeContext
 
 ALICE = Principal("alice")
 WRONG = "invalid API key"
@@ -185,6 +185,3 @@ class ExpiryTests(AuthCase):
         peer.ask(auth(2, "good"))
         self.clock.pump([50, 0])
         self.assertEqual((peer.heard(), peer.closed), (nack(0, 401, "the credentials have expired"), True))
-
-
-globals().update(inPieces(KeyTests))

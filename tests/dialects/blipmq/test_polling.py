@@ -9,7 +9,6 @@ from fleximq.limits import BLIP_FRAME_BYTES, Limits
 from fleximq.values.message import Content, Message
 from fleximq.wire.blipmq_frame import FrameType, encodeFrame
 from tests.dialects.blipmq.case import UNKNOWN, BlipCase, ack, nack, poll, publish
-from tests.dialects.conversations import inPieces
 
 REFUSED = "durable publish failed: queue is full"
 
@@ -393,6 +392,3 @@ class TooLargeTests(BlipCase):
         self.assertTrue(self.peer.ask(b"".join(poll(id, n) for n in range(4))) == wanted)
         self.assertEqual(self.context.broker.counts.events[DROPPED], 2)
         self.assertIsNone(self.context.broker.consume(self.peer.protocol.session.client, "$dead/t"))
-
-
-globals().update(inPieces(DeliveryTests, RefusedTests, AckTests, FullTests))

@@ -8,7 +8,7 @@ from fleximq.limits import Limits
 from fleximq.security.credentials import ApiKey, Certificate, Password, Signature, Token
 from fleximq.security.principal import Admitted, Principal
 from tests.dialects.admissions import FakeAdmission
-from tests.dialects.conversations import ConversationCase, inPieces, makeContext
+from tests.dialects.conversations import ConversationCase, makeContext
 from tests.dialects.flexi_peer import FlexiCase, FlexiPeer
 from tests.dialects.test_fleximq_ws import FlexiWebSocketPeer
 from tests.dialects.websocket_peer import BINARY, masked
@@ -427,6 +427,3 @@ class WebSocketTests(ConversationCase):
         self.clock.advance(0)
         self.assertIn(BINARY, [each.opcode for each in peer.frames()])
         self.assertTrue(peer.closed)
-
-
-globals().update(inPieces(ShownTests))

@@ -7,7 +7,6 @@ import msgpack
 import fleximq
 from fleximq.compiled import choice
 from fleximq.limits import Limits
-from tests.dialects.conversations import inPieces
 from tests.dialects.flexi_peer import FlexiCase, FlexiPeer
 from tests.processor_time import Measured
 from tests.slow_journal import SlowJournal
@@ -510,8 +509,3 @@ class LeavingTests(DirectCase):
         """It left because it wanted to."""
         self.alice.endInput().leave()
         self.assertEqual(self.server.counts("left"), {"left: client closed": 1})
-
-
-globals().update(
-    inPieces(RequestTests, OpenRequestTests, NotificationTests, BroadcastTests, BrokerPathTests, LeavingTests)
-)

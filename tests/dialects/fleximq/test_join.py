@@ -11,7 +11,6 @@ from fleximq.security.access_policy import AccessPolicy
 from fleximq.values import nesting
 from fleximq.wire import fleximq_array_header, fleximq_header
 from tests.dialects.admissions import REFUSAL, REFUSING
-from tests.dialects.conversations import inPieces
 from tests.dialects.flexi_peer import FlexiCase, FlexiPeer
 from tests.wire.flexi_frames import NAMES, Heard, cut, frame
 from tests.wire.test_flexi_rules import documented
@@ -321,6 +320,3 @@ class DeadlineTests(FlexiCase):
             peer.leave()
         self.clock.advance(0)
         self.assertEqual(len(self.server.context.broker.deadlines), before)
-
-
-globals().update(inPieces(AcceptedTests, SecondJoinTests, RefusedTests))

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 from fleximq.security.permissions import Rights
 from tests.dialects.admissions import FakeAdmission
-from tests.dialects.conversations import inPieces
 from tests.dialects.flexi_peer import FlexiPeer
 from tests.dialects.fleximq.test_direct import DirectCase, lost, notified
 
@@ -178,6 +177,3 @@ class JoinTests(NameCase):
         [heard] = self.request("R", "my.name").messages()
         self.assertError(heard, self.alice, 600, "R", "/p")
         self.assertEqual(server.barrier(), [])
-
-
-globals().update(inPieces(RequestTests, OtherTests, JoinTests))

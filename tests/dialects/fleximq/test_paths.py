@@ -5,7 +5,6 @@ import msgpack
 from fleximq.broker.envelope import BROKER_ID
 from fleximq.broker.paths.path_table import ARGUMENT_BYTES
 from fleximq.dialects.fleximq.messages import LARGE_REQUEST, QUESTIONS
-from tests.dialects.conversations import inPieces
 from tests.dialects.flexi_peer import FlexiCase
 from tests.slow_journal import SlowJournal
 
@@ -152,6 +151,3 @@ class StagingTests(PathCase):
         for peer, more in ((plain, {}), (follower, {"stored_at": 1000, "offset": 1})):
             [heard] = peer.messages()
             self.assertEqual((heard.sender, heard.header, heard.value), (1, header | more, 1))
-
-
-globals().update(inPieces(LatePathTests))

@@ -7,7 +7,6 @@ import msgpack
 from fleximq.broker.envelope import Envelope, MessageSource
 from fleximq.limits import Limits
 from fleximq.values.message import Content, Message
-from tests.dialects.conversations import inPieces
 from tests.dialects.flexi_peer import FlexiCase, FlexiPeer, FlexiServer
 from tests.slow_journal import SlowJournal
 from tests.wire.flexi_frames import frame
@@ -679,6 +678,3 @@ class RetainedTests(ReplayCase):
         self.journal.answer(self.journal.asked)
         self.settle()
         self.assertEqual(self.got(), [])
-
-
-globals().update(inPieces(StartTests, RefusalTests))

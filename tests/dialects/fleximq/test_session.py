@@ -6,7 +6,6 @@ import msgpack
 
 from fleximq.dialects.fleximq.session import FlexiSession
 from fleximq.limits import Limits
-from tests.dialects.conversations import inPieces
 from tests.dialects.flexi_peer import FlexiCase
 from tests.wire.flexi_frames import NAMES, Heard, cut, frame
 from tests.wire.test_flexi_rules import documented
@@ -298,6 +297,3 @@ class OwnFaultTests(FlexiCase):
         self.assertTrue(alice.closed)
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
         self.assertEqual(bob.barrier(), [])
-
-
-globals().update(inPieces(CheckTests, ErrorReportTests, ReservedTests))

@@ -8,7 +8,6 @@ from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource
 from fleximq.limits import Limits
 from fleximq.values.message import Content, Message
 from tests.broker.parts import Collector
-from tests.dialects.conversations import inPieces
 from tests.dialects.flexi_peer import FlexiCase, FlexiPeer
 from tests.slow_journal import SlowJournal
 from tests.wire.flexi_frames import frame
@@ -578,8 +577,3 @@ class RememberedTests(TopicCase):
         for number in range(10):
             alice.publish(f"t{number}")
         self.assertEqual([topic.name for topic in self.server.broker.topics], ["t7", "t8", "t9"])
-
-
-globals().update(
-    inPieces(DeliveryTests, NameTests, WildcardTests, ReservedNameTests, PresenceTests, NarrowedTests, BarrierTests)
-)

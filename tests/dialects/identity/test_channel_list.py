@@ -10,7 +10,7 @@ from fleximq.dialects.identity_ws import IdentityFactory
 from fleximq.interfaces import ISubscriber
 from fleximq.limits import KIBIBYTE, Limits
 from fleximq.security.permissions import Rights
-from tests.dialects.conversations import ConversationCase, inPieces, makeContext
+from tests.dialects.conversations import ConversationCase, makeContext
 from tests.dialects.websocket_peer import TEXT, WebSocketPeer, decode
 
 
@@ -177,6 +177,3 @@ class AnnouncementTests(ConversationCase):
         self.context.broker.subscribe(client, Silent(), "a")
         self.clock.advance(0)
         self.assertEqual(one.texts(), ["CHANNELS:a"])
-
-
-globals().update(inPieces(AnnouncementTests))

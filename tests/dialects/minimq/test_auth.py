@@ -5,7 +5,7 @@ from fleximq.errors import AuthenticationFailed, JoinRejected, NoCapacity
 from fleximq.security.credentials import Certificate
 from fleximq.security.principal import Principal
 from tests.dialects.admissions import WRONG, FakeAdmission
-from tests.dialects.conversations import ConversationCase, Peer, inPieces, makeContext
+from tests.dialects.conversations import ConversationCase, Peer, makeContext
 
 SHOWN = Certificate("alice's")
 
@@ -115,6 +115,3 @@ class LaterTests(AuthCase):
         peer = self.peer().say(b"PING:\n")
         self.clock.advance(10)
         self.assertEqual((peer.closed, peer.heard()), (True, b""))
-
-
-globals().update(inPieces(AtOnceTests))

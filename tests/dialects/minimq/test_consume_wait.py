@@ -3,7 +3,6 @@
 from fleximq.broker.envelope import Envelope
 from fleximq.dialects.minimq.messages import SOURCE
 from fleximq.values.message import Content, Message
-from tests.dialects.conversations import inPieces
 from tests.dialects.minimq.case import MiniCase
 
 MESSAGE = b"1:::t:::x::::::\n"
@@ -214,6 +213,3 @@ class GivenUpTests(_WaitCase):
         self.consumer.leave()
         waiting = [call for call in self.clock.getDelayedCalls() if call.getTime() == 5.0]
         self.assertEqual(waiting, [])
-
-
-globals().update(inPieces(WaitTests, BehindTests, GivenUpTests))

@@ -613,17 +613,4 @@ def _break(*arguments: object) -> None:
     raise ZeroDivisionError
 
 
-globals().update(
-    inPieces(
-        ExampleTests,
-        ContentTests,
-        OrderTests,
-        FlightTests,
-        RefusedTests,
-        JoinTests,
-        RunTests,
-        FullTests,
-        SafetyTests,
-        EndTests,
-    )
-)
+globals().update(inPieces(ExampleTests, RunTests))

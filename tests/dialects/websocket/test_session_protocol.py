@@ -14,7 +14,7 @@ from fleximq.dialects.websocket.session_protocol import closeCode
 from fleximq.limits import Limits
 from fleximq.wire import websocket_frame
 from fleximq.wire.websocket_frame import encodeFrame
-from tests.dialects.conversations import inPieces, makeContext
+from tests.dialects.conversations import makeContext
 from tests.dialects.echo import LIMIT, Echo, EchoCase, EchoFactory, closeFrame
 from tests.dialects.websocket_peer import CLOSE, PING, TEXT, Frame, WebSocketPeer, masked, text
 
@@ -212,6 +212,3 @@ class TurnTests(SynchronousTestCase):
         """The face hears of ended input."""
         face = EchoFactory(makeContext(Clock()), Echo, lambda: LIMIT).buildProtocol(None)
         verifyObject(IHalfCloseableProtocol, face)
-
-
-globals().update(inPieces(ClosingTests, FaultTests))
