@@ -2,9 +2,9 @@
 
 ``python -m tests.run`` runs everything below ``tests``; names of packages, modules, classes or tests may follow. Each
 ``--beside "NAMES"`` runs the tests it names in another process, whose output follows that of the first one; the first
-two have priority over all others, so they should name the longest. ``--meanwhile "COMMAND"`` runs any other command in
-the same way; it counts as one failure unless it exits with 0. trial's own ``-j`` hands single tests to its workers, so
-that a Spark session would start in each of them.
+two have priority over all others, so they should name the longest. ``--without "NAMES"`` leaves tests out.
+``--meanwhile "COMMAND"`` runs any other command in the same way; it counts as one failure unless it exits with 0.
+trial's own ``-j`` hands single tests to its workers, so that a Spark session would start in each of them.
 The totals come from trial's own result: ``120 passed, 0 failed`` or ``118 passed, 1 failed, 1 skipped``. Errors,
 failures and unexpected successes count as failed; skips and expected failures as skipped. The exit code is 0 only
 if something passed and nothing failed.
@@ -90,15 +90,19 @@ class Totals(NamedTuple):
         return f"{self.passed} passed, {self.failed} failed{skipped}"
 
 
-def parts(names: Sequence[str], groups: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
+def parts(
+    names: Sequence[str], groups: Sequence[Sequence[str]], without: Sequence[str] = ()
+) -> tuple[list[str], list[list[str]]]:
     """Return the names that run in this process, and the groups that run in processes of their own.
 
-    A package of which a group names only a part is replaced by its parts, in each process. There are no groups where
-    only some tests are asked for.
+    A package of which a group names only a part is replaced by its parts, in each process. There are no groups, and
+    all is run that is named, where only some tests are asked for.
+
+    :param without: names that are not run.
     """
     if list(names) != [ALL]:
         return list(names), []
-    elsewhere = {name for group in groups for name in group}
+    elsewhere = {name for group in (*groups, without) for name in group}
     return remaining(ALL, elsewhere), [
         [part for name in group for part in remaining(name, elsewhere - {name})] for group in groups
     ]
@@ -192,6 +196,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--beside", action="append", default=[], type=str.split, help="names that run in another process meanwhile"
     )
+    parser.add_argument("--without", default=[], type=str.split, help="names that are not run")
     parser.add_argument(
         "--meanwhile", action="append", default=[], type=shlex.split, help="a command that runs in another process"
     )
@@ -209,7 +214,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.failures is None:
         failures.write_text("")
     util.DEFAULT_TIMEOUT_DURATION = HANGS
-    here, groups = parts(options.names, options.beside)
+    here, groups = parts(options.names, options.beside, options.without)
     with ExitStack() as processes:
         others = []
         for number, group in enumerate(groups):

@@ -147,6 +147,13 @@ class PartsTests(SynchronousTestCase):
         """Where names are given, nothing runs beside them."""
         self.assertEqual(parts(["tests.wire"], [["tests.pipeline"]]), (["tests.wire"], []))
 
+    def test_nothingIsRunThatIsLeftOut(self) -> None:
+        """A package, and a part of one that a group names, are left out, unless they are asked for."""
+        here, [group] = parts([ALL], [["tests.cli"]], ["tests.pipeline", "tests.cli.bench"])
+        self.assertEqual([name for name in (*here, *group) if name.startswith(("tests.pipeline", "tests.cli.b"))], [])
+        self.assertIn("tests.cli.client_commands", group)
+        self.assertEqual(parts(["tests.pipeline"], [], ["tests.pipeline"]), (["tests.pipeline"], []))
+
 
 class MainTests(SynchronousTestCase):
     """The runner as a program, on names of which the outcome is known."""

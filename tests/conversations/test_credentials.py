@@ -36,7 +36,7 @@ class CredentialTests(SynchronousTestCase):
         host, port = broker.address
         for url in (f"tcp://{host}:{port}", f"ws://{host}:{port}/"):
             try:
-                connect(url, credentials=credentials, reconnect=None, timeout=10).close()
+                connect(url, credentials=credentials, reconnect=None, timeout=300).close()
             except JoinRefused:
                 return False
         return True

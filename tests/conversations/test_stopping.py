@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,9 +20,6 @@ from tests.conversations.clients import (
     Stream,
     WebSocketStream,
 )
-
-#: Seconds within which a broker has to be gone, with room for a busy machine.
-PROMPTLY = 15.0
 
 
 class StoppingTests(SynchronousTestCase):
@@ -49,9 +45,7 @@ class StoppingTests(SynchronousTestCase):
                 mini.produce("t", "i", "x")
                 browser.say(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 browser.read()
-                began = time.monotonic()
-                broker.stop(number)
-                self.assertLess(time.monotonic() - began, PROMPTLY)
+                self.assertTrue(broker.stop(number))
                 self.assertEqual(broker.wait(), 0)
                 for client in (flexi, web):
                     (told,) = client.untilEnd()

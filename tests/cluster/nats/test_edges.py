@@ -17,8 +17,10 @@ from tests.broker_process import BrokerProcess
 from tests.cluster.nats.servers import MISSING, Servers
 from tests.dialects.blipmq.case import auth, hello, poll, publish, subscribe
 from tests.nightly import nightly
-from tests.pipeline.end_to_end import Ingest
 from tests.pipeline.installed import missing as withoutSpark
+
+if not withoutSpark:
+    from tests.pipeline.end_to_end import Ingest
 
 #: Remembered ids of 40 bytes: their checkpoint has more than 40 MB.
 _IDS = 800_000
@@ -158,7 +160,7 @@ class EdgesTests(SynchronousTestCase):
             lines = b"".join(b"PRODUCE:m%d:::q:::%d\n" % (number, number) for number in range(first, first + 500))
             self.say(owner, lines, 500)
 
-        def ingest(lake: int, folder: int) -> Ingest:
+        def ingest(lake: int, folder: int) -> "Ingest":
             lakes[lake].mkdir(exist_ok=True)
             return Ingest(lakes[lake], "--journal", str(folders[folder]), "--once")
 
