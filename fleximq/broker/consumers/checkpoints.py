@@ -16,8 +16,8 @@ from fleximq.broker.consumers.queue_owner import QueueOwner
 from fleximq.broker.consumers.state_log import IDS, StateLog
 from fleximq.broker.consumers.work_queues import WorkQueues
 from fleximq.broker.publishing.deduplication import RecentIds
-from fleximq.broker.queues.durable_queue import DurableQueue
 from fleximq.broker.queues.queue_state import QueueState
+from fleximq.broker.queues.recorder import Recorder
 from fleximq.broker.rules import AgeLimits
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.values.records import QOS1, StoredBatch
@@ -122,14 +122,15 @@ class Checkpointer:
         """Return the lowest offset that the queues of each topic need; ``end`` if they need none."""
         end = self._stateLog.journal.end
         needed: dict[str, int] = {}
-        for _, queue in self._durable():
-            needed[queue.name] = min(needed.get(queue.name, end), queue.lowest() or end)
+        for owner, recorder in self._durable():
+            name = owner.queue.name
+            needed[name] = min(needed.get(name, end), recorder.lowest() or end)
         return needed
 
-    def _durable(self) -> Iterator[tuple[QueueOwner, DurableQueue]]:
+    def _durable(self) -> Iterator[tuple[QueueOwner, Recorder]]:
         for owner in (*self._subscriptions, *self._queues):
-            if isinstance(owner.queue, DurableQueue):
-                yield owner, owner.queue
+            if owner.queue.recorder is not None:
+                yield owner, owner.queue.recorder
 
     def reading(self) -> dict[str, int]:
         """Return the offset that each consumer group reads next; records are not retained for groups."""
@@ -140,18 +141,18 @@ class Checkpointer:
         self.flush()
         return {
             "lastId": max(self._subscriptions.lastId, self._stateLog.lastId),
-            "queues": [self._stateOf(owner, queue).dump() for owner, queue in self._durable()],
+            "queues": [self._stateOf(owner, recorder).dump() for owner, recorder in self._durable()],
             "idempotence": self._recentIds.snapshot(),
             "groups": dumped(self._groups),
         }
 
-    def _stateOf(self, each: QueueOwner, queue: DurableQueue) -> QueueState:
+    def _stateOf(self, each: QueueOwner, recorder: Recorder) -> QueueState:
         seen, idle = self._stateLog.journal.end, each.idle
         used = 0 if idle is None else self._stateLog.wall() - round(idle * 1_000_000)
         state = QueueState(
-            queue.key, queue.name, each.qos, each.id, each.owner, seen, used=used, consumed=each.everConsumed
+            recorder.key, each.queue.name, each.qos, each.id, each.owner, seen, used=used, consumed=each.everConsumed
         )
-        queue.writeInto(state)
+        recorder.writeInto(state)
         return state
 
     def restore(self, found: RestoredQueues) -> None:

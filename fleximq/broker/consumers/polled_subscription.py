@@ -6,16 +6,17 @@ asks :meth:`PolledSubscription.admits` first. QoS0 messages are delivered once, 
 full. Both keep their common order. After an owner's last connection a grace time runs, then the subscription expires.
 """
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 
 from zope.interface import implementer
 
 from fleximq.broker.consumers.queue_owner import QueueOwner
+from fleximq.broker.consumers.untracked_messages import UntrackedMessages
 from fleximq.broker.deadlines import Deadline, Deadlines
-from fleximq.broker.queues.queue import DROPPED, EXPIRED, QUEUED, Queue
-from fleximq.broker.queues.waiting import NEVER_USED, MessageAges, WaitingMessages
+from fleximq.broker.queues.in_flight import SLICE
+from fleximq.broker.queues.queue import DROPPED, EXPIRED, Queue
+from fleximq.broker.queues.queued_form import QUEUED
 from fleximq.interfaces import IGuard, ISubscriber
 from fleximq.values.message import Message
 from fleximq.values.message_cost import ANY, cost, costOf
@@ -52,16 +53,11 @@ class PolledSubscription(QueueOwner):
     _graceTime: Deadline | None = None
     _idleSince: float = field(init=False)
     _closed: bool = False
-    _untracked: WaitingMessages = field(default_factory=WaitingMessages)
-    # For each run of QoS0 messages: the tag of the QoS1 message that arrived just before it, which may not be given
-    # yet, and the number of messages.
-    _after: deque[tuple[int, int]] = field(default_factory=lambda: NEVER_USED)
-    _ages: MessageAges | None = None
-    #: How many untracked messages have left.
-    _untrackedGone: int = 0
+    _untracked: UntrackedMessages = field(init=False)
+    _whenReady: list[Callable[[], object]] = field(default_factory=list)
 
     def __post_init__(self, timeToLive: float | None) -> None:
-        self._ages = None if timeToLive is None else MessageAges(timeToLive)
+        self._untracked = UntrackedMessages(timeToLive)
         self._idleSince = self.deadlines.seconds()
 
     @property
@@ -78,9 +74,37 @@ class PolledSubscription(QueueOwner):
         return None if self._holders else self.deadlines.seconds() - self._idleSince
 
     @property
-    def loading(self) -> bool:
-        isUntrackedNext = self._untracked and not self.queue.returned and self._after[0][0] <= self.queue.lastTag
-        return self.queue.loading and not isUntrackedNext
+    def preparing(self) -> bool:
+        if self._isUntrackedTooOld():
+            return True
+        isUntrackedNext = self._untracked and not self.queue.returned and self._untracked.after <= self.queue.lastTag
+        return self.queue.preparing and not isUntrackedNext
+
+    def whenPrepared(self, call: Callable[[], object]) -> None:
+        if not self._isUntrackedTooOld():
+            self.queue.whenPrepared(call)
+            return
+        self._whenReady.append(call)
+        if len(self._whenReady) == 1:
+            self.deadlines.callLater(0, self._expireSlices)
+
+    def _expireSlices(self) -> None:
+        self._expireUntracked()
+        if self._isUntrackedTooOld():
+            self.deadlines.callLater(0, self._expireSlices)
+            return
+        calls, self._whenReady = self._whenReady, []
+        for call in calls:
+            self.queue.whenPrepared(call)
+
+    def _isUntrackedTooOld(self) -> bool:
+        return bool(self._untracked) and self._untracked.isNextTooOld(self.deadlines.seconds())
+
+    def _expireUntracked(self) -> None:
+        """Drop a slice of the untracked messages that are too old."""
+        expired = self._untracked.expire(self.deadlines.seconds(), SLICE)
+        if expired:
+            self.counted(EXPIRED, expired)
 
     def admits(self, count: int, size: int) -> str | None:
         """Admit all messages if it is of QoS0; untracked ones do not count, since they are dropped for tracked ones."""
@@ -102,21 +126,25 @@ class PolledSubscription(QueueOwner):
         messages. A tag of 0 means that no acknowledgement is expected.
         """
         self.attach(holder)
-        self._expireUntracked()
+        if self._isUntrackedTooOld():
+            if not self._whenReady:
+                self._expireUntracked()
+            if self._isUntrackedTooOld():
+                return (), ()
         if not self._untracked:
             return self.queue.take(holder, number, most)[:2]
         tags: list[int] = []
         messages: list[Message] = []
         while self._untracked and len(tags) < number and most > 0:
-            ahead = self.queue.returned + self._after[0][0] - self.queue.lastTag
+            ahead = self.queue.returned + self._untracked.after - self.queue.lastTag
             if ahead > 0:
                 tracked, taken, _ = self.queue.take(holder, min(ahead, number - len(tags)), most)
-                if not taken and self.queue.loading:
+                if not taken and self.queue.preparing:
                     return tags, messages
                 most -= cost(taken)
             else:
                 size = self._untracked.size
-                taken = self._pollUntracked(number - len(tags), most)
+                taken = self._untracked.take(number - len(tags), most)
                 tracked = [0] * len(taken)
                 most -= size - self._untracked.size
             tags += tracked
@@ -134,7 +162,7 @@ class PolledSubscription(QueueOwner):
     def discard(self, number: int) -> int:
         gone = 0
         while self._untracked and gone < number:
-            gone += len(self._pollUntracked(number - gone))
+            gone += len(self._untracked.take(number - gone))
         deliveries = self.queue.takeMany(None, number - gone)
         for delivery in deliveries:
             self.queue.acknowledge(delivery.tag)
@@ -173,7 +201,7 @@ class PolledSubscription(QueueOwner):
         self._holders.clear()
         dropped = len(self._untracked)
         self._untracked.clear()
-        self._after = NEVER_USED
+        self._whenReady.clear()
         return dropped + self.queue.close()
 
     def _endGrace(self) -> None:
@@ -187,51 +215,20 @@ class PolledSubscription(QueueOwner):
             fitting = [message for message in messages if costOf(message) <= room]
             size = cost(fitting)
             self.counted(DROPPED, len(messages) - len(fitting))
-        self._untracked.append(fitting, size)
-        if self._after is NEVER_USED:
-            self._after = deque()
         if fitting:
-            self._after.append((self.queue.lastTag + self.queue.untried, len(fitting)))
-            if self._ages is not None:
-                self._ages.add(self._untrackedGone + len(self._untracked), self.deadlines.seconds())
+            self._untracked.add(fitting, size, self.queue.arrived, self.deadlines.seconds())
         self._makeRoom()
-
-    def _pollUntracked(self, number: int, most: int = ANY) -> list[Message]:
-        """Remove and return up to ``number`` messages of the first run, until they cost ``most`` bytes."""
-        messages = self._untracked.popMany(min(number, self._after[0][1]), most)
-        self._removed(len(messages))
-        return [message if message.qos == 0 else message._replace(qos=0) for message in messages]
-
-    def _removed(self, number: int) -> None:
-        """Shorten the first run by so many messages, which left it."""
-        self._untrackedGone += number
-        tag, count = self._after[0]
-        if count > number:
-            self._after[0] = tag, count - number
-        else:
-            self._after.popleft()
-
-    def _expireUntracked(self) -> None:
-        expired = 0
-        until = 0 if self._ages is None else self._ages.before(self.deadlines.seconds())
-        while self._untracked and self._untrackedGone < until:
-            self._untracked.dropOldest()
-            self._removed(1)
-            expired += 1
-        if expired:
-            self.counted(EXPIRED, expired)
 
     def _makeRoom(self) -> None:
         """Drop untracked messages, oldest first, until the bounds hold."""
         self._expireUntracked()
         queue = self.queue
-        durable = queue.depth + queue.inFlight
+        tracked = queue.depth + queue.inFlight
         dropped = 0
         while self._untracked and (
-            durable + len(self._untracked) > queue.maxMessages or queue.weight + self._untracked.size > queue.maxBytes
+            tracked + len(self._untracked) > queue.maxMessages or queue.weight + self._untracked.size > queue.maxBytes
         ):
             self._untracked.dropOldest()
-            self._removed(1)
             dropped += 1
         if dropped:
             self.counted(DROPPED, dropped)

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, field
 
 from fleximq.broker.consumers.polled_subscription import PolledSubscription
-from fleximq.broker.queues.durable_queue import DurableQueue
 from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.errors import NotFound
@@ -56,8 +55,8 @@ class PolledSubscriptions:
         """Restore a subscription, ``idle`` for so many seconds, from the journal's state and start its grace time."""
         self.lastId = max(self.lastId, state.id)
         subscription = self._add(state.id, state.owner, state.topic, state.qos, True)
-        if isinstance(subscription.queue, DurableQueue):
-            subscription.queue.restore(state)
+        if subscription.queue.recorder is not None:
+            subscription.queue.recorder.restore(state)
         subscription.rest(idle)
         return subscription
 
@@ -70,7 +69,7 @@ class PolledSubscriptions:
             qos,
             queue,
             deadlines=self._makeQueue.deadlines,
-            grace=self.durableGrace if isinstance(queue, DurableQueue) else self.grace,
+            grace=self.durableGrace if queue.durable else self.grace,
             counted=self._makeQueue.counted,
             onAttached=self._attached,
             onGraceOver=self._graceOver,

@@ -46,10 +46,10 @@ class QueueAdmin:
         left, gone = left - thrown, gone + thrown
         if left > 0 and thrown:
             self._deadlines.callLater(0, partial(self._discard, queue, left, gone, MAX_READS, done))
-        elif left > 0 and queue.loading and patience:
-            queue.whenLoaded(partial(self._discard, queue, left, gone, patience - 1, done))
+        elif left > 0 and queue.preparing and patience:
+            queue.whenPrepared(partial(self._discard, queue, left, gone, patience - 1, done))
         else:
-            done(gone, "the rest cannot be read" if left > 0 and queue.loading else None)
+            done(gone, "the rest cannot be read" if left > 0 and queue.preparing else None)
 
     def returnDeadLetters(self, topic: str, number: int, done: Done) -> None:
         """Publish up to ``number`` dead letters to their original topic, oldest first; remove those that were stored.
@@ -98,9 +98,9 @@ class _DeadLetterReturn:
 
     def goOn(self) -> None:
         deliveries = self._queue.queue.takeMany(self, min(self._left, LETTERS)) if self._left else []
-        if not deliveries and self._left and self._queue.loading and self._patience:
+        if not deliveries and self._left and self._queue.preparing and self._patience:
             self._patience -= 1
-            self._queue.whenLoaded(self.goOn)
+            self._queue.whenPrepared(self.goOn)
             return
         self._left = self._left - len(deliveries) if deliveries else 0
         self._undecided = len(deliveries) + 1

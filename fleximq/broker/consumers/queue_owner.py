@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-from fleximq.broker.queues.durable_queue import DurableQueue
 from fleximq.broker.queues.queue import Queue
 
 
@@ -25,7 +24,7 @@ class QueueOwner(ABC):
     @property
     def durable(self) -> bool:
         """Whether it survives a restart."""
-        return isinstance(self.queue, DurableQueue)
+        return self.queue.durable
 
     @property
     @abstractmethod
@@ -47,14 +46,14 @@ class QueueOwner(ABC):
         return self.queue.size
 
     @property
-    def loading(self) -> bool:
-        """Whether the next message must first be read from the journal, see :meth:`whenLoaded`."""
-        return self.queue.loading
+    def preparing(self) -> bool:
+        """Whether the next message is not ready, see :attr:`fleximq.broker.queues.queue.Queue.preparing`."""
+        return self.queue.preparing
 
-    def whenLoaded(self, call: Callable[[], object]) -> None:
-        """Call once after the current read; only while ``loading``."""
-        self.queue.whenLoaded(call)
+    def whenPrepared(self, call: Callable[[], object]) -> None:
+        """Call once when the next message may be ready."""
+        self.queue.whenPrepared(call)
 
     @abstractmethod
     def discard(self, number: int) -> int:
-        """Drop up to ``number`` of the oldest messages, as far as they are loaded, and return how many."""
+        """Drop up to ``number`` of the oldest messages, as far as they are ready, and return how many."""

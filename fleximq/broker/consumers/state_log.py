@@ -7,8 +7,8 @@ from collections.abc import Callable
 from fleximq.broker.consumers.queue_owner import QueueOwner
 from fleximq.broker.deadlines import Deadlines
 from fleximq.broker.envelope import QueueDelivery
-from fleximq.broker.queues.durable_queue import DurableQueue
 from fleximq.broker.queues.queue import Queue
+from fleximq.broker.queues.queue_recorder import QueueRecorder
 from fleximq.interfaces import IJournal
 from fleximq.values.state_records import QueueClosed, QueueOpened
 
@@ -22,7 +22,7 @@ DeadLetter = Callable[[Queue, QueueDelivery, Callable[[str | None], None]], None
 
 
 class StateLog:
-    """Collects the queues with new state records; provides :class:`fleximq.broker.queues.durable_queue.QueueLog`.
+    """Collects the queues with new state records; provides :class:`fleximq.broker.queues.queue_recorder.QueueLog`.
 
     ``lastId`` is the last subscription id that the journal knows of, ``deadLetter`` publishes a dead letter and reports
     None if it is stored, else the reason of the failure. ``wall`` returns the microseconds since 1970.
@@ -36,38 +36,40 @@ class StateLog:
         self.deadLetter = deadLetter
         self.lastId = 0
         self._deadlines = deadlines
-        self._changed: dict[DurableQueue, None] = {}
+        self._changed: dict[QueueRecorder, None] = {}
 
     def soon(self, call: Callable[[], None]) -> None:
         """Call in the next turn."""
         self._deadlines.callLater(0, call)
 
-    def changed(self, queue: DurableQueue) -> None:
-        """Collect this queue's state records at the end of the turn, or before the next wait for commits."""
+    def changed(self, recorder: QueueRecorder) -> None:
+        """Collect this recorder's state records at the end of the turn, or before the next wait for commits."""
         if not self._changed:
             self._deadlines.callLater(0, self.flush)
-        self._changed[queue] = None
+        self._changed[recorder] = None
 
     def flush(self) -> None:
         """Append the state records now."""
         if self._changed:
             changed, self._changed = self._changed, {}
-            for queue in changed:
-                for note in queue.stateRecords():
+            for recorder in changed:
+                for note in recorder.stateRecords():
                     self.journal.appendState(note)
 
     def opened(self, owner: QueueOwner) -> None:
         """Record an opened subscription or work queue; of a volatile subscription at least the id."""
-        if isinstance(owner.queue, DurableQueue):
-            self._append(owner.queue.key, owner.queue.name, owner.qos, owner.id, owner.owner)
+        recorder = owner.queue.recorder
+        if recorder is not None:
+            self._append(recorder.key, owner.queue.name, owner.qos, owner.id, owner.owner)
         elif owner.id > self.lastId:
             self.lastId = owner.id + _BLOCK
             self._append(IDS, "", 0, self.lastId, None)
 
     def ended(self, owner: QueueOwner) -> None:
         """Record that a subscription or work queue has expired."""
-        if isinstance(owner.queue, DurableQueue):
-            self.journal.appendState(QueueClosed(owner.queue.key))
+        recorder = owner.queue.recorder
+        if recorder is not None:
+            self.journal.appendState(QueueClosed(recorder.key))
 
     def _append(self, key: str, topic: str, qos: int, id: int, owner: str | None) -> None:
         self.journal.appendState(QueueOpened(key, topic, qos, id, owner, self.journal.end))

@@ -92,7 +92,7 @@ class SubscriptionAccess:
         :meth:`poll`.
         """
         subscription = self.subscriptions.find(id, owner)
-        return subscription if subscription.loading else None
+        return subscription if subscription.preparing else None
 
     def acknowledge(
         self, owner: str | None, id: int, tags: list[int], client: ConnectedClient | None = None

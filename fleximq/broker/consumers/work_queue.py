@@ -14,10 +14,10 @@ from zope.interface import implementer
 from fleximq.broker.consumers.delivered_ids import DeliveredIds
 from fleximq.broker.consumers.queue_owner import QueueOwner
 from fleximq.broker.envelope import QueueDelivery
-from fleximq.broker.queues.durable_queue import DurableQueue
-from fleximq.broker.queues.queue import DROPPED, QUEUED, Queue
+from fleximq.broker.queues.queue import DROPPED, Queue
 from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.queues.queue_state import QueueState
+from fleximq.broker.queues.queued_form import QUEUED
 from fleximq.broker.topics.topic_table import SYSTEM
 from fleximq.interfaces import ISubscriber
 from fleximq.limits import DEAD
@@ -86,8 +86,8 @@ class WorkQueue(QueueOwner):
 
     def consumeMany(self, number: int, most: int = ANY) -> list[QueueDelivery]:
         """Deliver up to ``number`` of the oldest messages until they cost ``most`` bytes; the queue counts as used."""
-        if not self.everConsumed and isinstance(self.queue, DurableQueue):
-            self.queue.use()
+        if not self.everConsumed and self.queue.recorder is not None:
+            self.queue.recorder.use()
         self.everConsumed = True
         self._isOverflowing = False
         self.lastUsed = self._seconds()
@@ -116,12 +116,13 @@ class WorkQueue(QueueOwner):
         """Restore the queue, which was ``idle`` for so many seconds; return its deliveries, still without their ids."""
         self.everConsumed = state.consumed
         self.lastUsed = self._seconds() - idle
-        return self.queue.restore(state) if isinstance(self.queue, DurableQueue) else []
+        return [] if self.queue.recorder is None else self.queue.recorder.restore(state)
 
     def know(self, tag: int, message: Message) -> None:
         """Set the id of a message delivered with this tag before a restart."""
         [identified] = self._withIds([message])
-        if isinstance(self.queue, DurableQueue) and self.queue.know(tag, identified):
+        recorder = self.queue.recorder
+        if recorder is not None and recorder.know(tag, identified):
             self._ids.delivered(identified.message_id or "", (self.queue, tag))
 
     def _count(self, event: str, number: int) -> None:

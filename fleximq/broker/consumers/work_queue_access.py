@@ -100,7 +100,7 @@ class WorkQueueAccess:
     def loading(self, name: str) -> WorkQueue | None:
         """Return a topic's work queue if its next message must first be read from the journal."""
         queue = self.queues.get(name)
-        return queue if queue is not None and queue.loading else None
+        return queue if queue is not None and queue.preparing else None
 
     def acknowledge(self, ids: Iterable[str], client: ConnectedClient | None = None) -> None:
         """Acknowledge messages by their ids; unknown ids, and ids in queues forbidden to the client, are ignored.

@@ -98,7 +98,7 @@ def peek(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: 
                 break
         answer({"waiting": queue.depth, "messages": rows})
 
-    queue.whenLoaded(look) if queue.loading else look()
+    queue.whenPrepared(look) if queue.preparing else look()
 
 
 def _missing(name: str) -> NotFound:

@@ -1,33 +1,37 @@
-"""The waiting messages of a durable queue: the first ones in memory, the others as offsets in the journal.
+"""The backlog of a durable queue: the first messages in memory, the others as offsets in the journal.
 
-The part in memory is refilled with messages that the queue reads from the journal. A lost message leaves a gap, since
-arrival numbers never change. Volatile messages (QoS0) stay in memory wherever they are in the queue.
+The part in memory is refilled with messages that the queue's recorder reads from the journal. A lost message leaves a
+gap, since arrival numbers never change. Volatile messages (QoS0) stay in memory wherever they are in the queue.
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, takewhile
 
+from fleximq.broker.queues.backlog import NEVER_USED, Backlog, Dropped, Withdrawn
 from fleximq.broker.queues.offset_ranges import FIRST_VOLATILE, GAP, OffsetRanges
-from fleximq.broker.queues.waiting import NEVER_USED
 from fleximq.values.message import Message
 from fleximq.values.message_cost import ANY, cost, costOf, measure
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class DurableBacklog:
+class DurableBacklog(Backlog):
     """Messages in order of arrival; ``size`` is the cost of those in memory.
 
-    ``volatile`` is how many of them are not in the journal; the caller subtracts the ones it takes out.
+    ``volatile`` is how many of them are not in the journal, ``volatileGone`` how many such messages have left.
 
     :param room: new messages stay in memory while those there cost no more than this.
+    :param withIds: returns messages with the ids that they have in this queue.
     """
 
     _room: int
+    _withIds: Callable[[Sequence[Message]], Sequence[Message]] | None = None
+    lastTag: int = 0
     size: int = 0
     volatile: int = 0
     volatileSize: int = 0
+    volatileGone: int = 0
     _inMemory: deque[Message | None] = field(default_factory=lambda: NEVER_USED)
     _gaps: int = 0
     _onDisk: OffsetRanges = field(default_factory=OffsetRanges)
@@ -39,17 +43,14 @@ class DurableBacklog:
         return len(self._inMemory) + len(self._onDisk)
 
     def __iter__(self) -> Iterator[Message]:
-        """Iterate over the messages in memory, oldest first."""
         return (message for message in self._inMemory if message is not None)
 
     @property
     def gaps(self) -> int:
-        """The number of lost messages."""
         return self._gaps + self._onDiskGaps
 
     @property
-    def inMemory(self) -> int:
-        """The number of messages and gaps in memory."""
+    def available(self) -> int:
         return len(self._inMemory)
 
     @property
@@ -62,9 +63,16 @@ class DurableBacklog:
         """Whether the part in memory should be refilled."""
         return bool(self._onDisk) and (not self._inMemory or (self.size - self.volatileSize) * 2 <= self._room)
 
+    @property
+    def journalTag(self) -> int:
+        """``lastTag`` without volatile messages, as the journal counts."""
+        return self.lastTag - self.volatileGone
+
     def append(self, messages: Sequence[Message]) -> int:
-        """Append one run, whose messages have neighbouring offsets or none; return its cost in memory."""
+        """Add one run, whose messages have neighbouring offsets or none; return its cost in memory."""
         first = messages[0].offset
+        if self._withIds is not None and not (first and self._onDisk):
+            messages = self._withIds(messages)
         if not first:
             self.volatile += len(messages)
         if not self._onDisk:
@@ -90,63 +98,110 @@ class DurableBacklog:
             self._inMemory = deque()
         return self._inMemory
 
-    def restore(self, onDisk: OffsetRanges) -> None:
+    def restore(self, onDisk: OffsetRanges, lastTag: int) -> None:
         """Begin with messages that are all in the journal."""
         self._onDisk = onDisk
         self._onDiskGaps = onDisk.gaps()
+        self.lastTag = lastTag
 
-    def popMany(self, number: int, most: int = ANY) -> list[Message | None]:
-        """Remove and return the oldest messages in memory, at most ``number``, until they cost ``most``; gaps between
-        them are returned too, and do not count.
-        """
-        if not self._gaps:
+    def take(self, number: int, most: int = ANY) -> tuple[Sequence[int], Sequence[Message]]:
+        first = self.lastTag + 1
+        tags: Sequence[int]
+        if self._gaps:
+            tags, messages = self._takeBetweenGaps(number, most)
+        else:
             count, size = measure(islice(self._inMemory, number), most)  # type: ignore[arg-type]  # there are no gaps
             self.size -= size
             popleft = self._inMemory.popleft
-            return [popleft() for _ in range(count)]
-        taken: list[Message | None] = []
-        while self._inMemory and (self._inMemory[0] is None or (number > 0 and most > 0)):
+            messages = [popleft() for _ in range(count)]  # type: ignore[misc]
+            self.lastTag += count
+            tags = range(first, first + count)
+        if self.volatile:
+            self._left(sum(1 for message in messages if not message.offset))
+        return tags, messages
+
+    def _takeBetweenGaps(self, number: int, most: int) -> tuple[list[int], list[Message]]:
+        tags: list[int] = []
+        messages: list[Message] = []
+        while self._inMemory and (self._inMemory[0] is None or (len(tags) < number and most > 0)):
             message = self._inMemory.popleft()
-            taken.append(message)
+            self.lastTag += 1
             if message is None:
                 self._gaps -= 1
                 continue
-            number -= 1
+            tags.append(self.lastTag)
+            messages.append(message)
             most -= costOf(message)
             self.size -= costOf(message)
-        return taken
+        return tags, messages
 
-    def dropOldest(self) -> tuple[int, int]:
-        """Drop the oldest message, which must exist; return its offset, 0 if it has none, and its cost in memory."""
+    def _left(self, volatile: int) -> None:
+        """Count volatile messages that left: the journal's arrival numbers do not include them."""
+        self.volatile -= volatile
+        self.volatileGone += volatile
+
+    def occupied(self, weight: int) -> int:
+        """Return the cost of the volatile messages after the part in memory: the journal has no bound in bytes."""
+        return self.volatileSize
+
+    def dropLarge(self, run: Sequence[Message], size: int, others: int, excess: int) -> Dropped:
+        return Dropped(0, 0)
+
+    def drop(self, number: int, excess: int = 0) -> Dropped:
+        before, most = self.size, self.volatileSize - max(0, excess)
+        offsets: list[int] = []
+        dropped = 0
+        while len(self) and (dropped < number or self.volatileSize > most):
+            dropped += self._dropOldest(offsets)
+        return Dropped(dropped, before - self.size, offsets)
+
+    def expire(self, until: int, most: int) -> Dropped:
+        before = self.size
+        offsets: list[int] = []
+        dropped = 0
+        for _ in range(min(until - self.lastTag, most, len(self))):
+            dropped += self._dropOldest(offsets)
+        return Dropped(dropped, before - self.size, offsets)
+
+    def _dropOldest(self, offsets: list[int]) -> bool:
+        """Drop the oldest message, add its offset if it has one; False if it is a gap."""
+        self.lastTag += 1
         if self._inMemory:
             message = self._inMemory.popleft()
             if message is None:
                 self._gaps -= 1
-                return GAP, 0
-            size = costOf(message)
-            self.size -= size
-            return message.offset, size
-        key = self._onDisk.take(1)[0]
-        volatile = self._takeVolatile(key)
-        if volatile is None:
-            self._onDiskGaps -= key == GAP
-            return key, 0
-        size = costOf(volatile)
-        self.size -= size
-        return 0, size
+                return False
+            offset = message.offset
+        else:
+            offset = self._onDisk.take(1)[0]
+            if offset == GAP:
+                self._onDiskGaps -= 1
+                return False
+            message = self._takeVolatile(offset)
+            if message is not None:
+                offset = 0
+        if message is not None:
+            self.size -= costOf(message)
+        if offset:
+            offsets.append(offset)
+        else:
+            self._left(1)
+        return True
 
-    def remove(self, offset: int) -> int | None:
-        """Replace the message at this offset by a gap; return its cost in memory, None if it is not here."""
+    def withdraw(self, number: int, offset: int, isIt: Callable[[Message], bool]) -> Withdrawn | None:
+        """Replace the message at this offset by a gap; None if it is not here."""
+        if not offset:
+            return None
         for place, message in enumerate(self._inMemory):
             if message is not None and message.offset == offset:
                 self._inMemory[place] = None
                 self._gaps += 1
                 self.size -= costOf(message)
-                return costOf(message)
+                return Withdrawn(costOf(message), 0)
         if not self._onDisk.erase(offset):
             return None
         self._onDiskGaps += 1
-        return 0
+        return Withdrawn(0, 0)
 
     def _takeVolatile(self, key: int) -> Message | None:
         message = self._volatile.pop(key, None) if key >= FIRST_VOLATILE else None
@@ -167,7 +222,7 @@ class DurableBacklog:
                 self._onDiskGaps -= 1
         return list(takewhile(lambda key: GAP < key < FIRST_VOLATILE, self._onDisk.peek(most)))
 
-    def addLoaded(self, wanted: Sequence[int], messages: Sequence[Message]) -> tuple[int, list[int]]:
+    def addRead(self, wanted: Sequence[int], messages: Sequence[Message]) -> tuple[int, list[int]]:
         """Add read messages to the part in memory; return their cost, and the offsets of lost messages.
 
         :param wanted: the result of :meth:`wanted`; messages dropped since are ignored.
@@ -177,14 +232,14 @@ class DurableBacklog:
         until = messages[-1].offset if messages else wanted[-1]
         keys = list(takewhile(lambda key: GAP < key <= until, self._onDisk.peek(len(wanted))))
         self._onDisk.take(len(keys))
-        loaded: Sequence[Message | None] = messages
+        read: Sequence[Message | None] = messages
         lost = []
         if len(keys) != len(messages):
             found = {message.offset: message for message in messages}
-            loaded = [found.get(key) for key in keys]
+            read = [found.get(key) for key in keys]
             lost = [key for key in keys if key not in found]
-            messages = [message for message in loaded if message is not None]
-        self._memory().extend(loaded)
+            messages = [message for message in read if message is not None]
+        self._memory().extend(read)
         self._gaps += len(lost)
         size = cost(messages)
         self.size += size
@@ -212,7 +267,6 @@ class DurableBacklog:
         return next(inMemory, 0) or next(far, 0)
 
     def clear(self) -> None:
-        """Remove all messages."""
         self._inMemory = NEVER_USED
         self._onDisk.clear()
         self._volatile.clear()

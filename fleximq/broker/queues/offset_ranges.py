@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fleximq.broker.queues.waiting import NEVER_USED
+from fleximq.broker.queues.backlog import NEVER_USED
 
 #: Numbers from here on are not offsets but keys of volatile messages.
 FIRST_VOLATILE = 1 << 63

@@ -1,13 +1,15 @@
 """Makes a broker's queues with their times and bounds, in memory or durable."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fleximq.broker.deadlines import Deadlines
 from fleximq.broker.envelope import QueueDelivery
-from fleximq.broker.queues.durable_queue import DurableQueue, QueueLog
+from fleximq.broker.queues.durable_backlog import DurableBacklog
 from fleximq.broker.queues.queue import Queue
+from fleximq.broker.queues.queue_recorder import QueueLog, QueueRecorder
+from fleximq.values.message import Message
 
 #: Fields that are settings of each queue.
 _SHARED = ("deadlines", "redelivery", "maxDeliveries", "maxMessages", "maxBytes", "onDead", "withdrawLetter", "counted")
@@ -33,10 +35,24 @@ class QueueFactory:
     queueLog: QueueLog | None = None
     memory: int = 16 << 20
 
-    def __call__(self, name: str, key: str = "", **others: Any) -> Queue:
+    def __call__(
+        self,
+        name: str,
+        key: str = "",
+        withIds: Callable[[Sequence[Message]], Sequence[Message]] | None = None,
+        **others: Any,
+    ) -> Queue:
         """Return a new queue: a durable one if it has a key in the journal, and there is a journal."""
         settings: dict[str, Any] = {each: getattr(self, each) for each in _SHARED}
         settings |= {"name": name, "timeToLive": self.timeToLiveOf(name), **others}
-        if self.queueLog is not None and key:
-            return DurableQueue(key=key, queueLog=self.queueLog, memory=self.memory, **settings)
-        return Queue(**settings)
+        if self.queueLog is None or not key:
+            return Queue(withIds=withIds, **settings)
+        backlog = DurableBacklog(self.memory // 2, withIds)
+        recorder = QueueRecorder(key, self.queueLog, backlog, withIds or _asTheyAre)
+        queue = Queue(backlog=backlog, recorder=recorder, memory=self.memory, **settings)
+        recorder.serve(queue)
+        return queue
+
+
+def _asTheyAre(messages: Sequence[Message]) -> Sequence[Message]:
+    return messages

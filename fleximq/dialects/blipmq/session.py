@@ -283,7 +283,7 @@ class BlipSession(PullSession):
         self.step(PullEvent.LOAD)
         self._unanswered = FrameType.POLL, head, correlations, []
         if subscription is not None:
-            subscription.whenLoaded(self._continueSoon)
+            subscription.whenPrepared(self._continueSoon)
         else:
             self.broker.whenPublicationsDecided(self._continueSoon, self._me)
 

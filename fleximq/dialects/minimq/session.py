@@ -283,7 +283,7 @@ class MiniSession(PullSession):
             self.step(PullEvent.LOAD)
             self._unanswered = topic, count
             self.seal()
-            loading.whenLoaded(lambda: self.context.clock.callLater(0, self._loaded))
+            loading.whenPrepared(lambda: self.context.clock.callLater(0, self._loaded))
             return
         seconds = self.context.settings.consumeWait
         if not seconds or self._inputEnded:

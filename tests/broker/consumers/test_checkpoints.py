@@ -8,7 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.consumers.checkpoints import assumeDelivered
 from fleximq.broker.consumers.polled_subscriptions import DROPPED_EXPIRED
-from fleximq.broker.queues.durable_queue import DEAD_LETTERS_REFUSED
+from fleximq.broker.queues.last_deliveries import DEAD_LETTERS_REFUSED
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.errors import NotFound, NotKept, SubscriptionFailed
 from fleximq.values.records import StoredBatch

@@ -10,8 +10,9 @@ from fleximq.broker.consumers.polled_subscriptions import (
     PolledSubscriptions,
 )
 from fleximq.broker.envelope import QueueDelivery
-from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, EXPIRED, FULL, QUEUED, REDELIVERED
-from fleximq.broker.queues.waiting import IN_FLIGHT_OVERHEAD
+from fleximq.broker.queues.in_flight import IN_FLIGHT_OVERHEAD
+from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, EXPIRED, FULL, REDELIVERED
+from fleximq.broker.queues.queued_form import QUEUED
 from fleximq.errors import NotFound
 from fleximq.interfaces import ISubscriber
 from fleximq.values.message_cost import OVERHEAD

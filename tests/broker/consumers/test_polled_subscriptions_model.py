@@ -10,8 +10,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.broker.consumers.polled_subscription import PolledSubscription
 from fleximq.broker.consumers.polled_subscriptions import PolledSubscriptions
 from fleximq.broker.envelope import QueueDelivery
+from fleximq.broker.queues.in_flight import IN_FLIGHT_OVERHEAD
 from fleximq.broker.queues.queue import DROPPED, EXPIRED
-from fleximq.broker.queues.waiting import IN_FLIGHT_OVERHEAD
 from fleximq.values.message import Message
 from fleximq.values.message_cost import OVERHEAD
 from tests.broker.queueing import World, message, only, paired

@@ -23,11 +23,11 @@ class SlowQueue:
         self.waiting: list[Any] = []
 
     @property
-    def loading(self) -> bool:
+    def preparing(self) -> bool:
         """Whether the next one is not here."""
         return not self.here and self.depth > 0
 
-    def whenLoaded(self, call: Any) -> None:
+    def whenPrepared(self, call: Any) -> None:
         """Wait for a portion."""
         self.readings += 1
         self.waiting.append(call)

@@ -8,7 +8,8 @@ from zope.interface.verify import verifyObject
 
 from fleximq.broker.consumers.work_queue import WorkQueue
 from fleximq.broker.consumers.work_queues import DROPPED_EXPIRED, IDLE_SECONDS, WorkQueues
-from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, FULL, QUEUED, REDELIVERED
+from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, FULL, REDELIVERED
+from fleximq.broker.queues.queued_form import QUEUED
 from fleximq.errors import NoCapacity
 from fleximq.interfaces import ISubscriber
 from fleximq.values.message import Message

@@ -8,9 +8,12 @@ from zope.interface.verify import verifyObject
 from fleximq.broker.consumers.state_log import StateLog
 from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource, QueueDelivery
 from fleximq.broker.queues import queue
-from fleximq.broker.queues.durable_queue import DEAD_LETTERS_REFUSED, LOST, DurableQueue
-from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, EXPIRED, FULL, QUEUED, Queue
+from fleximq.broker.queues.last_deliveries import DEAD_LETTERS_REFUSED
+from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, EXPIRED, FULL, Queue
+from fleximq.broker.queues.queue_reader import LOST
 from fleximq.broker.queues.queue_state import QueueState
+from fleximq.broker.queues.queued_form import QUEUED
+from fleximq.broker.queues.recorder import Recorder
 from fleximq.broker.topics.topic_table import Topic
 from fleximq.interfaces import ISubscriber
 from fleximq.values.state_records import QueueAcknowledged, QueueDelivered
@@ -27,20 +30,23 @@ MEMORY = 2 * NEAR * 257
 class KeptCase(QueueCase):
     """A queue in a journal that reads back when it is told to."""
 
-    queue: DurableQueue
     #: The seconds by which the system clock is ahead of the queue's.
     ahead = 0
 
-    def make(self, **settings: Any) -> DurableQueue:
-        self.journal = SlowJournal()
+    def make(self, journal: SlowJournal | None = None, **settings: Any) -> Queue:
+        self.journal = journal or SlowJournal()
         self.buried: list[tuple[str, str]] = []
         self.kept: list[Callable[[str | None], None]] = []
         self.noting = StateLog(self.journal, self.world.deadlines, self.deadLetter, self.wall)
         self.topic = Topic("t")
         chosen = {"queueLog": self.noting, "memory": MEMORY, "key": "s:1", "dropsOldest": False}
-        made = super().make(**{**chosen, **settings})
-        assert isinstance(made, DurableQueue)
-        return made
+        return super().make(**{**chosen, **settings})
+
+    @property
+    def recorder(self) -> Recorder:
+        """The queue's recorder."""
+        assert self.queue.recorder is not None
+        return self.queue.recorder
 
     def deadLetter(self, queue: Queue, delivery: QueueDelivery, kept: Callable[[str | None], None]) -> None:
         """Remember a dead letter, and whom to tell."""
@@ -73,10 +79,17 @@ class KeptCase(QueueCase):
             some = self.queue.takeMany(holder, number - len(taken))
             taken += some
             if not some:
-                if not self.queue.loading:
+                if not self.queue.preparing:
                     break
                 self.journal.answer()
         return names(taken)
+
+    def restoredFrom(self, state: QueueState, **settings: Any) -> Queue:
+        """Return a queue with this state, on the same journal."""
+        queue = self.make(journal=self.journal, **settings)
+        assert queue.recorder is not None
+        queue.recorder.restore(state)
+        return queue
 
     def notes(self) -> list[Any]:
         """Return what was noted since the last call, arrays as lists and without times."""
@@ -115,8 +128,8 @@ class FarTests(KeptCase):
         self.assertEqual(names(shown), ALPHABET[:NEAR])
         self.assertEqual(self.queue.depth, 26)
         self.queue.takeMany(None, NEAR)
-        self.assertEqual((self.queue.loading, self.queue.first(26)), (True, []))
-        self.queue.whenLoaded(lambda: shown.append(self.queue.first(1)[0][0]))
+        self.assertEqual((self.queue.preparing, self.queue.first(26)), (True, []))
+        self.queue.whenPrepared(lambda: shown.append(self.queue.first(1)[0][0]))
         self.journal.answer()
         self.assertEqual(names(shown[-1:]), ALPHABET[NEAR])
 
@@ -131,7 +144,7 @@ class FarTests(KeptCase):
             self.put(letter)
         taken = ""
         while len(taken) < 26:
-            if self.queue.loading:
+            if self.queue.preparing:
                 self.journal.answer()
             taken += self.take(1)
         self.assertEqual(taken, ALPHABET)
@@ -145,17 +158,17 @@ class FarTests(KeptCase):
         self.take(1)
         self.assertEqual(self.journal.asked, 1)
         self.take(2)
-        self.assertEqual((self.journal.asked, self.queue.loading), (1, False))
+        self.assertEqual((self.journal.asked, self.queue.preparing), (1, False))
 
-    def test_whenLoaded(self) -> None:
+    def test_whenPrepared(self) -> None:
         for letter in ALPHABET:
             self.put(letter)
         self.queue.takeMany(None, NEAR)
         called: list[str] = []
-        self.queue.whenLoaded(lambda: called.append(self.take(1)))
-        self.assertEqual((called, self.queue.loading, self.journal.asked), ([], True, 1))
+        self.queue.whenPrepared(lambda: called.append(self.take(1)))
+        self.assertEqual((called, self.queue.preparing, self.journal.asked), ([], True, 1))
         self.journal.answer()
-        self.assertEqual((called, self.queue.loading), (["k"], False))
+        self.assertEqual((called, self.queue.preparing), (["k"], False))
 
     def test_whoWaitsIsWoken(self) -> None:
         for letter in ALPHABET:
@@ -210,15 +223,11 @@ class FarTests(KeptCase):
             self.journal.answer()
         self.assertEqual(called, ["a"])
 
-    def restoredWith(self, before: DurableQueue) -> DurableQueue:
+    def restoredWith(self, before: Queue) -> Queue:
         """Return a queue that knows of another what the journal does."""
         state = QueueState("q:t", "t", 1, 1, None, 27)
-        before.writeInto(state)
-        journal = self.journal
-        queue = self.make()
-        self.journal = self.noting.journal = journal
-        queue.restore(state)
-        return queue
+        self.recorder.writeInto(state)
+        return self.restoredFrom(state)
 
     def test_answeredAtOnce(self) -> None:
         """A journal that answers before it returns leaves nobody waiting."""
@@ -270,14 +279,10 @@ class FarTests(KeptCase):
         self.assertTrue(self.queue.acknowledge(2))
         self.assertEqual(self.takeAll(26), ALPHABET.replace("b", ""))
 
-    def restored(self, offsets: range) -> DurableQueue:
-        journal = self.journal
-        queue = self.make()
-        self.journal = self.noting.journal = journal
+    def restored(self, offsets: range) -> Queue:
         state = QueueState("s:1", "t", 1, 1, None, offsets.stop, lastTag=len(offsets))
         state.handed = {offset: tag for tag, offset in enumerate(offsets, 1)}
-        queue.restore(state)
-        return queue
+        return self.restoredFrom(state)
 
 
 class BoundTests(KeptCase):
@@ -383,21 +388,21 @@ class NoteTests(KeptCase):
         self.assertEqual(self.notes(), [[3, 1]])
 
     def test_used(self) -> None:
-        self.queue.use()
+        self.recorder.use()
         self.assertEqual(self.notes(), [(0, [])])
 
     def test_lowest(self) -> None:
-        self.assertEqual(self.queue.lowest(), 1)
+        self.assertEqual(self.recorder.lowest(), 1)
         self.take(3)
         self.queue.acknowledge(1)
-        self.assertEqual(self.queue.lowest(), 2)
+        self.assertEqual(self.recorder.lowest(), 2)
         for tag in (2, 3):
             self.queue.acknowledge(tag)
-        self.assertEqual(self.queue.lowest(), 4)
+        self.assertEqual(self.recorder.lowest(), 4)
         self.take(3)
         for tag in (4, 5, 6):
             self.queue.acknowledge(tag)
-        self.assertEqual(self.queue.lowest(), 0)
+        self.assertEqual(self.recorder.lowest(), 0)
 
 
 class LostTests(KeptCase):
@@ -420,16 +425,16 @@ class LostTests(KeptCase):
 
     def test_atTheEnds(self) -> None:
         self.assertEqual(self.lost("k", "y", "z"), ALPHABET.replace("k", "")[:-2])
-        self.assertEqual((self.queue.depth, self.queue.loading), (0, False))
+        self.assertEqual((self.queue.depth, self.queue.preparing), (0, False))
 
     def test_all(self) -> None:
         self.assertEqual(self.lost(*ALPHABET[NEAR:]), ALPHABET[:NEAR])
-        self.assertEqual((self.queue.depth, self.queue.loading, self.world.counts[LOST]), (0, False, 16))
+        self.assertEqual((self.queue.depth, self.queue.preparing, self.world.counts[LOST]), (0, False, 16))
 
     def test_tagsStay(self) -> None:
         self.journal.lose(11)
         self.queue.takeMany(None, NEAR)
-        while self.queue.loading:
+        while self.queue.preparing:
             self.journal.answer()
         self.assertEqual([each.tag for each in self.queue.takeMany(None, 2)], [12, 13])
 
@@ -476,7 +481,7 @@ class DeadTests(KeptCase):
 
     def test_lowest(self) -> None:
         self.die("ab")
-        self.assertEqual(self.queue.lowest(), 1)
+        self.assertEqual(self.recorder.lowest(), 1)
 
     def test_readBack(self) -> None:
         self.journal.patient = True
@@ -544,7 +549,7 @@ class TimeToLiveTests(KeptCase):
         self.put("c")
         self.advance(50)
         self.noting.flush()
-        self.assertEqual((self.queue.depth, self.queue.lowest(), self.notes()[-2:]), (1, 3, [(2, []), [1, 2]]))
+        self.assertEqual((self.queue.depth, self.recorder.lowest(), self.notes()[-2:]), (1, 3, [(2, []), [1, 2]]))
         self.assertEqual([each.time for each in self.journal.notes if isinstance(each, QueueDelivered)], [])
 
     def test_overARestart(self) -> None:
@@ -555,15 +560,12 @@ class TimeToLiveTests(KeptCase):
         self.advance(40)
         self.assertEqual((self.takeAll(3), self.queue.lastTag), ("c", 3))
 
-    def restart(self, queue: DurableQueue) -> None:
+    def restart(self, queue: Queue) -> None:
         """Replace ``queue`` by one with its state and with a time to live."""
         state = QueueState("s:1", "t", 1, 1, None, 0)
-        queue.writeInto(state)
+        self.recorder.writeInto(state)
         queue.close()
-        journal = self.journal
-        self.queue = self.make(timeToLive=100.0)
-        self.noting.journal = self.journal = journal
-        self.queue.restore(state)
+        self.queue = self.restoredFrom(state, timeToLive=100.0)
 
     def test_newOption(self) -> None:
         """Where messages have not expired before a restart, those of then live from the restart on."""
@@ -586,13 +588,13 @@ class TimeToLiveTests(KeptCase):
         self.assertEqual((self.queue.depth, self.world.counts[EXPIRED]), (0, 3))
 
     def test_manyWithGaps(self) -> None:
-        """Withdrawn messages do not end a slice of a search early."""
+        """Withdrawn messages count in a slice, and do not end the search."""
         self.patch(queue, "SLICE", 2)
         self.put("abcde")
         self.queue.withdraw(2, 2, lambda message: True)
         self.world.clock.rightNow += 100
         left = [self.queue.depth for _ in range(4) if turn(self.world.clock)]
-        self.assertEqual((left, self.world.counts[EXPIRED]), ([2, 0, 0], 4))
+        self.assertEqual((left, self.world.counts[EXPIRED]), ([3, 1, 0, 0], 4))
 
 
 class PlainTimeToLiveTests(QueueCase):

@@ -1,13 +1,14 @@
-"""Deliveries in flight: by tag, by holder, by deadline. Returned ones: oldest first."""
+"""Deliveries in flight: by tag, by holder, by deadline."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.broker.deadlines import Deadlines
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues import in_flight
-from fleximq.broker.queues.in_flight import InFlight, Returned
-from fleximq.values.message_cost import OVERHEAD
+from fleximq.broker.queues.in_flight import InFlight
 from tests.broker.queueing import message
 from tests.nightly import repetitions
 
@@ -20,11 +21,17 @@ class InFlightTests(SynchronousTestCase):
     """Three deliveries, two holders, one of nobody."""
 
     def setUp(self) -> None:
-        self.inFlight = InFlight()
+        self.clock = Clock()
+        self.back: list[QueueDelivery] = []
+        self.inFlight = self.make()
         self.add([7], 10.0, "x")
         self.add([3], 11.0, "y")
         self.add([5], 12.0, "x")
         self.add([9], 12.0, None)
+
+    def make(self) -> InFlight:
+        """Return an empty one, which gives deliveries to ``back``."""
+        return InFlight(Deadlines(self.clock), self.back.extend)
 
     def add(self, tags: list[int], due: float, holder: object) -> None:
         """Deliver these together."""
@@ -32,13 +39,15 @@ class InFlightTests(SynchronousTestCase):
 
     def left(self, holder: object) -> list[int]:
         """Let a holder leave, and return the tags of its deliveries."""
-        return [delivery.tag for delivery in self.inFlight.forgetHolder(holder)]
+        self.back.clear()
+        self.inFlight.release(holder)
+        return [delivery.tag for delivery in self.back]
 
     def test_manyTogether(self) -> None:
         """Those that are handed out together are due together and held by one holder, behind those before."""
         self.add([10, 11, 13], 13.0, "x")
-        self.assertEqual(self.left("x"), [5, 7, 10, 11, 13])
         self.assertEqual(list(self.inFlight.dues()), [7, 3, 5, 9, 10, 11, 13])
+        self.assertEqual(self.left("x"), [5, 7, 10, 11, 13])
 
     def test_contains(self) -> None:
         self.assertEqual([tag in self.inFlight for tag in (3, 4, 5, 7, 9)], [True, False, True, True, True])
@@ -75,9 +84,8 @@ class InFlightTests(SynchronousTestCase):
         before = self.inFlight.remove(11)
         assert before is not None
         self.inFlight.addAgain([before._replace(attempts=2)], 14.0, "y")
-        self.assertFalse(self.inFlight.isCurrent(before))
-        self.assertEqual((self.left("x"), self.left("y")), ([5, 7, 10, 12], [3, 11]))
         self.assertEqual(list(self.inFlight.dues().items())[-3:], [(10, 13.0), (12, 13.0), (11, 14.0)])
+        self.assertEqual((self.left("x"), self.left("y")), ([5, 7, 10, 12], [3, 11]))
 
     def test_due(self) -> None:
         taken = [self.inFlight.takeDue(now, 99) for now in (9.9, 10, 11.9, 12)]
@@ -109,9 +117,17 @@ class InFlightTests(SynchronousTestCase):
         self.inFlight.clear()
         self.assertEqual((len(self.inFlight), self.left("x"), self.inFlight.deliveries()), (0, [], []))
 
+    def test_oneDeadlineReturnsEachAtItsTime(self) -> None:
+        returned = []
+        for _ in range(4):
+            self.clock.advance(1 if self.clock.seconds() else 9)
+            returned.append([each.tag for each in self.back])
+            self.back.clear()
+        self.assertEqual(returned, [[], [7], [3], [5, 9]])
+
     def test_findingTheFirstDoesNotSlowDown(self) -> None:
         """Emptying from the front, one look at a time, takes as long for each: in all, not the square of it."""
-        inFlight = InFlight()
+        inFlight = self.make()
         for tag in range(200_000):
             inFlight.add([tag], [message("m")], tag, None)
         looked = 0
@@ -124,7 +140,7 @@ class InFlightTests(SynchronousTestCase):
     def test_likeADict(self, steps: list[tuple[int, str, list[int]]]) -> None:
         """However removing cuts the spans, they know all that is in flight, and little more."""
         self.patch(in_flight, "_UNUSED", 0)
-        inFlight, model, last = InFlight(), dict[int, tuple[str, int]](), 0
+        inFlight, model, last = self.make(), dict[int, tuple[str, int]](), 0
         for step, (number, holder, removed) in enumerate(steps):
             due = step // 2
             tags = range(last + 1, last + 1 + number)
@@ -138,66 +154,6 @@ class InFlightTests(SynchronousTestCase):
             self.assertEqual(inFlight._covered, sum(span.end - span.first for span in inFlight._spans))
         for holder in "xyz":
             mine = [tag for tag, (name, _) in model.items() if name == holder]
-            self.assertEqual([each.tag for each in inFlight.forgetHolder(holder)], mine)
-
-
-def _deliveries(tags: list[int]) -> list[QueueDelivery]:
-    return [QueueDelivery(tag, message("m"), 1) for tag in tags]
-
-
-class ReturnedTests(SynchronousTestCase):
-    """A pile that is always in order."""
-
-    def setUp(self) -> None:
-        self.returned = Returned()
-
-    def tags(self) -> list[int]:
-        taken = []
-        while (delivery := self.returned.popleft()) is not None:
-            taken.append(delivery.tag)
-        return taken
-
-    def test_lowestFirst(self) -> None:
-        self.returned.add(_deliveries([5, 3, 9]))
-        self.returned.add(_deliveries([4]))
-        self.assertEqual(self.tags(), [3, 4, 5, 9])
-
-    def test_removed(self) -> None:
-        self.returned.add(_deliveries([5, 3, 9]))
-        self.assertEqual(self.returned.remove(5), _deliveries([5])[0])
-        self.assertEqual(self.tags(), [3, 9])
-
-    def test_removeTheUnknown(self) -> None:
-        self.assertIsNone(self.returned.remove(5))
-
-    def test_size(self) -> None:
-        self.returned.add(_deliveries([5, 3, 9]))
-        self.returned.remove(9)
-        self.returned.popleft()
-        self.assertEqual((self.returned.size, len(self.returned)), (1 + OVERHEAD, 1))
-
-    def test_clear(self) -> None:
-        self.returned.add(_deliveries([5, 3, 9]))
-        self.returned.clear()
-        self.assertEqual((self.returned.size, len(self.returned), self.tags()), (0, 0, []))
-
-    def test_leftoversAreBounded(self) -> None:
-        """What was acknowledged late does not pile up behind something that stays."""
-        self.returned.add(_deliveries([0]))
-        for tag in range(1, 1000):
-            self.returned.add(_deliveries([tag]))
-            self.returned.remove(tag)
-        self.assertLess(len(self.returned._heap), 20)
-
-    @settings(max_examples=repetitions(80, 1000), deadline=None)
-    @given(st.lists(st.lists(st.integers(0, 40), max_size=10), max_size=10), st.sets(st.integers(0, 40)))
-    def test_likeASortedSet(self, batches: list[list[int]], removed: set[int]) -> None:
-        returned = Returned()
-        kept: set[int] = set()
-        for batch in batches:
-            returned.add(_deliveries(new := sorted(set(batch) - kept, reverse=True)))
-            kept.update(new)
-        for tag in removed:
-            self.assertEqual(returned.remove(tag) is not None, tag in kept)
-        self.returned = returned
-        self.assertEqual(self.tags(), sorted(kept - removed))
+            self.back.clear()
+            inFlight.release(holder)
+            self.assertEqual([each.tag for each in self.back], mine)

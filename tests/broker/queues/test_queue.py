@@ -4,7 +4,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource, QueueDelivery
-from fleximq.broker.queues.queue import QUEUED, SLICE
+from fleximq.broker.queues.in_flight import SLICE
+from fleximq.broker.queues.queued_form import QUEUED
 from fleximq.broker.topics.topic_table import Topic
 from fleximq.interfaces import IForm, ISubscriber
 from fleximq.values.message import Message
@@ -107,7 +108,7 @@ class TakingTests(QueueCase):
         self.put("abc")
         self.take(1)
         self.advance(RETRY)
-        self.assertEqual((self.queue.untried, self.queue.returned, self.queue.depth), (2, 1, 3))
+        self.assertEqual((len(self.queue.backlog), self.queue.returned, self.queue.depth), (2, 1, 3))
 
     def test_sizeCountsEverythingKept(self) -> None:
         self.put("abcd")

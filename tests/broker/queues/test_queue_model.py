@@ -8,8 +8,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.envelope import QueueDelivery
+from fleximq.broker.queues.in_flight import IN_FLIGHT_OVERHEAD
 from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, EXPIRED, FULL, Queue
-from fleximq.broker.queues.waiting import IN_FLIGHT_OVERHEAD
 from fleximq.values.message import Message
 from fleximq.values.message_cost import OVERHEAD
 from tests.broker.queueing import World, message, only
@@ -76,7 +76,7 @@ class QueueMachine(RuleBasedStateMachine):
     def over(self) -> bool:
         return len(self.kept) > MESSAGES or sum(each.weight for each in self.kept) > BYTES
 
-    @rule(sizes=st.lists(st.integers(0, 200) | st.sampled_from([0, BYTES - OVERHEAD, BYTES]), max_size=10))
+    @rule(sizes=st.lists(st.integers(0, 200) | st.sampled_from([0, BYTES - OVERHEAD, BYTES]), min_size=1, max_size=10))
     def deliver(self, sizes: list[int]) -> None:
         new = []
         for size in sizes:
@@ -92,9 +92,9 @@ class QueueMachine(RuleBasedStateMachine):
         self.dropped += before - len(self.kept)
 
     def drop(self, dropped: _Kept) -> None:
-        """Where messages expire, those that are dropped before their delivery use a tag too."""
+        """Messages that are dropped before their delivery use a tag too."""
         self.kept.remove(dropped)
-        self.tag += self.timeToLive is not None and not dropped.tag
+        self.tag += not dropped.tag
 
     def expire(self) -> None:
         now = self.world.clock.seconds()

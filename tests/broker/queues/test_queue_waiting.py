@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from fleximq.broker.queues.queue import SLICE
+from fleximq.broker.queues.in_flight import SLICE
 from tests.broker.queueing import RETRY, QueueCase, messages, only
 
 
@@ -133,7 +133,7 @@ class ManyTests(QueueCase):
         self.world.clock.pump([0.0] * 10)
         for _ in range(self.NUMBER):
             self.put("n")
-        self.assertEqual((self.queue.returned, self.queue.untried), (0, self.NUMBER))
+        self.assertEqual((self.queue.returned, len(self.queue.backlog)), (0, self.NUMBER))
 
     def test_returnedInPortions(self) -> None:
         """What a holder leaves behind is taken back in several turns, but nobody overtakes it."""
@@ -150,7 +150,7 @@ class ManyTests(QueueCase):
         self.queue.takeMany("x", SLICE + 1)
         self.world.clock.rightNow += RETRY
         self.queue.release("x")
-        self.queue._onDue()
+        self.queue.flying._onDue()
         self.assertEqual(len(self.queue.takeMany("y", SLICE + 1)), SLICE + 1)
         self.world.clock.pump([0.0] * 3)
         self.assertEqual((self.queue.returned, self.queue.inFlight), (0, SLICE + 1))

@@ -1,0 +1,116 @@
+"""Last deliveries of a durable queue: each message stays in the journal until its dead letter is stored."""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Protocol
+
+from fleximq.broker.envelope import QueueDelivery
+from fleximq.broker.queues.message_place import ONLY_IN_JOURNAL
+from fleximq.broker.queues.queue import DEAD_LETTERS, Queue
+from fleximq.broker.queues.queue_reader import LOST, READ_BYTES, READ_MESSAGES
+from fleximq.interfaces import IJournal
+from fleximq.values.message import Message
+from fleximq.values.message_cost import costOf
+
+#: Counted when a dead letter cannot be stored, so that the message stays in its queue.
+DEAD_LETTERS_REFUSED = "dead letters that could not be kept"
+
+
+class DeadLetterLog(Protocol):
+    """The part of :class:`fleximq.broker.queues.queue_recorder.QueueLog` that dead letters need."""
+
+    journal: IJournal
+
+    def deadLetter(self, queue: Queue, delivery: QueueDelivery, kept: Callable[[str | None], None]) -> None:
+        """Publish a dead letter; report None if it is stored, else the reason of the failure."""
+
+
+class LastDeliveries(dict[int, QueueDelivery]):
+    """Last deliveries of ``queue`` by tag, while their dead letters are being stored.
+
+    :param withIds: returns messages with the ids that they had.
+    :param gone: called with the offsets of messages whose dead letters are stored, or that are lost.
+    """
+
+    __slots__ = ("_gone", "_log", "_withIds", "queue")
+    queue: Queue
+
+    def __init__(
+        self,
+        log: DeadLetterLog,
+        withIds: Callable[[Sequence[Message]], Sequence[Message]],
+        gone: Callable[[Iterable[int]], None],
+    ) -> None:
+        self._log = log
+        self._withIds = withIds
+        self._gone = gone
+
+    def bury(self, dead: Sequence[QueueDelivery]) -> None:
+        """Publish dead letters, read from the journal if need be."""
+        self.update({delivery.tag: delivery for delivery in dead})
+        onDisk = []
+        for delivery in dead:
+            if delivery.message.payload is ONLY_IN_JOURNAL:
+                onDisk.append(delivery)
+            else:
+                self._publish(delivery)
+        self._read(onDisk)
+
+    def withdraw(self, tag: int) -> bool:
+        """Forget a delivery that was acknowledged late; False if it is not here."""
+        delivery = self.pop(tag, None)
+        if delivery is not None:
+            self._forget(delivery)
+        return delivery is not None
+
+    def _forget(self, delivery: QueueDelivery) -> None:
+        offset = delivery.message.offset
+        self._gone([offset] if offset else [])
+
+    def _read(self, dead: Sequence[QueueDelivery]) -> None:
+        if dead and not self.queue.closed:
+            portion = sorted(dead[:READ_MESSAGES], key=lambda delivery: delivery.message.offset)
+            offsets = [delivery.message.offset for delivery in portion]
+            self._log.journal.fetch(offsets, READ_BYTES, partial(self._areRead, portion, dead[READ_MESSAGES:]))
+
+    def _areRead(
+        self, portion: Sequence[QueueDelivery], rest: Sequence[QueueDelivery], messages: list[Message]
+    ) -> None:
+        if self.queue.closed:
+            return
+        found = {message.offset: message for message in self._withIds(messages)}
+        until = messages[-1].offset if messages else portion[-1].message.offset
+        later = []
+        for delivery in portion:
+            offset = delivery.message.offset
+            if offset > until:
+                later.append(delivery)
+            elif delivery.tag not in self:
+                continue  # acknowledged late
+            elif offset in found:
+                self._publish(delivery._replace(message=found[offset]))
+            elif self.pop(delivery.tag, None) is not None:
+                self.queue.counted(LOST, 1)
+                self._forget(delivery)
+        self._read([*later, *rest])
+
+    def _publish(self, delivery: QueueDelivery) -> None:
+        try:
+            self._log.deadLetter(self.queue, delivery, partial(self._decided, delivery.tag))
+        except Exception as error:
+            self._decided(delivery.tag, str(error))
+            self.queue.deadlines.onError(error)
+
+    def _decided(self, tag: int, reason: str | None) -> None:
+        queue, delivery = self.queue, self.pop(tag, None)
+        if delivery is None:
+            return
+        if reason is None:
+            queue.counted(DEAD_LETTERS, 1)
+            self._forget(delivery)
+            return
+        queue.counted(DEAD_LETTERS_REFUSED, 1)
+        queue.size += costOf(delivery.message)
+        queue.returning.add([delivery])
+        queue.moved(delivery, False)
+        queue.wake()

@@ -1,0 +1,218 @@
+"""Records the state of one durable queue in the journal: its deliveries, and the messages that have left it.
+
+State records are collected once per reactor turn, see :class:`fleximq.broker.consumers.state_log.StateLog`; a
+checkpoint stores the whole state, from which the queue is restored after a start. Messages are read back by a
+:class:`~fleximq.broker.queues.queue_reader.QueueReader`, and last deliveries stay until their dead letters are stored,
+see :class:`~fleximq.broker.queues.last_deliveries.LastDeliveries`.
+"""
+
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from fleximq.broker.envelope import QueueDelivery
+from fleximq.broker.queues.durable_backlog import DurableBacklog
+from fleximq.broker.queues.in_flight import InFlight
+from fleximq.broker.queues.last_deliveries import LastDeliveries
+from fleximq.broker.queues.message_ages import Expiry
+from fleximq.broker.queues.message_place import ONLY_IN_JOURNAL, placeAt, placeOf
+from fleximq.broker.queues.queue import Queue
+from fleximq.broker.queues.queue_reader import QueueReader
+from fleximq.broker.queues.queue_state import QueueState
+from fleximq.broker.queues.recorder import Recorder
+from fleximq.broker.queues.returned import Returned
+from fleximq.interfaces import IJournal
+from fleximq.values.message import Message
+from fleximq.values.message_cost import cost, costOf
+from fleximq.values.state_records import QueueAcknowledged, QueueDelivered, StateRecord
+
+_new = tuple.__new__
+
+
+class QueueLog(Protocol):
+    """The log of the state of durable queues."""
+
+    journal: IJournal
+    #: Returns the microseconds since 1970.
+    wall: Callable[[], int]
+
+    def changed(self, recorder: "QueueRecorder") -> None:
+        """Collect the state records of a queue soon."""
+
+    def deadLetter(self, queue: Queue, delivery: QueueDelivery, kept: Callable[[str | None], None]) -> None:
+        """Publish the message of a queue's last delivery as a dead letter; report None if it is stored, else the reason
+        of the failure.
+        """
+
+
+class QueueRecorder(Recorder):
+    """The recorder of the queue that is passed to :meth:`serve`.
+
+    :param key: the queue's key in the journal.
+    :param withIds: returns messages that were read from the journal with the ids that they had.
+    """
+
+    __slots__ = (
+        "_again", "_backlog", "_closed", "_gone", "_isWaiting", "_last", "_log", "_queue", "_reader", "_recordedTag",
+        "_used", "key",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        key: str,
+        log: QueueLog,
+        backlog: DurableBacklog,
+        withIds: Callable[[Sequence[Message]], Sequence[Message]],
+    ) -> None:
+        self.key = key
+        self._log = log
+        self._backlog = backlog
+        self._last = LastDeliveries(log, withIds, self.gone)
+        self._reader = QueueReader(log.journal, backlog, withIds, self.gone)
+        self._recordedTag = 0
+        self._used = False
+        self._isWaiting = False
+        self._closed = False
+        self._again = array("Q")
+        self._gone = array("Q")
+
+    def serve(self, queue: Queue) -> None:
+        """Set the queue; it has this recorder and its backlog."""
+        self._queue = self._last.queue = self._reader.queue = queue
+
+    @property
+    def dying(self) -> int:
+        return len(self._last)
+
+    def load(self) -> None:
+        self._reader.load()
+
+    def delivered(self, again: Sequence[QueueDelivery]) -> None:
+        self._again.extend([delivery.message.offset for delivery in again if delivery.message.offset])
+        self.use()
+
+    def use(self) -> None:
+        self._used = True
+        self._recordSoon()
+
+    def gone(self, offsets: Iterable[int]) -> None:
+        self._gone.extend(offsets)
+        self._recordSoon()
+
+    def bury(self, dead: Sequence[QueueDelivery]) -> None:
+        self._last.bury(dead)
+
+    def withdraw(self, tag: int) -> bool:
+        return self._last.withdraw(tag)
+
+    def close(self) -> None:
+        self._closed = True
+        self._last.clear()
+
+    def _recordSoon(self) -> None:
+        if not self._isWaiting:
+            self._isWaiting = True
+            self._log.changed(self)
+
+    def stateRecords(self) -> list[StateRecord]:
+        """Return the state records since the last call."""
+        self._isWaiting = False
+        if self._closed:
+            return []
+        stateRecords: list[StateRecord] = []
+        tag = self._backlog.journalTag
+        if self._used or tag != self._recordedTag or self._again:
+            until = self._log.wall() + round(self._queue.redelivery * 1_000_000) if self._used else 0
+            stateRecords.append(QueueDelivered(self.key, tag, self._again, until))
+            self._recordedTag, self._used, self._again = tag, False, array("Q")
+        if self._gone:
+            stateRecords.append(QueueAcknowledged(self.key, self._gone))
+            self._gone = array("Q")
+        return stateRecords
+
+    def lowest(self) -> int:
+        queue = self._queue
+        if not (len(queue.flying) or queue.returning or self._last):
+            return self._backlog.lowest()
+        offsets = [delivery.message.offset for delivery in self._delivered()]
+        return min((offset for offset in offsets if offset), default=0) or self._backlog.lowest()
+
+    def _delivered(self) -> list[QueueDelivery]:
+        return [*self._queue.delivered(), *self._last.values()]
+
+    def writeInto(self, state: QueueState) -> None:
+        queue, backlog = self._queue, self._backlog
+        wall, now = self._log.wall(), queue.deadlines.seconds()
+        state.lastTag = backlog.journalTag
+        if not (queue.expiry or len(backlog) or len(queue.flying) or queue.returning or self._last):
+            return  # quickly, as a checkpoint describes all queues in one turn
+        state.onDisk = backlog.offsets()
+        delivered = [each for each in self._delivered() if each.message.offset]
+        tags = self._tagsWithoutVolatile(delivered)
+        state.handed = {each.message.offset: tag for each, tag in zip(delivered, tags, strict=True)}
+        state.attempts = {tag: each.attempts for each, tag in zip(delivered, tags, strict=True) if each.attempts != 1}
+        if not state.isSubscription:
+            due = queue.flying.dues()
+            state.due = {
+                tag: wall + round((due[each.tag] - now) * 1e6)
+                for each, tag in zip(delivered, tags, strict=True)
+                if each.tag in due
+            }
+        if queue.expiry is not None:
+            fewer = backlog.volatileGone + backlog.volatile
+            state.ages.extend((tag - fewer, wall - round((now - time) * 1e6)) for tag, time in queue.expiry)
+
+    def _tagsWithoutVolatile(self, delivered: Sequence[QueueDelivery]) -> list[int]:
+        """Return the tags that these deliveries would have if all messages had been in the journal.
+
+        Only their order matters: clients never see them, since only work queues, where messages have ids, contain
+        volatile ones.
+        """
+        tags = [each.tag for each in delivered]
+        if not self._backlog.volatileGone:
+            return tags
+        new = {tag: place for place, tag in enumerate(sorted(tags), self._backlog.journalTag - len(tags) + 1)}
+        return [new[tag] for tag in tags]
+
+    def restore(self, state: QueueState) -> list[QueueDelivery]:
+        queue = self._queue
+        wall, now = self._log.wall(), queue.deadlines.seconds()
+        self._backlog.restore(state.onDisk, state.lastTag)
+        self._recordedTag = state.lastTag
+        again, flying = [], []
+        for offset, tag in state.handed.items():
+            delivery = _new(QueueDelivery, (tag, placeAt(offset), state.attempts.get(tag, 1)))
+            due = state.due.get(tag, 0)
+            if due > wall:
+                flying.append((min(due, wall + round(queue.redelivery * 1e6)), tag, delivery))
+            else:
+                again.append(delivery)
+        flying.sort()
+        for due, _, delivery in flying:
+            queue.flying.addAgain([delivery], now + (due - wall) / 1e6, None)
+        if queue.expiry is not None:
+            _restoreAges(queue.expiry, state, queue.arrived, wall, now)
+        found = [delivery for _, _, delivery in flying]
+        queue.size += cost([delivery.message for delivery in (*again, *found)])
+        queue.returning.add(again)
+        return [*again, *found]
+
+    def know(self, tag: int, message: Message) -> bool:
+        queue = self._queue
+        place = placeOf(message)
+        deliveries: InFlight | Returned = queue.flying if tag in queue.flying else queue.returning
+        delivery = deliveries.get(tag)
+        if delivery is not None and delivery.message.payload is ONLY_IN_JOURNAL:
+            queue.size += costOf(place) - costOf(delivery.message)
+            deliveries.replace(_new(QueueDelivery, (tag, place, delivery.attempts)))
+        return delivery is not None
+
+
+def _restoreAges(ages: Expiry, state: QueueState, last: int, wall: int, now: float) -> None:
+    """Restore when messages arrived; those that did not expire before the restart count from now on."""
+    for tag, time in state.ages:
+        ages.add(tag, now - max(0, wall - time) / 1e6)  # the system clock may have been set back
+    isKnown = bool(state.ages) and state.ages[-1][0] >= last
+    if not isKnown and (len(state.onDisk) or state.handed):
+        ages.add(last, now)
+    ages.watch()

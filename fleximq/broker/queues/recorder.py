@@ -1,0 +1,55 @@
+"""The interface of recorders; a queue in memory has none."""
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from fleximq.broker.envelope import QueueDelivery
+from fleximq.broker.queues.queue_state import QueueState
+from fleximq.values.message import Message
+
+
+class Recorder(Protocol):
+    """Writes the state of one durable queue to the journal, and reads its messages from there.
+
+    ``key`` is the queue's key in the journal.
+    """
+
+    __slots__ = ()
+    key: str
+
+    @property
+    def dying(self) -> int:
+        """The number of last deliveries whose dead letters are not stored yet."""
+
+    def load(self) -> None:
+        """Read the next messages if they are not in memory, unless a read is running."""
+
+    def delivered(self, again: Sequence[QueueDelivery]) -> None:
+        """Record that messages were delivered, these for another time."""
+
+    def use(self) -> None:
+        """Record that a consumer asked for a message, even if the queue is empty."""
+
+    def gone(self, offsets: Iterable[int]) -> None:
+        """Record that the messages with these offsets, and perhaps volatile ones, were acknowledged or dropped."""
+
+    def bury(self, dead: Sequence[QueueDelivery]) -> None:
+        """Publish dead letters; the messages stay in the journal until these are stored."""
+
+    def withdraw(self, tag: int) -> bool:
+        """Forget the last delivery with this tag, whose dead letter is not stored yet; False if there is none."""
+
+    def close(self) -> None:
+        """Forget all; nothing is recorded any more."""
+
+    def lowest(self) -> int:
+        """Return the lowest offset that the queue needs, 0 if it needs none."""
+
+    def writeInto(self, state: QueueState) -> None:
+        """Write the part of the queue that is in the journal into a state."""
+
+    def restore(self, state: QueueState) -> list[QueueDelivery]:
+        """Restore a state, and return its deliveries; those whose hidden time has not ended are in flight again."""
+
+    def know(self, tag: int, message: Message) -> bool:
+        """Set the id of a delivery restored with this tag; False if it is not in the queue any more."""

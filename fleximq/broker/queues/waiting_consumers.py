@@ -1,0 +1,54 @@
+"""The consumers that wait for a message of a queue."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+
+class WaitingConsumers:
+    """Callbacks, each called once, in the order in which they were added; ``onError`` receives their exceptions."""
+
+    __slots__ = ("_calls", "_onError", "_toWake", "_waking")
+
+    def __init__(self, onError: Callable[[Exception], None]) -> None:
+        self._calls: OrderedDict[object, Callable[[], None]] = OrderedDict()
+        self._onError = onError
+        self._toWake = 0
+        self._waking = False
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def add(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Add a callback; return a function that removes it, a no-op after the callback was called."""
+        place = object()
+        self._calls[place] = callback
+
+        def cancel() -> None:
+            self._calls.pop(place, None)
+
+        return cancel
+
+    def wake(self, available: Callable[[], int]) -> None:
+        """Call one callback for each message; if a callback calls this method, the outer call continues the work.
+
+        :param available: returns how many messages can be taken now; asked before each call, since one may take
+            several.
+        """
+        self._toWake = available()
+        if self._waking:
+            return
+        self._waking = True
+        try:
+            while self._calls and self._toWake > 0 and available() > 0:
+                self._toWake -= 1
+                _, callback = self._calls.popitem(last=False)
+                try:
+                    callback()
+                except Exception as error:
+                    self._onError(error)
+        finally:
+            self._waking = False
+
+    def clear(self) -> None:
+        """Remove all callbacks without calling them."""
+        self._calls.clear()
