@@ -9,8 +9,8 @@ from typing import Any
 from fleximq.dialects.context import Context
 from fleximq.dialects.fleximq.session import FlexiSession
 from fleximq.dialects.session import NamedLogger
+from fleximq.dialects.websocket.close_code import UNSUPPORTED
 from fleximq.dialects.websocket.frame_outbox import FramingOutbox
-from fleximq.dialects.websocket.protocol import UNSUPPORTED
 from fleximq.dialects.websocket.session_protocol import WebSocketFactory, WebSocketSessionProtocol
 from fleximq.wire.websocket_frame import BINARY
 
@@ -33,20 +33,19 @@ class FlexiWebSocketProtocol(WebSocketSessionProtocol):
         """Pass on the bytes of these messages."""
         self.session.received(messages[0] if len(messages) == 1 else b"".join(messages))
 
-    def onMessageBegin(self, isBinary: bool) -> None:
+    def messageBegun(self, isText: bool) -> None:
         """Refuse text messages."""
-        super().onMessageBegin(isBinary)
-        if not isBinary:
+        if isText:
             self.fail(UNSUPPORTED, "FlexiMQ takes binary messages only")
 
-    def onMessageFrameBegin(self, length: int) -> None:
+    def frameBegun(self, length: int) -> None:
         """Accept frames of any length."""
 
-    def onMessageFrameData(self, payload: bytes) -> None:
+    def messageData(self, payload: bytes) -> None:
         """Pass on a part of a message."""
         self.messages.append(payload)
 
-    def onMessageEnd(self) -> None:
+    def messageEnded(self) -> None:
         """Do nothing: all parts were passed on."""
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from fleximq.errors import BadFraming
 from fleximq.wire.receive_buffer import ReceiveBuffer
-from fleximq.wire.websocket_frame import CLOSE, HEAD_BYTES, PONG, endOfFrame, frameHead
+from fleximq.wire.websocket_frame import CLOSE, HEAD_BYTES, PONG, endOfFrame, frameHead, hasHead, headBytes
 
 #: RFC 6455, section 1.3: a server appends this to the key before it hashes.
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -105,7 +105,7 @@ class WebSocketClientStream:
             end = endOfFrame(buffer, start)
             if end - start > self._limit + HEAD_BYTES:
                 raise BadFraming(f"a WebSocket frame has more than {self._limit} bytes")
-            if end > size or not _isWhole(buffer, start, end):
+            if end > size or not hasHead(buffer, start):
                 self._buffer.keep(buffer[start:], max(end - start, size - start + 1))
                 break
             self._frame(buffer, start, end, pieces)
@@ -127,7 +127,7 @@ class WebSocketClientStream:
         kind = buffer[start] & _KIND
         if buffer[start] & _RESERVED or buffer[start + 1] & _MASKED:
             raise BadFraming("a WebSocket frame is masked or has an extension, and a server's must not")
-        payload = buffer[start + _headBytes(buffer[start + 1]) : end]
+        payload = buffer[start + headBytes(buffer[start + 1]) : end]
         if kind in (_CONTINUATION, self._data):
             if (kind == _CONTINUATION) != self._inFragments:
                 raise BadFraming("a WebSocket message begins inside another one, or goes on without a beginning")
@@ -149,15 +149,6 @@ class WebSocketClientStream:
     def closing(self) -> bytes:
         """Return the CLOSE frame."""
         return self._masked(CLOSE, b"\x03\xe8")
-
-
-def _headBytes(second: int) -> int:
-    return 2 + {126: 2, 127: 8}.get(second & ~_MASKED, 0)
-
-
-def _isWhole(buffer: bytes, start: int, end: int) -> bool:
-    """Return whether the head of the frame is complete; without it, the frame's end is unknown."""
-    return end - start >= 2 and end - start >= _headBytes(buffer[start + 1])
 
 
 def _xor(payload: bytes, mask: bytes) -> bytes:

@@ -17,6 +17,8 @@ HEAD_BYTES = 14
 
 _MASKED = 0x80
 _LENGTH_16, _LENGTH_64 = 126, 127
+#: Bytes of the longer forms of a length.
+_WIDTHS = {_LENGTH_16: 2, _LENGTH_64: 8}
 _short = Struct(">BB").pack
 _medium = Struct(">BBH").pack
 _long = Struct(">BBQ").pack
@@ -95,17 +97,26 @@ def readSmallFrames(
     return offset
 
 
+def hasHead(data: bytes | memoryview, offset: int) -> bool:
+    """Return whether the head of the frame that begins at ``offset`` is complete."""
+    size = len(data) - offset
+    return size >= 2 and size >= headBytes(data[offset + 1])
+
+
+def headBytes(second: int) -> int:
+    """Return the size of a frame's head, which follows from its second byte."""
+    return 2 + _WIDTHS.get(second & ~_MASKED, 0) + (4 if second & _MASKED else 0)
+
+
 def endOfFrame(data: bytes | memoryview, offset: int) -> int:
-    """Return the end of the frame that begins at ``offset``; at least the end of the input if the frame is cut."""
-    head = data[offset : offset + HEAD_BYTES]
-    if len(head) < 2:
+    """Return the end of the frame that begins at ``offset``; the end of the input if its head is incomplete."""
+    if not hasHead(data, offset):
         return len(data)
-    length = head[1] & ~_MASKED
-    body = offset + 2 + (4 if head[1] & _MASKED else 0)
-    width = {_LENGTH_16: 2, _LENGTH_64: 8}.get(length, 0)
-    if len(head) < 2 + width:
-        return len(data)
-    return body + width + (int.from_bytes(head[2 : 2 + width], "big") if width else length)
+    second = data[offset + 1]
+    length = second & ~_MASKED
+    if width := _WIDTHS.get(length, 0):
+        length = int.from_bytes(data[offset + 2 : offset + 2 + width], "big")
+    return offset + headBytes(second) + length
 
 
 def webSocketFramesWithin(frames: bytes | memoryview, room: int) -> tuple[int, int]:

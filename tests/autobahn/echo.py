@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from fleximq.dialects.context import Context
 from fleximq.dialects.session import Session
-from fleximq.dialects.websocket.protocol import INVALID_PAYLOAD
+from fleximq.dialects.websocket.close_code import INVALID_PAYLOAD
 from fleximq.dialects.websocket.session_protocol import WebSocketFactory, WebSocketSessionProtocol
 from fleximq.errors import BrokerError
 from fleximq.security.principal import Admitted
@@ -63,7 +63,7 @@ class TextFace(WebSocketSessionProtocol):
         (quickly,) = self.kinds
         self.session.echo(messages, quickly)
 
-    def onMessageEnd(self) -> None:
+    def messageEnded(self) -> None:
         """Take a message that came the long way, and remember of which kind it is."""
         message = self._gathered.drain()
         if self._isText and not isUtf8(message):

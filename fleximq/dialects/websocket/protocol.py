@@ -1,35 +1,45 @@
-"""Autobahn's RFC 6455 protocol with bounded memory and time.
+"""Sessions' side of a WebSocket (RFC 6455), with bounded memory and time.
 
-Autobahn handles the handshake, control frames, fragments, extensions and all refusals. The differences, and their
-reasons:
+The handshake, control frames, fragments and all refusals are decided by Autobahn
+(:mod:`fleximq.dialects.websocket.autobahn_parser`). In front of it:
 
-- Batches of complete small frames bypass its parser (:func:`fleximq.wire.websocket_frame.readSmallFrames`). Other input
-  is passed to it frame by frame: by itself it copies the rest of a read for each frame.
+- Batches of complete small frames are read without it (:func:`fleximq.wire.websocket_frame.readSmallFrames`). Other
+  input is passed to it frame by frame, and before admission in steps: by itself it copies the rest of a read for each
+  frame, which takes quadratic time.
+- Compression is negotiated and removed here: the parser sees neither offers nor the bit of a compressed message.
 - Messages are collected in one buffer; Autobahn stores an object for each fragment, even an empty one.
 - After a violation input is ignored; after our close frame only the peer's is awaited, for a limited number of frames.
 - UTF-8 is checked once, for the complete message.
-- Its timers and its log lines about refusals are off, and subclasses decide how its output is sent.
 """
 
 import re
 import sys
 from abc import ABCMeta, abstractmethod
-from typing import Any, ClassVar
+from enum import Enum
+from typing import ClassVar
 
-from autobahn.twisted.websocket import WebSocketServerProtocol
+from autobahn.twisted.websocket import WebSocketServerFactory
+from autobahn.websocket.types import ConnectionDeny
+from twisted.internet.interfaces import IAddress
+from twisted.internet.protocol import connectionDone
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from fleximq.compiled import choice
-from fleximq.dialects.websocket.inflation import Inflation, isDeflateOffer
+from fleximq.dialects.websocket.autobahn_parser import AutobahnParser
+from fleximq.dialects.websocket.close_code import (
+    INVALID_PAYLOAD,
+    POLICY_VIOLATION,
+    PROTOCOL_ERROR,
+    TOO_BIG,
+    WebSocketFault,
+)
+from fleximq.dialects.websocket.inflation import DEFLATE, Inflation, acceptDeflate, tooBig
 from fleximq.wire.receive_buffer import ReceiveBuffer
-from fleximq.wire.websocket_frame import TEXT, endOfFrame, isUtf8
+from fleximq.wire.websocket_frame import CLOSE, TEXT, endOfFrame, hasHead, isUtf8
 
 #: Maximum size of a request head.
 REQUEST_BYTES = 1 << 16
-
-NORMAL, GOING_AWAY, PROTOCOL_ERROR, UNSUPPORTED = 1000, 1001, 1002, 1003
-INVALID_PAYLOAD, POLICY_VIOLATION, TOO_BIG, INTERNAL_ERROR = 1007, 1008, 1009, 1011
-SERVICE_RESTART, TRY_AGAIN_LATER = 1012, 1013
 
 #: Frames searched for the peer's close frame after ours was sent; later ones are ignored.
 LATE_FRAMES = 10_000
@@ -41,50 +51,86 @@ EARLY_FRAMES = 1000
 UNLIMITED, UNADMITTED_STEP = sys.maxsize, 64
 
 #: The field that may occur several times, each with some of the offers (RFC 6455, section 11.3.2).
-_OFFERS = re.compile(rb"\r\nsec-websocket-extensions:([^\r\n]*)", re.IGNORECASE)
+_OFFERS = re.compile(rb"\r\nsec-websocket-extensions[ \t]*:([^\r\n]*)", re.IGNORECASE)
+_HEAD_END = b"\r\n\r\n"
+_ACCEPTED = b"HTTP/1.1 101 "
 
-#: The first reserved bit of a frame: the message that it begins is compressed.
-_DEFLATED = 0x40
+#: The reserved bits of a frame; the first alone marks the message that it begins as compressed.
+_RESERVED, _DEFLATED = 0x70, 0x40
+#: Frames with this opcode and above are control frames; those with 0 continue a message.
+_OPCODE, _CONTROL, _CONTINUATION = 0x0F, 8, 0
 
-#: Frames with this opcode and above are control frames.
-_CONTROL = 8
+
+class WebSocketState(Enum):
+    """How far a WebSocket has come."""
+
+    CONNECTING = "the request is awaited"
+    OPEN = "both sides send"
+    CLOSING = "our close frame was sent, and the peer's may follow"
+    CLOSED = "the request was refused, both close frames were sent, or the connection is lost"
 
 
-class BoundedProtocol(WebSocketServerProtocol, metaclass=ABCMeta):
+_CONNECTING, _OPEN, _CLOSED = WebSocketState.CONNECTING, WebSocketState.OPEN, WebSocketState.CLOSED
+
+
+class BoundedProtocol(metaclass=ABCMeta):
     """Parses input; a message has at most ``limit`` bytes after inflation.
 
-    ``messages`` are complete and unprocessed. ``kinds`` are the first bytes of frames that may bypass Autobahn; with
+    ``messages`` are complete and unprocessed. ``kinds`` are the first bytes of frames that may be read in batches; with
     :data:`TEXT`, binary messages are read as text too. ``violated`` is set after a protocol violation. While subclasses
     set ``halted``, input is buffered; the next :meth:`feed` continues. ``step`` bytes of a frame are processed at once,
-    of a compressed one at most ``deflatedStep``.
+    of a compressed message at most ``deflatedStep``.
     """
 
     kinds: ClassVar[frozenset[int]]
     deflatedStep: ClassVar[int] = UNLIMITED
-    data: bytes
-    current_frame: Any
-    _isMessageCompressed: bool
-    _perMessageCompress: Any
     _log = Logger()
 
     def __init__(self, limit: int) -> None:
-        super().__init__()
-        self.current_frame = None
-        self.inside_message = False
+        self.state = _CONNECTING
         self.violated = False
         self.halted = False
         self.step = UNLIMITED
         self.messages: list[bytes] = []
-        self._early = self._late = 0
         self._limit = limit
+        # Input that was not processed: an incomplete request or head of a frame, or all of it while halted.
+        self._input = b""
+        self._left = 0  # bytes of the current frame that the parser has not seen
+        self._counted = 0  # frames before admission, or after our close frame
+        # The current message: whether it is unfinished, compressed, and text; and its bytes.
+        self._isInside = self._isDeflated = self._isText = False
         self._gathered = ReceiveBuffer()
-        self._isText = False
+        self._inflation: Inflation | None = None
+        # What the parser has answered: a refusal of the request or a close frame, and whether it has ended by a reply.
+        self._answer: bytes | None = None
+        self._end: bool | None = None
+
+    def startParser(self, factory: WebSocketServerFactory, address: IAddress) -> None:
+        """Make the parser, before the first :meth:`feed`."""
+        self._parser = AutobahnParser(factory, self, address)
+
+    def stopParser(self, reason: Failure = connectionDone) -> None:
+        """Drop the parser and all unprocessed input: the connection is lost."""
+        self.state = _CLOSED
+        self._input = b""
+        self.messages = []
+        self._gathered = ReceiveBuffer()
+        self._inflation = None
+        self._parser.connectionLost(reason)
+        del self._parser  # a reference cycle
 
     # -- for subclasses ----------------------------------------------------------------------------
 
     @abstractmethod
     def send(self, data: bytes) -> None:
         """Send a frame or an HTTP response."""
+
+    @abstractmethod
+    def subprotocolOf(self, offered: list[str]) -> str | None:
+        """Return the subprotocol to choose of those offered.
+
+        :raises ConnectionDeny: the peer is refused.
+        """
 
     @abstractmethod
     def opened(self) -> None:
@@ -106,142 +152,20 @@ class BoundedProtocol(WebSocketServerProtocol, metaclass=ABCMeta):
     def closed(self) -> None:
         """Close: no more input is expected from the peer."""
 
-    # -- input -------------------------------------------------------------------------------------
+    def messageBegun(self, isText: bool) -> None:
+        """Begin to collect a message."""
+        self._isText = isText
 
-    def feed(self, data: bytes) -> None:
-        """Process a read."""
-        if self.violated or self.state == self.STATE_CLOSED:
-            return
-        if self.halted:
-            self.data += data
-            return
-        if self.data:
-            data = self.data + data
-            self.data = b""
-        if self.state == self.STATE_CONNECTING:
-            self._request(data)
-        else:
-            self._frames(data)
-
-    def forget(self) -> None:
-        """Drop all unprocessed input."""
-        self.data = b""
-        self.messages = []
-        self._gathered = ReceiveBuffer()
-
-    def _request(self, data: bytes) -> None:
-        self.data = _withOneField(data)
-        self.processHandshake()
-        if self.state == self.STATE_OPEN:
-            data, self.data = self.data, b""
-            self._frames(data)
-        elif self.state == self.STATE_CONNECTING and len(data) > REQUEST_BYTES:
-            self.failHandshake("the head of the request is too long", 431)
-
-    def _frames(self, data: bytes) -> None:
-        """Process batches directly, and pass other input to Autobahn, up to the end of one frame each time."""
-        offset, size, kinds = 0, len(data), self.kinds
-        while offset < size and not self.halted and not self.violated and self.state != self.STATE_CLOSED:
-            if self.current_frame is not None:
-                end = offset + self.current_frame.length - self.current_frame_masker.pointer()
-            else:
-                if not self.inside_message and self.state == self.STATE_OPEN:
-                    offset = choice.readSmallFrames(
-                        data, offset, kinds, self._limit, TEXT in kinds, self.messages.append
-                    )
-                end = endOfFrame(data, offset)
-            self.deliverMessages()
-            if self.halted:
-                break
-            step = self.step
-            if end - offset > self.deflatedStep and self._isDeflated(data[offset]):
-                step = min(step, self.deflatedStep)
-            if end - offset > step:
-                end = offset + step
-            self.data = data[offset:end]
-            offset = end
-            while self.processData() and self.state != self.STATE_CLOSED:
-                pass
-        self.deliverMessages()
-        if self.halted:
-            self.data += data[offset:]
-
-    def _isDeflated(self, first: int) -> bool:
-        """Return whether the next bytes may be compressed; the first of them begins a message, unless one has begun."""
-        return self._isMessageCompressed if self.inside_message else first & _DEFLATED > 0
-
-    # -- called by Autobahn: the handshake ---------------------------------------------------------
-
-    def _parseExtensionsHeader(self, header: str, removeQuotes: bool = True) -> list[tuple[str, Any]]:
-        """Return the offers that can be accepted; the others are declined."""
-        return [each for each in super()._parseExtensionsHeader(header, removeQuotes) if isDeflateOffer(*each)]
-
-    def succeedHandshake(self, res: Any) -> None:
-        """Answer the request; log exceptions here, because no caller would."""
-        try:
-            super().succeedHandshake(res)
-        except Exception:
-            self._log.failure("a request for a WebSocket could not be answered")
-            self.failHandshake("internal error", 500)
-
-    def failHandshake(self, reason: str, code: int = 400, responseHeaders: Any = None) -> None:
-        """Refuse the request and close."""
-        self.sendHttpErrorResponse(code, reason, [("Connection", "close"), *(responseHeaders or [])])
-        self.state = self.STATE_CLOSED
-        self.refused(code, reason)
-
-    def _onOpen(self) -> None:
-        if self._perMessageCompress is not None:
-            self._perMessageCompress = Inflation(self._limit)
-        self.opened()
-
-    def consumeData(self) -> None:
-        """Do nothing: frames after a request are processed with the read that contains them."""
-
-    # -- called by Autobahn: messages --------------------------------------------------------------
-
-    def onFrameData(self, payload: bytes) -> None:
-        """Process a part of a frame; after our close frame only control frames matter."""
-        if self.current_frame.opcode >= _CONTROL or self.state == self.STATE_OPEN:
-            super().onFrameData(payload)
-
-    def onFrameEnd(self) -> None:
-        """Process the end of a frame, and prepare for the next one in any case."""
-        frame = self.current_frame
-        self._late += self.state != self.STATE_OPEN
-        if self._late > LATE_FRAMES:
-            self.violated = True
-            return
-        self._early += self.step is not UNLIMITED
-        if self._early > EARLY_FRAMES:
-            self.violated = True
-            self.fail(POLICY_VIOLATION, "there were too many frames before the client was admitted")
-            return
-        if frame.opcode >= _CONTROL or self.state == self.STATE_OPEN:
-            super().onFrameEnd()
-        self.current_frame = None
-        if frame.opcode < _CONTROL and (frame.fin or self.state != self.STATE_OPEN):
-            self.inside_message = not frame.fin
-            self._gathered.drain()
-
-    def onMessageBegin(self, isBinary: bool) -> None:
-        """Start to collect a message."""
-        self._isText = not isBinary
-        self.message_data_total_length = 0
-
-    def onMessageFrameBegin(self, length: int) -> None:
+    def frameBegun(self, length: int) -> None:
         """Refuse a frame on its length, before its payload arrives; a compressed one during inflation."""
-        if not self._isMessageCompressed and self._gathered.buffered + length > self._limit:
-            self._tooBig()
+        if not self._isDeflated and self._gathered.buffered + length > self._limit:
+            self.fail(TOO_BIG, tooBig(self._limit))
 
-    def onMessageFrameData(self, payload: bytes) -> None:
+    def messageData(self, payload: bytes) -> None:
         """Append a part of a message."""
         self._gathered.add(payload)
 
-    def onMessageFrameEnd(self) -> None:
-        """Do nothing until the end of the message."""
-
-    def onMessageEnd(self) -> None:
+    def messageEnded(self) -> None:
         """Process the complete message."""
         message = self._gathered.drain()
         if TEXT not in self.kinds or isUtf8(message):
@@ -249,37 +173,198 @@ class BoundedProtocol(WebSocketServerProtocol, metaclass=ABCMeta):
         elif self._isText:
             self.fail(INVALID_PAYLOAD, "the text is not UTF-8")
 
-    # -- called by Autobahn: output and the end ----------------------------------------------------
+    # -- input -------------------------------------------------------------------------------------
 
-    def sendData(self, data: bytes, sync: bool = False, chopsize: int | None = None) -> None:
-        """Send Autobahn's output after all earlier output."""
-        self.send(data)
+    def feed(self, data: bytes) -> None:
+        """Process a read."""
+        if self.violated or self.state is _CLOSED:
+            return
+        if self._input:
+            data = self._input + data
+            self._input = b""
+        if self.halted:
+            self._input = data
+        elif self.state is _CONNECTING:
+            self._request(data)
+        else:
+            self._frames(data)
 
-    def _max_message_size_exceeded(self, size: int, limit: int, reason: str) -> None:
-        self._tooBig()
+    def _request(self, data: bytes) -> None:
+        end = data.find(_HEAD_END)
+        if end < 0:
+            self._input = data
+            if len(data) > REQUEST_BYTES:
+                self._refuse(b"HTTP/1.1 431 the head of the request is too long\r\n\r\n")
+            return
+        end += len(_HEAD_END)
+        accepted = acceptDeflate(b",".join(_OFFERS.findall(data, 0, end)).decode("latin-1"))
+        if accepted is not None:
+            self._inflation = Inflation(self._limit, accepted)
+        self._parser.receive(_OFFERS.sub(b"", data[:end]))
+        if self.state is _CONNECTING:
+            self._refuse(self._answer or b"HTTP/1.1 500 internal error\r\n\r\n")
+        else:
+            self._frames(data[end:])
 
-    def _tooBig(self) -> None:
-        self.fail(TOO_BIG, f"a message may have {self._limit} bytes")
+    def _refuse(self, response: bytes) -> None:
+        self.state = _CLOSED
+        status, end, fields = response.partition(b"\r\n")
+        self.send(status + b"\r\nConnection: close" + end + fields)
+        _, code, reason = status.decode(errors="replace").split(" ", 2)
+        self.refused(int(code), reason)
 
-    def _protocol_violation(self, reason: str) -> bool:
+    def _frames(self, data: bytes) -> None:
+        """Process batches directly, and pass other input to Autobahn, up to the end of one frame each time."""
+        offset, size, kinds = 0, len(data), self.kinds
+        while offset < size and not self.halted and not self.violated and self.state is not _CLOSED:
+            if self._left:
+                end = offset + self._left
+            else:
+                if not self._isInside and self.state is _OPEN:
+                    offset = choice.readSmallFrames(
+                        data, offset, kinds, self._limit, TEXT in kinds, self.messages.append
+                    )
+                if not hasHead(data, offset):
+                    break
+                end = endOfFrame(data, offset)
+            self.deliverMessages()
+            if self.halted:
+                break
+            offset = self._pass(data, offset, end)
+        self.deliverMessages()
+        if self.state is not _CLOSED and not self.violated:
+            self._input = data[offset:]
+
+    def _pass(self, data: bytes, offset: int, end: int) -> int:
+        """Pass a part of the frame that ends at ``end`` to Autobahn; return the end of the part."""
+        first = data[offset]
+        passed = first if self._left else self._begin(first)
+        if passed is None:
+            return offset
+        step = min(self.step, self.deflatedStep) if self._isDeflated else self.step
+        stop = min(end, len(data), offset + step)
+        self._left = end - stop
+        part = data[offset:stop]
+        self._parser.receive(part if passed == first else bytes([passed]) + part[1:])
+        self._settle()
+        return stop
+
+    def _begin(self, first: int) -> int | None:
+        """Begin a frame with this first byte; return the byte without the mark of compression, if that was agreed on.
+
+        Returns None for a frame that ends the processing of input.
+        """
+        opcode = first & _OPCODE
+        isMarked = self._inflation is not None and first & _RESERVED == _DEFLATED
+        if self.state is not _OPEN:
+            self._counted += 1
+            self.violated = self._counted > LATE_FRAMES
+        elif self.step is not UNLIMITED:
+            self._counted += 1
+            if self._counted > EARLY_FRAMES:
+                self._violate(POLICY_VIOLATION, "there were too many frames before the client was admitted")
+        # RFC 7692, section 6.1: only the first frame of a message is marked.
+        if isMarked and opcode >= _CONTROL:
+            self._violate(PROTOCOL_ERROR, f"received compressed control frame [{DEFLATE}]")
+        elif isMarked and opcode == _CONTINUATION and self._isInside:
+            self._violate(PROTOCOL_ERROR, f"received continuation data frame with compress bit set [{DEFLATE}]")
+        elif opcode < _CONTROL and not self._isInside:
+            self._isDeflated = isMarked
+        if self.violated:
+            return None
+        return first & ~_DEFLATED if isMarked else first
+
+    def _settle(self) -> None:
+        """Act on the close frame that the parser has written, and on its end."""
+        frame, self._answer = self._answer, None
+        if frame is not None and self.state is _OPEN:
+            if self._end:
+                self.state = _CLOSED
+                self.send(frame)
+            else:
+                # An unmasked frame of at most 125 bytes: its head has two bytes, the code follows.
+                code, words = int.from_bytes(frame[2:4], "big"), frame[4:].decode(errors="replace")
+                if code == PROTOCOL_ERROR:
+                    self._violate(code, words)
+                else:
+                    self.fail(code, words)
+        if self._end is not None:
+            self.state = _CLOSED
+            self.closed()
+
+    def _violate(self, code: int, words: str) -> None:
         self.violated = True
-        self.fail(PROTOCOL_ERROR, reason)
-        return True
+        self.fail(code, words)
 
-    def _fail_connection(self, code: int = GOING_AWAY, reason: str = "going away") -> None:
-        self.fail(code, reason)
+    # -- called by the parser ----------------------------------------------------------------------
 
-    def _closeConnection(self, abort: bool = False) -> None:
-        self.closed()
+    def onRequest(self, protocols: list[str]) -> tuple[str | None, dict[str, str]]:
+        """See :class:`~fleximq.dialects.websocket.autobahn_parser.ParsedWebSocket`."""
+        try:
+            subprotocol = self.subprotocolOf(protocols)
+        except ConnectionDeny:
+            raise
+        except Exception:
+            self._log.failure("a request for a WebSocket could not be answered")
+            raise ConnectionDeny(ConnectionDeny.INTERNAL_SERVER_ERROR, "internal error") from None
+        inflation = self._inflation
+        return subprotocol, {} if inflation is None else {"Sec-WebSocket-Extensions": inflation.accepted}
 
-    def unregisterProducer(self) -> None:
-        """Do nothing: Autobahn registered no producer."""
+    def onOpen(self) -> None:
+        """The handshake is complete."""
+        self.state = _OPEN
+        self.opened()
 
+    def onAnswer(self, data: bytes) -> None:
+        """Send an answer; a refusal, and a close frame, are sent when the parser returns."""
+        if data[0] == CLOSE or (self.state is _CONNECTING and not data.startswith(_ACCEPTED)):
+            self._answer = data
+        elif self.state is _CONNECTING or self.state is _OPEN:
+            self.send(data)
 
-def _withOneField(request: bytes) -> bytes:
-    """Return a request with the offers of extensions in one field; Autobahn refuses several."""
-    head, end, rest = request.partition(b"\r\n\r\n")
-    offers = _OFFERS.findall(head) if end else ()
-    if len(offers) < 2:
-        return request
-    return _OFFERS.sub(b"", head) + b"\r\nSec-WebSocket-Extensions:" + b",".join(offers) + end + rest
+    def onEnd(self, isReply: bool) -> None:
+        """Note that the parser has ended."""
+        self._end = isReply
+
+    @property
+    def _isRead(self) -> bool:
+        """Whether messages are processed; not in a frame that broke the protocol, or after our close frame."""
+        return self.state is _OPEN and self._answer is None
+
+    def onMessageBegin(self, isBinary: bool) -> None:
+        """A message begins."""
+        self._isInside = True
+        if self._isRead:
+            if self._isDeflated and self._inflation is not None:
+                self._inflation.begin()
+            self.messageBegun(not isBinary)
+
+    def onMessageFrameBegin(self, length: int) -> None:
+        """A frame of a message begins."""
+        if self._isRead:
+            self.frameBegun(length)
+
+    def onMessageFrameData(self, payload: bytes) -> None:
+        """Inflate and collect a part of a message."""
+        if self._isRead:
+            try:
+                if self._isDeflated and self._inflation is not None:
+                    payload = self._inflation.inflate(payload)
+            except WebSocketFault as fault:
+                self.fail(fault.code, fault.words)
+            else:
+                self.messageData(payload)
+
+    def onMessageEnd(self) -> None:
+        """End a message."""
+        self._isInside = False
+        if not self._isRead:
+            self._gathered.drain()
+            return
+        try:
+            if self._isDeflated and self._inflation is not None:
+                self._inflation.end()
+        except WebSocketFault as fault:
+            self.fail(fault.code, fault.words)
+        else:
+            self.messageEnded()

@@ -9,22 +9,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
-from autobahn.twisted.websocket import WebSocketServerFactory
-from autobahn.util import encode_truncate
-from autobahn.websocket.types import ConnectionDeny, ConnectionRequest
+from autobahn.websocket.types import ConnectionDeny
 from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import IAddress, IHalfCloseableProtocol
-from twisted.internet.protocol import connectionDone
-from twisted.logger import Logger
+from twisted.internet.protocol import Factory, Protocol, connectionDone
 from zope.interface import implementer
 
 from fleximq.dialects.connection.read_pauses import ReadPause
 from fleximq.dialects.context import Context
 from fleximq.dialects.session import MAX_UNAUTHENTICATED_BYTES, STOPPED, ConnectionState, Session
 from fleximq.dialects.stream import SessionProtocol, pausePublisher
-from fleximq.dialects.websocket.frame_outbox import WebSocketOutbox
-from fleximq.dialects.websocket.inflation import WINDOW_BYTES, acceptDeflate
-from fleximq.dialects.websocket.protocol import (
+from fleximq.dialects.websocket.autobahn_parser import parserFactory
+from fleximq.dialects.websocket.close_code import (
     GOING_AWAY,
     INTERNAL_ERROR,
     NORMAL,
@@ -32,12 +28,13 @@ from fleximq.dialects.websocket.protocol import (
     SERVICE_RESTART,
     TOO_BIG,
     TRY_AGAIN_LATER,
-    UNADMITTED_STEP,
-    UNLIMITED,
-    BoundedProtocol,
 )
+from fleximq.dialects.websocket.frame_outbox import WebSocketOutbox
+from fleximq.dialects.websocket.inflation import WINDOW_BYTES
+from fleximq.dialects.websocket.protocol import UNADMITTED_STEP, UNLIMITED, BoundedProtocol, WebSocketState
 from fleximq.interfaces import IAdmission
 from fleximq.security.principal import Admitted
+from fleximq.wire.websocket_frame import CLOSE, encodeFrame
 
 #: End reason of a session -> close code; 1008 for other errors, 1001 for all other reasons.
 _CODES = {
@@ -63,7 +60,7 @@ def closeCode(reason: str) -> int:
 
 
 @implementer(IHalfCloseableProtocol)
-class WebSocketSessionProtocol(SessionProtocol, BoundedProtocol):  # type: ignore[misc]  # Autobahn's own bases disagree
+class WebSocketSessionProtocol(SessionProtocol, BoundedProtocol, Protocol):
     """Passes messages to one session.
 
     ``admitted`` is the result for the credentials in the request, if it was checked, and ``admission`` the rule that
@@ -76,7 +73,6 @@ class WebSocketSessionProtocol(SessionProtocol, BoundedProtocol):  # type: ignor
     admitted: Admitted | None = None
     admission: IAdmission | None = None
     joinsLater: ClassVar[bool] = False
-    _log = Logger()
 
     def __init__(self, factory: "WebSocketFactory", limit: int) -> None:
         super().__init__(limit)
@@ -92,8 +88,7 @@ class WebSocketSessionProtocol(SessionProtocol, BoundedProtocol):  # type: ignor
     def connectionMade(self) -> None:
         """Make the session; it is opened after the handshake."""
         context = self.factory.context
-        self.peer = str(self.transport.getPeer())
-        self._connectionMade()
+        self.startParser(self.factory.parserFactory, self.address or self.transport.getPeer())
         self.begin(context, partial(self.outboxClass, farewell=self._farewell), self.factory.makeSession)
         self.session.admitted = self.admitted
         self.session.admission = self.admission or context.admission
@@ -108,9 +103,9 @@ class WebSocketSessionProtocol(SessionProtocol, BoundedProtocol):  # type: ignor
     @property
     def buffered(self) -> int:
         """Bytes buffered, and the memory that inflates a message."""
-        inflation = self._perMessageCompress
+        inflation = self._inflation
         window = WINDOW_BYTES if inflation is not None and inflation.isInside else 0
-        size: int = self.session.buffered + len(self.data) + self._gathered.buffered + window
+        size: int = self.session.buffered + len(self._input) + self._gathered.buffered + window
         return size
 
     def work(self, data: bytes) -> None:
@@ -125,7 +120,7 @@ class WebSocketSessionProtocol(SessionProtocol, BoundedProtocol):  # type: ignor
         if client is not None and session.broker.hasPendingPublications(client):
             pausePublisher(session, client, self)
         if session.rate is not None:
-            inflation = self._perMessageCompress
+            inflation = self._inflation
             session.rate.charge(self.readPauses, 0 if inflation is None else inflation.gained)
 
     def readConnectionLost(self) -> None:
@@ -143,20 +138,19 @@ class WebSocketSessionProtocol(SessionProtocol, BoundedProtocol):  # type: ignor
 
     def connectionLost(self, reason: Any = connectionDone) -> None:
         """The connection is closed; TLS reports its end here alone."""
-        self._connectionLost(reason)
-        self.forget()
+        self.stopParser(reason)
         self.session.lost(inOrder=reason.check(ConnectionDone) is not None)
         self._turn.flush()
 
     # -- the session -------------------------------------------------------------------------------
 
-    def onConnect(self, request: ConnectionRequest) -> str | None:
+    def subprotocolOf(self, offered: list[str]) -> str | None:
         """Return the subprotocol, or refuse the peer."""
         refusal = self.session.refusal()
         if refusal is not None:
             raise ConnectionDeny(ConnectionDeny.FORBIDDEN, refusal)
         subprotocol = self.factory.subprotocol
-        return subprotocol if subprotocol in request.protocols else None
+        return subprotocol if subprotocol in offered else None
 
     def opened(self) -> None:
         """Start the session after the handshake."""
@@ -202,7 +196,7 @@ class WebSocketSessionProtocol(SessionProtocol, BoundedProtocol):  # type: ignor
 
     def fail(self, code: int, words: str) -> None:
         """End the session with this close code and text."""
-        if self.state == self.STATE_OPEN:
+        if self.state is WebSocketState.OPEN:
             self._closing = code, words
             self.session.end(f"WebSocket error {code}")
 
@@ -220,14 +214,16 @@ class WebSocketSessionProtocol(SessionProtocol, BoundedProtocol):  # type: ignor
         self.outbox.finish()
 
     def _farewell(self) -> bool:
-        if self.state != self.STATE_OPEN:
+        if self.state is not WebSocketState.OPEN:
             return False
+        self.state = WebSocketState.CLOSING
         code, words = self._closing or (closeCode(self.session.reason), self.session.reason)
-        self.sendCloseFrame(code, encode_truncate(words, _WORDS_BYTES))
+        text = words.encode()[:_WORDS_BYTES].decode(errors="ignore").encode()  # no part of a character
+        self.send(encodeFrame(CLOSE, code.to_bytes(2, "big") + text))
         return not self.violated and not self._inputOver
 
 
-class WebSocketFactory(WebSocketServerFactory):
+class WebSocketFactory(Factory):
     """Builds the WebSockets of one dialect; ``limit`` returns the maximum size of a message, after inflation."""
 
     noisy = False
@@ -235,18 +231,10 @@ class WebSocketFactory(WebSocketServerFactory):
     subprotocol: ClassVar[str]
 
     def __init__(self, context: Context, makeSession: MakeSession, limit: Callable[[], int]) -> None:
-        super().__init__(reactor=context.clock, server="")
         self.context = context
         self.makeSession = makeSession
+        self.parserFactory = parserFactory(context.clock)
         self._limit = limit
-        self.versions = [13]
-        self.webStatus = False
-        self.utf8validateIncoming = False
-        self.failByDrop = False
-        self.echoCloseCodeReason = True
-        self.openHandshakeTimeout = 0
-        self.closeHandshakeTimeout = 0
-        self.perMessageCompressionAccept: Any = acceptDeflate
 
     def buildProtocol(self, addr: IAddress | None) -> Any:
         """Return a protocol for a new connection."""

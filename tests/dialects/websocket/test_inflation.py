@@ -2,12 +2,14 @@
 
 import os
 import zlib
+from collections.abc import Callable
+from functools import partial
 
-from autobahn.exception import PayloadCorruptError, PayloadExceededError
 from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.dialects.websocket.close_code import INVALID_PAYLOAD, TOO_BIG, WebSocketFault
 from fleximq.dialects.websocket.inflation import Inflation
 
 
@@ -20,15 +22,19 @@ def deflated(payload: bytes, level: int = 9) -> bytes:
 def inflated(data: bytes, limit: int = 1 << 20, piece: int = 0) -> bytes:
     """Return what a message inflates to, fed in pieces."""
     inflation = Inflation(limit)
-    inflation.start_decompress_message()
+    inflation.begin()
     step = piece or len(data) or 1
-    parts = [inflation.decompress_message_data(data[start : start + step]) for start in range(0, len(data), step)]
-    inflation.end_decompress_message()
+    parts = [inflation.inflate(data[start : start + step]) for start in range(0, len(data), step)]
+    inflation.end()
     return b"".join(parts)
 
 
 class InflationTests(SynchronousTestCase):
     """Messages come out whole or not at all."""
+
+    def assertFault(self, code: int, call: Callable[[], object]) -> None:
+        """Check that a call raises a fault with this close code."""
+        self.assertEqual(self.assertRaises(WebSocketFault, call).code, code)
 
     def test_documentsExamples(self) -> None:
         """The examples of RFC 7692, section 7.2.3: one block, a stored one, a final one, two in one message."""
@@ -46,51 +52,46 @@ class InflationTests(SynchronousTestCase):
         for payload in (bytes(5000), os.urandom(5000)):
             self.assertEqual(inflated(deflated(payload), 5000), payload)
             self.assertEqual(inflated(deflated(payload, 0), 5000, piece=7), payload)
-            with self.assertRaises(PayloadExceededError):
-                inflated(deflated(payload + b"x"), 5000)
-            with self.assertRaises(PayloadExceededError):
-                inflated(deflated(payload + b"x"), 5000, piece=1)
+            for piece in (0, 1):
+                self.assertFault(TOO_BIG, partial(inflated, deflated(payload + b"x"), 5000, piece))
 
     def test_limitIsOfEachMessage(self) -> None:
         """Every message may have as much."""
         inflation = Inflation(1000)
         for _ in range(3):
-            inflation.start_decompress_message()
-            self.assertEqual(inflation.decompress_message_data(deflated(bytes(1000))), bytes(1000))
-            inflation.end_decompress_message()
+            inflation.begin()
+            self.assertEqual(inflation.inflate(deflated(bytes(1000))), bytes(1000))
+            inflation.end()
 
     def test_bomb(self) -> None:
         """A message that would inflate to a gigabyte is given up at the limit."""
         stream = zlib.compressobj(9, zlib.DEFLATED, -15)
         bomb = b"".join(stream.compress(bytes(1 << 20)) for _ in range(64)) + stream.flush(zlib.Z_SYNC_FLUSH)
         inflation = Inflation(1 << 16)
-        inflation.start_decompress_message()
-        with self.assertRaises(PayloadExceededError):
-            inflation.decompress_message_data(bomb[:-4])
+        inflation.begin()
+        self.assertFault(TOO_BIG, lambda: inflation.inflate(bomb[:-4]))
 
     def test_behindTheEnd(self) -> None:
         """What follows a finished stream is dropped, not kept."""
         inflation = Inflation(1000)
-        inflation.start_decompress_message()
-        inflation.decompress_message_data(bytes.fromhex("f348cdc9c9070000"))
+        inflation.begin()
+        inflation.inflate(bytes.fromhex("f348cdc9c9070000"))
         for _ in range(10):
-            self.assertEqual(inflation.decompress_message_data(b"x" * 1000), b"")
+            self.assertEqual(inflation.inflate(b"x" * 1000), b"")
         self.assertLess(len(inflation._stream.unused_data), 10)
 
     def test_noDeflate(self) -> None:
         """Bytes that are no deflate stream are refused."""
-        with self.assertRaises(PayloadCorruptError):
-            inflated(b"\xff" * 10)
+        self.assertFault(INVALID_PAYLOAD, lambda: inflated(b"\xff" * 10))
 
     def test_cutOff(self) -> None:
         """So is a message that ends in the middle of a block."""
-        with self.assertRaises(PayloadCorruptError):
-            inflated(deflated(os.urandom(1000))[:500])
+        self.assertFault(INVALID_PAYLOAD, lambda: inflated(deflated(os.urandom(1000))[:500]))
 
     @given(st.binary(max_size=300), st.integers(1, 9))
     def test_anyBytes(self, data: bytes, piece: int) -> None:
         """Arbitrary bytes inflate to no more than the limit, or are refused."""
         try:
             self.assertLessEqual(len(inflated(data, 100, piece)), 100)
-        except (PayloadExceededError, PayloadCorruptError):
+        except WebSocketFault:
             pass

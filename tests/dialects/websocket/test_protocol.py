@@ -1,8 +1,8 @@
 """RFC 6455 towards the peer, on the face of an echo."""
 
+import gc
 import struct
 import zlib
-from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -117,10 +117,21 @@ class HandshakeTests(EchoCase):
 
     def test_failureInside(self) -> None:
         """A request that our own fault keeps from being answered is answered with 500."""
+        peer = WebSocketPeer(self.factory(), piece=self.piece)
+        peer.protocol.session.refusal = None
+        peer.upgrade()
+        self.assertEqual(peer.head, b"HTTP/1.1 500 internal error\r\nConnection: close")
+        self.assertEqual(len(self.flushLoggedErrors(TypeError)), 1)
+
+    def test_failureInAutobahn(self) -> None:
+        """So is one that Autobahn gives no answer to, which logs a failure when it is freed."""
         factory = self.factory()
-        factory.headers = None
+        factory.parserFactory.headers = None
         peer = WebSocketPeer(factory, piece=self.piece).upgrade()
-        self.assertTrue(peer.head.startswith(b"HTTP/1.1 500 "))
+        self.assertEqual(peer.head, b"HTTP/1.1 500 internal error\r\nConnection: close")
+        self.assertTrue(peer.closed)
+        peer.leave()
+        gc.collect()
         self.assertEqual(len(self.flushLoggedErrors(AttributeError)), 1)
 
 
@@ -307,7 +318,7 @@ class ViolationTests(EchoCase):
     def test_lateFrames(self) -> None:
         """Behind our close frame the peer's is looked for, but not among any number of frames."""
         self.patch(protocol, "LATE_FRAMES", 10)
-        for number, closes in ((8, True), (9, False)):
+        for number, closes in ((9, True), (10, False)):
             peer = self.peer()
             peer.say(masked(TEXT, b"x" * (LIMIT + 1)))
             peer.say(masked(PING) * number + masked(CLOSE, b"\x03\xe8"))
@@ -390,9 +401,10 @@ class BoundTests(SynchronousTestCase):
     def buffered(self, peer: WebSocketPeer) -> int:
         """Return how many bytes, and objects for them, wait in a face."""
         face = peer.protocol
-        control = sum(map(len, getattr(face, "control_frame_data", None) or ()))
+        parser = vars(face._parser)
+        held = len(parser["data"]) + sum(map(len, parser.get("control_frame_data") or ()))
         gathered = face._gathered
-        return len(face.data) + int(gathered.buffered) + len(gathered._pieces) + len(face.messages) + control
+        return len(face._input) + int(gathered.buffered) + len(gathered._pieces) + len(face.messages) + held
 
     def test_emptyFragments(self) -> None:
         """A message of nothing but empty fragments takes no room."""
@@ -419,14 +431,14 @@ class BoundTests(SynchronousTestCase):
         """A read full of small control frames does not copy the read for each of them."""
         peer = self.peer()
         seen: list[int] = []
-        face = peer.protocol
-        parse = face.processData
+        parser = peer.protocol._parser
+        parse = parser.receive
 
-        def processData() -> Any:
-            seen.append(len(face.data))
-            return parse()
+        def receive(data: bytes) -> None:
+            seen.append(len(data))
+            parse(data)
 
-        face.processData = processData
+        parser.receive = receive
         peer.say(masked(PONG) * 1000)
         self.assertLess(max(seen), 20)
 

@@ -171,7 +171,7 @@ class FaultTests(EchoCase):
     def test_unforeseenInTheParser(self) -> None:
         """So is what goes wrong before a message is whole."""
         peer = self.peer()
-        peer.protocol.onPing = None
+        peer.protocol._parser.onPing = None
         peer.say(masked(PING))
         self.assertEqual(peer.closeCode(), 1011)
         self.assertEqual(len(self.flushLoggedErrors(TypeError)), 1)
