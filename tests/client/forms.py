@@ -1,8 +1,8 @@
-"""The three forms of the client behind one face that waits, so that a conversation is written once.
+"""The three forms of each dialect's client behind one face that waits, so that a conversation is written once.
 
 ::
 
-    form = FORMS["asyncio"]()
+    form = OnAsyncio()  # or OnAsyncio("blipmq")
     client = form.connect(url, name="me")
     client.subscribe("a").next(5).value
     form.end()
@@ -12,6 +12,7 @@ asyncio and a reactor run in threads of their own; every call waits for what it 
 """
 
 import asyncio
+import importlib
 import inspect
 import threading
 from collections.abc import Callable
@@ -22,9 +23,6 @@ from typing import Any, ClassVar
 from twisted.internet.defer import Deferred, DeferredQueue
 from twisted.internet.epollreactor import EPollReactor
 
-from fleximq.client import asyncio as onAsyncio
-from fleximq.client import blocking
-from fleximq.client import twisted as onTwisted
 from fleximq.client.contexts import MessageIterator
 from fleximq.client.reconnecting import Reconnecting
 from fleximq.client.wrapper import Wrapper
@@ -95,13 +93,17 @@ async def _live(next: Callable[[], Any]) -> None:
 
 
 class Form:
-    """One form of the client."""
+    """One form of a dialect's client; "" is FlexiMQ."""
 
     name: ClassVar[str]
 
+    def __init__(self, dialect: str = "") -> None:
+        path = f"fleximq.client.{dialect}.{self.name}" if dialect else f"fleximq.client.{self.name}"
+        self._module: Any = importlib.import_module(path)
+
     def connect(self, url: str | list[str], **wishes: Any) -> Any:
         """Return a client."""
-        raise NotImplementedError
+        return self.call(self._module.connect, url, **wishes)
 
     def call(self, function: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
         """Call something where it belongs, and return what it comes to."""
@@ -116,12 +118,9 @@ class Form:
 
 
 class Blocking(Form):
-    """Plain sockets."""
+    """Plain calls."""
 
     name = "blocking"
-
-    def connect(self, url: str | list[str], **wishes: Any) -> Any:
-        return blocking.connect(url, **wishes)
 
     def call(self, function: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
         return function(*arguments, **more)
@@ -150,7 +149,8 @@ class Blocking(Form):
 class Looping(Form):
     """A form with a loop in a thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, dialect: str = "") -> None:
+        super().__init__(dialect)
         self._thread = threading.Thread(target=self.run, daemon=True)
         self._thread.start()
 
@@ -176,9 +176,9 @@ class OnAsyncio(Looping):
 
     name = "asyncio"
 
-    def __init__(self) -> None:
+    def __init__(self, dialect: str = "") -> None:
         self._loop = asyncio.new_event_loop()
-        super().__init__()
+        super().__init__(dialect)
 
     def run(self) -> None:
         self._loop.run_forever()
@@ -189,9 +189,6 @@ class OnAsyncio(Looping):
 
     def submit(self, work: Any) -> "Future[Any]":
         return asyncio.run_coroutine_threadsafe(work(), self._loop)
-
-    def connect(self, url: str | list[str], **wishes: Any) -> Any:
-        return self.call(onAsyncio.connect, url, **wishes)
 
     def user(self) -> User:
         jobs: asyncio.Queue[Job] = asyncio.Queue()
@@ -219,9 +216,9 @@ class OnTwisted(Looping):
 
     name = "twisted"
 
-    def __init__(self) -> None:
+    def __init__(self, dialect: str = "") -> None:
         self._reactor: Any = EPollReactor()
-        super().__init__()
+        super().__init__(dialect)
 
     def run(self) -> None:
         self._reactor.run(installSignalHandlers=False)
@@ -237,7 +234,7 @@ class OnTwisted(Looping):
         return future
 
     def connect(self, url: str | list[str], **wishes: Any) -> Any:
-        return self.call(onTwisted.connect, self._reactor, url, **wishes)
+        return self.call(self._module.connect, self._reactor, url, **wishes)
 
     def user(self) -> User:
         jobs: DeferredQueue[Job] = DeferredQueue()

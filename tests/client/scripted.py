@@ -127,7 +127,7 @@ class Peer:
 class Scripted:
     """Listens on loopback, on a port that the system chooses; entered, it is the URL."""
 
-    def __init__(self, script: Callable[[Peer], None]) -> None:
+    def __init__(self, script: Callable[[Peer], object]) -> None:
         self._script = script
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.settimeout(PATIENCE)

@@ -1,4 +1,4 @@
-"""One suite of conversations for every form of the client, over every scheme, with the real broker."""
+"""One suite of conversations for every form of the FlexiMQ client, over every scheme, with the real broker."""
 
 import json
 import socket
@@ -7,43 +7,27 @@ import sys
 import tempfile
 import textwrap
 import time
-import uuid
 import warnings
 from collections.abc import Callable
-from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from twisted.trial.unittest import SynchronousTestCase
-
-from fleximq.client import blocking
+from fleximq.client import blocking, settings
 from fleximq.client.errors import ConnectionLost, PublishFailed, RequestFailed, SubscribeFailed, TopicWarning, Untrusted
 from fleximq.client.settings import Codec, State, Tls
 from fleximq.errors import SettingError
 from tests.broker_process import BrokerProcess
-from tests.certificates import Made, makeCertificate
-from tests.client.forms import FORMS, Form
+from tests.certificates import makeCertificate
+from tests.client.cases import SOON, FormCase, Place, Secure, inEveryForm
 from tests.client.scripted import InThread, Peer
-from tests.client.test_with_broker import Place, Secure
+from tests.conversations.clients import FlexiClient, Stream
 
 LARGE = 4 << 20
-#: Seconds that a delivery may take.
-SOON = 300.0
-
-
-class _Elsewhere(Secure):
-    """A broker with the certificate of another host."""
-
-    @cached_property
-    def made(self) -> Made:
-        return makeCertificate(Path(tempfile.mkdtemp(prefix="fleximq-")), "elsewhere")
-
-
-_elsewhere = _Elsewhere("--listen", "tls://127.0.0.1:0", "--tls-certificate", "{0.certificate}", "--tls-key", "{0.key}")
-_secure = Secure(
-    *("--listen", "tls://127.0.0.1:0", "--listen", "wss://127.0.0.1:0/ws"),
-    *("--tls-certificate", "{0.certificate}", "--tls-key", "{0.key}"),
-)
+_TLS = ("--listen", "tls://127.0.0.1:0", "--tls-certificate", "{0.certificate}", "--tls-key", "{0.key}")
+_elsewhere = Secure(*_TLS, name="elsewhere")
+_secure = Secure(*_TLS, "--listen", "wss://127.0.0.1:0/ws")
+_durable = Place(lambda: ("--journal", "journal", "--durable", "#"))
+_impatient = Place(lambda: ("--keepalive", "0.1"))
 _plain = Place(lambda: ("--listen", "tcp:0:interface=127.0.0.1", "--listen", "unix:broker.sock"))
 
 
@@ -61,43 +45,8 @@ ROUTES: dict[str, tuple[Callable[[], str], Callable[[], dict[str, Any]]]] = {
 }
 
 
-class FormCase(SynchronousTestCase):
-    """Clients of one form."""
-
-    Form: ClassVar[type[Form]]
-
-    def setUp(self) -> None:
-        """Have a form, and a topic that nobody else uses."""
-        self.topic = f"t{uuid.uuid4().hex[:12]}"
-        self.form = self.Form()
-        self.addCleanup(self.form.end)
-
-    def connectedTo(self, url: str | list[str], **wishes: Any) -> Any:
-        """Return a client."""
-        client = self.form.connect(url, **wishes)
-        self.addCleanup(client.hang_up)
-        return client
-
-    def values(self, subscription: Any, count: int) -> list[Any]:
-        """Return the values of the next deliveries."""
-
-        def take() -> Any:
-            delivery = subscription.next(SOON)
-            assert delivery is not None, f"nothing came to {subscription.topic}"
-            return delivery.value
-
-        return [take() for _ in range(count)]
-
-    def until(self, holds: Callable[[], object]) -> None:
-        """Wait until something holds."""
-        deadline = time.monotonic() + SOON
-        while not holds():
-            assert time.monotonic() < deadline, "it took too long"
-            time.sleep(0.005)
-
-
 class Conversations(FormCase):
-    """What two clients have to say to each other."""
+    """Two clients of one broker."""
 
     scheme: ClassVar[str]
 
@@ -106,7 +55,7 @@ class Conversations(FormCase):
         url, more = ROUTES[self.scheme]
         return self.connectedTo(url(), **more(), **wishes)
 
-    def test_published(self) -> None:
+    def test_valuesArriveInOrder(self) -> None:
         """What one publishes the other gets, whatever it is, in order."""
         one, two = self.connected(), self.connected()
         subscription = two.subscribe(self.topic)
@@ -116,8 +65,37 @@ class Conversations(FormCase):
         one.publish_many(self.topic, values)
         one.flush()
         self.assertEqual(self.values(subscription, 2 * len(values)), 2 * values)
+        self.assertEqual([subscription.next(0), subscription.next(0.01)], [None, None])
 
-    def test_keys(self) -> None:
+    def test_flushedPublicationsAreCounted(self) -> None:
+        """The broker has processed all of them."""
+        one = self.connected()
+        one.publish_many(self.topic, range(20_000))
+        one.flush()
+        topics = one.ask("/broker/topics", {"limit": 1000})["topics"]
+        self.assertEqual([each["published"] for each in topics if each["topic"] == self.topic], [20_000])
+
+    def test_eachMatchingSubscriptionGetsEachPublicationOnce(self) -> None:
+        """The broker sends a message once, even if several subscriptions of a client match."""
+        one = self.connected()
+        subscriptions = [one.subscribe(f"{self.topic}{rest}") for rest in (".a", ".*", ".#", ".*", "/a")]
+        for level in (".a", "/a", ".b.c"):
+            one.publish(self.topic + level, level)
+        one.flush()
+        got = [[each.next(0).value for _ in range(each.waiting)] for each in subscriptions]
+        self.assertEqual(got, [[".a"], [".a", "/a"], [".a", "/a", ".b.c"], [".a", "/a"], ["/a"]])
+
+    def test_messageOverTheLimitEndsTheConnectionWithItsReason(self) -> None:
+        """The broker's answer is in the error."""
+        one = self.connected()
+
+        def publish() -> None:
+            one.publish(self.topic, bytes(17 << 20))
+            one.flush()
+
+        self.assertIn("413", str(self.assertRaises(ConnectionLost, publish)))
+
+    def test_headerFieldsAndPublisherArrive(self) -> None:
         """Further keys of the header come through, and the publisher is named."""
         one, two = self.connected(), self.connected()
         subscription = two.subscribe(f"{self.topic}.*")
@@ -126,7 +104,7 @@ class Conversations(FormCase):
         self.assertEqual((delivery.header["key"], delivery.header["message_id"]), ("k", "m"))
         self.assertEqual((delivery.topic, delivery.publisher), (f"{self.topic}.a", one.id))
 
-    def test_large(self) -> None:
+    def test_largeMessagesArriveBothWays(self) -> None:
         """Large ones and many come through, both ways."""
         one = self.connected()
         subscription = one.subscribe(self.topic)
@@ -137,7 +115,7 @@ class Conversations(FormCase):
         self.assertEqual(self.values(subscription, 200), list(range(200)))
         self.until(lambda: subscription.waiting == 20_000 - 200)
 
-    def test_refused(self) -> None:
+    def test_flushRaisesRefusalsOnceAndTheClientGoesOn(self) -> None:
         """What the broker refuses is told by the flush, once; the client goes on."""
         one = self.connected()
         one.publish("$sys/mine", 1)
@@ -152,7 +130,7 @@ class Conversations(FormCase):
         self.assertGreater(one.ping(), 0)
         self.assertEqual(self.assertRaises(PublishFailed, one.flush).status, 403)
 
-    def test_doubtful(self) -> None:
+    def test_doubtfulTopicIsUsedWithAWarning(self) -> None:
         """A name that may not mean what was typed is used, with a warning."""
         one = self.connected()
         for call, name, more, words in (
@@ -171,7 +149,7 @@ class Conversations(FormCase):
             self.assertEqual([words in each for each in told if words], [True] if words else told)
         one.flush()
 
-    def test_named(self) -> None:
+    def test_requestsToANameAreSharedAndNotificationsReachAll(self) -> None:
         """Requests to a name are shared by the clients that have it; a notification reaches all of them."""
         servers = [self.connected(name="svc") for _ in range(2)]
         one = self.connected()
@@ -183,7 +161,7 @@ class Conversations(FormCase):
         one.notify("svc", "/news", 5)
         self.assertEqual([each.next(10).value for each in heard], [5, 5])
 
-    def test_served(self) -> None:
+    def test_functionsAnswerAndTheirErrorsAreStatuses(self) -> None:
         """A path is served by a function, whose errors are answers with a status."""
         one, two = self.connected(), self.connected()
 
@@ -205,7 +183,7 @@ class Conversations(FormCase):
         self.assertEqual(two.ask("/broker/about")["name"], "FlexiMQ")
         self.assertRaises(ValueError, one.serve, "/square", refuse)
 
-    def test_notInTime(self) -> None:
+    def test_lateAnswerIsATimeoutAndTheClientGoesOn(self) -> None:
         """A request that nobody answers in time says so, and the client goes on."""
         url, more = ROUTES[self.scheme]
         # In a thread of its own: a function that sleeps would stop the loop of a client that has one.
@@ -215,7 +193,7 @@ class Conversations(FormCase):
         self.assertRaises(TimeoutError, two.request, slow.id, "/slow", timeout=0.05)
         self.assertIsNone(two.request(slow.id, "/slow"))
 
-    def test_direct(self) -> None:
+    def test_notificationsReachOneClientAndBroadcastsAllOthers(self) -> None:
         """Notifications come to one client, broadcasts to all others."""
         one, two = self.connected(), self.connected()
         heard = one.notifications()
@@ -226,7 +204,7 @@ class Conversations(FormCase):
         self.assertEqual(self.assertRaises(PublishFailed, two.flush).status, 600)
         self.assertIsNone(heard.next(SOON).value)
 
-    def test_prefetch(self) -> None:
+    def test_clientWithUnreadDeliveriesStopsReading(self) -> None:
         """A client whose deliveries nobody takes reads no more; they come when they are taken."""
         one, two = self.connected(), self.connected(prefetch=200_000)
         subscription = two.subscribe(self.topic)
@@ -236,7 +214,7 @@ class Conversations(FormCase):
         self.assertEqual([each[0] for each in self.values(subscription, 5_000)], list(range(5_000)))
         self.assertLess(subscription.waiting, 5_000)
 
-    def test_unsubscribed(self) -> None:
+    def test_closedSubscriptionGetsNothingMore(self) -> None:
         """Behind its end a subscription gets nothing more; a second one of its name goes on."""
         one = self.connected()
         first, second = one.subscribe(self.topic), one.subscribe(self.topic)
@@ -251,8 +229,11 @@ class Conversations(FormCase):
         one.publish(self.topic, 3)
         one.flush()
         self.assertEqual(second.waiting, 0)
+        again = one.subscribe(self.topic)
+        one.publish(self.topic, 4)
+        self.assertEqual(self.values(again, 1), [4])
 
-    def test_closed(self) -> None:
+    def test_closeFlushesAndEndsEverything(self) -> None:
         """AsyncClosedOnExit flushes, ends subscriptions, and is the end."""
         states = []
         one, two = self.connected(), self.connected(on_state=lambda state, why: states.append((state, why)))
@@ -268,13 +249,14 @@ class Conversations(FormCase):
         self.assertIsNone(ended.next(SOON))
         self.assertEqual(states, [(State.JOINED, None), (State.CLOSED, None)])
 
-    def test_refusedAtClose(self) -> None:
+    def test_closeRaisesRefusals(self) -> None:
         """What was refused is told when the client is closed."""
         one = self.connected()
         one.publish("$sys/mine", 1)
         self.assertRaises(PublishFailed, one.close)
+        self.assertRaises(ConnectionLost, one.flush)
 
-    def test_codec(self) -> None:
+    def test_codecEncodesAllButTheBrokersValues(self) -> None:
         """Another codec writes and reads all values, but those of the broker itself."""
         codec = Codec(lambda value: json.dumps(value).encode(), lambda payload: json.loads(bytes(payload)))
         one, two = self.connected(codec=codec), self.connected(codec=codec)
@@ -286,20 +268,80 @@ class Conversations(FormCase):
         self.assertEqual(one.request(two.id, "/p", 7), [7])
         self.assertEqual(one.ask("/broker/about")["name"], "FlexiMQ")
 
-    def test_unpackable(self) -> None:
+    def test_wrongArgumentsAreRefusedAndNothingIsSent(self) -> None:
         """A value that MessagePack does not have is refused, and nothing is sent."""
         one = self.connected()
         self.assertRaises(TypeError, one.publish, self.topic, object())
+        self.assertRaises(OverflowError, one.publish, self.topic, 1 << 70)
+        self.assertRaises(TypeError, one.publish_many, self.topic, "text")
+        self.assertIn("comes first", str(self.assertRaises(ValueError, one.request, "/p", "x")))
         self.assertRaises(TypeError, one.publish, self.topic, 1, topic="other")
         self.assertRaises(TypeError, one.subscribe, self.topic, print)
         self.assertRaises(TypeError, one.serve, "/five", 5)
         one.flush()
 
 
-class Certificates(FormCase):
-    """Whom a client trusts."""
+class Journals(FormCase):
+    """Subscriptions that begin in the past."""
 
-    def test_untrusted(self) -> None:
+    def setUp(self) -> None:
+        """Publish ten values."""
+        super().setUp()
+        self.client = self.connectedTo(f"tcp://127.0.0.1:{_durable.broker.port()}")
+        self.client.publish_many(self.topic, range(10))
+        self.client.flush()
+
+    def test_firstGivesAllStoredThenNewMessages(self) -> None:
+        """With offsets, without gap or duplicate."""
+        subscription = self.client.subscribe(self.topic, from_="first")
+        self.client.publish_many(self.topic, range(10, 20))
+        got = [subscription.next(SOON) for _ in range(20)]
+        self.assertEqual([each.value for each in got], list(range(20)))
+        offsets = [each.offset for each in got]
+        self.assertEqual(offsets, sorted(set(offsets)))
+
+    def test_offsetIsTheFirstMessage(self) -> None:
+        """Again and again on one connection."""
+        subscription = self.client.subscribe(self.topic, from_="first")
+        offsets = [subscription.next(SOON).offset for _ in range(10)]
+        subscription.close()
+        for place in (9, 0, 5):
+            subscription = self.client.subscribe(self.topic, from_=offsets[place])
+            self.assertEqual(self.values(subscription, 10 - place), list(range(place, 10)))
+            subscription.close()
+
+    def test_removedOffsetIsRefusedWithTheFirstStored(self) -> None:
+        """The words name it."""
+        later = f"{self.topic}.later"
+        self.client.publish(later, 1)
+        subscription = self.client.subscribe(later, from_="first")
+        first = subscription.next(SOON).offset
+        subscription.close()
+        error = self.assertRaises(SubscribeFailed, self.client.subscribe, later, from_=first - 1)
+        words = f"the first offset that is kept is {first}; 'first' begins there"
+        self.assertEqual((error.status, error.words), (404, words))
+
+
+class KeepAlive(FormCase):
+    """A broker that ends a connection after a third of a second of silence."""
+
+    def test_waitingClientStays(self) -> None:
+        """A silent one is disconnected meanwhile."""
+        self.patch(settings, "_MIN_INTERVAL", 1)  # which is less than the broker takes for an interval
+        url = f"tcp://127.0.0.1:{_impatient.broker.port()}"
+        subscription = self.connectedTo(url, keep_alive=0.5).subscribe(self.topic)
+        waiting = InThread(lambda: subscription.next(SOON))
+        with FlexiClient(Stream(_impatient.broker.address), answersPings=False) as silent:
+            silent.join()
+            silent.untilEnd()
+        self.connectedTo(url).publish(self.topic, 1)
+        self.assertEqual(waiting.result().value, 1)
+
+
+class Certificates(FormCase):
+    """TLS, and connections that fail."""
+
+    def test_unknownAuthorityAndOtherHostAreUntrusted(self) -> None:
         """A certificate that nobody known has signed is not trusted, and one for another host is not either."""
         self.assertRaises(Untrusted, self.form.connect, f"tls://127.0.0.1:{_secure.broker.port()}")
         other = Tls(authority=str(_elsewhere.made.certificate))
@@ -309,7 +351,7 @@ class Certificates(FormCase):
         one = self.connectedTo([url, trusted], tls=Tls(authority=str(_secure.made.certificate)))
         self.assertEqual(one.url, trusted)
 
-    def test_shown(self) -> None:
+    def test_certificateOfTheClientIsShown(self) -> None:
         """A certificate of the client is shown, with its key in a file of its own or in the same one."""
         made = makeCertificate(Path(tempfile.mkdtemp(prefix="fleximq-")), "somebody")
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(made.certificate))
@@ -336,7 +378,7 @@ class Certificates(FormCase):
             shown: Any = stream.getpeercert()
             return str(shown["subject"][0][0][1])
 
-    def test_settings(self) -> None:
+    def test_wrongFilesAndUrlsAreWrongSettings(self) -> None:
         """Missing files, files without certificates, TLS where there is none and pipes without a broker are refused."""
         for url, wishes in (
             ("tls://localhost:1", {"tls": Tls(authority="/none")}),
@@ -348,7 +390,7 @@ class Certificates(FormCase):
             error = self.assertRaises(SettingError, self.form.connect, url, **wishes)
             self.assertEqual(wishes == {"tls": Tls(authority=__file__)}, f"{__file__} cannot be used" in str(error))
 
-    def test_nobody(self) -> None:
+    def test_noServerOrAnotherProtocolIsALostConnection(self) -> None:
         """Where nobody listens there is no connection, and where no FlexiMQ is spoken there is none either."""
         self.assertRaises(ConnectionLost, self.form.connect, "ipc:///tmp/fleximq-none.sock")
         self.assertRaises(ConnectionLost, self.form.connect, f"tcp://127.0.0.1:{_secure.broker.port()}", timeout=5)
@@ -405,7 +447,7 @@ PROGRAMS = {
 class StartedByBroker(FormCase):
     """A program that the broker starts."""
 
-    def test_stdio(self) -> None:
+    def test_programStartedByTheBrokerIsAClient(self) -> None:
         """It is a client like any other, with the id that the broker gave to the program."""
         program = Path(self.mktemp()).absolute()
         program.write_text(textwrap.dedent(PROGRAMS[self.Form.name]).replace("TOPIC", self.topic))
@@ -425,22 +467,5 @@ class StartedByBroker(FormCase):
             self.assertEqual(client.request(child[0], "/double", 21), [42, child[0], child[0]])
 
 
-def _make(others: tuple[type, ...], conversations: type) -> None:
-    """Make a test case of every form and scheme."""
-    for form in FORMS:
-        for kind in others:
-            _named(type(f"{form.name.title()}{kind.__name__}Tests", (kind,), {"Form": form, "__doc__": form.__doc__}))
-        for scheme in ROUTES:
-            name = f"{form.name.title()}{scheme.title()}Tests"
-            fields = {"Form": form, "scheme": scheme, "__doc__": f"{form.name} over {scheme}."}
-            _named(type(name, (conversations,), fields))
-
-
-def _named(kind: type) -> None:
-    kind.__module__ = __name__
-    globals()[kind.__name__] = kind
-
-
-_make((Certificates, StartedByBroker), Conversations)
-# The bases have no form: they are no tests by themselves.
-del FormCase, Conversations, Certificates, StartedByBroker
+inEveryForm(globals(), Journals, KeepAlive, Certificates, StartedByBroker)
+inEveryForm(globals(), Conversations, scheme=ROUTES)

@@ -161,9 +161,14 @@ class Stream(Protocol, Transport):
         self._connection.transportPaused(self)
 
     def resumeProducing(self) -> None:
+        # A socket that was to be closed after its output would not be closed while a producer is registered: so it
+        # stays open where the broker ends TLS after it has refused a large message.
+        self.transport.unregisterProducer()
+        self.transport.registerProducer(self, True)
         self._connection.transportResumed(self)
 
-    stopProducing = resumeProducing
+    def stopProducing(self) -> None:
+        self._connection.transportResumed(self)
 
     def write(self, data: bytes) -> None:
         self.transport.write(data)

@@ -13,8 +13,8 @@ from fleximq.client.errors import ConnectionLost
 from fleximq.client.minimq import blocking as minimq
 from fleximq.client.settings import State
 from fleximq.errors import SettingError
+from tests.client.cases import Place
 from tests.client.scripted import PATIENCE
-from tests.client.test_with_broker import Place
 
 _broker = Place()
 

@@ -28,7 +28,7 @@ from fleximq.errors import SettingError
 from tests.broker_process import BrokerProcess
 from tests.certificates import makeCertificate
 from tests.client.bad_network import BadNetwork
-from tests.client.test_with_broker import Place
+from tests.client.cases import Place
 from tests.wire.flexi_frames import Heard, cut, frame
 
 PLACE = Place()

@@ -5,11 +5,20 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.client.errors import BufferFull, ConnectionLost, JoinRefused, SubscribeFailed, Untrusted, isTransient
+from fleximq.client.errors import (
+    BufferFull,
+    ConnectionLost,
+    JoinRefused,
+    Overrun,
+    SubscribeFailed,
+    Untrusted,
+    isTransient,
+)
 from fleximq.client.payloads import Packed, packed
-from fleximq.client.protocol.client_state import ClientState, chunksOf
+from fleximq.client.protocol.client_state import ClientState, chunksOf, headerFields
 from fleximq.client.protocol.completion import Pending
 from fleximq.client.protocol.conversation import Conversation
+from fleximq.client.protocol.inbox import Inbox
 from fleximq.client.settings import ClientSettings, State
 from fleximq.errors import SettingError
 from tests.wire.flexi_frames import cut, frame
@@ -345,9 +354,82 @@ class HeardTests(LedgerCase):
         self.pong(*cut(data))
         self.assertEqual(barrier.result().count, 1)
 
+    def test_refusalAfterAPongBelongsToTheNextFlush(self) -> None:
+        """One before it to its own."""
+        for before in (0, 1):
+            data, barrier = self.clientState.barrier()
+            self.pong(*cut(data))
+            self.assertEqual(barrier.result().count, before)
+            self.refuse(403, "a")
+
+    def test_refusalBetweenItsPingsIsThatOfASubscription(self) -> None:
+        """If it names no topic; all others are left to the next flush."""
+        self.refuse(400, "old")
+        made = self.clientState.newSubscription("a", None)
+        first, _, second = cut(made.data)
+        self.refuse(400)
+        self.pong(first)
+        self.refuse(503, "a")
+        self.refuse(603)
+        self.pong(second)
+        error = self.assertRaises(SubscribeFailed, self.clientState.confirmSubscription, made)
+        self.assertEqual((error.status, error.path), (603, "a"))
+        self.clientState.dataReceived(frame("PUB", 7, {"topic": "a"}, b"\1"))
+        data, barrier = self.clientState.barrier()
+        self.pong(*cut(data))
+        self.assertEqual([each.status for each in barrier.result().all], [400, 400, 503])
+        self.assertEqual(self.clientState.inbox.bufferedBytes, 0)
+
+    def test_deliveryBeforeTheConfirmationIsGiven(self) -> None:
+        """It follows the SUB."""
+        made = self.clientState.newSubscription("a", None)
+        first, _, second = cut(made.data)
+        self.pong(first)
+        self.clientState.dataReceived(frame("PUB", 7, {"topic": "a"}, b"\1"))
+        self.pong(second)
+        self.clientState.confirmSubscription(made)
+        self.assertEqual(len(made.box.waiting), 1)
+
+    def test_wrongStartLeavesNoSubscription(self) -> None:
+        """It cannot be packed."""
+        self.assertRaises(TypeError, self.clientState.newSubscription, "a", {"time": object()})
+        self.assertFalse(self.clientState.inbox.boxes)
+
+    def test_onlyTheTargetOrTheBrokerAnswersARequest(self) -> None:
+        """And only while somebody waits for the answer."""
+        for sender, isAnswer in ((6, False), (5, True), (1, True)):
+            _, id, reply = self.clientState.request(5, "/p", b"")
+            header = {"reqrep": {"type": "correlation", "id": id}}
+            self.clientState.dataReceived(frame("REP", sender, header))
+            self.assertEqual(reply.done, isAnswer)
+            self.clientState.forgetRequest(id)
+            self.clientState.dataReceived(frame("REP", 5, header))
+            self.assertEqual(reply.done, isAnswer)
+        self.assertFalse(self.clientState.needsAnswers)
+
+    def test_overrunSubscriptionIsEndedAndUnsubscribed(self) -> None:
+        """The others go on."""
+        self.clientState.inbox = Inbox(lambda: None, maximum=300)
+        box, other = self.subscribe("a"), self.subscribe("b")
+        self.heard()
+        for _ in range(3):
+            self.clientState.dataReceived(frame("PUB", 7, {"topic": "a"}, bytes(100)))
+        self.assertIsInstance(box.end, Overrun)
+        self.assertIsNone(other.end)
+        self.assertEqual([(each.kind, each.header) for each in self.heard()], [("UNSUB", {"topic": "a"})])
+
 
 class HelpingTests(SynchronousTestCase):
     """What needs no state."""
+
+    def test_headerFieldsAreGivenOnce(self) -> None:
+        """Own fields may have any other name."""
+        for headers, key in (({"topic": "b"}, None), ({"key": 1, "own": 2}, "k")):
+            error = self.assertRaises(ValueError, headerFields, key, None, None, None, headers)
+            self.assertIn(next(iter(headers)), str(error))
+        own = {"self": "s", "value": "v", "headers": "h", "message_id": "m"}
+        named = {"key": b"k", "correlation_id": "c", "reply_to": "r"}
+        self.assertEqual(headerFields(b"k", None, "c", "r", own), named | own)
 
     def published(self, values: Iterable[object], pack: Any = packed) -> list[list[Any]]:
         """Return what is published, by chunksOf."""

@@ -200,6 +200,34 @@ class OwnerTests(AccountsCase):
         held = [value for value in here(contextvars.copy_context).values() if isinstance(value, tuple)]
         self.assertEqual([len(value) for value in held], [3])
 
+    def test_lossIsToldLongAfterOthersWereTold(self) -> None:
+        """Also to an owner that has published meanwhile."""
+        first, second = self.by(Owner()), self.by(Owner())
+        first(self.publish), second(self.publish)
+        self.accounts.lose(LOST)
+        self.assertIs(first(self.accounts.takeLoss), LOST)
+        first(self.publish), second(self.publish)
+        self.confirm()
+        self.assertEqual([each(self.accounts.takeLoss) for each in (first, second, second)], [None, LOST, None])
+
+    def test_flushOfAnotherConfirms(self) -> None:
+        """Only publications after it are lost."""
+        first, second = self.by(Owner()), self.by(Owner())
+        first(self.publish)
+        self.confirm()
+        second(self.publish)
+        self.accounts.lose(LOST)
+        self.assertEqual([each(self.accounts.takeLoss) for each in (second, first)], [LOST, None])
+
+    def test_firstFlushIsToldForOthers(self) -> None:
+        """An owner without publications may flush for them; they are told as well."""
+        first = self.by(Owner())
+        first(self.publish)
+        self.accounts.lose(LOST)
+        others = [self.by(Owner()) for _ in range(2)]
+        found = [each(self.accounts.takeLoss) for each in (*others, first, first)]
+        self.assertEqual(found, [LOST, None, LOST, None])
+
 
 class ThreadTests(SynchronousTestCase):
     """Accounts of threads."""

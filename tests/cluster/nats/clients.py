@@ -24,7 +24,6 @@ from fleximq.client.backoff import Backoff
 from fleximq.client.errors import Answered, BufferFull, ConnectionLost
 from fleximq.reader import read
 from tests.client.forms import FORMS
-from tests.client.queues.forms import Awaiting, Blocking, Reacting
 from tests.cluster.nats.servers import Servers, freePorts
 from tests.pipeline.installed import missing as withoutSpark
 
@@ -170,7 +169,7 @@ class Clients:
         self.subscribers: dict[str, Subscriber] = {}
         forms: list[tuple[str, Any]] = [(f"fleximq-{form.name}", form()) for form in FORMS]
         for dialect in ("blipmq", "minimq"):
-            forms += [(f"{dialect}-{kind.__name__.lower()}", kind(dialect)) for kind in (Blocking, Awaiting, Reacting)]
+            forms += [(f"{dialect}-{form.name}", form(dialect)) for form in FORMS]
         more = {"reconnect": Backoff(first=0.05, most=1.0), "keep_alive": 1.0, "timeout": 20.0}
         for topic, form in forms:
             held.callback(form.end)
