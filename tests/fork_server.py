@@ -40,7 +40,7 @@ PRELOADED = (
     *(module for module, _ in PROGRAMS.values()),
     "fleximq.tap",
     "fleximq.cli.commands",
-    "fleximq.journal.disk_journal",
+    "fleximq.journal.journal_folder",
     "fleximq.values.key_pairs",
 )
 

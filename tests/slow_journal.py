@@ -10,6 +10,7 @@ from zope.interface import implementer
 
 from fleximq.errors import NotKept
 from fleximq.interfaces import IJournal
+from fleximq.values.histogram import Commits
 from fleximq.values.message import Message
 from fleximq.values.records import BacklogSize, OnCommitted, OnStaged, PublishedRun, Run, TopicBounds
 from tests.journal_records import Record, batchOf, recordsOf
@@ -39,6 +40,7 @@ class SlowJournal:
         self.appended = self.decided = self.time = 0
         self.end = self._next = 1
         self.now = 1_000_000
+        self.commits = Commits()
         self.notes: list[Any] = []
         self.kept: list[PublishedRun] = []
         self.records: list[Record] = []

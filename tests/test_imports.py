@@ -192,7 +192,7 @@ class LadderRuleTests(SynchronousTestCase):
         upward, downward = "import fleximq.journal.writing.commit", "import fleximq.journal.format.frame"
         self.assertEqual(len(breachesOfLadder("fleximq.journal.files.x", upward)), 1)
         self.assertEqual(breachesOfLadder("fleximq.journal.files.x", downward), [])
-        self.assertEqual(breachesOfLadder("fleximq.journal.disk_journal", upward), [])
+        self.assertEqual(breachesOfLadder("fleximq.journal.journal_folder", upward), [])
 
     def test_partsOfARoom(self) -> None:
         """Where the table allows a part of a room, its other parts are refused."""

@@ -25,7 +25,7 @@ WAY = (
     ("broker/broker", "the facade: publishes the run"),
     ("broker/publishing/slow_path", "refuses what its subscribers cannot hold"),
     ("broker/publishing/pending_commits", "holds the run until it is on disk"),
-    ("journal/disk_journal", "the facade: accepts the run"),
+    ("journal/opened_journal", "the facade: accepts the run"),
     ("journal/writing/group_commit", "collects the runs of one commit"),
     ("journal/writing/writer_thread", "writes and syncs; reports back"),
     ("broker/publishing/pending_commits", "releases the run in topic order"),

@@ -5,7 +5,8 @@ belong to the :class:`fleximq.cluster.copy.Copy`, which writes each commit that 
 node owns the shard, records can only be read.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from twisted.internet.interfaces import IReactorTime
@@ -15,21 +16,117 @@ from fleximq.cluster.copy import Copy
 from fleximq.cluster.interfaces import Refused
 from fleximq.cluster.stream_log import StreamLog, StreamWorker
 from fleximq.errors import NotKept
-from fleximq.journal.disk_journal import TRANSITIONS, DiskJournal, Event
+from fleximq.journal.broker_journal import BrokerJournal, ClosedJournal
 from fleximq.journal.files.segment_table import SegmentTable
 from fleximq.journal.format.control_frames import LostRange
-from fleximq.journal.recovery.recovered_state import RecoveredJournal, sentenceOf
+from fleximq.journal.journal_folder import JournalFolder
+from fleximq.journal.opened_journal import OpenedJournal
+from fleximq.journal.reading.reader_thread import ReaderThread
+from fleximq.journal.recovery.recovered_state import IQueueStateOwner, NoQueueState, RecoveredJournal, sentenceOf
 from fleximq.journal.retention.segment_removal import FreedSpace
+from fleximq.journal.stored_records import StoredRecords
 from fleximq.journal.writing.group_commit import sizeOf
-from fleximq.values.records import OnCommitted, OnStaged, PublishedRun, Run
+from fleximq.values.records import Run
 
 #: Seconds between two looks at whether the last commit is stored.
 _LOOK = 0.01
+_REOPENING = "a node of a cluster hands its journal on after a fault"
 
 
-class OwnerJournal(DiskJournal):
+class StandbyJournal(ClosedJournal):
+    """The journal while another node owns the shard and no client reads here."""
+
+    def __init__(self, copy: Copy, whyRefused: Callable[[], str]) -> None:
+        super().__init__()
+        self._copy = copy
+        self._whyRefused = whyRefused
+
+    @property
+    def refusal(self) -> str:
+        return self._whyRefused()
+
+    @property
+    def end(self) -> int:
+        return self._copy.next
+
+    def reopen(self, found: Callable[[str | None], None]) -> None:
+        found(_REOPENING)
+
+    def health(self) -> Mapping[str, Any]:
+        return {"state": "ok", "reason": "", "lost": [], "torn": [], **self._copy.size()}
+
+
+class FollowedJournal(StoredRecords, StandbyJournal):
+    """The journal while another node owns the shard and clients read its records from the copy."""
+
+    def __init__(self, copy: Copy, whyRefused: Callable[[], str], reader: ReaderThread, segments: SegmentTable) -> None:
+        StandbyJournal.__init__(self, copy, whyRefused)
+        StoredRecords.__init__(self, segments, reader)
+        self.id = copy.journal
+
+    @property
+    def end(self) -> int:
+        return self._copy.next
+
+
+class StreamWriting:
+    """The :class:`fleximq.journal.opened_journal.Writing` of an owner. After a fault another node takes the shard."""
+
+    isBounded = True
+    isRetried = False
+
+    def __init__(
+        self, log: StreamLog, worker: StreamWorker, whyRefused: Callable[[], str], journal: OpenedJournal
+    ) -> None:
+        self._log = log
+        self._worker = worker
+        self._whyRefused = whyRefused
+        self._journal = journal
+
+    async def prepare(self) -> None:
+        """Write the first commit to the stream, for :meth:`begin`; raises Refused if the stream has no room."""
+        self._first = commit = self._journal.firstCommit()
+        await self._log.carryOut(commit)
+        if commit.reason is not None:
+            raise Refused(commit.reason)
+
+    def begin(self) -> None:
+        """Accept runs after the first commit."""
+        self._journal.accept(self._first, self._log, self._worker)
+
+    def admit(self, runs: Iterable[Run], count: int) -> None:
+        """Check that this node owns the shard, and that the stream has room."""
+        journal = self._journal
+        if not journal.isRunning:
+            raise NotKept(self._whyRefused())
+        if not self._log.hasRoom(journal.group.waiting + sum(map(sizeOf, runs))):
+            journal.cleaner.makeRoom()
+            raise NotKept("the stream of the cluster is full", range(count))
+
+    def reopen(self, found: Callable[[str | None], None]) -> None:
+        """Refuse it."""
+        found(_REOPENING)
+
+    def look(self) -> None:
+        """The copy checks its files with each commit."""
+
+    def beat(self, answered: Callable[[], None]) -> None:
+        """There is no thread that could hang."""
+        answered()
+
+    def end(self) -> None:
+        """Report no further result, at once; :meth:`OwnerJournal.hand` has written the last checkpoint."""
+        self._journal.group.stop()
+        self._worker.stop(0.0)
+
+    def release(self) -> None:
+        """The folder's lock stays with the copy."""
+
+
+class OwnerJournal(BrokerJournal):
     """Order of use: perhaps :meth:`follow`; :meth:`take` the shard, and :meth:`hand` it on, or end the process.
 
+    :param folder: the copy's folder, which the copy has opened.
     :param trimmed: called with the position of the first segment when earlier ones were removed, to trim the stream.
     :param refusal: returns why nothing is stored while another node owns the shard.
     """
@@ -37,33 +134,42 @@ class OwnerJournal(DiskJournal):
     def __init__(
         self,
         copy: Copy,
-        directory: str,
+        folder: JournalFolder,
         *,
         trimmed: Callable[[int], None],
         refusal: Callable[[], str] = lambda: "this node does not own the journal",
-        **options: Any,
     ) -> None:
-        super().__init__(directory, **options)
+        super().__init__(StandbyJournal(copy, refusal))
         self._copy = copy
+        self._folder = folder
         self._trimmed = trimmed
         self._refusal = refusal
+        #: The broker's side of the journal, needed to take the shard.
+        self.queues: IQueueStateOwner = NoQueueState()
+        self._reader: ReaderThread | None = None
+        self._readSegments: SegmentTable | None = None
+        self._owned: OpenedJournal | None = None
 
     def follow(self) -> None:
         """Read from the copy, which is loaded, while another node owns the shard."""
-        assert self._copy.segments is not None
-        self.id = self._copy.journal
-        self._readFrom(self._copy.segments)
-        self._reader.begin()
+        segments = self._copy.segments
+        assert segments is not None
+        reader = self._readerOf(segments)
+        self.become(FollowedJournal(self._copy, self._refusal, reader, segments))
+        reader.begin()
 
-    def _readFrom(self, segments: SegmentTable) -> None:
-        if getattr(self, "_segments", None) is not segments:
-            super()._readFrom(segments)
+    def _readerOf(self, segments: SegmentTable) -> ReaderThread:
+        """Return the reader of these segments: the present one, with its requests, if it reads them already."""
+        if self._reader is None or self._readSegments is not segments:
+            self._reader, self._readSegments = self._folder.reader(segments, self._foundLost), segments
+        return self._reader
 
     def _foundLost(self, lost: LostRange, why: str) -> None:
-        if self._isTaken:
-            super()._foundLost(lost, why)
+        context = self._folder.context
+        if self._owned is not None:
+            self._owned.recovered.reportLost(context, lost, why)
         else:
-            self._say(sentenceOf(lost, f"damaged ({why})"))
+            context.log(sentenceOf(lost, f"damaged ({why})"))
 
     async def take(
         self, log: StreamLog, worker: StreamWorker, restore: Callable[[RecoveredJournal], None]
@@ -75,110 +181,78 @@ class OwnerJournal(DiskJournal):
         :raises CopyError: the copy cannot be read on to the end of the stream, or cannot be written.
         :raises JournalError: the copy cannot be read.
         """
+        writing: StreamWriting
+
+        def makeWriting(journal: OpenedJournal) -> StreamWriting:
+            nonlocal writing
+            writing = StreamWriting(log, worker, self._refusal, journal)
+            return writing
+
         await log.fence()
-        self._stream = log
-        self.id = self._copy.journal
-        # Reads search by time, so times must not go back where the clock of this node is behind.
-        self._now = log.now
-        found = self._recover()
+        notices: list[str] = []
+        found = self._content(notices)
+        self._owned = owned = OpenedJournal(
+            # Reads search by time, so times must not go back where the clock of this node is behind.
+            replace(self._folder.context, now=log.now),
+            self._folder.limitsFor(found.segments, notices),
+            found,
+            self._readerOf(found.segments),
+            self.queues,
+            makeWriting,
+            id=self._copy.journal,
+            notices=notices,
+            onCleaned=lambda: self._trimmed(found.segments.all[0].base),
+        )
+        self.become(owned)
         restore(found)
-        commit = self._firstCommit()
-        await log.carryOut(commit)
-        if commit.reason is not None:
-            raise Refused(commit.reason)
-        self._begin(log, worker, commit)
+        await writing.prepare()
+        owned.begin()
         return found
 
-    def append(self, topic: str, publisher: int, name: str, dialect: str, run: Run, committed: OnCommitted) -> int:
-        if not self._runs:
-            raise NotKept(self._refusal())
-        self._checkRoom([run], len(run.payloads))
-        return super().append(topic, publisher, name, dialect, run, committed)
-
-    def stage(self, query: str, batch: int, part: str, runs: Sequence[PublishedRun], found: OnStaged) -> None:
-        try:
-            self._checkRoom([each.run for each in runs], 1)
-        except NotKept as error:
-            found(None, error.reason)
-            return
-        super().stage(query, batch, part, runs, found)
-
-    def _checkRoom(self, runs: Sequence[Run], count: int) -> None:
-        """Check that the stream has room for runs with so many messages."""
-        if self._runs and not self._stream.hasRoom(self._group.waiting + sum(map(sizeOf, runs))):
-            self._cleaner.makeRoom()
-            raise NotKept("the stream of the cluster is full", range(count))
-
-    @property
-    def end(self) -> int:
-        return super().end if self._isTaken else self._copy.next
-
-    def health(self) -> Mapping[str, Any]:
-        if self._isTaken:
-            return super().health()
-        return {"state": "ok", "reason": "", "lost": [], "torn": [], **self._copy.size()}
-
-    @property
-    def _isTaken(self) -> bool:
-        return hasattr(self, "_found")
-
-    def probe(self) -> None:
-        """Make a commit, if none is pending: it shows whether this node still owns the shard."""
-        if self._runs and self._group.idle and self._group.readOnly is None:
-            self._group.roll()
-
-    async def hand(self, clock: IReactorTime) -> None:
-        """Write all runs and a last checkpoint, refuse further ones; waits for the store. Then :meth:`close` it."""
-        await self._stored(clock)
-        if self._group.readOnly is None:
-            self._group.closeWith(self._snapshot())
-            await self._stored(clock)
-        self._group.stop()
-
-    async def _stored(self, clock: IReactorTime) -> None:
-        self._group.handOver(stateRecords=True)
-        while not self._group.idle:
-            await deferLater(clock, _LOOK)
-            self._group.handOver(stateRecords=True)
-
-    def _content(self) -> RecoveredJournal:
+    def _content(self, notices: list[str]) -> RecoveredJournal:
         """Return the content of the copy: the stream has nothing after it, so no offset is skipped."""
         if self._copy.segments is None:
-            self._copy.load(self._unsaid.append)
+            self._copy.load(notices.append)
+        assert self._copy.segments is not None
         self._copy.isOwned = True
-        found = RecoveredJournal(self._files, self._folder, self._copy.segments)
+        context = self._folder.context
+        found = RecoveredJournal(context.files, context.folder, self._copy.segments)
         found.lost = [sentenceOf(lost) for lost in found.segments.lost]
         found.readCheckpoint()
         return found
 
-    def _freed(self, number: int) -> None:
-        super()._freed(number)
-        self._trimmed(self._segments.all[0].base)
-
     def clean(self, done: Callable[[FreedSpace], None] = lambda freed: None) -> bool:
+        """Begin to remove expired records on a thread; False if a pass is running, or this node is no owner."""
+        return self._owned is not None and self._owned.clean(done)
 
-        def cleaned(freed: FreedSpace) -> None:
-            self._trimmed(self._segments.all[0].base)
-            done(freed)
+    def probe(self) -> None:
+        """Make a commit, if none is pending: it shows whether this node still owns the shard."""
+        owned = self._owned
+        if owned is not None and owned.isRunning and owned.group.idle and owned.group.readOnly is None:
+            owned.group.roll()
 
-        return super().clean(cleaned)
-
-    def look(self) -> None:
-        """The copy checks its files with each commit."""
-
-    def reopen(self, found: Callable[[str | None], None]) -> None:
-        """Refuse it: after a fault another node takes the shard."""
-        found("a node of a cluster hands its journal on after a fault")
+    async def hand(self, clock: IReactorTime) -> None:
+        """Write all runs and a last checkpoint, refuse further ones; waits for the store. Then :meth:`close` it."""
+        owned = self._owned
+        if owned is None:
+            return
+        await _stored(owned, clock)
+        if owned.group.readOnly is None:
+            owned.group.closeWith(owned.snapshot())
+            await _stored(owned, clock)
+        owned.group.stop()
 
     def close(self) -> None:
         """Close the files, at once; the folder's lock stays with the copy."""
-        began = hasattr(self, "_worker")
-        self._state = TRANSITIONS[self._state, Event.CLOSE]
-        if began:
-            self._group.stop()
-            self._worker.stop(0.0)
-            self._cleaner.stop()
-        if hasattr(self, "_reader"):
+        if self._owned is not None:
+            self._owned.close()
+        elif self._reader is not None:
             self._reader.stop()
-        if hasattr(self, "_durableEnd"):
-            self._durableEnd.close()
+
+
+async def _stored(journal: OpenedJournal, clock: IReactorTime) -> None:
+    """Wait until the store has all runs and state records so far."""
+    journal.group.handOver(stateRecords=True)
+    while not journal.group.idle:
+        await deferLater(clock, _LOOK)
+        journal.group.handOver(stateRecords=True)

@@ -7,6 +7,7 @@ from zope.interface import implementer
 
 from fleximq.errors import NotKept
 from fleximq.interfaces import IJournal
+from fleximq.values.histogram import Commits
 from fleximq.values.message import Message
 from fleximq.values.records import BacklogSize, OnCommitted, OnStaged, PublishedRun, Run
 
@@ -21,8 +22,17 @@ class MemoryJournal:
     id = ""
     appended = decided = time = 0
     overloaded = False
-    end = 1
-    removals = 0
+
+    def __init__(self) -> None:
+        self.commits = Commits()
+
+    @property
+    def end(self) -> int:
+        return 1
+
+    @property
+    def removals(self) -> int:
+        return 0
 
     def append(self, topic: str, publisher: int, name: str, dialect: str, run: Run, committed: OnCommitted) -> int:
         committed(0, None)
@@ -41,7 +51,7 @@ class MemoryJournal:
         found([])
 
     def read(
-        self, offset: int, selected: Callable[[str], bool], most: int, found: Callable[[Sequence[Any], int], None]
+        self, offset: int, wanted: Callable[[str], bool], most: int, found: Callable[[Sequence[Any], int], None]
     ) -> None:
         found([], self.end)
 

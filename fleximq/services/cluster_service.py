@@ -37,6 +37,7 @@ from fleximq.config.settings import Settings
 from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.errors import JournalError
 from fleximq.journal.files.file_system import Files
+from fleximq.journal.journal_folder import JournalFolder
 from fleximq.journal.recovery.recovered_state import RecoveredJournal
 from fleximq.services.cluster_operator import ClusterOperator, settingsThatLast
 from fleximq.services.journal_service import warn
@@ -146,10 +147,9 @@ class ClusterNode:
         owner = self.service.ownership.owner.node
         return "" if self.ports.isServing else f"this node does not own the journal; {owner or 'no node'} does"
 
-    def makeJournal(self, folder: str, **options: Any) -> OwnerJournal:
-        """Return the journal of this node for the time in which it owns the shard."""
-        if self._settings.mesh:
-            options["refusal"] = self._refusalWithAddress
+    def makeJournal(self, folder: JournalFolder) -> OwnerJournal:
+        """Return the journal of this node, for its copy's folder."""
+        options = {"refusal": self._refusalWithAddress} if self._settings.mesh else {}
         self.journal = OwnerJournal(self.copy, folder, trimmed=lambda position: self.trimmed(position), **options)
         return self.journal
 
@@ -157,13 +157,16 @@ class ClusterNode:
         """Return the broker of this node, made with these parts."""
         settings, node = self._settings, str(self._settings.node)
         if not settings.mesh:
-            return Broker(**parts)
+            broker = Broker(**parts)
+            self.journal.queues = broker.checkpointer
+            return broker
         link = CoreLink(self._reactor, settings.cluster, settings.clusterName, node, self._options)
         session, refusal = secrets.token_hex(8), self._refusalWithAddress
         membership = Membership(self.turn, link, node, session, self._reactor, self._cluster.nextBlock, refusal)
-        broker = MeshedBroker(membership, **parts)
-        self.mesh = broker.node
-        return broker
+        meshed = MeshedBroker(membership, **parts)
+        self.journal.queues = meshed.checkpointer
+        self.mesh = meshed.node
+        return meshed
 
     def abort(self, sentence: str) -> NoReturn:
         """End the process with a sentence, exit code 1."""

@@ -17,13 +17,15 @@ from fleximq.dialects.registry import Registry, installed
 from fleximq.endpoints.listen import Listen, ListenDefaults, WebListen
 from fleximq.errors import SettingError
 from fleximq.in_process.clients import InProcessClients
+from fleximq.journal.broker_journal import BrokerJournal
+from fleximq.journal.memory_journal import MemoryJournal
 from fleximq.security.access_policy import AccessPolicy
 from fleximq.security.listener_principal import ListenerAdmission
 from fleximq.security.rates.rate_limits import RateLimitedAdmission, RateLimits
 from fleximq.services.audit_log import AuditLog
 from fleximq.services.broker_service import BrokerService, makeBroker
 from fleximq.services.extension_service import ExtensionContext, ExtensionService
-from fleximq.services.journal_service import JournalService, makeJournal, restore
+from fleximq.services.journal_service import JournalService, journalFolder, restore
 from fleximq.services.network.connection_limit import ConnectionLimit
 from fleximq.services.network.connections import OpenConnections
 from fleximq.services.network.listener_factory import ListenerDialects, dialectsOf, factoryOf
@@ -44,6 +46,7 @@ from fleximq.values.log_limit import LogLimits
 from fleximq.values.unadmitted_budget import UnadmittedBudget
 
 if TYPE_CHECKING:
+    from fleximq.journal.journal_folder import JournalFolder
     from fleximq.services.cluster_service import ClusterNode
 
 #: The dialects of a listener for HTTP only.
@@ -80,20 +83,21 @@ def compose(
     wakeup = Wakeup(reactor)
     node = _node(reactor, settings, wakeup)
     turn = WriteTurn(reactor) if node is None else node.turn
-    makeNodesJournal = None if node is None else node.makeJournal
-    journal: Any = makeJournal(
-        wakeup, settings, turn, lambda event, number: broker.observers.counted(event, number), makeNodesJournal
-    )
+    folder = journalFolder(wakeup, settings, turn, lambda event, number: broker.observers.counted(event, number))
+    journal = _journal(folder, node)
     if node is not None:
         abortStart = node.abort
     if settings.auditLog is not None:
         reload.auditLog = AuditLog(reactor, settings.auditLog, abortStart, wall)
     make = Broker if node is None else node.makeBroker
     broker = makeBroker(reactor, settings, turn, journal, list(registry.dialects), wall, make, reload.auditLog)
-    whole = MultiService()
-    if node is None and journal.onDisk:
-        restoring = partial(restore, broker, journal)
-        whole = JournalService(reactor, journal, restoring, abortStart, wakeup, startupFailure.duringStop)
+    whole, beat = MultiService(), None
+    if node is None and folder is not None:
+        whole = stored = JournalService(
+            reactor, folder, journal, broker.checkpointer, partial(restore, broker), abortStart, wakeup,
+            startupFailure.duringStop,
+        )  # fmt: skip
+        beat = stored.beat
     if isinstance(reload.auditLog, AuditLog):
         reload.auditLog.setServiceParent(whole)
     counted = broker.observers.counted
@@ -159,7 +163,7 @@ def compose(
     # A node of a cluster is ready when it follows: its listeners are open from then on.
     outer = owned = whole
     if node is not None:
-        outer = cluster = node.serving(whole, partial(restore, broker, journal))
+        outer = cluster = node.serving(whole, partial(restore, broker))
         owned = cluster.owned
     for listen in [Listen.parse(text, defaults) for text in settings.listen]:
         listenOn(listen, owned)
@@ -170,7 +174,6 @@ def compose(
         child = ChildService(reactor, line, contextFor(False, set()), environment, security.rightsOf)
         contexts.append(child.context)
         child.setServiceParent(owned)
-    beat = journal.beat if journal.onDisk and node is None else None
     listeners = [each for each in places[0] if isinstance(each, ListenerService)]
     socket, pause = NotifySocket(environment), watchdogInterval(environment)
     if socket.exists and pause is not None:
@@ -187,6 +190,13 @@ def compose(
     ]
     broker.operator = Operator(broker, rateLimits.bans, reload)
     return outer
+
+
+def _journal(folder: "JournalFolder | None", node: "ClusterNode | None") -> Any:
+    """Return the journal of a broker with this folder."""
+    if folder is None:
+        return MemoryJournal()
+    return BrokerJournal() if node is None else node.makeJournal(folder)
 
 
 def _node(reactor: Any, settings: Settings, wakeup: Wakeup) -> "ClusterNode | None":

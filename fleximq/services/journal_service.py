@@ -23,8 +23,6 @@ from fleximq.config.journal_options import fsyncOf, retentionOf, timeToLiveOf
 from fleximq.config.settings import Settings
 from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.errors import JournalError
-from fleximq.interfaces import IJournal
-from fleximq.journal.memory_journal import MemoryJournal
 from fleximq.journal.retention.retention_rules import RetentionPolicy
 from fleximq.journal.retention.segment_removal import FreedSpace
 from fleximq.services.process.wakeup import Wakeup
@@ -32,8 +30,10 @@ from fleximq.values.patterns import anyOf
 from fleximq.values.state_records import ClientIdsReserved
 
 if TYPE_CHECKING:
-    from fleximq.journal.disk_journal import DiskJournal
-    from fleximq.journal.recovery.recovered_state import RecoveredJournal
+    from fleximq.journal.broker_journal import BrokerJournal
+    from fleximq.journal.journal_folder import JournalFolder
+    from fleximq.journal.opened_journal import OpenedJournal
+    from fleximq.journal.recovery.recovered_state import IQueueStateOwner, RecoveredJournal
 
 _log = Logger()
 
@@ -49,50 +49,57 @@ _UNSTORED = (
 )
 
 
-def makeJournal(
-    wakeup: Wakeup,
-    settings: Settings,
-    turn: WriteTurn,
-    counted: Callable[[str, int], None],
-    make: "Callable[..., DiskJournal] | None" = None,
-) -> IJournal:
-    """Return the journal for these settings, not open yet; ``make`` replaces the class of those on disk."""
+def journalFolder(
+    wakeup: Wakeup, settings: Settings, turn: WriteTurn, counted: Callable[[str, int], None]
+) -> "JournalFolder | None":
+    """Return the journal's folder for these settings, not open yet; None without one."""
     if settings.journal is None:
-        return MemoryJournal()
-    from fleximq.journal.disk_journal import DiskJournal  # not loaded by a broker without a journal
+        return None
+    # Not loaded by a broker without a journal.
+    from fleximq.journal.files.file_system import Files
+    from fleximq.journal.files.journal_context import JournalContext
+    from fleximq.journal.journal_folder import JournalFolder
+    from fleximq.journal.opened_journal import JournalLimits
 
-    return (make or DiskJournal)(
-        settings.journal,
+    context = JournalContext(
+        files=Files(),
+        folder=settings.journal,
         callFromThread=partial(wakeup.call, _inTurn, turn),
         now=lambda: time.time_ns() // 1000,
-        fsync=fsyncOf(settings.fsync),
-        segmentBytes=settings.journalSegment,
-        maxBytes=settings.journalMaxBytes,
-        maxTopics=settings.limits.durableTopics,
-        rules=RetentionPolicy(
-            patterns=(*settings.durable, *settings.retain),
-            durable=anyOf((*settings.durable, *settings.retain)),
-            retained=anyOf(settings.retain),
-            retentions=tuple(map(retentionOf, settings.retention)),
-            timesToLive=tuple(map(timeToLiveOf, settings.messageTtl)),
-        ),
         onEvent=counted,
         log=warn,
         onError=_failed,
     )
+    rules = RetentionPolicy(
+        patterns=(*settings.durable, *settings.retain),
+        durable=anyOf((*settings.durable, *settings.retain)),
+        retained=anyOf(settings.retain),
+        retentions=tuple(map(retentionOf, settings.retention)),
+        timesToLive=tuple(map(timeToLiveOf, settings.messageTtl)),
+    )
+    limits = JournalLimits(
+        segmentBytes=settings.journalSegment,
+        maxBytes=settings.journalMaxBytes,
+        maxTopics=settings.limits.durableTopics,
+        rules=rules,
+    )
+    return JournalFolder(context, fsyncOf(settings.fsync), limits)
 
 
 @dataclass(eq=False, repr=False)
 class JournalService(MultiService):
     """Holds the services that need the journal: they start after it is open, and it closes after they have stopped.
 
-    :param restore: called with the recovered state, before the journal writes.
+    :param journal: the broker's; it becomes the one that ``folder`` opens.
+    :param queues: the broker's side of the journal; ``restore`` is called with the recovered state before it writes.
     :param abortStart: called with a sentence if the journal cannot be opened or restored; does not return.
     :param failStop: called with a sentence if the last state could not be stored at the stop.
     """
 
     _reactor: Any
-    journal: "DiskJournal"
+    _folder: "JournalFolder"
+    journal: "BrokerJournal"
+    _queues: "IQueueStateOwner"
     _restore: Callable[["RecoveredJournal"], None]
     _abortStart: Callable[[str], NoReturn]
     _wakeup: Wakeup
@@ -101,24 +108,24 @@ class JournalService(MultiService):
     _retry: Any = field(default=None, init=False)
     _pause: float = FIRST_RETRY
     _before: Any = field(default=None, init=False)
-    _open = False
+    _opened: "OpenedJournal | None" = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         super().__init__()
         self._cleaning = LoopingCall(self._clean)
         self._cleaning.clock = self._reactor
-        self.journal.onFault = self._faulted
 
     def startService(self) -> None:
         """Open the journal, restore the broker from it, and start the inner services. Blocks meanwhile."""
         began = time.monotonic()
         try:
-            state = self.journal.open()
+            self._opened = opened = self._folder.open(self._queues, self._faulted)
         except JournalError as error:
             self._abortStart(str(error))
-        self._open = True
+        self.journal.become(opened)
         self._wakeup.start()
-        self._begin(state)
+        self._begin(opened)
+        state = opened.recovered
         # A signal may arrive at any point in the code.
         self._before = self._onSignal(signal.SIGUSR2, lambda *_: self._reactor.callFromThread(self.reopen))
         for sentence in (*state.torn, *state.lost):
@@ -146,27 +153,36 @@ class JournalService(MultiService):
 
     def _retryLater(self) -> None:
         """Reopen the journal after a pause if the cause of its fault may pass, without a log line for each attempt."""
-        if self._open and self.journal.isRetried:
+        if self._isRetried:
             self._retry = self._reactor.callLater(self._pause, self._tryAgain)
             self._pause = min(2 * self._pause, LAST_RETRY)
 
     def _tryAgain(self) -> None:
         self._retry = None
-        if self.journal.isRetried:
+        if self._isRetried:
             self.journal.reopen(self._tried)
 
     def _tried(self, reason: str | None) -> None:
         if reason is None:
             _reopened(None)
-        elif self.journal.isRetried:
+        elif self._isRetried:
             self._retryLater()
         else:
             _reopened(reason)
 
-    def _begin(self, state: "RecoveredJournal") -> None:
+    @property
+    def _isRetried(self) -> bool:
+        return self._opened is not None and self._opened.writing.isRetried
+
+    def beat(self, answered: Callable[[], None]) -> None:
+        """Call back when the journal's writing thread has finished its present work; never, if it hangs."""
+        if self._opened is not None:
+            self._opened.writing.beat(answered)
+
+    def _begin(self, opened: "OpenedJournal") -> None:
         try:
-            self._restore(state)
-            self.journal.begin()
+            self._restore(opened.recovered)
+            opened.begin()
         except JournalError as error:
             self._giveUp(str(error))
         except Exception as error:
@@ -180,29 +196,29 @@ class JournalService(MultiService):
     def _close(self) -> None:
         if self._cleaning.running:
             self._cleaning.stop()
-        if self._open:
-            self._open = False
+        opened, self._opened = self._opened, None
+        if opened is not None:
             if self._retry is not None:
                 self._retry.cancel()
                 self._retry = None
             if self._before is not None:
                 self._onSignal(signal.SIGUSR2, self._before)
                 self._before = None
-            reason = self.journal.close()
+            reason = opened.close()
             if reason is not None:
                 self._failStop(_UNSTORED.format(reason=reason))
             self._wakeup.stop()
 
     def _clean(self) -> None:
-        self.journal.look()
-        self.journal.clean(_cleaned)
+        if self._opened is not None:
+            self._opened.writing.look()
+            self._opened.clean(_cleaned)
 
 
-def restore(broker: Broker, journal: "DiskJournal", state: "RecoveredJournal") -> None:
+def restore(broker: Broker, state: "RecoveredJournal") -> None:
     """Restore a broker's queues and their messages, and the next free client id."""
-    journal.keeper = broker.checkpointer
     broker.checkpointer.restore(state)
-    broker.clients.continueFrom(state.nextClientId, lambda until: journal.appendState(ClientIdsReserved(until)))
+    broker.clients.continueFrom(state.nextClientId, lambda until: broker.journal.appendState(ClientIdsReserved(until)))
 
 
 def _inTurn(turn: WriteTurn, call: Callable[..., object], *arguments: object) -> None:

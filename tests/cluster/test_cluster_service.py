@@ -29,6 +29,7 @@ from fleximq.cluster.interfaces import AHEAD
 from fleximq.cluster.node_state import NodeState
 from fleximq.cluster.owner_journal import OwnerJournal
 from fleximq.dialects.connection.write_turn import WriteTurn
+from fleximq.journal.journal_folder import JournalFolder
 from fleximq.journal.reading.reader_thread import ReaderThread
 from fleximq.services.journal_service import restore
 from fleximq.services.network.forwarding import Place
@@ -40,7 +41,7 @@ from tests.certificates import Made, makeCertificate
 from tests.cluster.memory import MemoryCluster, MemoryServers
 from tests.cluster.nats.servers import MISSING, Servers
 from tests.cluster.node_clock import NodeClock
-from tests.journal.at_once import ReaderAtOnce, atOnce
+from tests.journal.at_once import ReaderAtOnce, contextAtOnce
 from tests.journal.recorder import Recorder
 
 if not MISSING:
@@ -87,25 +88,20 @@ class Node:
         copy = Copy(disk, "/disk/journal", 0)
         self.journal = journal = OwnerJournal(
             copy,
-            "/disk/journal",
+            JournalFolder(
+                contextAtOnce(disk, "/disk/journal", lambda: round(clock.seconds() * 1e6) + 10**15),
+                makeReader=ReaderAtOnce,
+            ),
             trimmed=lambda position: self.service.trim(position),
-            callFromThread=atOnce,
-            now=lambda: round(clock.seconds() * 1e6) + 10**15,
-            files=disk,
         )
         self.broker = makeBroker(clock, journal, durable=("t", "q"))
+        journal.queues = self.broker.checkpointer
         self.served = MultiService()
         self.inner = Service()
         self.inner.setServiceParent(self.served)
         self.program = Service()
         self.ended: list[str] = []
         self.ports = NodePorts(MemoryReactorClock(), name, 10)
-
-        def restored(found: Any) -> None:
-            journal._readBy(
-                ReaderAtOnce(disk, "/disk/journal", journal._segments, atOnce, lost=lambda *_: None, log=print)
-            )
-            restore(self.broker, journal, found)
 
         self.service = ClusterService(
             self.clock,
@@ -116,7 +112,7 @@ class Node:
             self.ports,
             self.served,
             NoWakeup(),  # type: ignore[arg-type]
-            restored,
+            partial(restore, self.broker),
             _abort,
             self.end,
             settings={"durable": self.durable},

@@ -18,7 +18,8 @@ from fleximq.cluster.owner_journal import OwnerJournal
 from fleximq.cluster.stream_log import StreamLog, StreamWorker
 from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.errors import NotKept
-from fleximq.journal import disk_journal
+from fleximq.journal.journal_folder import JournalFolder
+from fleximq.journal.opened_journal import JournalLimits
 from fleximq.journal.recovery.recovery import recover
 from fleximq.services.journal_service import restore
 from fleximq.services.mesh_node import Membership
@@ -29,7 +30,7 @@ from tests.broker.parts import makeBroker
 from tests.broker.replay.test_feed import Reader, WithOffsets
 from tests.cluster.memory import MemoryCluster, MemoryLink, MemoryServers
 from tests.cluster.node_clock import NodeClock
-from tests.journal.at_once import ReaderAtOnce, atOnce
+from tests.journal.at_once import ReaderAtOnce, contextAtOnce
 from tests.journal.recorder import Recorder
 
 FOLDER = "/disk/journal"
@@ -57,13 +58,12 @@ class Node:
         self.readers: list[Reader] = []
         self.journal = OwnerJournal(
             self.copy,
-            FOLDER,
+            JournalFolder(
+                contextAtOnce(self.disk, FOLDER, self.now), limits=JournalLimits(segmentBytes=2000),
+                makeReader=ReaderAtOnce,
+            ),
             trimmed=self.trims.append,
-            callFromThread=atOnce,
-            now=self.now,
-            files=self.disk,
-            segmentBytes=2000,
-        )
+        )  # fmt: skip
         self.makeBroker = partial(makeBroker, clock, self.journal, durable=("t", "q"), **rules)
         self.broker = self.makeBroker()
         self.me = self.broker.join("minimq")
@@ -86,15 +86,9 @@ class Node:
             now=self.now,
             randomId=lambda: self.term,
         )
-        return Deferred.fromCoroutine(
-            self.journal.take(self.log, StreamWorker(self.clock, self.ended.append), self.restore)
-        )
-
-    def restore(self, found: Any) -> None:
-        """Restore the broker, with reads that are answered at once."""
-        journal = self.journal
-        journal._readBy(ReaderAtOnce(self.disk, FOLDER, journal._segments, atOnce, lost=lambda *_: None, log=print))
-        restore(self.broker, journal, found)
+        self.journal.queues = self.broker.checkpointer
+        worker = StreamWorker(self.clock, self.ended.append)
+        return Deferred.fromCoroutine(self.journal.take(self.log, worker, partial(restore, self.broker)))
 
     def read(self) -> None:
         """Serve clients from the copy, as a node in a mesh does."""
@@ -178,7 +172,6 @@ class OwnerJournalTests(SynchronousTestCase):
         """A node that does not own the shard delivers what the owner stores, once and in order, from any start, also
         when it becomes the owner.
         """
-        self.patch(disk_journal, "ReaderThread", ReaderAtOnce)
         self.first.produce("t", "one", "two")
         self.pass_()
         node = self.second
@@ -328,7 +321,9 @@ class OwnerJournalTests(SynchronousTestCase):
     def test_freed(self) -> None:
         """Whenever the folder has been shortened, also because the stream was full, the stream is shortened as well."""
         self.first.trims.clear()
-        self.first.journal._freed(5)
+        owned = self.first.journal._owned
+        assert owned is not None
+        owned.cleaner.passed()
         self.assertEqual(self.first.trims, [0])
 
     def looked(self, node: Node) -> None:

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from fleximq.journal import disk_journal as module
-from fleximq.journal.disk_journal import DiskJournal
+from fleximq.journal import journal_folder as module
+from fleximq.journal.disk_writing import DiskWriting
 from fleximq.journal.writing.writer_thread import CommitWriter
 
 
@@ -35,7 +35,7 @@ def main() -> None:
     faults.recover = hanging("hang-start", faults.recover)
     log: Any = CommitWriter
     log.carryOut = hanging("hang-writer", log.carryOut)
-    journal: Any = DiskJournal
+    journal: Any = DiskWriting
     journal.reopen = hanging("hang-reactor", journal.reopen)
     sys.argv = sys.argv[2:]
     runpy.run_path(sys.argv[0], run_name="__main__")

@@ -89,9 +89,8 @@ class FlexiWayTests(WayCase, FlexiCase):
         disk = Recorder()
         disk.makeFolder("/disk")
         journal = JournalAtOnce(disk)
-        journal.open()
         self.server = self.makeServer(journal=journal, durable=("news",))
-        journal.keeper = self.server.broker.checkpointer
+        journal.open(self.server.broker.checkpointer)
         journal.begin()
         subscriber, publisher = self.server.join(), self.server.join()
         subscriber.subscribe("news")

@@ -5,10 +5,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fleximq.config.journal_options import Fsync
-from fleximq.journal.disk_journal import DiskJournal
+from fleximq.journal.broker_journal import BrokerJournal
 from fleximq.journal.files.file_system import Files
+from fleximq.journal.files.journal_context import JournalContext
+from fleximq.journal.files.segment_table import SegmentTable
 from fleximq.journal.format.control_frames import LostRange
+from fleximq.journal.journal_folder import JournalFolder
+from fleximq.journal.opened_journal import JournalLimits, OpenedJournal
 from fleximq.journal.reading.reader_thread import ReaderThread
+from fleximq.journal.recovery.recovered_state import IQueueStateOwner, RecoveredJournal
+from fleximq.journal.retention.retention_rules import RetentionPolicy
 from fleximq.journal.writing.writer_thread import CommitWriter
 from fleximq.values.records import QOS1, PublishedRun, Run, StoredBatch
 
@@ -82,10 +88,24 @@ class ReaderAtOnce(ReaderThread):
         found(*job())
 
 
-class JournalAtOnce(DiskJournal):
-    """A journal whose commits wait for ``worker.step()``."""
+def contextAtOnce(
+    files: Files, folder: str, now: Callable[[], int], say: Callable[[str], None] = lambda sentence: None
+) -> JournalContext:
+    """Return surroundings without threads."""
+    return JournalContext(
+        files=files, folder=folder, callFromThread=atOnce, now=now, onEvent=lambda event, number: None, log=say,
+        onError=_raise,
+    )  # fmt: skip
+
+
+class JournalAtOnce(BrokerJournal):
+    """A journal whose commits wait for ``worker.step()``, and whose reads are answered at once, from :meth:`open` on.
+
+    ``lost`` is the damage found by reads, ``said`` are sentences for the operator.
+    """
 
     worker: Steps
+    opened: OpenedJournal
 
     def __init__(
         self,
@@ -95,46 +115,49 @@ class JournalAtOnce(DiskJournal):
         now: Callable[[], int] = lambda: 1_700_000_000_000_000,
         fsync: Fsync = ALWAYS,
         segmentBytes: int = 1 << 20,
+        rules: RetentionPolicy | None = None,
     ) -> None:
+        super().__init__()
+
         def makeWorker(*arguments: Any) -> Steps:
             self.worker = Steps(*arguments)
             return self.worker
 
+        def makeReader(files: Files, folder: str, segments: SegmentTable, *others: Any) -> ReaderAtOnce:
+            return ReaderAtOnce(files, folder, segments, atOnce, lambda lost, why: self.lost.append(lost), others[-1])
+
         self.said: list[str] = []
         self.lost: list[LostRange] = []
-        super().__init__(
-            folder,
-            callFromThread=atOnce,
-            now=now,
-            fsync=fsync,
-            files=files,
-            segmentBytes=segmentBytes,
-            makeWorker=makeWorker,
-            log=self.said.append,
-            onError=_raise,
-        )
+        self.files = files
+        context = contextAtOnce(files, folder, now, self.said.append)
+        limits = JournalLimits(segmentBytes=segmentBytes, rules=rules)
+        self.folder = JournalFolder(context, fsync, limits, makeWorker, makeReader)
 
-    def open(self) -> Any:
-        """Open it, with a reader that answers at once."""
-        found = super().open()
-        self._readBy(
-            ReaderAtOnce(
-                self._files,
-                self._folder,
-                self._segments,
-                atOnce,
-                lost=lambda lost, why: self.lost.append(lost),
-                log=self.said.append,
-            )
-        )
-        return found
+    def open(self, queues: IQueueStateOwner | None = None) -> RecoveredJournal:
+        """Open it, and return its content."""
+        self.opened = self.folder.open(queues)
+        self.become(self.opened)
+        return self.opened.recovered
+
+    def begin(self) -> None:
+        """Accept runs."""
+        self.opened.begin()
+
+    def close(self) -> str | None:
+        """Close it."""
+        return self.opened.close()
+
+    @property
+    def segments(self) -> SegmentTable:
+        """Those of the opened journal."""
+        return self.opened.segments
 
     def everything(self) -> list[StoredBatch]:
         """Return all records, read back."""
         all: list[StoredBatch] = []
-        answers: list[tuple[list[StoredBatch], int]] = []
+        answers: list[tuple[Sequence[StoredBatch], int]] = []
         offset = 1
-        while offset < self._segments.nextOffset:
+        while offset < self.segments.nextOffset:
             before = offset
             self.read(offset, lambda topic: True, 1 << 20, lambda *answer: answers.append(answer))
             batches, offset = answers.pop()

@@ -6,13 +6,17 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.journal.disk_journal import DiskJournal, State
+from fleximq.config.journal_options import Fsync
+from fleximq.journal.disk_writing import State
 from fleximq.journal.files.file_system import Files
+from fleximq.journal.files.journal_context import JournalContext
+from fleximq.journal.journal_folder import JournalFolder
+from fleximq.journal.opened_journal import JournalLimits, OpenedJournal
 from fleximq.journal.recovery.recovered_state import RecoveredJournal
 from fleximq.values.records import StoredBatch
 from fleximq.values.state_records import StateRecord
 from tests.journal.faulty_files import FaultyFiles
-from tests.journal.steps import Steps, published
+from tests.journal.steps import ALWAYS, Steps, published
 
 
 class FakeKeeper:
@@ -51,37 +55,49 @@ class JournalCase(SynchronousTestCase):
         self.keeper = FakeKeeper()
         self.begin()
 
-    def make(self, files: Files | None = None, **options: Any) -> DiskJournal:
-        """Return a journal that is not open yet."""
-        self.steps = Steps()
-        return DiskJournal(
-            self.folder,
+    def context(self, files: Files | None = None) -> JournalContext:
+        """Return the surroundings of a journal."""
+        return JournalContext(
+            files=files or self.files,
+            folder=self.folder,
             callFromThread=lambda call, *arguments: self.calls.put((call, arguments)),
             now=lambda: self.now,
-            files=files or self.files,
             onEvent=lambda event, number: self.events.append((event, number)),
             log=self.log.append,
-            **{"makeWorker": lambda *ignored: self.steps, **options},
+            onError=lambda error: self.log.append(f"what was told of a commit failed: {error!r}"),
         )
+
+    def make(
+        self, files: Files | None = None, fsync: Fsync = ALWAYS, makeWorker: Any = None, **limits: Any
+    ) -> JournalFolder:
+        """Return the folder of a journal that is not open yet."""
+        self.steps = Steps()
+        makeWorker = makeWorker or (lambda *ignored: self.steps)
+        return JournalFolder(self.context(files), fsync, JournalLimits(**limits), makeWorker)
+
+    def open(self, folder: JournalFolder | None = None, **options: Any) -> OpenedJournal:
+        """Open a folder, by default the case's."""
+        return (folder or self.make(**options)).open(self.keeper, lambda: self.faults.append(1))
 
     def begin(self, **options: Any) -> RecoveredJournal:
         """Open the journal in the folder and begin."""
-        self.journal = journal = self.make(**options)
-        found = journal.open()
-        journal.keeper = self.keeper
+        self.faults: list[int] = []
+        self.journal = journal = self.open(**options)
         journal.begin()
         self.addCleanup(self.crash, journal)
-        return found
+        return journal.recovered
 
-    def crash(self, journal: DiskJournal | None = None) -> None:
+    def crash(self, journal: OpenedJournal | None = None) -> None:
         """Let go of everything as the end of a process does."""
         journal = journal or self.journal
-        if journal._state is not State.CLOSED:
-            journal._state = State.CLOSED
-            journal._reader.stop()
-            journal._log.close()
+        writing: Any = journal.writing
+        if not journal._isClosed:
+            journal._isClosed = True
+            writing._state = State.CLOSED
+            journal.reader.stop()
+            writing._log.close()
             journal._durableEnd.close()
-            journal._lock.release()
+            writing._lock.release()
 
     def append(self, body: bytes, topic: str = "a") -> int:
         """Append a run of one-byte messages."""

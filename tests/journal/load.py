@@ -188,8 +188,7 @@ class Load:
             self.disk, now=self._clock, fsync=self.fsync, segmentBytes=self.random.choice((3000, 6000, 20000))
         )
         queues = Queues()
-        queues.restore(self.journal.open())
-        self.journal.keeper = self.queues
+        queues.restore(self.journal.open(self.queues))
         self.journal.begin()
         self.journal.worker.log._seconds = lambda: self._seconds
 
@@ -238,7 +237,7 @@ class Load:
         before = self.now
         said = [kept for kept in self.kept if kept.said < NEVER]
         barriers = list(self._pendingBarriers)
-        self.journal._group.handOver(stateRecords=self.random.random() < 0.3)
+        self.journal.opened.group.handOver(stateRecords=self.random.random() < 0.3)
         self.journal.worker.step()
         if any(change.name.endswith(".fxj") for change in self.disk.changes[before:]):
             # A new segment: all before it was synced when it was made, whatever the mode.
@@ -272,13 +271,13 @@ class Load:
         barrier = Barrier({fact for fact in self.queues.facts() if fact[2] or fact[0] == "open"}, NEVER)
 
         def safe() -> None:
-            if self.journal._group.readOnly is not None:
+            if self.journal.opened.group.readOnly is not None:
                 return
             if self.fsync.mode == "always":
                 barrier.lasting = self.now
             self._pendingBarriers.append(barrier)
 
-        if self.journal._group.readOnly is None:
+        if self.journal.opened.group.readOnly is None:
             self.barriers.append(barrier)
             self.journal.whenCommitted(safe)
 
@@ -295,7 +294,7 @@ class Load:
 
     def _publish(self) -> None:
         ready = [each for each in self._staged if each[0] == self._batch + 1]
-        if not ready or self.journal._group.readOnly is not None:
+        if not ready or self.journal.opened.group.readOnly is not None:
             return
         self._batch += 1
         self._staged = []
@@ -322,7 +321,7 @@ class Load:
             self.random.choice((self._append, self._commit, self._note))()
         self.disk.failing = ""
         self.journal.worker.drain()
-        if self.journal._group.readOnly is not None:
+        if self.journal.opened.group.readOnly is not None:
             self._staged.clear()
             said = [kept for kept in self.kept if kept.said < NEVER]
             barriers = list(self._pendingBarriers)
@@ -334,15 +333,15 @@ class Load:
         """Take out what has expired; what was sealed by now may be gone from here on."""
         self.cleaned = min(self.cleaned, self.now)
         journal = self.journal
-        reader = journal._reader
+        reader = journal.opened.reader
 
         def exclusively(work: Callable[[], None]) -> None:
             work()
             reader.forgetNow()
 
         rules = RetentionPolicy(durable=lambda topic: topic not in EXPIRING)
-        open = frozenset(each.position for each in journal._segments.staged())
-        SegmentRemoval(self.disk, journal._folder, journal._segments, rules, exclusively, self.complaints.append).clean(
+        open = frozenset(each.position for each in journal.segments.staged())
+        SegmentRemoval(self.disk, "/disk/journal", journal.segments, rules, exclusively, self.complaints.append).clean(
             {}, open, self._time
         )
 

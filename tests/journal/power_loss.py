@@ -99,24 +99,23 @@ def explore(
 def _point(load: Load, done: int, state: State, report: Report, broken: frozenset[str], again: bool) -> None:
     disk = Recorder(state, broken)
     journal = JournalAtOnce(disk, fsync=load.fsync)
-    found = journal.open()
+    queues = Queues()
+    found = journal.open(queues)
     _check(load, done, found, journal.everything(), report)
     if done in load.closed and not found.clean:
         raise Broken("a clean stop is not seen")
     _keptBeside(state, disk.now())
     report.torn += len(found.torn)
-    _goOn(load, done, journal, found)
+    queues.restore(found)
+    _goOn(load, done, journal)
     report.sites |= disk.sites
     if again:
         _again(load, done, state, disk, report, broken)
 
 
-def _goOn(load: Load, done: int, journal: JournalAtOnce, found: RecoveredJournal) -> None:
+def _goOn(load: Load, done: int, journal: JournalAtOnce) -> None:
     """See that the next message gets an offset that nobody was told, and that a clean stop leaves no gap."""
     given = max((end for when, end in load.given if when <= done), default=1)
-    queues = Queues()
-    queues.restore(found)
-    journal.keeper = queues
     journal.begin()
     told: list[int] = []
     journal.append(*published([b"next"]), lambda offset, reason: told.append(offset))

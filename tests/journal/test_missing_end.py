@@ -19,7 +19,7 @@ class MissingEndCase(JournalCase):
         self.roll()
         self.kept(b"d")
         self.roll()
-        self.position, self.end = self.journal._segments.all[-1].base, self.journal._segments.end
+        self.position, self.end = self.journal.segments.all[-1].base, self.journal.segments.end
         self.next = self.journal.end
 
     def roll(self) -> None:
@@ -45,8 +45,8 @@ class MissingEndCase(JournalCase):
                 self.damaged(),
                 [f"positions {position} to {self.end - 1}: they were committed, as the file 'end' says, and are gone"],
             )
-            journal = self.make()
-            found = journal.open()
+            journal = self.open()
+            found = journal.recovered
             self.assertEqual(found.lost, [f"{words}{self.next - 1}"])
             self.assertEqual(
                 (found.end, found.lastOffset, found.nextOffset), (self.end, self.next, offsetAfterGap(self.next))
@@ -60,7 +60,7 @@ class MissingEndCase(JournalCase):
         [(_, offset, reason)] = self.told
         self.assertEqual((offset, reason), (2 * offsetAfterGap(self.next), None))
         self.assertEqual(self.journal.health()["lost"], [f"{words}{self.next - 1}"])
-        self.assertEqual(self.journal._segments.lost, [LostRange(position, length, first, self.next)])
+        self.assertEqual(self.journal.segments.lost, [LostRange(position, length, first, self.next)])
         self.assertEqual([payload for _, _, payload in self.records()], [b"a", b"b", b"-", b"d", b"z"])
         self.assertEqual(self.damaged(), [f"positions {position} to {self.end - 1}: there is no file for them"])
 
@@ -83,20 +83,20 @@ class MissingEndTests(MissingEndCase):
     def test_cleanlyStopped(self) -> None:
         """So it is behind a clean stop."""
         self.journal.close()
-        self.end = self.journal._segments.end
+        self.end = self.journal.segments.end
         self.last().unlink()
         self.assertSaid(5, self.position)
 
     def test_shorter(self) -> None:
         """The file was cut between two frames, or in one of them; then what is left of that is kept aside too."""
         self.kept(b"e")
-        at = self.journal._segments.end
+        at = self.journal.segments.end
         self.kept(b"f")
         self.crash()
         for size, torn in ((at - self.position, 0), (at - self.position - 1, 1)):
             os.truncate(self.last(), size)
-            journal = self.make()
-            found = journal.open()
+            journal = self.open()
+            found = journal.recovered
             self.assertEqual((len(found.lost), len(found.torn)), (1, torn))
             self.assertIn(f"the offsets {7 - torn} to 7", found.lost[0])
             self.assertEqual(found.nextOffset, offsetAfterGap(8))
@@ -115,7 +115,7 @@ class MissingEndTests(MissingEndCase):
         self.kept(b"z")
         self.assertEqual(self.told[-1][1:], (offsetAfterGap(6), None))
         self.crash()
-        self.assertEqual(self.make().open().records, 1)
+        self.assertEqual(self.open().recovered.records, 1)
 
     def test_noEnd(self) -> None:
         """Without that file, or with one that says nothing, a last file that is gone leaves no trace."""
@@ -128,8 +128,8 @@ class MissingEndTests(MissingEndCase):
             else:
                 end.write_bytes(content)
             self.assertEqual(self.damaged(), [])
-            journal = self.make()
-            self.assertEqual(journal.open().lost, [])
+            journal = self.open()
+            self.assertEqual(journal.recovered.lost, [])
             journal.close()
 
     def test_behind(self) -> None:

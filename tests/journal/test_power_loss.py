@@ -35,8 +35,8 @@ NEEDED: dict[str, dict[str, Any]] = {
     "syncFolder in CommitWriter._syncIfDue for CommitWriter._carryOut": _PLAIN,
     "sync in replaceFile for identify": {**_PLAIN, "again": 1},
     "syncFolder in replaceFile for identify": {**_PLAIN, "again": 1},
-    "syncFolder in checkFolder for DiskJournal.open": _PLAIN,
-    "sync in verifyTail for DiskJournal._verify": {
+    "syncFolder in checkFolder for JournalFolder.open": _PLAIN,
+    "sync in verifyTail for DiskWriting._verify": {
         **_PLAIN,
         "fsync": NEVER,
         "weights": (30, 30, 0, 0, 0, 0, 0, 20, 0),

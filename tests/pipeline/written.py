@@ -30,7 +30,7 @@ class Written:
     @property
     def next(self) -> int:
         """The offset of the next record."""
-        return self.journal._segments.nextOffset
+        return self.journal.segments.nextOffset
 
     def publish(
         self,

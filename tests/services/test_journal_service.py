@@ -14,9 +14,10 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.config.settings import Settings
 from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.errors import JournalError
-from fleximq.journal.memory_journal import MemoryJournal
+from fleximq.journal.broker_journal import BrokerJournal
+from fleximq.journal.recovery.recovered_state import NoQueueState
 from fleximq.journal.retention.segment_removal import FreedSpace
-from fleximq.services.journal_service import CLEANING_INTERVAL, JournalService, makeJournal, restore
+from fleximq.services.journal_service import CLEANING_INTERVAL, JournalService, journalFolder, restore
 from fleximq.services.process.wakeup import Wakeup
 from fleximq.values.state_records import ClientIdsReserved
 from tests.broker.parts import makeBroker
@@ -47,24 +48,26 @@ class Found:
 
 
 class Steps:
-    """A journal that notes what is done with it."""
+    """A folder, its opened journal and its writing, which note what is done with them."""
+
+    recovered = Found()
 
     def __init__(self, steps: list[Any], fault: str | None = None, repair: str | None = None) -> None:
         self.steps = steps
         self.fault = fault
         self.repair = repair
-        self.keeper: Any = None
         self.freed = 0
         self.unstored: str | None = None
         self.isRetried = False
-        self.onFault: Callable[[], None] = lambda: None
+        self.writing = self
 
-    def open(self) -> Found:
+    def open(self, queues: Any, onFault: Callable[[], None]) -> "Steps":
         """Open, or say why not."""
         self.steps.append("open")
+        self.onFault = onFault
         if self.fault:
             raise JournalError(self.fault)
-        return Found()
+        return self
 
     def begin(self) -> None:
         """Begin."""
@@ -132,10 +135,12 @@ class JournalServiceTests(SynchronousTestCase):
 
     def service(self, restore: Callable[[Any], None] | None = None, **journal: Any) -> JournalService:
         """Return a service with a journal of steps and another service in it."""
-        kept: Any = Steps(self.steps, **journal)
+        self.kept = kept = cast(Any, Steps(self.steps, **journal))
         service = JournalService(
             self.reactor,
             kept,
+            BrokerJournal(),
+            NoQueueState(),
             restore or (lambda found: self.steps.append("restore")),
             leave,
             Wakeup(self.reactor),
@@ -206,7 +211,7 @@ class JournalServiceTests(SynchronousTestCase):
         """After a shortage it is reopened with growing pauses; the log has a line when it stores messages again."""
         service = self.service(repair="no space left on device")
         service.startService()
-        kept: Any = service.journal
+        kept = self.kept
         kept.isRetried = True
         lines = len(self.texts)
         kept.onFault()
@@ -228,7 +233,7 @@ class JournalServiceTests(SynchronousTestCase):
         """What an operator must mend is not tried again; nor is what an operator has reopened meanwhile."""
         service = self.service()
         service.startService()
-        kept: Any = service.journal
+        kept = self.kept
         kept.onFault()
         kept.isRetried = True
         kept.onFault()
@@ -240,7 +245,7 @@ class JournalServiceTests(SynchronousTestCase):
         """If the disk fails at an attempt, the log says so, and there is none after it."""
         service = self.service(repair="input/output error")
         service.startService()
-        kept: Any = service.journal
+        kept = self.kept
         kept.isRetried = True
         kept.onFault()
 
@@ -257,7 +262,7 @@ class JournalServiceTests(SynchronousTestCase):
         """A stop ends the attempts; if the last state could not be stored, it says so."""
         service = self.service()
         service.startService()
-        kept: Any = service.journal
+        kept = self.kept
         kept.isRetried, kept.unstored = True, "no space left on device"
         kept.onFault()
         service.stopService()
@@ -275,7 +280,7 @@ class JournalServiceTests(SynchronousTestCase):
         """What has expired is looked for at the start and every minute, until the end; the log says what was freed."""
         service = self.service()
         service.startService()
-        kept: Any = service.journal
+        kept = self.kept
         kept.freed = 4096
         self.reactor.advance(CLEANING_INTERVAL)
         self.assertEqual(self.steps.count("clean"), 2)
@@ -287,26 +292,28 @@ class JournalServiceTests(SynchronousTestCase):
 
     def test_clientIds(self) -> None:
         """Client ids go on behind those that the last run may have given."""
-        broker = makeBroker(Clock())
-        journal: Any = Steps(self.steps)
+        journal: Any = BrokerJournal()
+        broker = makeBroker(Clock(), journal)
+        journal.become(Steps(self.steps))
         found: Any = Found()
-        restore(broker, journal, found)
+        restore(broker, found)
         self.assertEqual((broker.join("any").id, self.steps), (4000, [ClientIdsReserved(6000)]))
 
 
-class MakeJournalTests(SynchronousTestCase):
-    """Which journal the settings ask for."""
+class JournalFolderTests(SynchronousTestCase):
+    """Which folder the settings ask for."""
 
     def make(self, **settings: Any) -> Any:
-        """Return the journal for these settings."""
+        """Return the folder for these settings."""
         reactor: Any = MemoryReactorClock()
         reactor.callFromThread = lambda call, *arguments: call(*arguments)
-        return makeJournal(Wakeup(reactor), Settings(**settings), WriteTurn(reactor), lambda event, number: None)
+        return journalFolder(Wakeup(reactor), Settings(**settings), WriteTurn(reactor), lambda event, number: None)
 
     def test_memory(self) -> None:
-        """None, and it lives in memory."""
-        self.assertIsInstance(self.make(), MemoryJournal)
+        """None, and the journal is in memory."""
+        self.assertIsNone(self.make())
 
     def test_disk(self) -> None:
-        """A folder, and it lives there; nothing is opened yet."""
-        self.assertTrue(self.make(journal="/no/such/folder", fsync="interval:5").onDisk)
+        """A folder, and nothing is opened yet."""
+        folder = self.make(journal="/no/such/folder", fsync="interval:5")
+        self.assertEqual(folder.context.folder, "/no/such/folder")

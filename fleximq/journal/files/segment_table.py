@@ -40,15 +40,15 @@ def segmentBases(names: Iterable[str]) -> list[int]:
 
 class SegmentTable:
     """All segments of a journal, in order; the last one is being written. ``end`` is the position after the last
-    commit, ``nextOffset`` the offset of the next record. The bounds of each topic are changed by each commit and
-    removal, never computed for all topics at once; 1 us for a topic.
+    commit, ``nextOffset`` the offset of the next record, ``bytes`` the size of all files. The bounds of each topic are
+    changed by each commit and removal, never computed for all topics at once; 1 us for a topic.
     """
 
     def __init__(self, found: Iterable[Segment] = ()) -> None:
         self.all: tuple[Segment, ...] = ()
         # Retention removes segments on another thread than the one that adds them.
         self._changing = Lock()
-        self.end = 0
+        self.end = self.bytes = 0
         self.nextOffset = 1
         self._staged: dict[int, StagedBlock] = {}
         self._bounds: dict[str, TopicBounds] = {}
@@ -63,11 +63,6 @@ class SegmentTable:
 
     def __len__(self) -> int:
         return len(self.all)
-
-    @property
-    def bytes(self) -> int:
-        """The bytes of all files."""
-        return sum(segment.bytes for segment in self.all)
 
     @property
     def records(self) -> int:
@@ -93,6 +88,7 @@ class SegmentTable:
             self.all = (*self.all, segment)
             self._boundsBefore = {}
             self._extend(segment.counts)
+            self.bytes += segment.bytes
         self.end = segment.end
         self.nextOffset = max(self.nextOffset, segment.next)
 
@@ -111,6 +107,7 @@ class SegmentTable:
         with self._changing:
             addFrame(segment, position, frame, frame.topicCounts, lambda: _written(frame, position))
             self._added(segment, frame.kind, frame.topicCounts)
+            self.bytes += frame.length
 
     def received(self, whole: CompleteFrame) -> None:
         """Add the last frame, which another broker has written; a SEGMENT frame begins a segment. Raises FrameError."""
@@ -119,8 +116,10 @@ class SegmentTable:
             self.begin(header.position, header.segment)
         segment = self.all[-1]
         with self._changing:
+            before = segment.bytes
             counts = addWholeFrame(segment, whole, header.position + header.length)
             self._added(segment, FrameKind(header.kind), counts)
+            self.bytes += segment.bytes - before
 
     def _added(self, segment: Segment, kind: FrameKind, topicCounts: Iterable[str]) -> None:
         """Bring the table up to date after a frame was added to its last segment."""
@@ -168,6 +167,8 @@ class SegmentTable:
                     del self._removed[: _REMOVALS // 2]
         with self._changing:
             self.all = (*after, *self.all[len(before) :])
+            # The sum over perhaps thousands of segments is computed only after a change of one.
+            self.bytes = sum(segment.bytes for segment in self.all)
 
     def _replaceBounds(self, topic: str, found: TopicBounds | None, later: Iterable[Segment]) -> None:
         """Set the bounds of a topic to those in earlier segments, extended by those in later ones."""

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from fleximq.errors import JournalError, systemReason
 from fleximq.journal.files.file_system import Files
 from fleximq.journal.files.frame_scan import LARGE, DamagedRange, frameAt, framesOf
+from fleximq.journal.files.journal_context import JournalContext
 from fleximq.journal.files.open_segments import OpenSegments
 from fleximq.journal.files.segment_summary import Segment
 from fleximq.journal.files.segment_table import SegmentTable
@@ -82,6 +83,13 @@ class RecoveredJournal:
         if checkpoint is not None:
             self.replayFrom, self.snapshot = checkpoint.replay, checkpoint.snapshot
         self.lastOffset = self.nextOffset = self.segments.nextOffset
+
+    def reportLost(self, context: JournalContext, lost: LostRange, why: str) -> None:
+        """Add damage that was found after the opening to ``lost``, count it, and log it."""
+        sentence = sentenceOf(lost, f"damaged ({why})")
+        self.lost.append(sentence)
+        context.count("lost range")
+        context.log(sentence)
 
     def _checkpoint(self) -> tuple[int, Checkpoint | None]:
         """Return the last valid checkpoint, and the index of its segment."""

@@ -1,20 +1,20 @@
-"""Removes expired records on its own thread, while the journal is in use, and counts the bytes of the journal."""
+"""Removes expired records on its own thread, while the journal is in use."""
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from threading import Event, Thread
 from typing import Any
 
 from fleximq.errors import NotKept
-from fleximq.journal.files.file_system import Files
+from fleximq.journal.files.journal_context import JournalContext
 from fleximq.journal.files.segment_table import SegmentTable
 from fleximq.journal.reading.reader_thread import ReaderThread
+from fleximq.journal.recovery.recovered_state import IQueueStateOwner, NoQueueState
 from fleximq.journal.retention.retention_rules import RetentionPolicy
 from fleximq.journal.retention.segment_removal import FreedSpace, SegmentRemoval
 from fleximq.journal.retention.segment_rewrite import Stopped
-from fleximq.journal.writing.commit import Commit
 
 #: Seconds that a stop waits for a running pass.
 STOP_TIMEOUT = 10.0
@@ -24,57 +24,48 @@ RETRY_INTERVAL = 10.0
 
 @dataclass(eq=False)
 class CleanerThread:
-    """Runs one pass at a time; ``bytes`` is the size of all segments. All methods, ``log`` and ``unread`` are called on
-    the reactor's thread.
+    """Runs one pass at a time. All methods, and the reports of a pass, are called on the reactor's thread.
 
     :param rules: None: no records are removed.
-    :param needed: returns, by topic, the lowest offset that a queue needs.
-    :param now: microseconds since 1970.
-    :param log: called with a sentence about a failure.
-    :param reading: returns the next offset of each consumer group.
-    :param unread: see :class:`SegmentRemoval`.
-    :param most: the approximate limit of ``bytes``; 0: the capacity of the disk.
+    :param queues: says which records are needed and read.
+    :param maxBytes: the approximate limit of the journal's bytes; 0: the capacity of the disk.
     :param roll: begins another segment, since the last one is never cleaned.
-    :param freed: called with the number of bytes that a pass removed.
+    :param passed: called after each pass.
     :param monotonic: seconds of a monotonic clock.
     """
 
-    files: Files
-    folder: str
+    context: JournalContext
     segments: SegmentTable
-    rules: RetentionPolicy | None
     reader: ReaderThread
-    needed: Callable[[], Mapping[str, int]]
-    now: Callable[[], int]
-    callFromThread: Callable[..., object]
-    log: Callable[[str], None]
-    reading: Callable[[], Mapping[str, int]] = dict
-    unread: Callable[[str, int], None] = lambda sentence, records: None
-    most: int = 0
+    rules: RetentionPolicy | None
+    queues: IQueueStateOwner = field(default_factory=NoQueueState)
+    _: KW_ONLY
+    maxBytes: int = 0
     roll: Callable[[], None] = lambda: None
-    freed: Callable[[int], None] = lambda number: None
+    passed: Callable[[], None] = lambda: None
     monotonic: Callable[[], float] = time.monotonic
-    bytes: int = field(default=0, init=False)
     _again: float = field(default=0.0, init=False)
     _stopped: bool = field(default=False, init=False)
     _isWanted: bool = field(default=False, init=False)
     _thread: Thread | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        if self.rules is not None:
-            tell = partial(self.callFromThread, self.log), partial(self.callFromThread, self.unread)
-            self._removal = SegmentRemoval(self.files, self.folder, self.segments, self.rules, self._exclusively, *tell)
+        context, rules = self.context, self.rules
+        if rules is not None:
+            tell = partial(context.callFromThread, context.log), partial(context.callFromThread, self._goneUnread)
+            self._removal = SegmentRemoval(
+                context.files, context.folder, self.segments, rules, self._exclusively, *tell
+            )
 
-    def settled(self, commit: Commit, before: int) -> None:
-        """Count a successful commit; ``before`` is the previous end of the journal."""
-        # The sum over perhaps thousands of segments is computed only after one begins or is removed.
-        self.bytes = self.segments.bytes if commit.begun is not None else self.bytes + commit.end - before
+    def _goneUnread(self, sentence: str, records: int) -> None:
+        self.context.count("expired unread", records)
+        self.context.log(sentence)
 
     def check(self, count: int, waiting: int) -> None:
         """Check the space beside ``waiting`` bytes; if there is none, begins to free some and raises NotKept."""
-        if self.most and self.bytes + waiting >= self.most:
+        if self.maxBytes and self.segments.bytes + waiting >= self.maxBytes:
             self.makeRoom()
-            raise NotKept(f"the journal is full: it may have {self.most} bytes", range(count))
+            raise NotKept(f"the journal is full: it may have {self.maxBytes} bytes", range(count))
 
     def makeRoom(self) -> None:
         """Attempt to free space, unless the last attempt was a short time ago."""
@@ -94,8 +85,9 @@ class CleanerThread:
         if self.rules is None or self._stopped or self._isWanted:
             return False
         open = frozenset(staged.position for staged in self.segments.staged())
+        queues = self.queues
         # Queues opened from now on need only records of later segments.
-        state = dict(self.needed()), open, self.now(), self.segments.all, dict(self.reading())
+        state = dict(queues.needed()), open, self.context.now(), self.segments.all, dict(queues.reading())
         self._thread = Thread(target=lambda: self._work(state, done), name="journal-cleaner", daemon=True)
         self._thread.start()
         return True
@@ -113,15 +105,15 @@ class CleanerThread:
         try:
             freed = self._removal.clean(*state)
         except Exception as error:
-            self.callFromThread(self.log, f"what has expired could not be taken out of the journal: {error!r}")
+            context = self.context
+            context.callFromThread(context.log, f"what has expired could not be taken out of the journal: {error!r}")
             freed = FreedSpace()
-        self.callFromThread(self._ended, freed, done)
+        self.context.callFromThread(self._ended, freed, done)
 
     def _ended(self, freed: FreedSpace, done: Callable[[FreedSpace], None]) -> None:
         self._thread = None
-        self.bytes = self.segments.bytes
-        if freed.bytes:
-            self.freed(freed.bytes)
+        self.context.count("bytes freed", freed.bytes)
+        self.passed()
         if self._removal.endsByAge and not self._stopped:
             self._removal.endsByAge = False
             self.roll()

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 
 from fleximq.errors import NotKept
+from fleximq.journal.recovery.recovered_state import IQueueStateOwner
 from fleximq.journal.retention.retention_rules import ExpiryDecision, RetentionPolicy, Verdict
 from fleximq.limits import DEAD
 from fleximq.values.records import TopicBounds
@@ -22,7 +23,6 @@ class TopicLimit:
     committed records, ``pending`` those with uncommitted first records.
 
     :param rules: None: no record expires.
-    :param needed: returns, by topic, the lowest offset that a queue needs.
     :param now: microseconds since 1970.
     :param makeRoom: begins to remove what has expired.
     """
@@ -32,7 +32,7 @@ class TopicLimit:
         most: int,
         known: Mapping[str, TopicBounds],
         rules: RetentionPolicy | None,
-        needed: Callable[[], Mapping[str, int]],
+        queues: IQueueStateOwner,
         now: Callable[[], int],
         makeRoom: Callable[[], None],
     ) -> None:
@@ -40,7 +40,7 @@ class TopicLimit:
         self.known = known
         self.pending: set[str] = set()
         self._rules = rules
-        self._needed = needed
+        self._queues = queues
         self._now = now
         self._makeRoom = makeRoom
         #: When the count goes on, the topics that are left, how many it has found, and how many the last one found.
@@ -78,7 +78,7 @@ class TopicLimit:
         began = time.thread_time()
         if self._left is None:
             self._left, self._found = iter(tuple(self.known)), 0
-            self._decision = ExpiryDecision(rules, (), self._needed(), self._now())
+            self._decision = ExpiryDecision(rules, (), self._queues.needed(), self._now())
         while topics := tuple(islice(self._left, _TOPICS)):
             self._found += sum(1 for each in topics if not rules.retained(each) and self._hasExpired(each))
             took = time.thread_time() - began

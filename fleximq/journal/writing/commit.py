@@ -188,10 +188,10 @@ Call = tuple[Callable[..., None], int, int]
 class Commit:
     """Runs and state records that are written and synced together, and the result of that. ``last`` is the number of
     its last run, ``next`` the offset after its last message, ``size`` its bytes. ``calls`` is empty if it contains only
-    state records, which nothing waits for. ``opening``: it begins a new segment. ``closing``: it is the last of the
-    journal. The writer fills in ``written``, every frame with its position; ``end``, the position after them;
-    ``length`` of the segment; ``seconds`` of duration; and ``begun``, position and id of a new segment. Or ``reason``:
-    the commit failed, and none of it is valid.
+    state records, which nothing waits for. ``isStaged``: it has parts other than runs. ``opening``: it begins a new
+    segment. ``closing``: it is the last of the journal. The writer fills in ``written``, every frame with its position;
+    ``end``, the position after them; ``length`` of the segment; ``seconds`` of duration; and ``begun``, position and id
+    of a new segment. Or ``reason``: the commit failed, and none of it is valid.
     """
 
     last: int
@@ -201,6 +201,7 @@ class Commit:
     parts: list[CommitPart] = field(default_factory=list)
     stateRecords: MergedStateRecords | None = None
     calls: list[Call] = field(default_factory=list)
+    isStaged: bool = False
     opening: SegmentOpening | None = None
     closing: Snapshot | None = None
 

@@ -101,6 +101,7 @@ class GroupCommit:
         if self.readOnly is not None:
             raise NotKept(self.readOnly, range(count))
         self._pending.parts.append(part)
+        self._pending.isStaged = True
         self.next = max(self.next, offset + count)
         return self._took(committed, offset, count, size)
 

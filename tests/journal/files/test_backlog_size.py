@@ -34,7 +34,7 @@ class WeightsTests(RetentionCase):
         self.fill(("a", 5, 10))
         self.assertEqual(self.tell(1), [BacklogSize(6, 50)])
         self.fill(("a", 5, 10), ("b", 3, 10))
-        self.assertEqual(self.journal._segments.all[1].first, 6)
+        self.assertEqual(self.journal.segments.all[1].first, 6)
         found = [waiting.records for waiting in self.tell(*range(1, 17))]
         self.assertEqual(found, [*range(15, 0, -1), 0])
         self.assertEqual(self.tell(1), [BacklogSize(15, 130)])
@@ -61,5 +61,5 @@ class WeightsTests(RetentionCase):
         self.fill(("b", 5, 10))
         self.again()
         self.fill(("b", 3, 10))
-        self.assertGreater(self.journal._segments.nextOffset, 1_000_000_000)
+        self.assertGreater(self.journal.segments.nextOffset, 1_000_000_000)
         self.assertEqual([waiting.records for waiting in self.tell(1, 7, 1_000_000_001)], [10, 4, 3])

@@ -43,7 +43,7 @@ class AgreeTests(SynchronousTestCase):
         """What was noted frame by frame while a load ran is what a look at its files finds."""
         for seed in range(6):
             load = Load(seed, steps=60, weights=(40, 40, 15, 6, 15, 12, 0, 0, 0))
-            segments = load.journal._segments
+            segments = load.journal.segments
             known: dict[int, object] = {}
             for segment in segments.all:
                 disk = load.disk
@@ -60,14 +60,14 @@ class AgreeTests(SynchronousTestCase):
         """The bounds that each commit and each removal changes are those of all segments together."""
         for seed in range(12):
             load = Load(seed, steps=80)
-            segments = load.journal._segments
+            segments = load.journal.segments
             self.assertEqual(segments.bounds(), boundsOf(segments))
             self.assertEqual(segments.topics(1000, "", ""), sorted(segments.bounds()))
 
     def test_index(self) -> None:
         """An index says all that is known of its segment."""
         load = Load(3, steps=80, weights=(40, 40, 15, 6, 15, 12, 0, 0, 0))
-        for segment in load.journal._segments.all:
+        for segment in load.journal.segments.all:
             self.assertEqual(facts(decodeIndex(encodeIndex(segment))), facts(segment))
 
     def test_everyFlippedBit(self) -> None:
@@ -109,7 +109,7 @@ class SparseTests(SynchronousTestCase):
         for _ in range(400):
             journal.append(*published([bytes(2000)]), lambda offset, reason: None)
             journal.worker.drain()
-        self.segment = journal._segments.all[0]
+        self.segment = journal.segments.all[0]
 
     def now(self) -> int:
         self.clock += 10

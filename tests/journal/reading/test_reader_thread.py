@@ -59,7 +59,7 @@ class AnyPartTests(SynchronousTestCase):
         self.small = makeSmall()
         self.records = self.small.records
         self.journal = opened(self.small)
-        self.end = self.journal._segments.nextOffset
+        self.end = self.journal.segments.nextOffset
 
     def read(self, offset: int, topics: frozenset[str] | None, most: int) -> tuple[list[StoredBatch], int]:
         answers: list[tuple[list[StoredBatch], int]] = []
@@ -184,7 +184,7 @@ class AnyPartTests(SynchronousTestCase):
     def test_readBytesAtTheEnd(self) -> None:
         """At the end, and behind it, there is nothing."""
         answers: list[tuple[int, bytes, int]] = []
-        end = self.journal._segments.end
+        end = self.journal.segments.end
         for position in (end, end + 1000):
             self.journal.readBytes(position, 1000, lambda *answer: answers.append(answer))
             self.assertEqual(answers.pop(), (end, b"", end))
@@ -210,7 +210,7 @@ class TimeTests(SynchronousTestCase):
             if random.random() < 0.5:
                 journal.worker.drain()
         journal.worker.drain()
-        self.assertGreater(len(journal._segments), 5)
+        self.assertGreater(len(journal.segments), 5)
         answers: list[int] = []
         for time in [0, *(time + shift for _, time in times[::9] for shift in (-1, 0, 1)), clock[0] + 10**9]:
             journal.offsetAt(time, answers.append)
@@ -377,7 +377,7 @@ class ThreadTests(SynchronousTestCase):
         self.journal = opened(small)
         self.calls: SimpleQueue[tuple[Any, ...]] = SimpleQueue()
         self.reader = ReaderThread(
-            self.journal._files, FOLDER, self.journal._segments, lambda *call: self.calls.put(call), log=self.log
+            self.journal.files, FOLDER, self.journal.segments, lambda *call: self.calls.put(call), log=self.log
         )
         self.said: list[str] = []
         self.reader.begin()
@@ -434,7 +434,7 @@ class ThreadTests(SynchronousTestCase):
         """For want of descriptors nothing is taken for lost: it is tried again."""
         disk = Wanting(makeSmall().state)
         journal = opened(makeSmall(), disk)
-        reader = ReaderThread(disk, FOLDER, journal._segments, lambda *call: self.calls.put(call), log=self.log)
+        reader = ReaderThread(disk, FOLDER, journal.segments, lambda *call: self.calls.put(call), log=self.log)
         disk.wanting = 2
         reader.begin()
         self.addCleanup(reader.stop)

@@ -229,7 +229,7 @@ class VerifyTailTests(SynchronousTestCase):
         for number in range(3):
             self.journal.append(*published([b"%d" % number * 100]), lambda offset, reason: None)
             self.journal.worker.drain()
-        self.segments = self.journal._segments
+        self.segments = self.journal.segments
         self.name = f"{FOLDER}/{0:020d}.fxj"
 
     def size(self) -> int:

@@ -8,7 +8,7 @@ from fleximq.journal.retention import cleaner_thread
 from fleximq.journal.retention.cleaner_thread import CleanerThread
 from fleximq.journal.retention.retention_rules import RetentionPolicy
 from fleximq.journal.retention.segment_removal import FreedSpace
-from tests.journal.journal_case import JournalCase
+from tests.journal.journal_case import FakeKeeper, JournalCase
 
 
 class CleanerTests(JournalCase):
@@ -18,18 +18,10 @@ class CleanerTests(JournalCase):
         super().setUp()
         self.needed: dict[str, int] = {}
         self.threads: list[int] = []
-        journal: Any = self.journal
-        self.cleaner = CleanerThread(
-            self.files,
-            self.folder,
-            journal._segments,
-            RetentionPolicy(self.durable),
-            journal._reader,
-            lambda: self.needed,
-            lambda: self.now,
-            lambda call, *arguments: self.calls.put((call, arguments)),
-            self.log.append,
-        )
+        queues = FakeKeeper()
+        self.patch(queues, "needed", lambda: self.needed)
+        segments, reader = self.journal.segments, self.journal.reader
+        self.cleaner = CleanerThread(self.context(), segments, reader, RetentionPolicy(self.durable), queues)
         self.addCleanup(self.cleaner.stop)
 
     def durable(self, topic: str) -> bool:

@@ -6,7 +6,6 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.config.journal_options import RetentionRule
 from fleximq.errors import JournalError
-from fleximq.journal.disk_journal import DiskJournal
 from fleximq.journal.files.file_system import readFile
 from fleximq.journal.retention.retention_rules import RetentionPolicy
 from fleximq.journal.retention.segment_removal import SegmentRemoval
@@ -28,8 +27,8 @@ class FormerPatternsTests(SynchronousTestCase):
 
     def start(self, *patterns: str, retentions: tuple[RetentionRule, ...] = ()) -> JournalAtOnce:
         """Start with these durable topics."""
-        journal = JournalAtOnce(self.disk, now=lambda: self.now)
-        journal._rules = RetentionPolicy(anyOf(patterns), retentions=retentions, patterns=patterns)
+        rules = RetentionPolicy(anyOf(patterns), retentions=retentions, patterns=patterns)
+        journal = JournalAtOnce(self.disk, now=lambda: self.now, rules=rules)
         journal.open()
         journal.begin()
         self.addCleanup(journal.close)
@@ -41,10 +40,11 @@ class FormerPatternsTests(SynchronousTestCase):
             journal.append(*published([b"x" * 500], topic), lambda offset, reason: self.assertIsNone(reason))
         journal.worker.drain()
 
-    def left(self, journal: DiskJournal) -> dict[str, int]:
+    def left(self, journal: JournalAtOnce) -> dict[str, int]:
         """Return the number of messages of each topic after a pass over all segments but the new one."""
-        assert journal._rules is not None
-        SegmentRemoval(self.disk, FOLDER, journal._segments, journal._rules).clean({}, frozenset(), self.now)
+        rules = journal.opened.cleaner.rules
+        assert rules is not None
+        SegmentRemoval(self.disk, FOLDER, journal.segments, rules).clean({}, frozenset(), self.now)
         return {topic: bounds.count for topic, bounds in journal.bounds().items()}
 
     def known(self) -> object:

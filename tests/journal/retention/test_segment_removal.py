@@ -69,11 +69,11 @@ class RetentionCase(SynchronousTestCase):
 
     def roll(self) -> None:
         """Begin a new segment."""
-        segments = len(self.journal._segments)
-        self.journal._rollAt = 0
+        segments = len(self.journal.segments)
+        self.journal.opened._rollAt = 0
         self.journal.append(*published([b""], "mark"), lambda offset, reason: self.assertIsNone(reason))
         self.journal.worker.drain()
-        self.assertEqual(len(self.journal._segments), segments + 1)
+        self.assertEqual(len(self.journal.segments), segments + 1)
 
     def clean(
         self, needed: Mapping[str, int] | None = None, rules: RetentionPolicy = RULES, files: Files | None = None
@@ -81,15 +81,15 @@ class RetentionCase(SynchronousTestCase):
         """Take out what has expired."""
         self.said: list[str] = []
         retention = SegmentRemoval(
-            files or self.disk, FOLDER, self.journal._segments, rules, self.exclusively, self.said.append
+            files or self.disk, FOLDER, self.journal.segments, rules, self.exclusively, self.said.append
         )
-        open = frozenset(staged.position for staged in self.journal._segments.staged())
+        open = frozenset(staged.position for staged in self.journal.segments.staged())
         return retention.clean(needed or {}, open, self.now)
 
     def exclusively(self, work: Callable[[], None]) -> None:
         """Do it between two readings."""
         work()
-        self.journal._reader.forgetNow()
+        self.journal.opened.reader.forgetNow()
 
     def bases(self) -> list[int]:
         """Return where the files begin."""
@@ -167,7 +167,7 @@ class WholeSegmentTests(RetentionCase):
         self.assertEqual((freed.removed, freed.rewritten), (0, 1))
         self.assertGreater(freed.bytes, 50_000)
         self.assertEqual(self.bases(), bases)
-        self.assertEqual(self.journal._segments.all[1].bytes, 128 + 72)
+        self.assertEqual(self.journal.segments.all[1].bytes, 128 + 72)
         self.assertEqual(self.clean(), FreedSpace())
         self.assertSame(wanted)
 
@@ -190,11 +190,11 @@ class PartOfSegmentTests(RetentionCase):
         """More than half of it gone, a segment is written anew: what stays keeps offset and content."""
         self.fill(("b", 3, 100), ("a", 100, 100), ("b", 2, 100), ("a", 1, 10), ("b", 1, 10))
         before = recordsOf(self.journal)
-        size = self.journal._segments.bytes
+        size = self.journal.segments.bytes
         self.now += 11 * SECOND
         freed = self.clean()
         self.assertEqual((freed.removed, freed.rewritten), (0, 1))
-        self.assertEqual(self.journal._segments.bytes, size - freed.bytes)
+        self.assertEqual(self.journal.segments.bytes, size - freed.bytes)
         self.assertSame([each for each in before if each[1] == "b"])
 
     def test_littleGone(self) -> None:
@@ -254,7 +254,7 @@ class PartOfSegmentTests(RetentionCase):
         self.now += 11 * SECOND
         self.assertEqual((self.clean().rewritten, told), (1, [1]))
         self.again()
-        self.assertEqual(self.journal._clientIds, 5000)
+        self.assertEqual(self.journal.opened.clientIds, 5000)
 
     def test_readerGoesOn(self) -> None:
         """Who reads meanwhile goes on behind what was taken out."""
@@ -316,9 +316,9 @@ class StagedTests(RetentionCase):
         self.now += 2 * DAY
         self.clean()
         self.assertEqual(recordsOf(self.journal), [])
-        self.journal._staging.expire()
+        self.journal.opened.staging.expire()
         self.clean()
-        self.assertEqual(len(self.journal._segments), 1)
+        self.assertEqual(len(self.journal.segments), 1)
         self.assertSound()
 
     def test_aborted(self) -> None:
@@ -330,7 +330,7 @@ class StagedTests(RetentionCase):
         self.now += 11 * SECOND
         self.clean()
         self.again()
-        self.assertEqual(self.journal._segments.staged(), [])
+        self.assertEqual(self.journal.segments.staged(), [])
         self.assertEqual(len(tokens), 1)
         self.assertEqual([topic for _, topic, _ in recordsOf(self.journal)], ["b"])
 
@@ -347,9 +347,9 @@ class DamageTests(RetentionCase):
         content[5000] ^= 1
         state.files[state.names[name]] = bytes(content)
         self.disk = Recorder(state)
-        before = self.journal._segments
+        opened = self.journal.opened
         self.journal = JournalAtOnce(self.disk, FOLDER, now=lambda: self.now)
-        self.journal._segments = before
+        self.journal.opened = opened  # it does not know of the damage
         self.now += 11 * SECOND
         self.assertEqual(self.clean(), FreedSpace())
         self.assertEqual(self.disk.now().files[self.disk.now().names[name]], content)

@@ -36,7 +36,7 @@ class JoiningTests(JoiningCase):
         freed = self.clean()
         self.assertEqual((freed.removed, freed.rewritten), (4, 6))
         self.assertEqual(self.bases(), [*bases[:2], *bases[6:]])
-        self.assertEqual((self.journal._segments.all[1].end, len(self.journal._segments)), (bases[6], 4))
+        self.assertEqual((self.journal.segments.all[1].end, len(self.journal.segments)), (bases[6], 4))
         self.assertEqual(self.disk.names(FOLDER).count(indexName(bases[2])), 0)
         self.assertEqual(self.clean(), FreedSpace())
         self.assertSame(self.wanted)
@@ -49,7 +49,7 @@ class JoiningTests(JoiningCase):
             self.fill(("a", 20, 100))
             self.now += 11 * SECOND
         self.clean()
-        self.assertEqual(len([each for each in self.journal._segments.all if isEmpty(each)]), 2)
+        self.assertEqual(len([each for each in self.journal.segments.all if isEmpty(each)]), 2)
         self.assertSame(self.wanted)
 
     def test_removed(self) -> None:
@@ -78,7 +78,7 @@ class JoiningTests(JoiningCase):
         files = len(self.bases())
         self.patch(Recorder, "remove", _removeNoSegment)
         self.clean()
-        self.assertEqual((len(self.bases()), len(self.journal._segments)), (files, files - 3))
+        self.assertEqual((len(self.bases()), len(self.journal.segments)), (files, files - 3))
         return self.disk.now()
 
     def test_between(self) -> None:

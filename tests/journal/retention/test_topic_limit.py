@@ -4,6 +4,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.config.journal_options import RetentionRule
 from fleximq.errors import NotKept
+from fleximq.journal.recovery.recovered_state import NoQueueState
 from fleximq.journal.retention import topic_limit
 from fleximq.journal.retention.retention_rules import RetentionPolicy
 from fleximq.journal.retention.topic_limit import TopicLimit
@@ -31,7 +32,7 @@ class ManyTopicsTests(SynchronousTestCase):
         """Return a limit that these topics, each with an old message, have reached."""
         known = {topic: TopicBounds(number, number, 0, 0, 1, 1) for number, topic in enumerate(topics, 1)}
         rules = self.rules._replace(retained=self.retained)
-        return TopicLimit(len(topics), known, rules, dict, lambda: NOW, lambda: None)
+        return TopicLimit(len(topics), known, rules, NoQueueState(), lambda: NOW, lambda: None)
 
     def looks(self, limit: TopicLimit) -> tuple[bool, int]:
         """Return whether a new topic is accepted, and how many others were looked at."""

@@ -38,7 +38,7 @@ class UnreadTests(RetentionCase):
         return SegmentRemoval(
             self.disk,
             FOLDER,
-            self.journal._segments,
+            self.journal.segments,
             rules,
             self.exclusively,
             self.fail,
@@ -55,7 +55,7 @@ class UnreadTests(RetentionCase):
         self, needed: Mapping[str, int] | None = None, rules: RetentionPolicy = RULES, files: Files | None = None
     ) -> FreedSpace:
         """Do a pass."""
-        open = frozenset(staged.position for staged in self.journal._segments.staged())
+        open = frozenset(staged.position for staged in self.journal.segments.staged())
         return self.retention.clean(needed or {}, open, self.now, reading=self.reading)
 
     def test_wholeSegments(self) -> None:

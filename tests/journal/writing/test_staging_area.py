@@ -109,7 +109,7 @@ class CommitTests(StagingCase):
         self.patch(staging_area, "MAX_QUERIES", 2)
         for batch, query in enumerate(("other", "ann\na", "ann\nb", "ann\na", "bob\nc", "ann\nc")):
             self.commit(query=query, batch=batch)
-        known = [each.query for each in self.journal._staging.committed]
+        known = [each.query for each in self.journal.staging.committed]
         self.assertEqual(known, ["other", "ann\na", "bob\nc", "ann\nc"])
 
     def test_againMeanwhile(self) -> None:
@@ -129,13 +129,13 @@ class CommitTests(StagingCase):
         self.append(b"x" * 200)
         self.commit(token, written=False)
         self.steps.step()
-        opening = self.journal._group._writing.opening  # type: ignore[union-attr]
+        opening = self.journal.group._writing.opening  # type: ignore[union-attr]
         assert opening is not None
         self.assertEqual(opening.snapshot.committed, ())
         self.steps.all()
         self.kept(b"x" * 200)
         self.kept(b"x")
-        self.assertEqual([each.batch for each in self.journal._staging.committed], [1])
+        self.assertEqual([each.batch for each in self.journal.staging.committed], [1])
 
     def test_twoOnTheirWay(self) -> None:
         """The next batch may follow before the first one is safe."""
@@ -214,13 +214,13 @@ class AbortTests(StagingCase):
         young = self.stage(b"b", batch=2)
         self.now += STAGED_LIFE - HOUR
         self.stage(b"c", batch=3)
-        self.assertEqual(len(self.journal._segments.staged()), 3)
+        self.assertEqual(len(self.journal.segments.staged()), 3)
         self.now += 1
         self.stage(b"c", batch=3)
-        self.assertEqual(len(self.journal._segments.staged()), 4)
+        self.assertEqual(len(self.journal.segments.staged()), 4)
         self.now += 60_000_000 - 1
         self.stage(b"c", batch=3)
-        self.assertEqual(len(self.journal._segments.staged()), 4)
+        self.assertEqual(len(self.journal.segments.staged()), 4)
         self.commit(old)
         self.commit(young, batch=2)
         self.assertEqual([offset for offset, _ in self.answers], [0, 1])

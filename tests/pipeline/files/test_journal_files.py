@@ -433,7 +433,7 @@ class AdvanceTests(LayoutCase):
 
     def _crash(self) -> bool:
         """Let the broker end without a word."""
-        self.written.journal._lock.release()
+        self.written.journal.opened.writing.release()
         return True
 
     def test_transaction(self) -> None:

@@ -370,7 +370,7 @@ class AdvanceTests(RemoteCase):
         """Offsets that a crash has skipped are no records."""
         self.fill(10)
         before = self.written.next
-        self.written.journal._lock.release()
+        self.written.journal.opened.writing.release()
         self.written = Written(str(self.folder), segmentBytes=20_000)
         self.near.written = self.written
         self.fill(10)

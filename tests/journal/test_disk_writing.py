@@ -2,7 +2,7 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.journal.disk_journal import TRANSITIONS, Event, State
+from fleximq.journal.disk_writing import TRANSITIONS, Event, State
 
 #: By state, the next one after BEGIN, REOPEN, CHECKED and CLOSE; "-": cannot happen.
 TABLE = """

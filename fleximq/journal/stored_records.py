@@ -1,0 +1,63 @@
+"""The reading half of a journal on disk: what is in memory is answered at once, the rest by the reader's thread."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from zope.interface import implementer
+
+from fleximq.interfaces import IJournalRead
+from fleximq.journal.files.segment_table import BacklogTotals, SegmentTable
+from fleximq.journal.reading.reader_thread import ReaderThread
+from fleximq.values.message import Message
+from fleximq.values.records import BacklogSize, StoredBatch, TopicBounds
+
+
+@implementer(IJournalRead)
+class StoredRecords:
+    """The committed records of these segments; the methods are those of :class:`fleximq.interfaces.IJournalRead`.
+
+    :param reader: reads the same segments.
+    """
+
+    def __init__(self, segments: SegmentTable, reader: ReaderThread) -> None:
+        self.segments = segments
+        self.reader = reader
+        self._totals = BacklogTotals(segments)
+
+    @property
+    def end(self) -> int:
+        return self.segments.nextOffset
+
+    @property
+    def removals(self) -> int:
+        return self.segments.removals
+
+    def fetch(self, offsets: Sequence[int], most: int, found: Callable[[list[Message]], None]) -> None:
+        self.reader.fetch(offsets, most, found)
+
+    def read(
+        self, offset: int, wanted: Callable[[str], bool], most: int, found: Callable[[Sequence[StoredBatch], int], None]
+    ) -> None:
+        self.reader.read(offset, wanted, most, found)
+
+    def bounds(self) -> Mapping[str, TopicBounds]:
+        return self.segments.bounds()
+
+    def topics(self, limit: int, start: str = "", before: str = "") -> list[str]:
+        return self.segments.topics(limit, start, before)
+
+    def removedSince(self, number: int, limit: int) -> tuple[int, Sequence[tuple[str, int]]]:
+        return self.segments.removedSince(number, limit)
+
+    def backlogFrom(self, offset: int) -> BacklogSize:
+        return self._totals.backlogFrom(offset)
+
+    def offsetAt(self, time: int, found: Callable[[int], None]) -> None:
+        self.reader.offsetAt(time, found)
+
+    def advance(
+        self, start: int, end: int, records: int | None, size: int | None, found: Callable[[int, int, int], None]
+    ) -> None:
+        self.reader.advance(start, end, records, size, found)
+
+    def readBytes(self, position: int, most: int, found: Callable[[int, bytes | memoryview, int], None]) -> None:
+        self.reader.readBytes(position, most, found)
