@@ -201,8 +201,7 @@ class RuleTests(SynchronousTestCase):
             ("class A:\n def f(self): pass\nasync def g(): pass", ["m", "m.A", "m.A.f", "m.g"]),
             ('"""M."""\nclass A:\n "A."\n def f(self):\n  "F."\ndef g():\n "G."', []),
             ('"""M."""\ndef _f(): pass\nclass _A:\n def f(self): pass', []),
-            ('"""M."""\nclass A(B):\n def f(self): pass\n@implementer(I)\nclass C:\n "C."\n def f(self): pass',
-             ["m.A"]),
+            (
                 '"""M."""\nclass A(B):\n def f(self): pass\n@implementer(I)\nclass C:\n "C."\n def f(self): pass',
                 ["m.A"],
             ),

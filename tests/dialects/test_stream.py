@@ -33,6 +33,9 @@ from tests.dialects.conversations import makeContext
 from tests.dialects.flexi_peer import FlexiCase
 from tests.wire.flexi_frames import Heard, cut, frame
 
+#: Nothing that a client says or hears depends on how fast this machine is.
+PATIENT: dict[str, Any] = {"keepalive": 3600.0, "handshakeTimeout": 3600.0}
+
 
 class StreamTests(FlexiCase):
     """Over a string."""
@@ -233,7 +236,7 @@ class SocketTests(TestCase):
 
     def setUp(self) -> None:
         """A broker on the real reactor."""
-        self.context = makeContext(reactor)  # type: ignore[arg-type]
+        self.context = makeContext(reactor, **PATIENT)  # type: ignore[arg-type]
         self.addCleanup(self.context.broker.stop)
         self.clients: list[Client] = []
 
@@ -378,7 +381,7 @@ class SocketTests(TestCase):
     @inlineCallbacks
     def test_slowConsumer(self) -> Generator[Any, Any, None]:
         """A client that stops reading is disconnected when its budget is used up; another gets everything."""
-        self.context = makeContext(reactor, limits=Limits(outboxBytes=4 << 20))  # type: ignore[arg-type]
+        self.context = makeContext(reactor, limits=Limits(outboxBytes=4 << 20), **PATIENT)  # type: ignore[arg-type]
         self.addCleanup(self.context.broker.stop)
         slow, quick, busy = yield self.meet()
         counts = self.context.broker.counts.events
@@ -395,7 +398,7 @@ class SocketTests(TestCase):
     @inlineCallbacks
     def test_blocksForSoLong(self) -> Generator[Any, Any, None]:
         """Under block a publisher waits for one that stops reading, until that is cut off; nobody else loses any."""
-        context = makeContext(reactor, limits=Limits(outboxBytes=1 << 20))  # type: ignore[arg-type]
+        context = makeContext(reactor, limits=Limits(outboxBytes=1 << 20), **PATIENT)  # type: ignore[arg-type]
         self.addCleanup(context.broker.stop)
         self.context = replace(context, policy=Block(reactor, longest=1.0))
         slow, quick, busy = yield self.meet()
