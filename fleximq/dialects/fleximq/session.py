@@ -146,7 +146,7 @@ class FlexiSession(FlexiMessages):
                     if self.state is not ConnectionState.OPEN:
                         self._pendingRuns = chain(rest, spans)
                         return
-                elif envelope.topic.needsSlowPath:
+                elif envelope.topic.needsOrder:
                     frames = read[start:end] if end - start < _LARGE else _large(read, start, end)
                     self._publish(envelope, bytesOfEnvelope, frames, count)
                 else:
