@@ -304,7 +304,7 @@ class LoopbackTests(TestCase):
         client = await self.served(self.endpoint(), factory)
         self.assertEqual(await self.delivered(client, client), 7)
 
-    async def test_tlsEndpoint(self) -> None:
+    async def test_tlsOfTheEndpointIsUsed(self) -> None:
         """The endpoint's TLS; a certificate that it does not trust is told as such."""
         folder = Path(self.mktemp())
         folder.mkdir()
@@ -329,7 +329,7 @@ class LoopbackTests(TestCase):
                 await protocol.joined()
             await client.close()
 
-    async def test_unixEndpoint(self) -> None:
+    async def test_unixEndpointIsUsed(self) -> None:
         """A socket in the file system."""
         with BrokerProcess("--listen", "unix:socket") as broker:
             endpoint = UNIXClientEndpoint(reactor, str(broker.folder / "socket"))
@@ -337,7 +337,7 @@ class LoopbackTests(TestCase):
             self.assertEqual(await self.delivered(client, client), 7)
             await client.close()
 
-    async def test_blipmq(self) -> None:
+    async def test_blipmqHasFactoryAndProtocol(self) -> None:
         """Factory and protocol of BlipMQ."""
         client = await self.served(self.endpoint(), BlipClientFactory(reactor, key="k"))
         protocol = await connectProtocol(self.endpoint(), BlipClientProtocol(reactor))
@@ -347,7 +347,7 @@ class LoopbackTests(TestCase):
             self.assertEqual((await subscription.next(60)).text, "x")
         await client.close()
 
-    async def test_minimq(self) -> None:
+    async def test_minimqHasFactoryProtocolAndConnect(self) -> None:
         """Factory, protocol and ``connect`` of MiniMQ."""
         client = await self.served(self.endpoint(), MiniClientFactory(reactor))
         protocol = await connectProtocol(self.endpoint(), MiniClientProtocol(reactor))
