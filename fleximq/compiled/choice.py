@@ -30,14 +30,13 @@ _fleximq, _queues, _websocket = _compiled()
 IMPLEMENTATION = "pure Python" if _fleximq is None else "compiled"
 
 FlexiScanner: type[fleximq_scanner.FlexiScanner] = (_fleximq or fleximq_scanner).FlexiScanner
-LayoutBScanner: type[fleximq_layout_b.LayoutBScanner] = (_fleximq or fleximq_layout_b).LayoutBScanner
-LayoutDetector: type[fleximq_layout_b.LayoutDetector] = (_fleximq or fleximq_layout_b).LayoutDetector
 joinedPayloads: Callable[[bytes | memoryview, int], list[bytes] | Blobs]
 joinedPayloads = (_fleximq or fleximq_scanner).joinedPayloads
+fromLayoutB: Callable[[bytes, int], bytes] = (_fleximq or fleximq_layout_b).fromLayoutB
 toLayoutB: Callable[[bytes], bytes] = (_fleximq or fleximq_layout_b).toLayoutB
 
 #: Delivers known publications of a read at once and returns the spans of all other frames; None in pure Python. Its
-#: arguments: scanner, input, known envelopes, the forms of layout A and B, and the traffic to count in.
+#: arguments: scanner, input, known envelopes, the form of the frames, the traffic to count in, and ``alone``.
 deliverKnown: Callable[[Any, bytes, dict[bytes, Any], object, Any, object], Iterator[fleximq_scanner.Span]] | None
 deliverKnown = None if _fleximq is None else _fleximq.deliverKnown
 

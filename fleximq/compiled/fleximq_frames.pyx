@@ -22,7 +22,7 @@ from libc.string cimport memcmp, memcpy
 
 from fleximq.limits import HEADER_BYTES
 from fleximq.values.records import Blobs
-from fleximq.wire import fleximq_layout_b, fleximq_scanner
+from fleximq.wire import fleximq_scanner
 
 cdef Py_ssize_t FIXED = fleximq_scanner.FIXED_BYTES
 cdef Py_ssize_t LENGTH = 8
@@ -30,6 +30,7 @@ cdef Py_ssize_t TOPIC = 7
 cdef int VERSION = fleximq_scanner.VERSION
 cdef Py_ssize_t FEW = fleximq_scanner.FEW
 cdef Py_ssize_t REPEATED = fleximq_scanner._REPEATED
+cdef Py_ssize_t HEADER_MOST = HEADER_BYTES
 #: A larger delivery, if it is more than half of its read, is passed as a view without copying.
 cdef Py_ssize_t LARGE = 1 << 16
 
@@ -113,26 +114,24 @@ cdef int _see(_Seen* seen, topic, tuple calls, Py_ssize_t start, Py_ssize_t leng
 cdef class _Cursor:
     """A position in complete input of layout A: ``start`` is the first byte that was neither yielded nor delivered."""
 
-    cdef bytes data, asRead, last, envelope
+    cdef bytes data, last, envelope
     cdef const unsigned char* at
     cdef Py_ssize_t size, start, limit, headerMost, middle, delivered
-    cdef object known, form, formB, find
+    cdef object known, form, find
     cdef bytes beginning
 
-    def __init__(self, Py_ssize_t limit, Py_ssize_t headerMost, bytes last, object known, forms, alone=None):
+    def __init__(self, Py_ssize_t limit, Py_ssize_t headerMost, bytes last, object known, form, alone=None):
         self.limit = limit
         self.headerMost = headerMost
         self.last = last
         self.known = known
-        if known is not None:
-            self.form, self.formB = forms
+        self.form = form
         if alone is not None:
             self.beginning, self.find = alone
 
-    cdef void open(self, bytes data, Py_ssize_t start, bytes asRead = None):
-        """Begin an input. ``asRead`` is the same in layout B: its frames are at the same places."""
+    cdef void open(self, bytes data, Py_ssize_t start):
+        """Begin an input."""
         self.data = data
-        self.asRead = asRead
         self.at = <const unsigned char*>PyBytes_AS_STRING(data)
         self.size = PyBytes_GET_SIZE(data)
         self.start = start
@@ -190,7 +189,6 @@ cdef class _Cursor:
     cdef int deliver(self) except -1:
         """Deliver the frames of known envelopes from ``start`` on, consecutive ones of equal subscribers together."""
         cdef Py_ssize_t start = self.start, begin = start, end, length, total = 0
-        cdef bint isB = False
         cdef _Seen* seen = NULL
         cdef bytes key = None
         cdef tuple calls = None
@@ -207,16 +205,15 @@ cdef class _Cursor:
                     topic = self.topicAlone(start) if found is NULL else (<object>found).topic
                     if topic is None:
                         break
-                    if topic.onlyForm is not self.form and topic.onlyForm is not self.formB:
+                    if topic.onlyForm is not self.form:
                         break
                     if topic.deliverCalls is not calls:
                         if total:
-                            self.handOver(begin, start, calls, total, isB)
+                            self.handOver(begin, start, calls, total)
                             total = 0
                             if topic.deliverCalls is None:  # a delivery has changed the subscribers
                                 break
                         calls = topic.deliverCalls
-                        isB = topic.onlyForm is self.formB
                         begin = start
                     _see(seen, topic, calls, start, length)
             seen.count += 1
@@ -224,7 +221,7 @@ cdef class _Cursor:
             total += 1
             start = end
         if total:
-            self.handOver(begin, start, calls, total, isB)
+            self.handOver(begin, start, calls, total)
         self.start = start
         self.envelope = key
         return 0
@@ -251,28 +248,31 @@ cdef class _Cursor:
         except UnicodeDecodeError:
             return None
 
-    cdef int handOver(self, Py_ssize_t begin, Py_ssize_t end, tuple calls, Py_ssize_t count, bint isB) except -1:
+    cdef int handOver(self, Py_ssize_t begin, Py_ssize_t end, tuple calls, Py_ssize_t count) except -1:
         cdef Py_ssize_t size = end - begin
         cdef object chunk
-        cdef bytes source = self.asRead if isB and self.asRead is not None else self.data
         _settle()
         self.delivered += count
-        if size == PyBytes_GET_SIZE(source):
-            chunk = source
+        if size == self.size:
+            chunk = self.data
         elif size > LARGE and size * 2 > self.size:
-            chunk = memoryview(source)[begin:end]
+            chunk = memoryview(self.data)[begin:end]
         else:
-            chunk = PyBytes_FromStringAndSize(PyBytes_AS_STRING(source) + begin, size)
-        if isB and self.asRead is None:
-            chunk = toLayoutB(bytes(chunk))
+            chunk = self.bytesOf(begin, end)
         for deliver in calls:
             deliver(chunk, count)
         return 0
 
 
-def _runs(scanner, bytes data, object known, forms, traffic, alone):
-    """Yield the spans of a read, completing an unfinished frame with no more bytes than it needs."""
-    cdef _Cursor read = _Cursor(scanner._limit, scanner._headerMost, scanner._last, known, forms, alone)
+def deliverKnown(scanner, bytes data, object known, form, traffic, alone=None):
+    """Deliver the publications whose envelope is in ``known`` and whose topic has subscribers of this form only.
+
+    ``alone``, if given, are the beginning of the client's PUB frames, and a function that finds a topic by its name,
+    for envelopes that are not known and have only a topic. Yields the spans of all other frames, in order. The caller
+    delivers what it has before it asks for the next one; until then, no later frame is looked at. At the end the number
+    of delivered messages is added to ``traffic``. An unfinished frame is completed with no more bytes than it needs.
+    """
+    cdef _Cursor read = _Cursor(scanner._limit, scanner._headerMost, scanner._last, known, form, alone)
     cdef bytes source
     cdef Py_ssize_t start = 0
     cdef tuple span
@@ -309,11 +309,11 @@ class FlexiScanner(fleximq_scanner.FlexiScanner):
 
     def spans(self, data):
         """Yield the spans of the reference."""
-        return _runs(self, data, None, None, None, None)
+        return deliverKnown(self, data, None, None, None)
 
 
-def _fromLayoutB(bytes data, Py_ssize_t limit, Py_ssize_t headerMost):
-    """Return the complete and allowed frames at the beginning of ``data``, turned into layout A."""
+def fromLayoutB(bytes data, Py_ssize_t limit):
+    """Do what the reference does; see :func:`fleximq.wire.fleximq_layout_b.fromLayoutB`."""
     cdef const unsigned char* at = <const unsigned char*>PyBytes_AS_STRING(data)
     cdef Py_ssize_t size = PyBytes_GET_SIZE(data), start = 0, left
     cdef unsigned long long header, payload
@@ -323,7 +323,7 @@ def _fromLayoutB(bytes data, Py_ssize_t limit, Py_ssize_t headerMost):
         left = size - start - FIXED - LENGTH
         header = _u32(at + start + FIXED - 4)
         payload = _u64(at + start + FIXED)
-        if header > <unsigned long long>left or <Py_ssize_t>header > headerMost:
+        if header > <unsigned long long>left or <Py_ssize_t>header > HEADER_MOST:
             break
         if payload > <unsigned long long>left - header:
             break
@@ -341,60 +341,6 @@ def _fromLayoutB(bytes data, Py_ssize_t limit, Py_ssize_t headerMost):
         memcpy(to + start + FIXED + header, at + start + FIXED, LENGTH)
         start += FIXED + LENGTH + <Py_ssize_t>(header + payload)
     return turned
-
-
-def _runsOfB(scanner, bytes data, object known, forms, traffic, alone):
-    cdef _Cursor read
-    cdef tuple span
-    taken = scanner._buffer.take(data)
-    if taken is None:
-        return
-    turned = _fromLayoutB(taken, scanner._limit, HEADER_BYTES)
-    read = _Cursor(scanner._limit, HEADER_BYTES, b"", known, forms, alone)
-    read.open(turned, 0, taken)
-    try:
-        while (span := read.next()) is not None:
-            yield span
-        for envelope, frame, count in fleximq_layout_b.LayoutBScanner.feed(scanner, taken[read.size :]):
-            yield envelope, frame, 0, len(frame), count
-    finally:
-        if traffic is not None:
-            traffic.messagesIn += read.delivered
-
-
-class LayoutBScanner(fleximq_layout_b.LayoutBScanner):
-    """The scanner of layout B, which turns all frames of a read at once."""
-
-    def spans(self, data):
-        """Yield the frames of the reference, neighbours of one envelope as runs."""
-        return _runsOfB(self, data, None, None, None, None)
-
-    def feed(self, data):
-        """Yield the same runs in the form of :meth:`FlexiScanner.feed`."""
-        for envelope, source, start, end, count in self.spans(data):
-            yield envelope, source[start:end], count
-
-
-class LayoutDetector(fleximq_layout_b.LayoutDetector):
-    """The detector that continues with the compiled scanners."""
-
-    __slots__ = ()
-    scanners = {fleximq_layout_b.Layout.A: FlexiScanner, fleximq_layout_b.Layout.B: LayoutBScanner}
-
-
-def deliverKnown(scanner, bytes data, object known, forms, traffic, alone=None):
-    """Deliver the publications whose envelope is in ``known`` and whose topic has subscribers of one form only.
-
-    ``forms`` are the form of frames as they are, and that of layout B. ``alone``, if given, are the beginning of the
-    client's PUB frames, and a function that finds a topic by its name, for envelopes that are not known and have only a
-    topic. Returns the spans of all other frames, in order. The caller delivers what it has before it asks for the next
-    one; until then, no later frame is looked at. At the end the number of delivered messages is added to ``traffic``.
-    """
-    if type(scanner) is FlexiScanner:
-        return _runs(scanner, data, known, forms, traffic, alone)
-    if type(scanner) is LayoutBScanner:
-        return _runsOfB(scanner, data, known, forms, traffic, alone)
-    return scanner.spans(data)
 
 
 def toLayoutB(bytes frames):

@@ -53,13 +53,13 @@ class Outbox:
     :param limit: the mark: unsent bytes above which the consumer is too slow.
     :param overflow: called once, when the policy gives up on the consumer.
 
-    ``traffic`` counts both directions. ``cut(chunk, space)``, set by the session, returns the number of bytes, and of
-    messages, that end within ``space`` bytes of a run.
+    ``traffic`` counts both directions. ``messagesWithin(chunk, space)``, set by the session, returns the number of
+    bytes, and of messages, that end within ``space`` bytes of a run.
     """
 
     __slots__ = ("_deferred", "_direct", "_fresh", "_halfClose", "_held", "_overflow", "_policy", "_publisher",
-                 "_reliefs", "_state", "_transport", "_turn", "_unsent", "_writes", "cut", "limit", "traffic",
-                 "waiting")  # fmt: skip
+                 "_reliefs", "_state", "_transport", "_turn", "_unsent", "_writes", "limit", "messagesWithin",
+                 "traffic", "waiting")  # fmt: skip
 
     def __init__(
         self, transport: Any, turn: WriteTurn, limit: int, overflow: Callable[[], None], policy: Policy = DISCONNECT
@@ -79,7 +79,7 @@ class Outbox:
         self._writes = True  # in WRITING; comparing the state would cost a delivery 5 ns more
         self._halfClose = HalfClose.NEVER
         self._reliefs: list[Callable[[], None]] = []
-        self.cut: Callable[[Chunk, int], tuple[int, int]] = _cutNothing
+        self.messagesWithin: Callable[[Chunk, int], tuple[int, int]] = _noneWithin
         self.limit = limit
         self.traffic = Traffic()
         self.waiting = 0
@@ -379,7 +379,7 @@ class Outbox:
             relief()
 
 
-def _cutNothing(chunk: Chunk, space: int) -> tuple[int, int]:
+def _noneWithin(chunk: Chunk, space: int) -> tuple[int, int]:
     return 0, 0
 
 

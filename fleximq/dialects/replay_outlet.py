@@ -28,8 +28,8 @@ LOW_WATER = 1 << 18
 class ReplayOutlet:
     """Sends replayed messages to one connection.
 
-    ``form`` renders live runs, ``render`` records, in slices if it is slow. ``failed`` is called when the subscription
-    of this name has failed.
+    ``form`` renders live runs, ``render`` records, in slices if it is slow; ``take`` sends both. ``failed`` is called
+    when the subscription of this name has failed.
     """
 
     subscriber: ISubscriber
@@ -37,6 +37,7 @@ class ReplayOutlet:
     clock: IReactorTime
     form: DeferredForm
     render: Callable[[Sequence[StoredBatch]], bytes]
+    take: Callable[[Any], None]
     failed: Callable[[BrokerError, str], None] = lambda error, name: None
     slices: Slices | None = None
     chunkBytes: int = CHUNK_BYTES
@@ -61,7 +62,7 @@ class ReplayOutlet:
         if size > self._lent:
             self.outbox.limit += size - self._lent
             self._lent = size
-        self.outbox.take(rendered)
+        self.take(rendered)
 
     def sendBatches(self, batches: Sequence[StoredBatch]) -> None:
         """Send records."""

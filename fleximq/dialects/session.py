@@ -100,9 +100,9 @@ class Session(metaclass=ABCMeta):
     """
 
     __slots__ = (
-        "__weakref__", "_began", "_check", "_deadline", "_expiry", "_keepAlive", "_mayJoin", "address", "admission",
+        "__weakref__", "_began", "_check", "_deadline", "_expiry", "_mayJoin", "address", "admission",
         "admitted", "answers", "broker", "certificate", "charge", "checking", "client", "context", "dismissed",
-        "listening", "outbox", "rate", "reason", "receivedAt", "state", "traffic",
+        "keepAlive", "listening", "outbox", "rate", "reason", "receivedAt", "state", "traffic",
     )  # fmt: skip
     dialect: ClassVar[str]
     mayFinish: ClassVar[bool] = False
@@ -129,7 +129,7 @@ class Session(metaclass=ABCMeta):
         self.charge = BufferCharge(context.unadmitted)
         self._check: Deferred[None] | None = None
         self._expiry: CredentialExpiry | None = None
-        self._keepAlive: KeepAlive | None = None
+        self.keepAlive: KeepAlive | None = None
         self.receivedAt = self._began = context.clock.seconds()
         self.listening = True
         self.dismissed = False
@@ -263,12 +263,13 @@ class Session(metaclass=ABCMeta):
             )  # fmt: skip
         return client
 
-    def keepAlive(self) -> None:
+    def startKeepAlive(self) -> KeepAlive:
         """Send a PING after one interval of silence, and end after three."""
-        self._keepAlive = KeepAlive(self.broker.deadlines, self.context.settings.keepalive, self)
+        self.keepAlive = KeepAlive(self.broker.deadlines, self.context.settings.keepalive, self)
+        return self.keepAlive
 
     def ping(self) -> None:
-        """Send a PING; overridden where :meth:`keepAlive` is called."""
+        """Send a PING; overridden where :meth:`startKeepAlive` is called."""
 
     def silent(self) -> None:
         """End, as the peer was silent for too long."""
@@ -434,9 +435,9 @@ class Session(metaclass=ABCMeta):
         self.broker.traffic.end(self.dialect, self.traffic)
         self.handshakeDone()
         self.outbox.stopProducing()
-        if self._keepAlive is not None:
-            self._keepAlive.stop()
-            self._keepAlive = None
+        if self.keepAlive is not None:
+            self.keepAlive.stop()
+            self.keepAlive = None
         if self.rate is not None:
             self.rate.close()
         if self.client is not None:

@@ -6,7 +6,7 @@ from typing import Any
 from twisted.internet.interfaces import IReactorTime
 
 from fleximq.broker.slices import Slices
-from fleximq.dialects.fleximq.forms import FLEXI_FORM, REPLAY_FORMS, records
+from fleximq.dialects.fleximq.forms import REPLAY_FORMS, records
 from fleximq.errors import BrokerError
 from fleximq.in_process.peer import InProcessPeer
 from fleximq.interfaces import ISubscriber
@@ -26,7 +26,7 @@ class FeedOutlet:
     def __init__(self, peer: InProcessPeer, clock: IReactorTime, offsets: bool) -> None:
         self.subscriber: ISubscriber = peer
         self._peer = peer
-        self.form = REPLAY_FORMS[FLEXI_FORM, offsets]
+        self.form = REPLAY_FORMS[offsets]
         self._clock = clock
         self._offsets = offsets
 

@@ -15,10 +15,13 @@ import msgpack
 from fleximq.errors import BadRequest
 from fleximq.status import Status
 from fleximq.values.nesting import NestedTooDeeply, unpack
+from fleximq.wire.fleximq_header import OpenHeader, openHeader
 from fleximq.wire.fleximq_scanner import FIXED_BYTES
 
 _headerLength = Struct(">I")
 _readLength = _headerLength.unpack_from
+#: The first bytes of arrays in MessagePack.
+_ARRAYS = frozenset((*range(0x90, 0xA0), 0xDC, 0xDD))
 _FIELDS = ("routing", "reqrep", "topic", "status", "auth", "keepalive")
 _CREDENTIALS = {"token": ("token",), "basic": ("username", "password"), "api_key": ("api_key",)}
 _ENTRY = ("client_id", "path")
@@ -27,30 +30,11 @@ _STATUS = {"".join(word.capitalize() for word in status.name.split("_")): int(st
 _STATUS_NAMES = {number: name for name, number in _STATUS.items()}
 
 
-def isArrayHeader(envelope: bytes) -> bool:
-    """Return whether an envelope's header is an array."""
-    if len(envelope) == FIXED_BYTES:
-        return False
-    marker = envelope[FIXED_BYTES]
-    return 0x90 <= marker <= 0x9F or marker in (0xDC, 0xDD)
-
-
-def withMapHeader(envelope: bytes) -> tuple[bytes, Mapping[Any, Any], BadRequest | None]:
-    """Return the envelope with its array header as a map, and the map; unchanged with an error if it cannot be read."""
-    try:
-        values = unpack(envelope[FIXED_BYTES:], timestamp=1)
-    except NestedTooDeeply as error:
-        return envelope, {}, BadRequest(f"the header is {error}")
-    except (ValueError, TypeError, OverflowError, RecursionError):
-        return envelope, {}, BadRequest("the header is not MessagePack")
-    if len(values) != len(_FIELDS):
-        return envelope, {}, BadRequest("the header is not a map")
-    fields = _translated(_named(_FIELDS, values))
-    return _withHeader(envelope, fields), fields, None
-
-
-def withInnerMaps(envelope: bytes, fields: Mapping[Any, Any]) -> tuple[bytes, Mapping[Any, Any]]:
-    """Return an envelope and its map with maps in place of inner arrays; both unchanged if there are none."""
+def openMapOrArrays(envelope: bytes) -> OpenHeader:
+    """Open the header of an envelope; arrays in it, or in its place, become maps."""
+    if len(envelope) > FIXED_BYTES and envelope[FIXED_BYTES] in _ARRAYS:
+        return _openArray(envelope)
+    fields, unreadable = openHeader(envelope[FIXED_BYTES:])
     get = fields.get
     routing = get("routing")
     if (
@@ -60,7 +44,20 @@ def withInnerMaps(envelope: bytes, fields: Mapping[Any, Any]) -> tuple[bytes, Ma
     ):
         fields = _translated(dict(fields))
         envelope = _withHeader(envelope, fields)
-    return envelope, fields
+    return OpenHeader(envelope, fields, unreadable)
+
+
+def _openArray(envelope: bytes) -> OpenHeader:
+    try:
+        values = unpack(envelope[FIXED_BYTES:], timestamp=1)
+    except NestedTooDeeply as error:
+        return OpenHeader(envelope, {}, BadRequest(f"the header is {error}"), True)
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        return OpenHeader(envelope, {}, BadRequest("the header is not MessagePack"), True)
+    if len(values) != len(_FIELDS):
+        return OpenHeader(envelope, {}, BadRequest("the header is not a map"), True)
+    fields = _translated(_named(_FIELDS, values))
+    return OpenHeader(_withHeader(envelope, fields), fields, None, True)
 
 
 def withStatusName(frame: bytes) -> bytes:

@@ -125,6 +125,18 @@ class Header(NamedTuple):
     start: StartPosition | None = None
 
 
+class OpenHeader(NamedTuple):
+    """An unchecked header: its envelope with a map as header, the map, and the error if it cannot be read.
+
+    ``wasArray``: the header as received is an array.
+    """
+
+    envelope: bytes
+    fields: Mapping[Any, Any]
+    unreadable: BadRequest | None
+    wasArray: bool = False
+
+
 def peek(raw: bytes) -> Mapping[Any, Any]:
     """Return the map of a header without any check; an empty one if the header is not a map."""
     return openHeader(raw)[0]
@@ -139,6 +151,11 @@ def topicAlone(envelope: bytes, beginning: bytes) -> str | None:
     except (ValueError, TypeError, OverflowError, RecursionError):
         return None
     return topic if isinstance(topic, str) else None
+
+
+def openMap(envelope: bytes) -> OpenHeader:
+    """Open the header of an envelope as the document says: an array cannot be read."""
+    return OpenHeader(envelope, *openHeader(envelope[FIXED_BYTES:]))
 
 
 def openHeader(raw: bytes) -> tuple[Mapping[Any, Any], BadRequest | None]:

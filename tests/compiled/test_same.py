@@ -21,6 +21,7 @@ from tests.dialects.flexi_peer import FlexiServer
 from tests.dialects.fleximq.test_runs import ENDS, OTHERS, PUBLICATIONS, Everybody, said
 from tests.wire.flexi_variants import LAYOUT_B, MAPS, Variant, inLayoutB
 from tests.wire.test_fleximq_scanner import STREAM
+from tests.wire.transcoded import TranscodedScanner
 
 LIMIT = 600
 cuts = st.lists(st.integers(0, 1500), max_size=12)
@@ -103,13 +104,15 @@ class SameTests(SynchronousTestCase):
     if not COMPILED:
         skip = REASON
 
-    @given(st.sampled_from(["FlexiScanner", "LayoutBScanner", "LayoutDetector"]), st.booleans(), streams, cuts)
-    def test_scanners(self, name: str, isB: bool, stream: list[bytes], cuts: list[int]) -> None:
-        """Scanners yield the same frames, buffer as much and raise the same errors."""
+    @given(st.booleans(), st.booleans(), streams, cuts)
+    def test_scanners(self, isTranscoded: bool, isB: bool, stream: list[bytes], cuts: list[int]) -> None:
+        """Scanners, with a transcoder before them or not, yield and buffer the same and raise the same errors."""
         data = b"".join(inLayoutB(each) if isB and each in STREAM else each for each in stream)
-        compiled, reference = (
-            list(steps(kind(LIMIT), data, cuts)) for kind in (getattr(choice, name), REFERENCE[name])
-        )
+        if isTranscoded:
+            compiled, reference = (list(steps(TranscodedScanner(LIMIT, each), data, cuts)) for each in (True, False))
+        else:
+            kinds = choice.FlexiScanner, REFERENCE["FlexiScanner"]
+            compiled, reference = (list(steps(kind(LIMIT), data, cuts)) for kind in kinds)
         self.assertEqual(compiled, reference)
 
     @given(streams, cuts)
@@ -132,6 +135,12 @@ class SameTests(SynchronousTestCase):
         """Complete frames become the same frames of layout B."""
         frames = b"".join(stream)
         self.assertEqual(choice.toLayoutB(frames), fleximq_layout_b.toLayoutB(frames))
+
+    @given(streams, st.booleans())
+    def test_fromLayoutB(self, stream: list[bytes], isB: bool) -> None:
+        """The same frames are converted, up to the first one that is cut or not allowed."""
+        data = b"".join(inLayoutB(each) if isB and each in STREAM else each for each in stream)
+        self.assertEqual(choice.fromLayoutB(data, LIMIT), fleximq_layout_b.fromLayoutB(data, LIMIT))
 
     @given(st.lists(blipFrames, max_size=25), cuts)
     def test_blipmq(self, stream: list[bytes], cuts: list[int]) -> None:

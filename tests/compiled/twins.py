@@ -19,12 +19,11 @@ REASON = "the compiled core was not built, or FLEXIMQ_PURE is set"
 REFERENCE: dict[str, Any] = {
     "BlipScanner": blipmq_frame.BlipScanner,
     "FlexiScanner": fleximq_scanner.FlexiScanner,
-    "LayoutBScanner": fleximq_layout_b.LayoutBScanner,
-    "LayoutDetector": fleximq_layout_b.LayoutDetector,
     "encodeRun": blipmq_frame.encodeRun,
     "encodeTexts": websocket_frame.encodeTexts,
     "joinedPayloads": fleximq_scanner.joinedPayloads,
     "deliverKnown": None,
+    "fromLayoutB": fleximq_layout_b.fromLayoutB,
     "readProduces": minimq_message.readProduces,
     "readSmallFrames": websocket_frame.readSmallFrames,
     "toLayoutB": fleximq_layout_b.toLayoutB,

@@ -24,7 +24,7 @@ class ReplayingTests(SynchronousTestCase):
         self.overflows = 0
         self.outbox = Outbox(self.transport, WriteTurn(self.clock), MARK, self._overflowed)
         self.replaying = ReplayOutlet(
-            Collector(), self.outbox, self.clock, DeferredForm(FLEXI_FORM), lambda batches: b""
+            Collector(), self.outbox, self.clock, DeferredForm(FLEXI_FORM), lambda batches: b"", self.outbox.take
         )
 
     def _overflowed(self) -> None:

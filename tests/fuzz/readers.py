@@ -17,8 +17,8 @@ from fleximq.dialects.http.request_head import withoutCredentials as withoutCred
 from fleximq.errors import BrokerError
 from fleximq.values.message import Content, Message
 from fleximq.wire import blipmq_payload
-from fleximq.wire.fleximq_array_header import isArrayHeader, withMapHeader
-from fleximq.wire.fleximq_header import MessageType, checkHeader, openHeader
+from fleximq.wire.fleximq_array_header import openMapOrArrays
+from fleximq.wire.fleximq_header import MessageType, checkHeader
 from fleximq.wire.fleximq_scanner import FIXED_BYTES
 from fleximq.wire.identity_text import parseText
 from fleximq.wire.messagepack_json import toJson
@@ -30,6 +30,8 @@ from tests.fuzz.hostile import Batch
 from tests.fuzz.tongues import HTTP, MOST
 from tests.fuzz.world import Broken, World
 from tests.processor_time import Measured, processorSeconds
+from tests.wire.flexi_variants import LAYOUT_B
+from tests.wire.transcoded import TranscodedScanner
 
 #: Seconds of processor time that one input may take.
 SLOW = 0.1
@@ -54,16 +56,21 @@ def _scanning(scanner: Callable[[], Any]) -> Reader:
     return read
 
 
+def _layoutB() -> TranscodedScanner:
+    """Return a scanner of a stream that is known to be in layout B."""
+    scanner = TranscodedScanner(MOST, compiled=True)
+    for _ in scanner.feed(LAYOUT_B.frame("BCAST", 0, {})):
+        pass
+    return scanner
+
+
 def _header(data: bytes) -> None:
     """Read a header of the type that the first byte says, as map and as array."""
     kind, raw = MessageType(data[0] % len(MessageType)) if data else MessageType.PUB, data[1:]
-    envelope = bytes(FIXED_BYTES) + raw
-    if isArrayHeader(envelope):
-        raw = withMapHeader(envelope)[0][FIXED_BYTES:]
-    fields, error = openHeader(raw)
-    if error is not None:
-        raise error
-    checkHeader(kind, fields)
+    opened = openMapOrArrays(bytes(FIXED_BYTES) + raw)
+    if opened.unreadable is not None:
+        raise opened.unreadable
+    checkHeader(kind, opened.fields)
 
 
 def _converted(data: bytes) -> None:
@@ -133,8 +140,8 @@ class Readers:
         self.slowest = 0.0
         self.all: dict[str, Reader] = {
             "fleximq frames": _scanning(lambda: choice.FlexiScanner(MOST)),
-            "fleximq layout": _scanning(lambda: choice.LayoutDetector(MOST)),
-            "fleximq layout B": _scanning(lambda: choice.LayoutBScanner(MOST)),
+            "fleximq layout": _scanning(lambda: TranscodedScanner(MOST, compiled=True)),
+            "fleximq layout B": _scanning(_layoutB),
             "blipmq frames": _scanning(lambda: choice.BlipScanner(MOST)),
             "minimq lines": _scanning(lambda: LineScanner(MOST)),
             "fleximq header": _header,

@@ -15,6 +15,7 @@ from fleximq.compiled import choice
 from fleximq.wire.minimq_line import LineScanner
 from fleximq.wire.websocket_frame import isUtf8
 from tests.wire.flexi_frames import NAMES
+from tests.wire.transcoded import TranscodedScanner
 
 Parts = tuple[bytes, ...]
 
@@ -228,7 +229,9 @@ class _NoScanner:
         return iter(())
 
 
-FLEXI = Tongue("fleximq", _flexiJoin(), tuple(_flexiSeeds()), _flexiFramed, lambda: choice.LayoutDetector(MOST))
+FLEXI = Tongue(
+    "fleximq", _flexiJoin(), tuple(_flexiSeeds()), _flexiFramed, lambda: TranscodedScanner(MOST, compiled=True)
+)
 STRICT = Tongue("fleximq strict", b"", FLEXI.seeds, _flexiFramed, lambda: choice.FlexiScanner(MOST))
 BLIP = Tongue(
     "blipmq",

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import BadRequest, BrokerError
-from fleximq.wire.fleximq_array_header import isArrayHeader, withMapHeader
+from fleximq.wire.fleximq_array_header import openMapOrArrays
 from fleximq.wire.fleximq_header import MessageType
 from tests.wire.flexi_frames import NAMES, frame
 from tests.wire.flexi_variants import STATUS_NAMES, arrayOf
@@ -23,7 +23,7 @@ def envelope(header: Any, kind: str = "PUB") -> bytes:
 
 def fromArray(values: list[Any]) -> Any:
     """Return the map of an envelope with this header."""
-    return withMapHeader(envelope(values))[1]
+    return openMapOrArrays(envelope(values)).fields
 
 
 class ArrayTests(SynchronousTestCase):
@@ -83,7 +83,7 @@ class ArrayTests(SynchronousTestCase):
     def test_everyType(self) -> None:
         """What is right as a map is right as an array, for each type."""
         for kind in NAMES:
-            raw, fields, _ = withMapHeader(envelope(arrayOf(smallest(kind)), kind))
+            raw, fields, *_ = openMapOrArrays(envelope(arrayOf(smallest(kind)), kind))
             header = readHeader(MessageType[kind], raw[26:])
             self.assertEqual(dict(header.fields), smallest(kind), kind)
             self.assertEqual(fields, smallest(kind), kind)
@@ -96,12 +96,12 @@ class EnvelopeTests(SynchronousTestCase):
         """An array is told by its marker: every kind of array, and nothing else."""
         for marker in range(256):
             expected = 0x90 <= marker <= 0x9F or marker in (0xDC, 0xDD)
-            self.assertEqual(isArrayHeader(envelope(bytes((marker,)))), expected, marker)
-        self.assertFalse(isArrayHeader(envelope(None)))
+            self.assertEqual(openMapOrArrays(envelope(bytes((marker,)))).wasArray, expected, marker)
+        self.assertFalse(openMapOrArrays(envelope(None)).wasArray)
 
     def test_rewritten(self) -> None:
         """The header is written anew with its length; all before it stays."""
-        self.assertEqual(withMapHeader(envelope(arrayOf({"topic": "t"})))[0], envelope({"topic": "t"}))
+        self.assertEqual(openMapOrArrays(envelope(arrayOf({"topic": "t"}))).envelope, envelope({"topic": "t"}))
 
     def test_left(self) -> None:
         """What cannot be read, or has not six places, stays as it is, and is refused as no map."""
@@ -115,7 +115,7 @@ class EnvelopeTests(SynchronousTestCase):
             b"\xdd\xff\xff\xff\xff",
         ):
             raw = envelope(header)
-            same, fields, error = withMapHeader(raw)
+            same, fields, error, _ = openMapOrArrays(raw)
             self.assertEqual((same, fields), (raw, {}))
             self.assertIsInstance(error, BadRequest)
             self.assertRaises(BrokerError, readHeader, MessageType.PUB, raw[26:])
@@ -124,7 +124,7 @@ class EnvelopeTests(SynchronousTestCase):
     def test_anyValues(self, values: list[Any], kind: MessageType) -> None:
         """Whatever stands in the places: a header, or one of the protocol's own errors."""
         try:
-            readHeader(kind, withMapHeader(envelope(values))[0][26:])
+            readHeader(kind, openMapOrArrays(envelope(values)).envelope[26:])
         except BrokerError:
             pass
 
@@ -132,4 +132,4 @@ class EnvelopeTests(SynchronousTestCase):
     def test_anyBytes(self, header: bytes) -> None:
         """Whatever the bytes behind an array's marker: no exception, and an envelope that begins as before."""
         raw = envelope(b"\x96" + header)
-        self.assertEqual(withMapHeader(raw)[0][:22], raw[:22])
+        self.assertEqual(openMapOrArrays(raw).envelope[:22], raw[:22])

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import BadFraming, BrokerError
-from fleximq.wire.fleximq_layout_b import Layout, LayoutBScanner, LayoutDetector, framesWithinLayoutB, toLayoutB
+from fleximq.wire.fleximq_layout_b import Layout, framesWithinLayoutB, fromLayoutB, toLayoutB
 from fleximq.wire.fleximq_scanner import FrameTooLarge, singleFrames
 from tests.wire.flexi_frames import frame
 from tests.wire.flexi_variants import inLayoutB
+from tests.wire.transcoded import TranscodedScanner
 
 LIMIT = 1 << 20
 #: Frames that begin with some that have no header, so that the layout is told late.
@@ -53,7 +54,7 @@ class ToldTests(SynchronousTestCase):
     def test_either(self) -> None:
         """Both layouts come out in layout A, and the layout is known from the first header on."""
         for layout, turn in LAYOUTS.items():
-            scanner = LayoutDetector(LIMIT)
+            scanner = TranscodedScanner(LIMIT)
             self.assertEqual(fed(scanner, map(turn, STREAM[:2])), STREAM[:2])
             self.assertIsNone(scanner.layout)
             self.assertEqual(fed(scanner, map(turn, STREAM[2:])), STREAM[2:])
@@ -62,7 +63,7 @@ class ToldTests(SynchronousTestCase):
     def test_everyMarker(self) -> None:
         """Every marker of a map or an array means layout A."""
         for marker in [*range(0x80, 0xA0), *range(0xDC, 0xE0)]:
-            scanner = LayoutDetector(LIMIT)
+            scanner = TranscodedScanner(LIMIT)
             whole = frame("JOIN", 0, bytes((marker, 0xC0)))
             self.assertEqual(fed(scanner, [whole]), [whole])
             self.assertIs(scanner.layout, Layout.A)
@@ -70,7 +71,7 @@ class ToldTests(SynchronousTestCase):
     def test_atTheByte(self) -> None:
         """It is told as soon as byte 26 is there, and not before."""
         for layout, turn in LAYOUTS.items():
-            scanner = LayoutDetector(LIMIT)
+            scanner = TranscodedScanner(LIMIT)
             whole = turn(STREAM[2])
             fed(scanner, [whole[:26]])
             self.assertIsNone(scanner.layout)
@@ -79,7 +80,7 @@ class ToldTests(SynchronousTestCase):
 
     def test_onceForAll(self) -> None:
         """Later frames do not change it."""
-        scanner = LayoutDetector(LIMIT)
+        scanner = TranscodedScanner(LIMIT)
         fed(scanner, [inLayoutB(STREAM[2])])
         odd = frame("PUB", 1000, {"topic": "t"}, b"\x80" * 0x81)
         self.assertEqual(fed(scanner, [inLayoutB(odd)]), [odd])
@@ -89,25 +90,23 @@ class ToldTests(SynchronousTestCase):
         for turn in LAYOUTS.values():
             stream = b"".join(map(turn, STREAM))
             for place in range(len(stream) + 1):
-                self.assertEqual(fed(LayoutDetector(LIMIT), pieces(stream, [place])), STREAM, place)
+                self.assertEqual(fed(TranscodedScanner(LIMIT), pieces(stream, [place])), STREAM, place)
 
     @settings(deadline=None)
     @given(st.sampled_from(Layout), st.lists(st.integers(0, sum(map(len, STREAM)))))
     def test_cutAnywhere(self, layout: Layout, cuts: list[int]) -> None:
         """In any pieces; at the end nothing is held."""
-        scanner = LayoutDetector(LIMIT)
+        scanner = TranscodedScanner(LIMIT)
         stream = b"".join(map(LAYOUTS[layout], STREAM))
         self.assertEqual(fed(scanner, pieces(stream, cuts)), STREAM)
         self.assertEqual(scanner.buffered, 0)
 
-    def test_settled(self) -> None:
-        """From then on the settled scanner may be fed directly, also in the middle of a frame."""
-        for turn in LAYOUTS.values():
-            scanner = LayoutDetector(LIMIT)
-            first, second = turn(STREAM[3]), turn(STREAM[5])
-            found = fed(scanner, [first + second[:40]])
-            self.assertIsNotNone(scanner.settled)
-            self.assertEqual(found + fed(scanner.settled, [second[40:]]), [STREAM[3], STREAM[5]])
+    def test_layoutAPassesThroughTheTranscoder(self) -> None:
+        """Once layout A is known, the transcoder holds nothing, and the scanner may be fed directly."""
+        scanner = TranscodedScanner(LIMIT)
+        found = fed(scanner, [STREAM[3] + STREAM[5][:40]])
+        self.assertEqual(scanner.transcoder.buffered, 0)
+        self.assertEqual(found + fed(scanner.scanner, [STREAM[5][40:]]), [STREAM[3], STREAM[5]])
 
 
 class LimitTests(SynchronousTestCase):
@@ -115,7 +114,9 @@ class LimitTests(SynchronousTestCase):
 
     def scanners(self, limit: int) -> list[tuple[Any, Callable[[bytes], bytes]]]:
         """Return scanners for each layout, and for layout B once it is known."""
-        return [*((LayoutDetector(limit), turn) for turn in LAYOUTS.values()), (LayoutBScanner(limit), inLayoutB)]
+        told = TranscodedScanner(limit)
+        fed(told, [inLayoutB(STREAM[2])])
+        return [*((TranscodedScanner(limit), turn) for turn in LAYOUTS.values()), (told, inLayoutB)]
 
     def test_message(self) -> None:
         """At the limit a message is taken, above it refused on its lengths."""
@@ -145,7 +146,7 @@ class LimitTests(SynchronousTestCase):
     def test_headerBeforeTheLayout(self) -> None:
         """A header over the limit is refused before the byte behind it tells the layout."""
         for following in (b"\x00", b"\x80"):
-            scanner = LayoutDetector(4096)
+            scanner = TranscodedScanner(4096)
             with self.assertRaises(FrameTooLarge) as caught:
                 list(scanner.feed(bytes((1, 5)) + bytes(20) + struct.pack(">I", 4063) + following))
             self.assertEqual(
@@ -166,7 +167,9 @@ class LimitTests(SynchronousTestCase):
     @given(st.booleans(), st.lists(st.binary(max_size=60), max_size=20))
     def test_anything(self, isB: bool, data: list[bytes]) -> None:
         """Arbitrary bytes in arbitrary pieces: frames or the protocol's own error, and little is held."""
-        scanner: Any = (LayoutBScanner if isB else LayoutDetector)(1024)
+        scanner = TranscodedScanner(1024)
+        if isB:
+            fed(scanner, [inLayoutB(STREAM[2])])
         try:
             for piece in data:
                 fed(scanner, [piece])
@@ -187,7 +190,7 @@ class TurnedTests(SynchronousTestCase):
     def test_thereAndBack(self, header: bytes, payload: bytes) -> None:
         """What was turned comes back as it was."""
         whole = frame("PUB", 1000, header, payload)
-        self.assertEqual(fed(LayoutBScanner(LIMIT), [toLayoutB(whole)]), [whole])
+        self.assertEqual(fromLayoutB(toLayoutB(whole) + b"cut", LIMIT), whole)
 
     def test_fitting(self) -> None:
         """How much of a run ends within so many bytes."""

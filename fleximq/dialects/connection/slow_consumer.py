@@ -27,7 +27,7 @@ class ReaderBacklog(Protocol):
     """The part of an outbox that a policy uses."""
 
     limit: int
-    cut: Callable[[bytes | memoryview, int], tuple[int, int]]
+    messagesWithin: Callable[[bytes | memoryview, int], tuple[int, int]]
 
     @property
     def space(self) -> int:
@@ -88,7 +88,7 @@ class Drop:
         """Buffer the messages of a run that fit; drop and count the others."""
         space = outbox.space
         if space > 0 and len(chunk) > space and count > 1:
-            end, taken = outbox.cut(chunk, space)
+            end, taken = outbox.messagesWithin(chunk, space)
             outbox.hold(chunk[:end])
             count -= taken
         elif space > 0:

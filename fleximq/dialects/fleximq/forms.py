@@ -138,22 +138,6 @@ FLEXI_FORM = FlexiForm()
 
 
 @implementer(IForm)
-class LayoutBForm:
-    """The frames of another form in layout B."""
-
-    def __init__(self, form: IForm) -> None:
-        self._form = form
-
-    def render(self, envelope: Envelope, body: Any, count: int) -> bytes:
-        """Return the run as frames."""
-        return choice.toLayoutB(bytes(self._form.render(envelope, body, count)))
-
-
-#: The form of subscribers with layout B; :data:`FLEXI_FORM` is the form of all others.
-LAYOUT_B_FORM = LayoutBForm(FLEXI_FORM)
-
-
-@implementer(IForm)
 class OffsetForm:
     """Complete PUB frames with time and offset as last header fields; messages outside the journal have neither."""
 
@@ -179,11 +163,6 @@ class OffsetForm:
         return recordFrames(prefixes, offsets, payloads)
 
 
-#: The forms of subscribers that receive earlier messages first, then live ones: by live form, and whether they follow
-#: the journal, with offsets.
-REPLAY_FORMS: dict[tuple[IForm, bool], DeferredForm] = {
-    (FLEXI_FORM, False): DeferredForm(FLEXI_FORM),
-    (FLEXI_FORM, True): DeferredForm(OffsetForm()),
-    (LAYOUT_B_FORM, False): DeferredForm(LAYOUT_B_FORM),
-    (LAYOUT_B_FORM, True): DeferredForm(LayoutBForm(OffsetForm())),
-}
+#: The forms of subscribers that receive earlier messages first, then live ones: by whether they follow the journal,
+#: with offsets.
+REPLAY_FORMS = {False: DeferredForm(FLEXI_FORM), True: DeferredForm(OffsetForm())}

@@ -4,24 +4,25 @@
 acts, or raises the error to answer with.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any
-
-from twisted.internet.interfaces import IAddress
+from typing import Any, Protocol
 
 from fleximq.broker.authorization import permits
-from fleximq.broker.envelope import BROKER_ID, Envelope
+from fleximq.broker.broker import Broker
+from fleximq.broker.envelope import BROKER_ID, ConnectedClient, Envelope
 from fleximq.broker.paths import path_table
 from fleximq.broker.replay.replay import Start
+from fleximq.dialects.answers import Answers
 from fleximq.dialects.connection.envelope_cache import EnvelopeCache
+from fleximq.dialects.connection.keepalive import KeepAlive
 from fleximq.dialects.connection.read_pauses import ReadPause
 from fleximq.dialects.connection.slow_consumer import PausablePublisher
 from fleximq.dialects.context import Context
 from fleximq.dialects.fleximq.direct_cache import DirectCache
 from fleximq.dialects.fleximq.forms import REPLAY_FORMS, FlexiSource, records
-from fleximq.dialects.fleximq.replies import FlexiReplies, correlation, errorPayload
+from fleximq.dialects.fleximq.replies import FlexiReplies, errorPayload
 from fleximq.dialects.outbox import Chunk, Outbox
 from fleximq.dialects.replay_outlet import ReplayOutlet
 from fleximq.dialects.session import ConnectionState
@@ -37,11 +38,11 @@ from fleximq.errors import (
     SubscriptionFailed,
     TooManyRequests,
 )
+from fleximq.interfaces import IPeer
 from fleximq.rights import Action
-from fleximq.status import Status
 from fleximq.values.header_pairs import SENDER
 from fleximq.values.patterns import isPattern
-from fleximq.wire.fleximq_frame import hasZeroReserved, payloadOf
+from fleximq.wire.fleximq_frame import payloadOf, words
 from fleximq.wire.fleximq_header import Header, MessageType, RoutingEntry, peek
 from fleximq.wire.fleximq_record_frame import headerWithSender, withHeader
 from fleximq.wire.fleximq_scanner import FIXED_BYTES
@@ -54,19 +55,76 @@ LARGE_REQUEST = 1 << 16
 _PER_MESSAGE_KEYS = frozenset({"routing", "message_id", "correlation_id", "traceparent", "tracestate"})
 
 
-class FlexiMessages(FlexiReplies):
-    """The input half of a FlexiMQ session, after the header was checked."""
+class Conversation(Protocol):
+    """The session that the messages belong to."""
 
-    __slots__ = ("_inputPauses", "_directs", "_envelopes", "_largeRequests", "_later")
+    answers: Answers
+    broker: Broker
+    context: Context
+    keepAlive: KeepAlive | None
+    outbox: Outbox
+    state: ConnectionState
 
-    def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
-        super().__init__(context, outbox, address)
-        self._envelopes = EnvelopeCache(context.envelopeBudget)
-        self._directs = DirectCache(context.envelopeBudget)
+    def counted(self, error: BrokerError) -> None:
+        """Count and log an error."""
+
+    def refused(self, error: BrokerError, kind: int | None, fields: Mapping[Any, Any], topic: str = "") -> None:
+        """Answer an error for a message with this type and header."""
+
+    def requestDone(self) -> None:
+        """Close the connection if this was the last answer that it waits for."""
+
+    def subscribing(self) -> None:
+        """Charge one subscription request."""
+
+
+class FlexiMessages:
+    """The messages of one joined client, after their header was checked: from the JOIN to the end of its session.
+
+    ``peer`` is its subscriber, ``replies`` answers it, ``envelopes`` is the cache of the session's read loop.
+    ``questions`` is the number of its unanswered requests to the broker.
+    """
+
+    __slots__ = (
+        "_broker", "_directs", "_envelopes", "_inputPauses", "_largeRequests", "_later", "_me", "_peer", "_replies",
+        "_session", "questions",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        session: Conversation,
+        peer: IPeer,
+        me: ConnectedClient,
+        replies: FlexiReplies,
+        envelopes: EnvelopeCache,
+    ) -> None:
+        self._session = session
+        self._peer = peer
+        self._broker = session.broker
+        self._me = me
+        self._replies = replies
+        self._envelopes = envelopes
+        self._directs = DirectCache(session.context.envelopeBudget)
+        self.questions = 0
         self._largeRequests = 0
         self._inputPauses: PausablePublisher | None = None
         #: The number of SUBs and UNSUBs that await earlier publications.
         self._later = 0
+
+    def forwardDirect(self, envelope: bytes, frame: bytes) -> bool:
+        """Forward a REQ or REP with a cached header; False if its header must be checked."""
+        result = self._directs.find(envelope)
+        if result is None:
+            return False
+        known, id = result
+        try:
+            if known.kind == MessageType.REQ:
+                self._broker.request(self._me, known.target, id, known.path, frame)
+            else:
+                self._broker.reply(self._me, known.target, id, frame, known.path)
+        except BrokerError:
+            return False
+        return True
 
     def message_REQ(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Forward a request, or answer one to the broker itself."""
@@ -75,53 +133,51 @@ class FlexiMessages(FlexiReplies):
         if entry.client_id == BROKER_ID:
             self._answer(header, path, payloadOf(frame, len(envelope)))
         else:
-            self.broker.request(self._me, entry.target, header.id or "", path, frame)
+            self._broker.request(self._me, entry.target, header.id or "", path, frame)
             self._rememberDirect(header, envelope, frame)
 
     def _answer(self, header: Header, path: str, payload: bytes) -> None:
-        arguments = path_table.readArguments(self.broker, self._me, path, payload)
-        if self._requests >= QUESTIONS:
+        arguments = path_table.readArguments(self._broker, self._me, path, payload)
+        if self.questions >= QUESTIONS:
             raise TooManyRequests(f"more than {QUESTIONS} requests to the broker are not answered yet")
-        self._requests += 1
+        self.questions += 1
         isLarge = len(payload) > LARGE_REQUEST
         self._largeRequests += isLarge
         try:
             answered = partial(self._answered, path, header.id, isLarge)
-            path_table.answer(self.broker, self._me, path, arguments, answered)
+            path_table.answer(self._broker, self._me, path, arguments, answered)
         except BrokerError:
-            self._requests -= 1
+            self.questions -= 1
             self._largeRequests -= isLarge
             raise
-        self._inputPauses = self.outbox.reader
+        self._inputPauses = self._session.outbox.reader
         if self._largeRequests and self._inputPauses is not None:
             self._inputPauses.readPauses.pause(ReadPause.UNANSWERED)  # or many large arguments would wait in memory
 
     def _answered(self, path: str, id: str | None, isLarge: bool, value: Any) -> None:
-        self._requests -= 1
+        self.questions -= 1
         self._largeRequests -= isLarge
         if isLarge and not self._largeRequests and self._inputPauses is not None:
             self._inputPauses.readPauses.resume(ReadPause.UNANSWERED)
         if isinstance(value, BrokerError):
-            self.counted(value)
-            self._sendError(value, path, id)
+            self._session.counted(value)
+            self._replies.sendError(value, path, id)
         else:
-            routing = self._routing({"client_id": self.id, "path": path})
-            fields = {"status": int(Status.OK), "routing": routing} | correlation(id)
-            self._sendValue(fields, value)
-        self.requestDone()
+            self._replies.sendValue(path, id, value)
+        self._session.requestDone()
 
     def message_REP(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Forward a reply to its requester; report a missing one by a NOTIF 600."""
         entry = header.routing[0]
         if entry.client_id == BROKER_ID:
             return
-        ids = self.broker.clients.accepting(entry.target)
+        ids = self._broker.clients.accepting(entry.target)
         if len(ids) > 1:
             raise InvalidRouting(f"there are {len(ids)} clients {entry}, but a REP goes to one")
         try:
-            self.broker.reply(self._me, next(iter(ids), 0), header.id or "", frame, entry.path or "")
+            self._broker.reply(self._me, next(iter(ids), 0), header.id or "", frame, entry.path or "")
         except ClientNotFound:
-            self._reportLost(header, entry)
+            self._replies.sendLost(header, entry)
         else:
             if entry.client_id:
                 self._rememberDirect(header, envelope, frame)
@@ -132,18 +188,18 @@ class FlexiMessages(FlexiReplies):
         idsOf = self._idsOf(entries)
         lost = [entry for entry in entries if not idsOf[entry.target]]
         paths = dict.fromkeys(entry.path or "" for entry in entries)
-        self.broker.notify(self._me, chain.from_iterable(idsOf.values()), paths, frame)
+        self._broker.notify(self._me, chain.from_iterable(idsOf.values()), paths, frame)
         for entry in lost:
-            self._reportLost(header, entry)
+            self._replies.sendLost(header, entry)
 
     def _idsOf(self, entries: Sequence[RoutingEntry]) -> dict[int | str, Collection[int]]:
         """Return the ids of the clients that these entries mean, by target."""
         targets = dict.fromkeys(entry.target for entry in entries)
-        return {target: self.broker.clients.accepting(target) for target in targets}
+        return {target: self._broker.clients.accepting(target) for target in targets}
 
     def message_BCAST(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Send a copy to all other clients."""
-        self.broker.broadcast(self._me, frame)
+        self._broker.broadcast(self._me, frame)
 
     def message_PUB(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Publish, and cache the envelope if it is likely to be repeated."""
@@ -151,122 +207,135 @@ class FlexiMessages(FlexiReplies):
             named = headerWithSender(envelope[FIXED_BYTES:], self._me.sender)
             if not named:
                 raise BadRequest("the header has no room for the name of the sender")
-            envelope, frame = withHeader(envelope, named, frame)
-        topic = self.broker.topicFor(self._me, header.topic)
+            envelope, frame = withHeader(frame[: len(envelope)], named, frame)
+        topic = self._broker.topicFor(self._me, header.topic)
         parsed = Envelope(topic, self._me, FlexiSource(len(envelope), header))
-        audience = [entry for entry in header.routing if entry.client_id != BROKER_ID]
+        audience = header.routing and [entry for entry in header.routing if entry.client_id != BROKER_ID]
         if audience:
             ids = chain.from_iterable(self._idsOf(audience).values())
-            self.broker.publishNarrowed(parsed, frame, 1, dict.fromkeys(ids))
+            self._broker.publishNarrowed(parsed, frame, 1, dict.fromkeys(ids))
             return
-        if hasZeroReserved(envelope) and _PER_MESSAGE_KEYS.isdisjoint(header.fields):
+        if frame.startswith(envelope) and _PER_MESSAGE_KEYS.isdisjoint(header.fields):
             self._envelopes.remember(envelope, parsed)
         id = header.fields.get("message_id")
         if id is None:
-            self._publish(parsed, envelope, frame, 1)
+            self.publish(parsed, envelope, frame, 1)
         else:
-            self._publish(parsed, envelope, frame, 1, (id,))
+            self.publish(parsed, envelope, frame, 1, (id,))
 
-    def _publish(
+    def publish(
         self, parsed: Envelope, envelope: bytes, frames: Chunk, count: int, ids: Sequence[str] | None = None
     ) -> None:
         """Publish a run, and answer its refused messages, possibly later."""
         onDecided = partial(self._reportRefused, parsed.topic.name)
         try:
             if ids is None:
-                self.broker.publish(parsed, frames, count, onDecided)
+                self._broker.publish(parsed, frames, count, onDecided)
             else:
-                self.broker.publishOnce(parsed, frames, ids, onDecided)
+                self._broker.publishOnce(parsed, frames, ids, onDecided)
         except NotRecorded as error:
             self._reportRefused(parsed.topic.name, error.reason, error.refused, inOrder=True)
         except NotKept as error:
             fields = peek(envelope[FIXED_BYTES:])
             for _ in error.refused:
-                self._refused(error, MessageType.PUB, fields, parsed.topic.name)
+                self._session.refused(error, MessageType.PUB, fields, parsed.topic.name)
+
+    def _reportRefused(self, topic: str, reason: str | None, indexes: Sequence[int], inOrder: bool = False) -> None:
+        """Report messages refused by the journal, before the PONG that awaits the commit or in the order of answers."""
+        if reason is None:
+            return
+        error = NotRecorded(reason)
+        say = self._session.answers.take if inOrder else self._session.outbox.take
+        for _ in indexes:
+            self._session.counted(error)
+            say(self._replies.error(error.status, words(str(error)), topic))
 
     def message_SUB(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Subscribe to a topic or pattern, from now on or from an offset in the journal."""
-        self.subscribing()
+        self._session.subscribing()
         self._inOrder(self._subscribe, header)
 
     def _inOrder(self, act: Callable[[Header], None], header: Header) -> None:
         """Act after this client's pending publications to the same topics were delivered."""
-        if not self._later and (not self._concerns(header.topic) or self.broker.arePublicationsDecided(self._me)):
+        if not self._later and (not self._concerns(header.topic) or self._broker.arePublicationsDecided(self._me)):
             act(header)
             return
         self._later += 1
-        self.broker.whenPublicationsDecided(partial(self._actLater, act, header), self._me)
+        self._broker.whenPublicationsDecided(partial(self._actLater, act, header), self._me)
 
     def _concerns(self, name: str) -> bool:
         """Return whether a pending publication may match this topic or pattern."""
-        topic = self.broker.topics.find(name)
+        topic = self._broker.topics.find(name)
         return isPattern(name) or (topic is not None and bool(topic.pendingRuns))
 
     def _actLater(self, act: Callable[[Header], None], header: Header) -> None:
         self._later -= 1
-        if self.state is ConnectionState.OPEN:
+        if self._session.state is ConnectionState.OPEN:
             try:
                 act(header)
             except BrokerError as error:
-                self._subscriptionLost(error, "")  # before the PONG that waits for it
+                self._lost(error, "")  # before the PONG that waits for it
 
     def _subscribe(self, header: Header) -> None:
         try:
             if header.start is not None:
-                self.broker.follow(self._me, self._replaying(offsets=True), header.topic, Start(*header.start))
+                self._broker.follow(self._me, self._replaying(offsets=True), header.topic, Start(*header.start))
             elif header.topic not in self._me.subscriptions:
-                self.broker.subscribe(self._me, self, header.topic)
-                self.broker.recall(self._me, self._replaying(offsets=False), header.topic)
+                self._broker.subscribe(self._me, self._peer, header.topic)
+                self._broker.recall(self._me, self._replaying(offsets=False), header.topic)
         except (InvalidTopic, NotPermitted) as error:
             raise SubscriptionFailed(str(error)) from error
 
     def _replaying(self, offsets: bool) -> ReplayOutlet:
-        form = REPLAY_FORMS[self.form, offsets]
-        shaped, clock, failed = self._shaped, self.context.clock, self._subscriptionLost
-        return ReplayOutlet(self, self.outbox, clock, form, lambda batches: shaped(records(batches, offsets)), failed)
+        session, form = self._session, REPLAY_FORMS[offsets]
+        render = partial(records, offsets=offsets)
+        return ReplayOutlet(
+            self._peer, session.outbox, session.context.clock, form, render, self._replies.writer.replay, self._lost
+        )
 
-    def _subscriptionLost(self, error: BrokerError, name: str) -> None:
-        self.counted(error)
-        self.outbox.take(self._error(error.status, errorPayload(error), name))
+    def _lost(self, error: BrokerError, name: str) -> None:
+        self._session.counted(error)
+        self._session.outbox.take(self._replies.error(error.status, errorPayload(error), name))
 
     def message_UNSUB(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """End a subscription, by the name it was made with; an unknown one is no error."""
-        self._inOrder(lambda header: self.broker.unsubscribe(self._me, header.topic), header)
+        self._inOrder(lambda header: self._broker.unsubscribe(self._me, header.topic), header)
 
     def message_PING(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Answer with a PONG after the commit of all earlier publications."""
-        if header.interval is not None and self._keepAlive is not None:
-            self._keepAlive.suggest(header.interval)
-        fields = {"keepalive": {"timestamp": header.timestamp}}
-        pong = self._encoded(MessageType.PONG, fields)
-        if self.broker.arePublicationsDecided(self._me):
-            self.answers.take(pong)
+        keepAlive, answers = self._session.keepAlive, self._session.answers
+        if header.interval is not None and keepAlive is not None:
+            keepAlive.suggest(header.interval)
+        pong = self._replies.writer.encoded(MessageType.PONG, {"keepalive": {"timestamp": header.timestamp}})
+        if self._broker.arePublicationsDecided(self._me):
+            answers.take(pong)
         else:
-            self.broker.whenCommitted(self.answers.later((pong,)), self._me)
+            self._broker.whenCommitted(answers.later((pong,)), self._me)
 
     def message_PONG(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Note that the client answers PINGs; receiving it is enough for the keep-alive."""
-        if self._keepAlive is not None:
-            self._keepAlive.mayBeSilent = False
+        if self._session.keepAlive is not None:
+            self._session.keepAlive.mayBeSilent = False
 
     def _rememberDirect(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Cache a header that may be repeated with another id, unless the frame was modified."""
-        if hasZeroReserved(envelope) and frame.startswith(envelope):
+        if frame.startswith(envelope):
             entry = header.routing[0]
             self._directs.remember(envelope, entry.target, entry.path or "", header.id or "")
 
     def rightsChanged(self, lost: Sequence[str]) -> None:
-        """Clear cached envelopes, and answer for each lost subscription as for a refused one."""
-        self._forget()
+        """Clear the caches, and answer for each lost subscription as for a refused one."""
+        self.forget()
         if self._me.service and not permits(self._me, Action.SERVE, self._me.service):
-            self.broker.rename(self._me, "")
+            self._broker.rename(self._me, "")
         for name in lost:
-            self._subscriptionLost(SubscriptionFailed(f"subscribing to {name!r} is not permitted any more"), name)
+            self._lost(SubscriptionFailed(f"subscribing to {name!r} is not permitted any more"), name)
 
-    def left(self) -> None:
-        """Clear cached envelopes."""
-        self._forget()
-
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Clear the caches."""
         self._envelopes.clear()
         self._directs.clear()
+
+
+#: The method of :class:`FlexiMessages` for each type.
+ACTIONS = {int(kind): f"message_{kind.name}" for kind in MessageType if kind is not MessageType.JOIN}

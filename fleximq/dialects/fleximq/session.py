@@ -1,32 +1,38 @@
-"""The FlexiMQ dialect: input (specification: the FlexiMQ document and docs/reference/dialects.rst). Hot.
+"""The FlexiMQ dialect (specification: the FlexiMQ document and docs/reference/dialects.rst). Hot.
+
+A session is composed of a scanner, with a transcoder before it for clients of other generations, the actions of each
+message type (:mod:`fleximq.dialects.fleximq.messages`), the broker's answers (:mod:`fleximq.dialects.fleximq.replies`)
+and a writer for the form that the client reads (:mod:`fleximq.dialects.fleximq.writers`).
 
 Runs with a cached envelope are passed directly to subscribers or the broker, and requests and replies with a cached
 header directly to their client. All other messages take the slow path: their fixed part is checked, their header parsed
-by the rules of its type, and :mod:`fleximq.dialects.fleximq.messages` acts or raises.
-:mod:`fleximq.dialects.fleximq.replies` sends the output.
+by the rules of its type, and the action of the type acts or raises.
 
 A message inside a run costs 0.2 us from the read to the sockets of its subscribers, a single one 0.6 us, a REQ or REP
 2.8 us (``benchmarks/``).
 """
 
-import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any, ClassVar
+from typing import Any
 
-import msgpack
 from twisted.internet.interfaces import IAddress
+from zope.interface import implementer
 
 from fleximq.broker.topics.topic_table import DeliverCalls, Topic
 from fleximq.compiled import choice
+from fleximq.dialects.answers import Answers
 from fleximq.dialects.connection.connection_rate import admittedSpans, overRate
+from fleximq.dialects.connection.envelope_cache import EnvelopeCache
 from fleximq.dialects.context import Context
-from fleximq.dialects.fleximq.forms import FLEXI_FORM, LAYOUT_B_FORM
-from fleximq.dialects.fleximq.messages import FlexiMessages
-from fleximq.dialects.fleximq.replies import correlation
+from fleximq.dialects.fleximq.forms import FLEXI_FORM
+from fleximq.dialects.fleximq.join import newChallenge, readJoin
+from fleximq.dialects.fleximq.messages import ACTIONS, FlexiMessages
+from fleximq.dialects.fleximq.replies import FlexiReplies, correlation
+from fleximq.dialects.fleximq.writers import AnyWriter, ArrayWriter, HeldMessages, LayoutBWriter, Writer, fromLayoutB
 from fleximq.dialects.outbox import Chunk, Outbox
-from fleximq.dialects.session import ConnectionState, NamedLogger
+from fleximq.dialects.session import ConnectionState, NamedLogger, StreamSession
 from fleximq.dialects.stream import StreamFactory
 from fleximq.errors import (
     BadRequest,
@@ -38,52 +44,68 @@ from fleximq.errors import (
     NotPermitted,
     Unauthorized,
 )
+from fleximq.interfaces import IForm, IPeer, ISubscriber
 from fleximq.rights import UNRESTRICTED, Action
-from fleximq.security.credentials import ApiKey, Password, Signature, Token
 from fleximq.security.principal import Admitted
 from fleximq.status import Status
 from fleximq.values.header_pairs import SENDER, SENDER_BYTES, isForged
 from fleximq.values.printable import shortened
-from fleximq.wire.fleximq_array_header import isArrayHeader, withInnerMaps, withMapHeader
+from fleximq.wire.fleximq_array_header import openMapOrArrays
 from fleximq.wire.fleximq_frame import BEGINNING_BYTES, encodeFrame, hasZeroReserved, readPrefix, withZeroReserved
-from fleximq.wire.fleximq_header import Header, MessageType, checkHeader, openHeader, peek, topicAlone
-from fleximq.wire.fleximq_layout_b import Layout, LayoutBScanner, LayoutDetector, asSpans
+from fleximq.wire.fleximq_header import (
+    Header,
+    MessageType,
+    OpenHeader,
+    checkHeader,
+    openMap,
+    peek,
+    peekId,
+    peekPath,
+    reportsError,
+    topicAlone,
+)
+from fleximq.wire.fleximq_layout_b import Layout, LayoutTranscoder
 from fleximq.wire.fleximq_record_frame import headerWithSender, withHeader
-from fleximq.wire.fleximq_scanner import FIXED_BYTES, FlexiScanner, FrameTooLarge, Span, singleFrames
+from fleximq.wire.fleximq_scanner import FIXED_BYTES, FrameTooLarge, Span, singleFrames
 
-#: Maximum length of the name that a client joins with.
-CLIENT_NAME_CHARACTERS = 256
 #: A run of so many bytes, if it is more than half of its read, is passed as a view without copying.
-_LARGE = 1 << 16
-
-
-#: The forms of subscribers to whom the compiled scanner delivers by itself.
-_DELIVERED_FORMS = FLEXI_FORM, LAYOUT_B_FORM
-
+_VIEWED_BYTES = 1 << 16
+#: Seconds from the end of a client's input to PINGs, if an answer is pending for so long.
+_PROBES = 1.0, 2.0
 #: Types whose headers are remembered but for their id.
 _DIRECT = frozenset({int(MessageType.REQ), int(MessageType.REP)})
+_OPEN = ConnectionState.OPEN
 
 
-class FlexiSession(FlexiMessages):
-    """One FlexiMQ client's conversation."""
+@implementer(ISubscriber, IPeer)
+class FlexiSession(StreamSession):
+    """One FlexiMQ client's conversation. ``deliver``, ``forward`` and ``receiveBroadcast`` are those of its writer."""
 
     __slots__ = (
-        "_beginning", "_challenge", "_layoutUndecided", "_omitsStatusOk", "_pendingRuns", "_scanner", "_sender",
-        "_strict",
+        "_beginning", "_challenge", "_envelopes", "_layout", "_messages", "_open", "_pendingRuns", "_replies",
+        "_scanner", "_sender", "_transcoder", "answers", "deliver", "forward", "receiveBroadcast",
     )  # fmt: skip
 
     _log = NamedLogger(__name__)
+    dialect = "fleximq"
+    mayFinish = True
     joinsFirst = True
-    _messages: ClassVar[dict[int, str]] = {kind: f"message_{kind.name}" for kind in MessageType}
+    form: IForm = FLEXI_FORM
 
     def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
         super().__init__(context, outbox, address)
-        self._strict = context.settings.strictFleximq
-        self._scanner: FlexiScanner | LayoutDetector | LayoutBScanner
-        scanner = choice.FlexiScanner if self._strict else choice.LayoutDetector
-        self._scanner = scanner(context.settings.limits.message)
-        self._layoutUndecided = not self._strict
-        self._omitsStatusOk = False  # for clients with array headers, which know a status in errors only
+        limit = context.settings.limits.message
+        self._scanner = choice.FlexiScanner(limit)
+        isStrict = context.settings.strictFleximq
+        self._layout = Layout.A if isStrict else None
+        self._transcoder = None if isStrict else LayoutTranscoder(limit, fromLayoutB)  # None in layout A
+        self._open = openMap if isStrict else openMapOrArrays
+        self.answers: Answers = Answers(outbox)
+        writer = Writer(outbox)
+        self._replies = FlexiReplies(self.answers, writer)
+        self._use(writer)
+        self._envelopes = EnvelopeCache(context.envelopeBudget)
+        self._messages: FlexiMessages  # from the JOIN to the end
         self._beginning = b""  # of this client's PUB frames
         self._challenge = ""
         self._sender = ""  # of this client's publications, if they name it
@@ -92,26 +114,50 @@ class FlexiSession(FlexiMessages):
     @property
     def buffered(self) -> int:
         """Bytes buffered of an incomplete frame."""
-        return self._scanner.buffered
+        transcoder = self._transcoder
+        return self._scanner.buffered + (0 if transcoder is None else transcoder.buffered)
+
+    def _use(self, writer: AnyWriter) -> None:
+        """Write in another form from now on."""
+        self._replies.writer = writer
+        self.deliver, self.forward, self.receiveBroadcast = writer.deliver, writer.forward, writer.receiveBroadcast
+        self.outbox.messagesWithin = writer.framesWithin
+
+    # -- input -------------------------------------------------------------------------------------
 
     def received(self, data: bytes, pending: Iterator[Span] | None = None) -> None:
         """Process a read run by run, or instead the ``pending`` runs after a JOIN."""
         known = self._envelopes.get
         publish = self.broker.publish
         # Envelopes that have only a topic need no cache entry, if there are too many for the cache.
-        useTopics = self._envelopes.hasDropped and self._me.rights in UNRESTRICTED
+        useTopics = self._envelopes.hasDropped and self.client is not None and self.client.rights in UNRESTRICTED
         alone = (self._beginning, self.broker.topics.find) if useTopics else None
         source = b""  # collected: consecutive runs for the same subscribers, of one or more topics
         begin = until = total = messages = 0
         deliverCalls: DeliverCalls = ()
         refusing = self.rate if self.rate is not None and self.rate.refuses else None
         isPlain = refusing is None and pending is None and not self._sender
-        if choice.deliverKnown and isPlain and self.state is ConnectionState.OPEN:
+        transcoder = self._transcoder
+        if transcoder is not None:
+            whole = transcoder.wholeRead(data)
+            if whole is not None:
+                data, transcoder = whole, None
+        if choice.deliverKnown and isPlain and self.state is _OPEN:
             # This delivers publications with cached envelopes and FlexiMQ subscribers only, and yields all others.
-            spans = choice.deliverKnown(self._scanner, data, self._envelopes, _DELIVERED_FORMS, self.traffic, alone)
+            if transcoder is None:
+                spans = choice.deliverKnown(self._scanner, data, self._envelopes, FLEXI_FORM, self.traffic, alone)
+            else:
+                arguments = self._envelopes, FLEXI_FORM, self.traffic, alone
+                pieces = transcoder.feed(data)
+                spans = chain.from_iterable(choice.deliverKnown(self._scanner, each, *arguments) for each in pieces)
             alone = None  # none is collected here
         else:
-            spans = self._scanner.spans(data) if pending is None else pending
+            if pending is not None:
+                spans = pending
+            elif transcoder is None:
+                spans = self._scanner.spans(data)
+            else:
+                spans = chain.from_iterable(map(self._scanner.spans, transcoder.feed(data)))
             if refusing is not None:
                 spans = admittedSpans(refusing.meter, spans, self._overRate)
             if self._sender:
@@ -140,15 +186,16 @@ class FlexiSession(FlexiMessages):
                     deliverCalls = ()
                 if envelope is None:
                     run = read[start:end]
-                    if count == 1 and bytesOfEnvelope[1] in _DIRECT and self._knownDirect(bytesOfEnvelope, run):
-                        continue
+                    if count == 1 and bytesOfEnvelope[1] in _DIRECT and self.state is _OPEN:
+                        if self._messages.forwardDirect(bytesOfEnvelope, run):
+                            continue
                     rest = self._unknown(bytesOfEnvelope, run, count)
                     if self.state is not ConnectionState.OPEN:
                         self._pendingRuns = chain(rest, spans)
                         return
-                elif envelope.topic.needsOrder:
-                    frames = read[start:end] if end - start < _LARGE else _large(read, start, end)
-                    self._publish(envelope, bytesOfEnvelope, frames, count)
+                elif envelope.topic.needsSlowPath:
+                    frames = read[start:end] if end - start < _VIEWED_BYTES else _large(read, start, end)
+                    self._messages.publish(envelope, bytesOfEnvelope, frames, count)
                 else:
                     publish(envelope, read[start:end], count)
         except FrameTooLarge as error:
@@ -156,33 +203,13 @@ class FlexiSession(FlexiMessages):
                 messages += total
                 _handOver(source, begin, until, deliverCalls, total)
                 total = 0
-            self._detectLayout()
-            self._refused(error, error.envelope[1] if error.envelope else None, peek(error.envelope[FIXED_BYTES:]))
+            if self._layout is None:
+                self._learnLayout()
+            self.refused(error, error.envelope[1] if error.envelope else None, peek(error.envelope[FIXED_BYTES:]))
         finally:
             self.traffic.messagesIn += messages + total
             if total:
                 _handOver(source, begin, until, deliverCalls, total)
-
-    def _knownDirect(self, envelope: bytes, frame: bytes) -> bool:
-        """Forward a REQ or REP with a cached header; False if it must take the slow path."""
-        result = self._directs.find(envelope)
-        if result is None:
-            return False
-        known, id = result
-        try:
-            if known.kind == MessageType.REQ:
-                self.broker.request(self._me, known.target, id, known.path, frame)
-            else:
-                self.broker.reply(self._me, known.target, id, frame, known.path)
-        except BrokerError:
-            return False
-        return True
-
-    def _overRate(self, envelope: bytes, count: int) -> None:
-        positional = not self._strict and isArrayHeader(envelope)
-        fields = withMapHeader(envelope)[1] if positional else peek(envelope[FIXED_BYTES:])
-        for _ in range(count):
-            self._refused(overRate(), envelope[1], fields)
 
     def resume(self) -> None:
         """Continue after the JOIN."""
@@ -192,107 +219,99 @@ class FlexiSession(FlexiMessages):
 
     def _unknown(self, envelope: bytes, frames: bytes, count: int) -> Iterator[Span]:
         """Take the slow path, frame by frame. Returns the frames after a JOIN that is answered later."""
-        if self._layoutUndecided:
-            self._detectLayout()
-        asRead = envelope
+        if self._layout is None:
+            self._learnLayout()
         head = len(envelope)
-        positional = not self._strict and isArrayHeader(envelope)
-        if positional:
-            envelope, fields, unreadable = withMapHeader(envelope)
-        else:
-            fields, unreadable = openHeader(envelope[FIXED_BYTES:])
-        if self.state is ConnectionState.WAITING and positional and unreadable is None and not self._omitsStatusOk:
-            self._omitsStatusOk = True
-            self.nameStatuses()
-        if not self._strict and not positional and fields:
-            envelope, fields = withInnerMaps(envelope, fields)
-            positional = envelope is not asRead
+        opened = self._open(envelope)
+        if self.state is ConnectionState.WAITING and opened.wasArray and opened.unreadable is None:
+            self._writeArrays()
         done = 0
         for frame in (frames,) if count == 1 else singleFrames(frames, head):
             done += len(frame)
             try:
-                self._message(envelope, envelope + frame[head:] if positional else frame, fields, unreadable)
+                self._message(opened, frame if opened.envelope is envelope else opened.envelope + frame[head:])
             except BrokerError as error:
-                self._refused(error, envelope[1], fields)
+                self.refused(error, envelope[1], opened.fields)
             if self.state is not ConnectionState.OPEN:
                 rest = frames[done:]
-                return asSpans(iter([(asRead, rest, len(singleFrames(rest, head)))] if rest else ()))
+                return iter([(envelope, rest, 0, len(rest), len(singleFrames(rest, head)))] if rest else ())
         return iter(())
 
-    def _detectLayout(self) -> None:
-        """Use the layout of the client's first header as soon as it is known."""
-        scanner = self._scanner
-        if not isinstance(scanner, LayoutDetector):
-            return
-        self._layoutUndecided = scanner.settled is None
-        if scanner.layout is Layout.B:
-            self.speakLayoutB()
-        if scanner.settled is not None:
-            self._scanner = scanner.settled
+    def _learnLayout(self) -> None:
+        """Write in the layout of the client's first header as soon as that is known."""
+        self._layout = None if self._transcoder is None else self._transcoder.layout
+        if self._layout is Layout.A:
+            self._transcoder = None
+        elif self._layout is Layout.B:
+            self._use(LayoutBWriter(Writer(self.outbox)))
 
-    def _message(self, envelope: bytes, frame: bytes, fields: Mapping[Any, Any], unreadable: BadRequest | None) -> None:
+    def _writeArrays(self) -> None:
+        """Write for a client whose first header is an array."""
+        writer = self._replies.writer
+        if not isinstance(writer, ArrayWriter):
+            self._use(ArrayWriter(writer))
+
+    def _message(self, opened: OpenHeader, frame: bytes) -> None:
+        envelope = opened.envelope
         _, kind, client_id = readPrefix(envelope)
         if self.state is ConnectionState.WAITING:
-            self._join(kind, client_id, fields, unreadable)
+            self._join(kind, client_id, opened)
             return
         if kind == MessageType.JOIN:
             raise Conflict("this connection has joined already")
-        name = self._messages.get(kind)
-        if name is None:
+        if kind not in ACTIONS:
             raise NotImplementedByBroker(f"message type {kind} is not known")
-        if client_id != self.id:
-            raise Forbidden(f"the client id is {client_id}, but this connection has {self.id}")
-        if unreadable is not None:
-            raise unreadable
+        if client_id != self._replies.id:
+            raise Forbidden(f"the client id is {client_id}, but this connection has {self._replies.id}")
+        if opened.unreadable is not None:
+            raise opened.unreadable
+        fields = opened.fields
         header = checkHeader(MessageType(kind), fields)
         if (SENDER in fields or SENDER_BYTES in fields) and isForged(fields, self._sender):
             raise BadRequest(f"{SENDER!r} is set by the broker alone")
-        act: Callable[[Header, bytes, bytes], None] = getattr(self, name)
+        act: Callable[[Header, bytes, bytes], None] = getattr(self._messages, ACTIONS[kind])
         act(header, envelope, frame if hasZeroReserved(envelope) else withZeroReserved(frame))
 
-    def _join(self, kind: int, client_id: int, fields: Mapping[Any, Any], unreadable: BadRequest | None) -> None:
+    def _overRate(self, envelope: bytes, count: int) -> None:
+        fields = self._open(envelope).fields
+        for _ in range(count):
+            self.refused(overRate(), envelope[1], fields)
+
+    # -- the JOIN ----------------------------------------------------------------------------------
+
+    def _join(self, kind: int, client_id: int, opened: OpenHeader) -> None:
         refusal = self.refusal()
         if kind != MessageType.JOIN:
             raise Unauthorized("the first message must be a JOIN")
         if refusal is not None:
             raise JoinRejected(refusal)
-        if client_id != 0:
-            raise BadRequest("the client id of a JOIN must be 0")
-        if unreadable is not None:
-            raise unreadable
-        header = checkHeader(MessageType.JOIN, fields)
-        auth = header.fields.get("auth", {})
-        if auth.get("type") == "public_key" and "signature" not in auth:
-            self._sendChallenge(header)
+        request = readJoin(client_id, opened, self._challenge)
+        if request.wantsChallenge:
+            self._sendChallenge(request.id)
             return
-        credentials = credentialsIn(header.fields, self._challenge)
-        # No more than this of the header is held while the credentials are checked.
-        name = (fields["client_name"] or "") if "client_name" in fields else None
-        if name is not None and (not isinstance(name, str) or len(name) > CLIENT_NAME_CHARACTERS):
-            raise BadRequest(f"'client_name' must be a string of at most {CLIENT_NAME_CHARACTERS} characters")
-        joined = partial(self._joined, header.id, name)
-        if credentials is None and self.admitted is not None:
+        joined = partial(self._joined, request.id, request.name)
+        if request.credentials is None and self.admitted is not None:
             joined(self.admission.renewed(self.admitted))
         else:
-            refused = partial(self.failed, id=header.id)
-            self.admit(credentials or self.certificate(), joined, refused)
+            self.admit(request.credentials or self.certificate(), joined, partial(self.failed, id=request.id))
 
-    def _sendChallenge(self, header: Header) -> None:
+    def _sendChallenge(self, id: str | None) -> None:
         """Ask for a second JOIN, with a signature; once on a connection."""
         if self._challenge:
             raise Unauthorized("this connection has got a challenge already")
-        self._challenge = secrets.token_urlsafe(32)
-        payload = msgpack.packb({"error": "sign the challenge in another JOIN", "challenge": self._challenge})
-        self._send(MessageType.REP, {"status": int(Status.UNAUTHORIZED)} | correlation(header.id), payload, sender=0)
+        self._challenge, payload = newChallenge()
+        fields = {"status": int(Status.UNAUTHORIZED)} | correlation(id)
+        self._replies.send(MessageType.REP, fields, payload, sender=0)
 
     def _joined(self, id: str | None, name: str | None, admitted: Admitted) -> None:
         if name and admitted.rights not in UNRESTRICTED and not admitted.rights.may(Action.SERVE, name):
             raise NotPermitted(f"joining as {shortened(name)!r} is not permitted")
-        self._me = self.letIn(admitted, peer=self)
-        self.broker.rename(self._me, name or "")
-        self.id, self._sender = self._me.id, self._me.sender
-        self._beginning = encodeFrame(MessageType.PUB, self.id)[:BEGINNING_BYTES]
-        self._named = name is not None
+        me = self.letIn(admitted, peer=self)
+        self._messages = FlexiMessages(self, self, me, self._replies, self._envelopes)
+        self._replies.id, self._replies.isNamed = me.id, name is not None
+        self.broker.rename(me, name or "")
+        self._sender = me.sender
+        self._beginning = encodeFrame(MessageType.PUB, me.id)[:BEGINNING_BYTES]
         if name:
             self._announce(partial(self._welcome, id))
         else:
@@ -300,8 +319,7 @@ class FlexiSession(FlexiMessages):
 
     def _announce(self, welcome: Callable[[], None]) -> None:
         """Call when all nodes of a mesh know the client's name. Until then its input and its messages wait."""
-        forward, receiveBroadcast = self.forward, self.receiveBroadcast
-        waiting: list[Callable[[], None]] = []
+        held = HeldMessages(self._replies.writer)
         isKnown = False
 
         def known() -> None:
@@ -311,52 +329,98 @@ class FlexiSession(FlexiMessages):
                 return
             self.state = ConnectionState.OPEN
             self.charge.change(0)
-            self.forward, self.receiveBroadcast = forward, receiveBroadcast
+            self._use(self._replies.writer)
             welcome()
-            for call in waiting:
-                call()
+            held.release()
             self.checking(False)
 
         self.broker.announce(None, known)
         if isKnown:
             welcome()
             return
-        self.forward = lambda frame: waiting.append(partial(forward, frame))
-        self.receiveBroadcast = lambda frame: waiting.append(partial(receiveBroadcast, frame))
+        self.forward, self.receiveBroadcast = held.forward, held.receiveBroadcast
         self.state = ConnectionState.CHECKING
         self.checking(True)
 
     def _welcome(self, id: str | None) -> None:
-        status = {} if self._omitsStatusOk else {"status": int(Status.OK)}
-        self._send(MessageType.REP, status | correlation(id), sender=self.id)
-        self.keepAlive()
-        if self.form is LAYOUT_B_FORM and self._keepAlive is not None:
+        self._replies.sendSuccess(id)
+        keepAlive = self.startKeepAlive()
+        if self._layout is Layout.B:
             # Its revision of the document has no PING.
-            self._keepAlive.mayBeSilent = True
-            self.outbox.probe(max(1, int(self._keepAlive.interval)))
+            keepAlive.mayBeSilent = True
+            self.outbox.probe(max(1, int(keepAlive.interval)))
+
+    # -- output ------------------------------------------------------------------------------------
+
+    def requestFailed(self, id: str, path: str, status: int, reason: str) -> None:
+        """Report that a request will not be answered."""
+        self._replies.sendFailure(status, reason, path, id)
+
+    def requestDone(self) -> None:
+        """Close a connection whose input has ended, after its last answer and its pending PONGs."""
+        if not self._inputEnded or self.state is ConnectionState.CLOSED:
+            return
+        if self.client is None or not (self._messages.questions or self.broker.waiting(self.client)):
+            self.whenDecided(lambda: self.end("client closed"))
+
+    def refused(self, error: BrokerError, kind: int | None, fields: Mapping[Any, Any], topic: str = "") -> None:
+        """Answer an error for a message with this type and header, unless it reports one itself."""
+        if kind in (MessageType.REP, MessageType.NOTIF) and reportsError(fields):
+            self.failed(error, silently=True)
+        else:
+            self.failed(error, id=peekId(fields), path=topic or peekPath(fields))
+
+    def failed(self, error: BrokerError, id: str | None = None, path: str = "", silently: bool = False) -> None:
+        """Answer a client's error; before the JOIN every error closes the connection."""
+        joined = self.state is not ConnectionState.WAITING
+        self.counted(error)
+        if not silently:
+            self.answerError(error, id, path)
+        if error.closes or not joined:
+            self.end(f"error {int(error.status)}")
+
+    def answerError(self, error: BrokerError, id: str | None = None, path: str = "") -> None:
+        """Send an error as a REP: with the broker's id after the JOIN, with client id 0 before it."""
+        self._replies.sendError(error, path, id)
+
+    def warn(self) -> None:
+        """Send a NOTIF with status 503 from :data:`DRAINING`, unless the client has not joined."""
+        if self.state is ConnectionState.OPEN:
+            self.outbox.take(self._replies.warning())
+
+    def ping(self) -> None:
+        """Send a PING with the interval of the keep-alive."""
+        self.outbox.take(self._replies.ping(0 if self.keepAlive is None else self.keepAlive.interval))
+
+    def rightsChanged(self, lost: Sequence[str]) -> None:
+        """Clear cached envelopes, and answer for each lost subscription as for a refused one."""
+        self._messages.rightsChanged(lost)
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def inputEnded(self) -> None:
+        """Send pending answers, then close.
+
+        The end of input does not say whether the peer still reads. If it does not, its system answers our next bytes
+        with a reset, and those after it fail: PINGs find that out, and the client is not listed until an answer.
+        """
+        self._inputEnded = True
+        self.requestDone()
+        for delay in _PROBES if self.state is ConnectionState.OPEN else ():
+            self.broker.deadlines.callLater(delay, self._probe)
+
+    def _probe(self) -> None:
+        if self.state is ConnectionState.OPEN:
+            self.ping()
 
     def left(self) -> None:
-        """Drop pending input."""
-        super().left()
+        """Drop caches and pending input."""
+        if self.client is not None:
+            self._messages.forget()
+            del self._messages  # a reference cycle
         self._pendingRuns = iter(())
         self._scanner = choice.FlexiScanner(self.context.settings.limits.message)
-
-
-def credentialsIn(fields: Mapping[Any, Any], challenge: str) -> Token | Password | ApiKey | Signature | None:
-    """Return the credentials in a checked JOIN (FlexiMQ document 5.2), None without any.
-
-    :param challenge: the challenge that this connection was sent, "" without one.
-    """
-    auth = fields.get("auth")
-    if auth is None:
-        return None
-    if auth["type"] == "token":
-        return Token(auth["token"])
-    if auth["type"] == "basic":
-        return Password(auth["username"], auth["password"])
-    if auth["type"] == "public_key":
-        return Signature(auth["public_key"], challenge, auth["signature"])
-    return ApiKey(auth["api_key"])
+        self._transcoder = None
 
 
 def _topicAlone(envelope: bytes, beginning: bytes, find: Callable[[str], Topic | None]) -> Topic | None:
@@ -367,7 +431,8 @@ def _topicAlone(envelope: bytes, beginning: bytes, find: Callable[[str], Topic |
 
 def _handOver(source: bytes, begin: int, until: int, deliverCalls: DeliverCalls, count: int) -> None:
     """Deliver consecutive runs to FlexiMQ subscribers unchanged, as one chunk."""
-    chunk = source[begin:until] if until - begin < _LARGE else _large(source, begin, until)
+    size = until - begin
+    chunk = source[begin:until] if size < _VIEWED_BYTES or size == len(source) else _large(source, begin, until)
     for deliver in deliverCalls:
         deliver(chunk, count)
 

@@ -11,7 +11,6 @@ from twisted.internet.interfaces import IAddress
 from zope.interface import implementer
 
 from fleximq.broker.envelope import ConnectedClient, Envelope
-from fleximq.broker.replay.feed import DeferredRun
 from fleximq.dialects.context import Context
 from fleximq.dialects.identity.channel_list import ChannelList
 from fleximq.dialects.identity.form import RECALLING, IdentitySource, RecordTexts, senderName
@@ -66,7 +65,8 @@ class IdentitySession(Session):
         recordTexts: RecordTexts | None = None,
     ) -> None:
         super().__init__(context, outbox, address)
-        outbox.cut = webSocketFramesWithin
+        self.deliver = outbox.deliverLate
+        outbox.messagesWithin = webSocketFramesWithin
         self._channels = channels or ChannelList(context)
         self._recordTexts = recordTexts or RecordTexts()
         self._envelopes: dict[bytes, Envelope] = {}
@@ -77,11 +77,6 @@ class IdentitySession(Session):
             Word.UNSUBSCRIBE: self._unsubscribe,
             Word.PUBLISH: self._publishFirst,
         }
-
-    @property
-    def deliver(self) -> Callable[[DeferredRun, int], None]:
-        """The outbox's method itself, so that a delivery costs no further call."""
-        return self.outbox.deliverLate
 
     def opened(self) -> None:
         """Join with the credentials of the request or a client certificate."""
@@ -102,7 +97,7 @@ class IdentitySession(Session):
         self._send(encodeIdentity(senderName(self.client)))
         self.outbox.take(self._channels.frame(self.client))
         self._channels.join(self.outbox, self.client)
-        self.keepAlive()
+        self.startKeepAlive()
 
     def ping(self) -> None:
         """Send a PING of WebSocket."""
@@ -186,8 +181,8 @@ class IdentitySession(Session):
         self._send(encodeSubAck(channel))
         self.broker.subscribe(self.client, self, channel, literal=True)
         render, slices = self._recordTexts.render, self.broker.slices
-        clock, size = self.context.clock, _RECALLED_BYTES
-        past = ReplayOutlet(self, self.outbox, clock, RECALLING, render, slices=slices, chunkBytes=size)
+        outbox, clock, size = self.outbox, self.context.clock, _RECALLED_BYTES
+        past = ReplayOutlet(self, outbox, clock, RECALLING, render, outbox.take, slices=slices, chunkBytes=size)
         self.broker.recall(self.client, past, channel, literal=True, history=self.broker.rules.history)
 
     def _unsubscribe(self, request: ClientText) -> None:

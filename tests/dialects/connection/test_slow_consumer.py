@@ -50,7 +50,7 @@ class PolicyCase(SynchronousTestCase):
     def outboxWith(self, policy: Disconnect | Drop | Block) -> Outbox:
         """Return an outbox that holds what it is given."""
         outbox = Outbox(self.transport, self.turn, 1000, self.overflow, policy)
-        outbox.cut = lambda chunk, space: (space // 100 * 100, space // 100)
+        outbox.messagesWithin = lambda chunk, space: (space // 100 * 100, space // 100)
         outbox.pauseProducing()
         return outbox
 
@@ -128,7 +128,7 @@ class DropTests(PolicyCase):
     def test_nothingFits(self) -> None:
         """A run of which no message fits holds nothing up: what comes when the peer has read is sent."""
         outbox = self.outboxWith(Drop(self.counted))
-        outbox.cut = lambda chunk, space: (0, 0)
+        outbox.messagesWithin = lambda chunk, space: (0, 0)
         outbox.deliver(bytes(1001), 2)
         self.assertEqual((outbox.waiting, self.counts), (0, {DROPPED: 2}))
         outbox.resumeProducing()

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgpack
 
-from fleximq.dialects.fleximq.session import FlexiSession
+from fleximq.dialects.fleximq.messages import FlexiMessages
 from fleximq.limits import Limits
 from tests.dialects.flexi_peer import FlexiCase
 from tests.wire.flexi_frames import NAMES, Heard, cut, frame
@@ -291,7 +291,7 @@ class OwnFaultTests(FlexiCase):
     def test_internal(self) -> None:
         """What nobody foresaw: 500, then close, and the failure is logged; others notice nothing."""
         alice, bob = self.server.join(), self.server.join()
-        self.patch(FlexiSession, "message_BCAST", lambda *arguments: 1 / 0)
+        self.patch(FlexiMessages, "message_BCAST", lambda *arguments: 1 / 0)
         [heard] = alice.send("BCAST").messages()
         self.assertError(heard, alice, 500)
         self.assertTrue(alice.closed)
