@@ -48,7 +48,11 @@ class Reconnecting(ABC):
 
     @abstractmethod
     async def ping(self, timeout: float | None = TIMEOUT) -> float:
-        """Return the round-trip time in seconds, which includes processing everything sent before."""
+        """Return the round-trip time in seconds, which includes processing everything sent before.
+
+        :raises ConnectionLost: the connection ended, or the client is closed.
+        :raises TimeoutError: no connection or no answer within ``timeout`` seconds.
+        """
 
     @abstractmethod
     async def close(self, timeout: float | None = TIMEOUT) -> None:

@@ -397,49 +397,42 @@ class Certificates(FormCase):
         self.assertRaises(ConnectionLost, self.form.connect, f"ws://127.0.0.1:{_secure.broker.port()}/", timeout=5)
 
 
-#: What a program does that the broker starts, in each form: it answers, and what it prints goes elsewhere.
+#: A program that the broker starts, in each form: it answers requests, and its prints go elsewhere.
+_USE = """
+    import os
+    async def use(client):
+        print("printed")
+        own = int(os.environ["FLEXIMQ_CLIENT_ID"])
+        client.serve("/double", lambda request: [2 * request.value, client.id, own])
+        async for each in await client.subscribe("TOPIC"):
+            await client.publish("TOPIC.back", client.id)
+            await client.flush()
+"""
 PROGRAMS = {
-    "blocking": """
-        from fleximq.client.blocking import connect
-        import os
-        with connect("stdio://") as client:
-            print("printed")
-            client.serve(
-                "/double", lambda request: [2 * request.value, client.id, int(os.environ["FLEXIMQ_CLIENT_ID"])]
-            )
-            for each in client.subscribe("TOPIC"):
-                client.publish("TOPIC.back", client.id)
-                client.flush()
+    "blocking": _USE.replace("async ", "").replace("await ", "")
+    + """
+    from fleximq.client.blocking import connect
+    with connect("stdio://") as client:
+        use(client)
     """,
-    "asyncio": """
-        import asyncio, os
-        from fleximq.client.asyncio import connect
-        async def main():
-            async with connect("stdio://") as client:
-                print("printed")
-                client.serve(
-                    "/double", lambda request: [2 * request.value, client.id, int(os.environ["FLEXIMQ_CLIENT_ID"])]
-                )
-                async for each in await client.subscribe("TOPIC"):
-                    await client.publish("TOPIC.back", client.id)
-                    await client.flush()
-        asyncio.run(main())
+    "asyncio": _USE
+    + """
+    import asyncio
+    from fleximq.client.asyncio import connect
+    async def main():
+        async with connect("stdio://") as client:
+            await use(client)
+    asyncio.run(main())
     """,
-    "twisted": """
-        import os
-        from twisted.internet.task import react
-        from twisted.internet.defer import Deferred
-        from fleximq.client.twisted import connect
-        async def main(reactor):
-            async with await connect(reactor, "stdio://") as client:
-                print("printed")
-                client.serve(
-                    "/double", lambda request: [2 * request.value, client.id, int(os.environ["FLEXIMQ_CLIENT_ID"])]
-                )
-                async for each in await client.subscribe("TOPIC"):
-                    await client.publish("TOPIC.back", client.id)
-                    await client.flush()
-        react(lambda reactor: Deferred.fromCoroutine(main(reactor)))
+    "twisted": _USE
+    + """
+    from twisted.internet.task import react
+    from twisted.internet.defer import Deferred
+    from fleximq.client.twisted import connect
+    async def main(reactor):
+        async with await connect(reactor, "stdio://") as client:
+            await use(client)
+    react(lambda reactor: Deferred.fromCoroutine(main(reactor)))
     """,
 }
 

@@ -127,16 +127,20 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
             await self._post(size, make)
 
     async def notify(self, targets: int | str | Sequence[int | str], path: str, value: object = None) -> None:
-        """Send a notification, which has no answer, to one or more clients; the value follows the path.
+        """Send a notification, which has no answer, to one or more clients.
+
+        The next :meth:`flush` raises a refusal, e.g. 600 if there is no such client. Other errors as :meth:`publish`.
 
         :param targets: ids, and names that clients joined with: then all of that name.
+        :param path: names the subject for the receivers.
+        :param value: any value that the codec can encode.
         """
         several = [targets] if isinstance(targets, int | str) else list(targets)
         payload = self._settings.codec.pack(value)
         await self._post(len(payload), lambda conversation: conversation.notification(several, path, payload))
 
     async def broadcast(self, value: object = None) -> None:
-        """Send a value to every other client."""
+        """Send a value to every other client; errors as :meth:`publish`."""
         payload = self._settings.codec.pack(value)
         await self._post(len(payload), lambda conversation: conversation.broadcast(payload))
 

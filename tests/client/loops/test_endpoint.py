@@ -22,7 +22,7 @@ from fleximq.client.blipmq.twisted import BlipClientFactory, BlipClientProtocol
 from fleximq.client.errors import ConnectionLost, JoinRefused, Untrusted
 from fleximq.client.minimq.twisted import MiniClientFactory, MiniClientProtocol
 from fleximq.client.minimq.twisted import connect as connectMini
-from fleximq.client.settings import State, Tls
+from fleximq.client.settings import State, Tls, Watcher
 from fleximq.client.twisted import Client, ClientFactory, ClientProtocol, connect
 from fleximq.errors import SettingError
 from tests.broker_process import BrokerProcess
@@ -213,6 +213,18 @@ class LoopbackTests(TestCase):
         """Return an endpoint of the broker."""
         return HostnameEndpoint(reactor, b"127.0.0.1", PLACE.broker.port())
 
+    def returning(self) -> "tuple[Watcher, Deferred[None]]":
+        """Return a function for ``on_state``, and a Deferred that fires when a client has joined again."""
+        states: list[State] = []
+        isBack: Deferred[None] = Deferred()
+
+        def watch(state: State, why: Exception | None) -> None:
+            states.append(state)
+            if states == [State.JOINED, State.AWAY, State.JOINED]:
+                isBack.callback(None)
+
+        return watch, isBack
+
     async def served(self, endpoint: Any, factory: Any) -> Any:
         """Return the client of a running service."""
         service = ClientService(endpoint, factory, retryPolicy=lambda attempt: 0.01)
@@ -231,14 +243,7 @@ class LoopbackTests(TestCase):
     async def test_connectTakesAnEndpoint(self) -> None:
         """In place of the URL; it connects again by itself."""
         with BadNetwork(PLACE.broker.address) as network:
-            states: list[State] = []
-            isBack: Deferred[None] = Deferred()
-
-            def watch(state: State, why: Exception | None) -> None:
-                states.append(state)
-                if states == [State.JOINED, State.AWAY, State.JOINED]:
-                    isBack.callback(None)
-
+            watch, isBack = self.returning()
             endpoint = clientFromString(reactor, f"tcp:127.0.0.1:{network.port}")
             async with await connect(reactor, endpoint, on_state=watch) as client:
                 network.cut()
@@ -259,14 +264,7 @@ class LoopbackTests(TestCase):
         """After a cut, the service connects, and the client has its subscription again."""
         with BadNetwork(PLACE.broker.address) as network:
             endpoint = HostnameEndpoint(reactor, b"127.0.0.1", network.port)
-            states: list[State] = []
-            isBack: Deferred[None] = Deferred()
-
-            def watch(state: State, why: Exception | None) -> None:
-                states.append(state)
-                if states == [State.JOINED, State.AWAY, State.JOINED]:
-                    isBack.callback(None)
-
+            watch, isBack = self.returning()
             client = await self.served(endpoint, ClientFactory(reactor, on_state=watch))
             subscription = await client.subscribe("again")
             network.cut()
