@@ -17,12 +17,9 @@ from fleximq.broker.consumer_groups import ConsumerGroups
 from fleximq.broker.consumers.checkpoints import Checkpointer
 from fleximq.broker.consumers.dead_letters import DeadLetters
 from fleximq.broker.consumers.polled_subscription import PolledSubscription
-from fleximq.broker.consumers.polled_subscriptions import PolledSubscriptions
+from fleximq.broker.consumers.polled_subscriptions import PolledSubscriptions, journalFault
 from fleximq.broker.consumers.queue_admin import QueueAdmin
 from fleximq.broker.consumers.state_log import StateLog
-from fleximq.broker.consumers.subscription_access import SubscriptionAccess, journalFault
-from fleximq.broker.consumers.work_queue import WorkQueue
-from fleximq.broker.consumers.work_queue_access import WorkQueueAccess
 from fleximq.broker.consumers.work_queues import WorkQueues
 from fleximq.broker.deadlines import Clock, Deadlines
 from fleximq.broker.envelope import BROKER_ID, ConnectedClient, Envelope, OnDecided, QueueDelivery
@@ -162,7 +159,7 @@ class Broker:
             self.itself,
             topics,
             self.slowPath,
-            lambda name: self.consuming.ensure(name),
+            lambda name: self.queues.ensure(name),
             self.deadlines,
             rules.redelivery,
             counted,
@@ -181,19 +178,21 @@ class Broker:
             queueLog=stateLog if journal.onDisk else None,
             memory=rules.limits.queueMemory,
         )
-        self.polledSubscriptions = PolledSubscriptions(makeQueue, grace=rules.grace, durableGrace=rules.durableGrace)
-        self.polling = SubscriptionAccess(rules.limits, journal, topics, stateLog, self.polledSubscriptions)
+        self.polledSubscriptions = PolledSubscriptions(
+            makeQueue, topics, stateLog, limits=rules.limits, grace=rules.grace, durableGrace=rules.durableGrace
+        )
         limit, expiry = rules.limits.queues, rules.queueExpiry
         self.queues = WorkQueues(
             makeQueue,
+            topics,
+            stateLog,
             maxQueues=limit,
             expiry=expiry,
             idOf=idOf,
             lasts=self._durable,
             onLetters=self.deadLetters.arrived,
         )
-        self.consuming = WorkQueueAccess(journal, topics, stateLog, self.queues)
-        self.admin = QueueAdmin(self.itself, topics, self.consuming, self.slowPath, self.deadlines)
+        self.admin = QueueAdmin(self.itself, topics, self.queues, self.slowPath, self.deadlines)
         self.groups = ConsumerGroups(journal, stateLog.wall)
         self.checkpointer = Checkpointer(
             stateLog, topics, self.polledSubscriptions, self.queues, self.recentIds, self.timesToLive, self.groups
@@ -222,7 +221,7 @@ class Broker:
         self.clients.maximum = limits.clients
         self.requests.timeout, self.requests.maximum = rules.requestTimeout, limits.requests
         self.clientSubscriptions.most = limits.subscriptions
-        self.polling.limits = limits
+        self.polledSubscriptions.limits = limits
         self.queues.maxQueues = limits.queues
 
     def microseconds(self) -> int:
@@ -279,7 +278,7 @@ class Broker:
         their grace time, in case the client gets the right again.
         """
         lost = self.clientSubscriptions.changeRights(client, rights.forClient(client.id))
-        self.polling.narrow(client)
+        self.polledSubscriptions.narrow(client)
         if client.conversation is not None:
             client.conversation.rightsChanged(lost)
 
@@ -408,7 +407,7 @@ class Broker:
         consumed = client is not None and client.consumed
         if client is not None:
             client.consumed = False
-        if consumed and self.queues.whenIdsRead(partial(self.whenCommitted, call)):
+        if consumed and self.queues.restoredIds.whenRead(partial(self.whenCommitted, call)):
             return
         self.checkpointer.flush()
         self.journal.whenCommitted(call, None if client is None or consumed else client.lastRun)
@@ -548,10 +547,10 @@ class Broker:
         :raises NotKept: also if the queue has no space for all of them; then none is published.
         :raises NoCapacity: the broker has the maximum number of queues.
         """
-        queue = self.consuming.ensure(envelope.topic.name)
+        queue = self.queues.ensure(envelope.topic.name)
         if envelope.topic.gone:
             envelope = envelope._replace(topic=self.topics.get(queue.name))
-        reason = self.consuming.refusal(queue, envelope, body, count)
+        reason = self.queues.refusal(queue, envelope, body, count)
         if reason is not None:
             raise NotKept(reason, range(count))
         self.publish(envelope, body, count, onDecided)
@@ -560,7 +559,7 @@ class Broker:
         self, envelope: Envelope, body: Any, ids: Sequence[str], onDecided: OnDecided | None = None
     ) -> None:
         """As :meth:`publishOnce`, with :meth:`produce`."""
-        self.consuming.ensure(envelope.topic.name)
+        self.queues.ensure(envelope.topic.name)
         self.deduplication.publish(envelope, body, ids, onDecided, self.produce)
 
     def expectReplies(self, client: ConnectedClient, name: str) -> None:
@@ -569,14 +568,15 @@ class Broker:
         A no-op for the broker's own topics, for those from which the client may not consume, for names that are too
         long, and if the broker has the maximum number of queues.
         """
-        self.consuming.expectReplies(client, name)
+        self.queues.expectReplies(client, name)
 
     def consume(self, client: ConnectedClient, name: str) -> QueueDelivery | None:
         """Deliver one message of a topic's work queue, None if there is none.
 
         :raises BrokerError: as :meth:`consumeMany`.
         """
-        return self.consuming.consume(client, name)
+        deliveries = self.queues.consume(client, name, 1)
+        return deliveries[0] if deliveries else None
 
     def consumeMany(self, client: ConnectedClient, name: str, number: int, most: int = ANY) -> Sequence[QueueDelivery]:
         """Deliver up to ``number`` messages of a topic's work queue, made if need be.
@@ -586,18 +586,14 @@ class Broker:
         :raises NotPermitted: the client may not consume from it.
         :raises NoCapacity: the broker has the maximum number of queues.
         """
-        return self.consuming.consumeMany(client, name, number, most)
-
-    def loadingQueue(self, name: str) -> WorkQueue | None:
-        """Return a topic's work queue if its next message must first be read from the journal, None otherwise."""
-        return self.consuming.loading(name)
+        return self.queues.consume(client, name, number, most)
 
     def whenAvailable(self, client: ConnectedClient, name: str, call: Callable[[], None]) -> Callable[[], None]:
         """Call once when a topic's work queue, made if need be, has a message; return a function that cancels this.
 
         :raises BrokerError: as :meth:`consumeMany`.
         """
-        return self.consuming.whenAvailable(client, name, call)
+        return self.queues.whenAvailable(client, name, call)
 
     def acknowledgeMessages(self, ids: Iterable[str], client: ConnectedClient | None = None) -> None:
         """Acknowledge consumed messages by their ids; unknown ids, and ids in queues forbidden to the client, are
@@ -605,7 +601,7 @@ class Broker:
 
         :param client: its :meth:`whenCommitted` waits until the acknowledgement is on disk.
         """
-        self.consuming.acknowledge(ids, client)
+        self.queues.acknowledge(ids, client)
 
     # -- polled subscriptions ------------------------------------------------------------------------
 
@@ -620,36 +616,16 @@ class Broker:
         :raises NoCapacity: the broker has the maximum number, including those that outlive their connection; or the
             client's principal may make no more topics.
         """
-        return self.polling.open(client, owner, name, qos)
+        return self.polledSubscriptions.open(client, owner, name, qos)
 
-    def poll(
-        self, client: ConnectedClient, owner: str | None, id: int, number: int, most: int = ANY
-    ) -> tuple[Sequence[int], Sequence[Message]]:
-        """Deliver up to ``number`` messages of a subscription; return their tags and the messages. Hot.
+    def subscription(self, client: ConnectedClient, owner: str | None, id: int) -> PolledSubscription:
+        """Return a subscription that a client may poll and acknowledge, until its rights change. Polling attaches the
+        client: it lasts as long as a client is attached to it.
 
-        :param most: bytes (:mod:`fleximq.values.message_cost`): no further message after so many; always at least one.
         :raises NotFound: the subscription does not exist, or has another owner.
         :raises NotPermitted: the client may not subscribe to its topic any more.
         """
-        return self.polling.poll(client, owner, id, number, most)
-
-    def loading(self, owner: str | None, id: int) -> PolledSubscription | None:
-        """Return a subscription if its next message must first be read from the journal, None otherwise.
-
-        :raises NotFound: the subscription does not exist, or has another owner.
-        """
-        return self.polling.loading(owner, id)
-
-    def acknowledge(
-        self, owner: str | None, id: int, tags: list[int], client: ConnectedClient | None = None
-    ) -> list[int]:
-        """Acknowledge polled messages of a subscription, and return those of the tags that are unknown. Hot.
-
-        :param client: its :meth:`whenCommitted` waits until the acknowledgement is on disk.
-        :raises NotFound: the subscription does not exist, or has another owner.
-        :raises NotPermitted: the client may not subscribe to its topic any more.
-        """
-        return self.polling.acknowledge(owner, id, tags, client)
+        return self.polledSubscriptions.permitted(client, owner, id)
 
     def _peer(self, id: int) -> tuple[ConnectedClient, IPeer]:
         found = self.clients.peers.get(id)

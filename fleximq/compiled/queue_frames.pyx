@@ -100,13 +100,14 @@ cdef class _Read:
 def _runs(scanner, bytes data):
     cdef _Read read
     cdef tuple run
-    taken = scanner._buffer.take(data)
+    taken = scanner._buffer.take(data) if scanner._buffer.buffered else data  # most reads end with a frame
     if taken is None:
         return
     read = _Read(taken, scanner._limit)
     while (run := read.next()) is not None:
         yield run
-    scanner._keep(taken, read.offset)
+    if read.offset < len(taken):
+        scanner._keep(taken, read.offset)
 
 
 class BlipScanner(blipmq_frame.BlipScanner):

@@ -6,6 +6,8 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from fleximq.broker.broker import Broker
+from fleximq.broker.consumers.polled_subscription import PolledSubscription
+from fleximq.broker.consumers.work_queue import WorkQueue
 from fleximq.broker.consumers.work_queues import IDLE_SECONDS
 from fleximq.config.settings import Settings
 from fleximq.values.log_limit import LogLimits
@@ -38,9 +40,9 @@ class QueueWarnings:
 
     def watch(self, broker: Broker) -> None:
         """Log what happens to the queues of this broker from now on."""
-        broker.consuming.onDropped = self._expired
+        broker.queues.onExpired = self._expired
         broker.queues.onOverflow = lambda queue: self._warn(_OVERFLOW, queue=queue)
-        broker.polling.onDropped = self._subscriptionExpired
+        broker.polledSubscriptions.onExpired = self._subscriptionExpired
         broker.deadLetters.onDeadLetter = self._deadLetter
 
     def _warn(self, words: str, **fields: Any) -> None:
@@ -48,15 +50,19 @@ class QueueWarnings:
         if more is not None:
             _log.warn(words, more=more, **fields)
 
-    def _expired(self, topic: str, number: int) -> None:
+    def _expired(self, queue: WorkQueue, number: int) -> None:
+        if not number:
+            return
         expiry = self._queueExpiry
         why = "--queue-expiry" if expiry else "a ReplyTo created it"
         fields = {"messages": _messages(number), "number": number, "time": expiry or IDLE_SECONDS}
-        self._warn(_EXPIRED, topic=topic, why=why, **fields)
+        self._warn(_EXPIRED, topic=queue.name, why=why, **fields)
 
-    def _subscriptionExpired(self, id: int, topic: str, number: int) -> None:
+    def _subscriptionExpired(self, subscription: PolledSubscription, number: int) -> None:
+        if not number or not subscription.durable:
+            return
         fields = {"messages": _messages(number), "number": number, "time": self._durableGrace}
-        self._warn(_SUBSCRIPTION_EXPIRED, id=id, topic=topic, **fields)
+        self._warn(_SUBSCRIPTION_EXPIRED, id=subscription.id, topic=subscription.topic, **fields)
 
     def _deadLetter(self, queue: str, id: str | None, deliveries: int) -> None:
         letter = "A message" if id is None else f"The message {shortened(id)}"

@@ -79,7 +79,7 @@ class BlipScanner:
         :raises BadFraming: for a length below 9 or an unknown frame type, now and at every later call.
         :raises TooLarge: for a length over the limit, now and at every later call.
         """
-        buffer = self._buffer.take(data)
+        buffer = self._buffer.take(data) if self._buffer.buffered else data  # most reads end with a frame
         if buffer is None:
             return
         unpack, limit, size, offset = _HEADER.unpack_from, self._limit, len(buffer), 0
@@ -96,7 +96,8 @@ class BlipScanner:
                 run = (_TYPES[number], buffer[offset + _HEADER_BYTES : end], [correlation], [])
                 offset = end
             yield run
-        self._keep(buffer, offset)
+        if offset < size:
+            self._keep(buffer, offset)
 
     def _published(self, buffer: bytes, offset: int, end: int, correlation: int) -> tuple[BlipRun, int]:
         """Return the run of PUBLISHes that begins at ``offset``, and its end."""

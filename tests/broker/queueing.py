@@ -8,13 +8,18 @@ from typing import Any
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.broker.consumers.state_log import StateLog
 from fleximq.broker.consumers.work_queues import WorkQueues
 from fleximq.broker.deadlines import Deadlines
-from fleximq.broker.envelope import QueueDelivery
+from fleximq.broker.envelope import ConnectedClient, QueueDelivery
 from fleximq.broker.queues.queue import Queue
 from fleximq.broker.queues.queue_factory import QueueFactory
+from fleximq.broker.topics.topic_table import TopicTable
+from fleximq.journal.memory_journal import MemoryJournal
 from fleximq.values.message import Content, Message
 
+#: Three clients.
+X, Y, Z = (ConnectedClient(number, "blipmq", f"blipmq-{number}") for number in range(1000, 1003))
 #: Seconds for which the tests' queues hide a delivery.
 RETRY = 30.0
 
@@ -64,6 +69,8 @@ class World:
         self.deadlines = Deadlines(self.clock, onError=self.errors.append)
         self.counts: Counter[str] = Counter()
         self.dead: list[tuple[str, Message]] = []
+        self.topics = TopicTable(1000, lambda topic: None)
+        self.stateLog = StateLog(MemoryJournal(), self.deadlines, lambda queue, delivery, kept: kept(None), lambda: 0)
 
     def counted(self, event: str, number: int) -> None:
         """Remember a count."""

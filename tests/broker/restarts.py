@@ -124,10 +124,10 @@ class Restarts:
         """Poll until that many were given, or there is nothing more, as a dialect does."""
         deliveries: list[QueueDelivery] = []
         while len(deliveries) < number:
-            taken = paired(self.broker.poll(self.me, owner, id, number - len(deliveries)))
+            taken = paired(self.broker.subscription(self.me, owner, id).poll(self.me, number - len(deliveries)))
             deliveries += taken
             if not taken:
-                if self.broker.loading(owner, id) is None:
+                if not self.broker.polledSubscriptions.find(id, owner).preparing:
                     break
                 self.journal.answer()
         return deliveries
@@ -139,7 +139,8 @@ class Restarts:
             taken = self.broker.consumeMany(self.me, topic, number - len(deliveries))
             deliveries += taken
             if not taken:
-                if self.broker.loadingQueue(topic) is None:
+                queue = self.broker.queues.get(topic)
+                if queue is None or not queue.preparing:
                     break
                 self.journal.answer()
         return deliveries

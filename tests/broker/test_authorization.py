@@ -300,7 +300,7 @@ class PollingTests(PermittingCase):
 
     def poll(self, id: int) -> list[bytes]:
         """Return what Bob gets by polling."""
-        return [message.payload for message in self.broker.poll(self.bob, "key", id, 10)[1]]
+        return [message.payload for message in self.broker.subscription(self.bob, "key", id).poll(self.bob, 10)[1]]
 
     def test_open(self) -> None:
         """Only to what is permitted; the name is always literal."""
@@ -313,14 +313,14 @@ class PollingTests(PermittingCase):
         """It gives nothing while it is not permitted, and goes on when it is again."""
         id = self.broker.openSubscription(self.bob, "key", "a", 1).id
         self.publish("a")
-        [tag], _ = self.broker.poll(self.bob, "key", id, 1)
+        [tag], _ = self.broker.subscription(self.bob, "key", id).poll(self.bob, 1)
         self.publish("a")
         self.allow()
         self.assertDenied(self.poll, id)
-        self.assertDenied(self.broker.acknowledge, "key", id, tag, self.bob)
+        self.assertDenied(self.broker.subscription, self.bob, "key", id)
         self.allow(subscribe=("a",))
         self.assertEqual(self.poll(id), [b"a", b"a"])
-        self.assertEqual(self.broker.acknowledge("key", id, [tag], self.bob), [])
+        self.assertEqual(self.broker.subscription(self.bob, "key", id).acknowledge([tag], self.bob), [])
 
     def test_expires(self) -> None:
         """Nobody holds it while it is not permitted."""

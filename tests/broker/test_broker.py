@@ -77,8 +77,8 @@ class OperationTests(BrokerCase):
         """This also holds for those which one part performs."""
         names = (
             "reserve release rename publish publishNarrowed subscribe follow checkSubscription unsubscribe recall tap "
-            "untap waiting checkPath openSubscription poll loading acknowledge expectReplies consume consumeMany "
-            "loadingQueue whenAvailable acknowledgeMessages"
+            "untap waiting checkPath openSubscription subscription expectReplies consume consumeMany "
+            "whenAvailable acknowledgeMessages"
         )
         for name in names.split():
             self.assertTrue(getattr(Broker, name).__doc__, name)
@@ -220,7 +220,7 @@ class RefusedTests(BrokerCase):
 
     def polled(self, id: int) -> list[bytes]:
         """Return what waits in a subscription."""
-        return [message.payload for message in self.broker.poll(self.bob, None, id, 100)[1]]
+        return [message.payload for message in self.broker.subscription(self.bob, None, id).poll(self.bob, 100)[1]]
 
     def test_partly(self) -> None:
         """What fits all of them is delivered, the rest reaches nobody and is named by its places."""
@@ -282,11 +282,11 @@ class DurableTests(BrokerCase):
         subscription = self.broker.openSubscription(self.bob, None, "t", 1)
         self.publish("a", durable=True)
         self.journal.commit()
-        [tag], _ = self.broker.poll(self.alice, None, subscription.id, 1)
+        [tag], _ = self.broker.subscription(self.alice, None, subscription.id).poll(self.alice, 1)
         self.publish("b", durable=True)
         called: list[str] = []
         self.broker.whenCommitted(lambda: called.append("before"), self.bob)
-        self.broker.acknowledge(None, subscription.id, [tag], self.bob)
+        subscription.acknowledge([tag], self.bob)
         self.broker.whenCommitted(lambda: called.append("behind"), self.bob)
         self.assertEqual(called, ["before"])
         self.journal.commit()
@@ -300,7 +300,7 @@ class DurableTests(BrokerCase):
         called: list[str] = []
         for subscription, number, word in ((fleeting, 1, "qos0"), (kept, 1, "handed"), (kept, 1, "nothing")):
             self.publish("more", name="other", durable=True)
-            self.broker.poll(self.bob, None, subscription.id, number)
+            self.broker.subscription(self.bob, None, subscription.id).poll(self.bob, number)
             self.broker.whenCommitted(partial(called.append, word), self.bob)
         self.assertEqual(called, ["qos0", "nothing"])
         self.journal.commit()
@@ -519,11 +519,11 @@ class QueueTests(BrokerCase):
         """Publications are polled and acknowledged; another owner finds nothing."""
         subscription = self.broker.openSubscription(self.bob, "key", "t", 1)
         self.publish("a", "b")
-        [first, second], polled = self.broker.poll(self.bob, "key", subscription.id, 10)
+        [first, second], polled = self.broker.subscription(self.bob, "key", subscription.id).poll(self.bob, 10)
         self.assertEqual([message.payload for message in polled], [b"a", b"b"])
-        self.assertEqual(self.broker.acknowledge("key", subscription.id, [first, 4711]), [4711])
-        self.assertRaises(NotFound, self.broker.poll, self.alice, "other", subscription.id, 1)
-        self.assertRaises(NotFound, self.broker.acknowledge, "other", subscription.id, second)
+        self.assertEqual(subscription.acknowledge([first, 4711]), [4711])
+        self.assertRaises(NotFound, self.broker.subscription, self.alice, "other", subscription.id)
+        self.assertEqual(subscription.acknowledge([second], self.bob), [])
 
     def test_consumed(self) -> None:
         """A work queue exists from its first use and takes what is published from then on."""
@@ -580,7 +580,7 @@ class QueueTests(BrokerCase):
             request = [Message(b"x", Content.TEXT, reply_to=reply)]
             self.broker.publish(Envelope(topic, self.alice, MessageSource()), request, 1)
         self.broker.consumeMany(self.bob, "t", 2)
-        self.assertEqual([self.broker.consuming.ensure(name).forReplies for name in "rst"], [True, False, False])
+        self.assertEqual([self.broker.queues.ensure(name).forReplies for name in "rst"], [True, False, False])
 
     def test_changesOfChannels(self) -> None:
         """Who asks is told when the channels change."""

@@ -280,7 +280,7 @@ class PublishTests(IdentityCase):
             "MSG:news:user-00000000:0", "MSG:news:user-00000000:1",
         ])  # fmt: skip
         self.assertEqual([each[:10] for each in answers if not each.startswith("MSG")], ["ERROR:500:"] * 2)
-        _, polled = self.broker.poll(poller, None, subscription.id, 10)
+        _, polled = self.broker.subscription(poller, None, subscription.id).poll(poller, 10)
         self.assertEqual([message.payload for message in polled], [b"0", b"1"])
 
     def test_foreign(self) -> None:

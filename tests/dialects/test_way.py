@@ -128,12 +128,12 @@ class BlipWayTests(WayCase):
         def step(frame: bytes) -> Callable[[], None]:
             return self.step(lambda: peer.say(frame))
 
-        self.assertWay(way("first POLL", peer, step(poll(id))), 54, 20, 59)
+        self.assertWay(way("first POLL", peer, step(poll(id))), 36, 14, 33)
         tag = _correlation(peer.heard())
         step(ack(tag, id))()
-        self.assertWay(way("POLL", peer, step(poll(id))), 44, 19, 55)
+        self.assertWay(way("POLL", peer, step(poll(id))), 26, 12, 29)
         tag = _correlation(peer.heard())
-        self.assertWay(way("ACK", peer, step(ack(tag, id))), 29, 14, 32)
+        self.assertWay(way("ACK", peer, step(ack(tag, id))), 20, 10, 22)
         self.assertEqual(peer.heard(), b"")
 
 

@@ -22,11 +22,11 @@ class ExpiredQueueTests(SynchronousTestCase):
         logged: list[LogEvent] = []
         observeLog(self, logged.append)
         clock = Clock()
-        consuming = makeBroker(clock, Settings(queueExpiry=5.0), WriteTurn(clock), MemoryJournal()).consuming
-        consuming.ensure("full").deliver([message("a"), message("b")], 2)
-        consuming.ensure("empty")
+        queues = makeBroker(clock, Settings(queueExpiry=5.0), WriteTurn(clock), MemoryJournal()).queues
+        queues.ensure("full").deliver([message("a"), message("b")], 2)
+        queues.ensure("empty")
         clock.advance(5.1)
-        self.assertEqual(len(consuming.queues), 0)
+        self.assertEqual(len(queues), 0)
         self.assertEqual(
             [formatEvent(event) for event in logged if event.get("log_level") is LogLevel.warn],
             [
@@ -40,9 +40,9 @@ class ExpiredQueueTests(SynchronousTestCase):
         logged: list[LogEvent] = []
         observeLog(self, logged.append)
         clock = Clock()
-        consuming = makeBroker(clock, Settings(), WriteTurn(clock), MemoryJournal()).consuming
-        consuming.queues.expectReplies("answers")
-        consuming.ensure("answers").deliver([message("a")], 1)
+        queues = makeBroker(clock, Settings(), WriteTurn(clock), MemoryJournal()).queues
+        queues.markForReplies("answers")
+        queues.ensure("answers").deliver([message("a")], 1)
         clock.advance(3600)
         self.assertEqual(
             [formatEvent(event) for event in logged if event.get("log_level") is LogLevel.warn],
@@ -62,9 +62,9 @@ class FullQueueTests(SynchronousTestCase):
         observeLog(self, logged.append)
         clock = Clock()
         settings = Settings(limits=Limits(queueMessages=2))
-        consuming = makeBroker(clock, settings, WriteTurn(clock), MemoryJournal()).consuming
+        queues = makeBroker(clock, settings, WriteTurn(clock), MemoryJournal()).queues
         for name in ("jobs", "$dead/jobs"):
-            queue = consuming.ensure(name)
+            queue = queues.ensure(name)
             for number in (2, 1, 1):
                 queue.deliver([message(id="a")] * number, number)
             queue.consumeMany(1)
@@ -84,7 +84,7 @@ class DeadLetterTests(SynchronousTestCase):
         observeLog(self, logged.append)
         clock = Clock()
         settings = Settings(redelivery=5.0, maxDeliveries=2)
-        queue = makeBroker(clock, settings, WriteTurn(clock), MemoryJournal()).consuming.ensure("jobs")
+        queue = makeBroker(clock, settings, WriteTurn(clock), MemoryJournal()).queues.ensure("jobs")
         queue.deliver([message(id=f"job-{number}") for number in range(12)], 12)
         for _ in range(2):
             queue.consumeMany(100)

@@ -206,7 +206,7 @@ class Checkpointer:
             else:
                 queue = self._queues.restore(state, idle)
                 self._topics.subscribe(queue, state.topic, queue=True, durable=True)
-        self._stateLog.soon(lambda: self._queues.learn(self._stateLog.journal))
+        self._stateLog.soon(lambda: self._queues.restoredIds.read(self._stateLog.journal))
 
     def _idsGiven(self, last: int) -> None:
         self._subscriptions.lastId = self._stateLog.lastId = max(self._subscriptions.lastId, last)

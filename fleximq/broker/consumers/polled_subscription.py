@@ -14,6 +14,7 @@ from zope.interface import implementer
 from fleximq.broker.consumers.queue_owner import QueueOwner
 from fleximq.broker.consumers.untracked_messages import UntrackedMessages
 from fleximq.broker.deadlines import Deadline, Deadlines
+from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.queues.in_flight import SLICE
 from fleximq.broker.queues.queue import DROPPED, EXPIRED, Queue
 from fleximq.broker.queues.queued_form import QUEUED
@@ -33,6 +34,7 @@ class PolledSubscription(QueueOwner):
     :param grace: seconds that it outlives its last connection; then ``onGraceOver`` is called.
     :param timeToLive: seconds after which its untracked messages expire, as those of ``queue`` do; None: never.
     :param onAttached: called with each attached holder.
+    :param onDisk: whether the broker's journal is on disk.
     """
 
     form = QUEUED
@@ -48,6 +50,7 @@ class PolledSubscription(QueueOwner):
     counted: Callable[[str, int], None]
     onAttached: Callable[[object, "PolledSubscription"], None]
     onGraceOver: Callable[["PolledSubscription"], None]
+    onDisk: bool = False
     timeToLive: InitVar[float | None] = None
     _holders: set[object] = field(default_factory=set)
     _graceTime: Deadline | None = None
@@ -121,18 +124,36 @@ class PolledSubscription(QueueOwner):
         else:
             self._deliverUntracked(rendered)
 
+    def poll(self, client: ConnectedClient, number: int, most: int = ANY) -> tuple[Sequence[int], Sequence[Message]]:
+        """As :meth:`pollMany`, for a client that waits for the commit of its deliveries. Hot."""
+        polled = self.pollMany(client, number, most)
+        if polled[0] and self.queue.recorder is not None:
+            client.consumed = True
+        return polled
+
+    def acknowledge(self, tags: list[int], client: ConnectedClient | None = None) -> list[int]:
+        """Acknowledge messages, and return the tags that are unknown. Hot.
+
+        :param client: its ``whenCommitted`` waits until the acknowledgement is on disk.
+        """
+        if client is not None:
+            client.consumed = client.settled = self.onDisk
+        return self.queue.acknowledgeMany(tags)
+
     def pollMany(self, holder: object, number: int, most: int = ANY) -> tuple[Sequence[int], Sequence[Message]]:
         """Attach the holder and deliver up to ``number`` messages until they cost ``most`` bytes; return tags and
         messages. A tag of 0 means that no acknowledgement is expected.
         """
-        self.attach(holder)
+        if holder not in self._holders:
+            self.attach(holder)
+        untracked = self._untracked
+        if not untracked.size:
+            return self.queue.take(holder, number, most)[:2]
         if self._isUntrackedTooOld():
             if not self._whenReady:
                 self._expireUntracked()
             if self._isUntrackedTooOld():
                 return (), ()
-        if not self._untracked:
-            return self.queue.take(holder, number, most)[:2]
         tags: list[int] = []
         messages: list[Message] = []
         while self._untracked and len(tags) < number and most > 0:

@@ -1,15 +1,20 @@
-"""All polled subscriptions, by id and by the connections that use them; they end after their grace time."""
+"""All polled subscriptions: clients open and find them; without a connection they end after their grace time."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, field
 
+from fleximq.broker.authorization import permit, permits
 from fleximq.broker.consumers.polled_subscription import PolledSubscription
+from fleximq.broker.consumers.state_log import StateLog
+from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.queues.queue_state import QueueState
-from fleximq.errors import NotFound
+from fleximq.broker.topics.topic_table import SYSTEM, TopicTable
+from fleximq.errors import NoCapacity, NotFound, SubscriptionFailed
+from fleximq.interfaces import IJournal
+from fleximq.limits import Limits
+from fleximq.rights import Action
 from fleximq.values.counted_event import CountedEvent, EventFamily
-
-__all__ = ["DROPPED_EXPIRED", "UNKNOWN", "PolledSubscription", "PolledSubscriptions"]
 
 #: BlipMQ document, "Error Codes", 404.
 UNKNOWN = "unknown subscription or delivery tag"
@@ -17,20 +22,30 @@ UNKNOWN = "unknown subscription or delivery tag"
 DROPPED_EXPIRED = CountedEvent(EventFamily.DROPPED, "subscription expired")
 
 
+def journalFault(journal: IJournal) -> str | None:
+    """Return the reason why the journal is read-only; None if it is writable."""
+    health = journal.health()
+    return None if health["state"] == "ok" else str(health["reason"])
+
+
 @dataclass(eq=False, repr=False)
 class PolledSubscriptions:
-    """All polled subscriptions of a broker. ``lastId`` is the last id given.
+    """All polled subscriptions of a broker; those over a limit that was reduced remain.
+
+    ``lastId`` is the last id given. ``onExpired`` is called with a subscription after its grace time, when it is closed
+    and removed, and how many messages it dropped.
 
     :param grace: seconds that a subscription outlives its last connection, ``durableGrace`` those of durable ones.
-    :param onExpired: called with a subscription after its grace time, when it is closed and removed, and how many
-        messages it dropped.
     """
 
     _makeQueue: QueueFactory
+    _topics: TopicTable
+    _stateLog: StateLog
     _: KW_ONLY
+    limits: Limits
     grace: float
-    onExpired: Callable[[PolledSubscription, int], None] = lambda subscription, dropped: None
     durableGrace: float = 86400.0
+    onExpired: Callable[[PolledSubscription, int], None] = lambda subscription, dropped: None
     lastId: int = 0
     _byId: dict[int, PolledSubscription] = field(default_factory=dict)
     _byHolder: dict[object, dict[int, PolledSubscription]] = field(default_factory=dict)
@@ -42,14 +57,40 @@ class PolledSubscriptions:
         """Iterate over all subscriptions in order of their ids; the loop may close them."""
         return iter(list(self._byId.values()))
 
-    def open(
-        self, holder: object, owner: str | None, topic: str, qos: int, durable: bool = False
-    ) -> PolledSubscription:
-        """Make a subscription for a connection, durable if asked and possible; the caller adds it to the topic."""
+    def open(self, client: ConnectedClient, owner: str | None, name: str, qos: int) -> PolledSubscription:
+        """Make a polled subscription with a queue of its own, which its owner may poll from any connection.
+
+        :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
+        :raises NotPermitted: the client may not subscribe to it.
+        :raises SubscriptionFailed: the client has the maximum number of subscriptions, or the journal is read-only.
+        :raises NoCapacity: the broker has the maximum number, including those that outlive their connection; or the
+            client's principal may make no more topics.
+        """
+        permit(client, Action.SUBSCRIBE, name)
+        if len(self._byId) >= self.limits.queues:
+            raise NoCapacity(f"there are {len(self._byId)} subscriptions already")
+        if self.subscriptionCount(client) >= self.limits.subscriptions:
+            raise SubscriptionFailed(f"more than {self.limits.subscriptions} subscriptions")
+        limits = client.rights.limits
+        self._topics.make(name, client.principal, limits.topics)
+        durable = self._mustBeDurable(qos, name)
         self.lastId += 1
-        subscription = self._add(self.lastId, owner, topic, qos, durable)
-        subscription.attach(holder)
+        subscription = self._add(self.lastId, owner, name, qos, durable)
+        subscription.attach(client)
+        if limits.queueBytes is not None:
+            subscription.queue.maxBytes = min(subscription.queue.maxBytes, limits.queueBytes)
+        self._stateLog.opened(subscription)
+        self._topics.subscribe(subscription, name, guard=subscription if qos else None, durable=subscription.durable)
         return subscription
+
+    def _mustBeDurable(self, qos: int, name: str) -> bool:
+        journal = self._stateLog.journal
+        if not qos or not journal.onDisk or name.startswith(SYSTEM):
+            return False
+        reason = journalFault(journal)
+        if reason is not None:
+            raise SubscriptionFailed(f"the subscription cannot be kept: {reason}")
+        return True
 
     def restore(self, state: QueueState, idle: float) -> PolledSubscription:
         """Restore a subscription, ``idle`` for so many seconds, from the journal's state and start its grace time."""
@@ -73,6 +114,7 @@ class PolledSubscriptions:
             counted=self._makeQueue.counted,
             onAttached=self._attached,
             onGraceOver=self._graceOver,
+            onDisk=self._stateLog.journal.onDisk,
             timeToLive=self._makeQueue.timeToLiveOf(topic),
         )
         return subscription
@@ -86,6 +128,12 @@ class PolledSubscriptions:
             raise NotFound(UNKNOWN)
         return subscription
 
+    def permitted(self, client: ConnectedClient, owner: str | None, id: int) -> PolledSubscription:
+        """As :meth:`find`; raises NotPermitted if the client may not subscribe to its topic any more."""
+        subscription = self.find(id, owner)
+        permit(client, Action.SUBSCRIBE, subscription.topic)
+        return subscription
+
     def subscriptionCount(self, holder: object) -> int:
         """Return to how many subscriptions this connection is attached, by opening or by polling them."""
         return len(self._byHolder.get(holder, ()))
@@ -95,12 +143,12 @@ class PolledSubscriptions:
         for subscription in self._byHolder.pop(holder, {}).values():
             subscription.detach(holder)
 
-    def detach(self, holder: object, wanted: Callable[[str], bool]) -> None:
-        """Detach this connection from its subscriptions to topics for which ``wanted`` returns True."""
-        held = self._byHolder.get(holder, {})
-        for subscription in [each for each in held.values() if wanted(each.topic)]:
+    def narrow(self, client: ConnectedClient) -> None:
+        """Detach a client from the subscriptions that it may not poll any more, as if it had left."""
+        held = self._byHolder.get(client, {})
+        for subscription in [each for each in held.values() if not permits(client, Action.SUBSCRIBE, each.topic)]:
             del held[subscription.id]
-            subscription.detach(holder)
+            subscription.detach(client)
 
     def _attached(self, holder: object, subscription: PolledSubscription) -> None:
         self._byHolder.setdefault(holder, {})[subscription.id] = subscription
@@ -110,4 +158,6 @@ class PolledSubscriptions:
         dropped = subscription.close()
         if dropped:
             self._makeQueue.counted(DROPPED_EXPIRED, dropped)
+        self._stateLog.ended(subscription)
+        self._topics.unsubscribe(subscription, subscription.topic)
         self.onExpired(subscription, dropped)

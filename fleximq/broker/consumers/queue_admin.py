@@ -9,7 +9,7 @@ from functools import partial
 
 from fleximq.broker.consumers.queue_owner import QueueOwner
 from fleximq.broker.consumers.work_queue import WorkQueue
-from fleximq.broker.consumers.work_queue_access import WorkQueueAccess
+from fleximq.broker.consumers.work_queues import WorkQueues
 from fleximq.broker.deadlines import Deadlines
 from fleximq.broker.envelope import ConnectedClient, Envelope, QueueDelivery
 from fleximq.broker.presence import OWN_MESSAGES
@@ -33,7 +33,7 @@ class QueueAdmin:
 
     _broker: ConnectedClient
     _topics: TopicTable
-    _workQueues: WorkQueueAccess
+    _workQueues: WorkQueues
     _slowPath: SlowPath
     _deadlines: Deadlines
 
@@ -57,7 +57,7 @@ class QueueAdmin:
         A topic, named without its prefix, gets a work queue if it has no subscribers. After a crash in between, a
         letter may be in both queues. Raises NotFound without dead letters.
         """
-        queue = self._workQueues.queues.get(DEAD + topic)
+        queue = self._workQueues.get(DEAD + topic)
         if queue is None:
             raise NotFound(f"there are no dead letters of {topic!r}")
         _DeadLetterReturn(self, queue, topic, min(number, queue.depth), self._deadlines, done).goOn()
@@ -71,7 +71,7 @@ class QueueAdmin:
             self._workQueues.ensure(topic)
         envelope = Envelope(found, self._broker, OWN_MESSAGES, 1, durable)
         message = delivery.message._replace(offset=0)
-        queue = self._workQueues.queues.get(topic)
+        queue = self._workQueues.get(topic)
         refusal = None if queue is None else self._workQueues.refusal(queue, envelope, message, 1)
         if refusal is not None:
             raise NotKept(refusal)

@@ -1,34 +1,36 @@
-"""All work queues of a broker: they are made for topics, acknowledged by ids, restored, and expire.
+"""All work queues of a broker: clients make and consume them, and acknowledge messages by ids; they expire.
 
 A queue without a consumer expires after a while, unless that would delete messages; a *reply queue* expires with its
 messages, since a requester that left never reads them.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
+from typing import Any
 
+from fleximq.broker.authorization import permit, permits
 from fleximq.broker.consumers.delivered_ids import DeliveredIds
+from fleximq.broker.consumers.restored_ids import RestoredIds
+from fleximq.broker.consumers.state_log import StateLog
 from fleximq.broker.consumers.work_queue import REPLIES, WorkQueue
 from fleximq.broker.deadlines import TOLERANCE, Deadline
-from fleximq.broker.envelope import QueueDelivery
+from fleximq.broker.envelope import ConnectedClient, Envelope, QueueDelivery
 from fleximq.broker.queues.queue import Queue
 from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.queues.queue_state import QueueState
-from fleximq.broker.topics.topic_table import SYSTEM
-from fleximq.errors import NoCapacity
-from fleximq.interfaces import IJournalRead
+from fleximq.broker.topics.names import isBrokerTopic
+from fleximq.broker.topics.topic_table import SYSTEM, TopicTable
+from fleximq.errors import InvalidTopic, NoCapacity
 from fleximq.limits import DEAD, TOPIC_BYTES
+from fleximq.rights import UNRESTRICTED, Action
 from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.message import Message
 from fleximq.values.message_cost import ANY
 
 #: Counted for the messages dropped with a queue.
 DROPPED_EXPIRED = CountedEvent(EventFamily.DROPPED, "queue expired")
-#: Ids read from the journal at once.
-_LEARNT = 4096
-_LEARNT_BYTES = 4 << 20
 #: Seconds without a consumer after which empty queues and reply queues expire, unless an operator sets another time.
 IDLE_SECONDS = 3600.0
 
@@ -37,7 +39,9 @@ IDLE_SECONDS = 3600.0
 class WorkQueues:
     """All work queues of a broker.
 
-    ``onOverflow`` is called with the name of a full queue that begins to drop its oldest messages.
+    ``onOverflow`` is called with the name of a full queue that begins to drop its oldest messages, ``onExpired`` with
+    an expired queue, when it is closed and removed, and how many messages it dropped. ``restoredIds`` are those of
+    messages delivered before a restart.
 
     :param maxQueues: maximum number of queues, and of dead-letter queues in addition.
     :param expiry: seconds without a consumer after which a queue expires with its messages. None: only reply queues do,
@@ -45,10 +49,11 @@ class WorkQueues:
     :param idOf: returns a message's own id if it is valid in MiniMQ, otherwise a new one.
     :param lasts: tells whether the queue of this topic never expires.
     :param onLetters: called with a queue of dead letters and those that it just received.
-    :param onExpired: called with an expired queue, when it is closed and removed, and how many messages it dropped.
     """
 
     _makeQueue: QueueFactory
+    _topics: TopicTable
+    _stateLog: StateLog
     _: KW_ONLY
     maxQueues: int
     expiry: float | None
@@ -62,10 +67,10 @@ class WorkQueues:
     _expiries: dict[str, Deadline] = field(default_factory=dict)
     _replyTopics: dict[str, None] = field(default_factory=dict)
     _dead: int = 0
-    _unknown: deque[tuple[WorkQueue, QueueDelivery]] = field(default_factory=deque)
-    _early: list[tuple[str, Callable[[str], bool] | None]] = field(default_factory=list)
-    _afterwards: list[Callable[[], None]] = field(default_factory=list)
-    _learning: bool = False
+    restoredIds: RestoredIds = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.restoredIds = RestoredIds(lambda id, may: self._acknowledge([id], may))
 
     def __len__(self) -> int:
         return len(self._byTopic)
@@ -78,11 +83,17 @@ class WorkQueues:
         """Return the queue of this topic, None if it has none."""
         return self._byTopic.get(topic)
 
-    def ensure(self, topic: str) -> WorkQueue:
-        """Return the queue of this topic; the caller subscribes a new one. Raises NoCapacity if there are too many."""
-        queue = self._byTopic.get(topic)
-        if queue is not None:
-            return queue
+    def ensure(self, name: str) -> WorkQueue:
+        """Return the queue of a topic, made if need be; raises InvalidTopic, or NoCapacity if there are too many."""
+        queue = self._byTopic.get(name)
+        if queue is None:
+            self._topics.get(name)
+            queue = self._make(name)
+            self._stateLog.opened(queue)
+            self._topics.subscribe(queue, name, queue=True, durable=queue.durable)
+        return queue
+
+    def _make(self, topic: str) -> WorkQueue:
         dead = topic.startswith(DEAD)
         if (self._dead if dead else len(self._byTopic) - self._dead) >= self.maxQueues:
             raise NoCapacity(f"there are {self.maxQueues} queues already")
@@ -90,54 +101,16 @@ class WorkQueues:
         self._replyTopics.pop(topic, None)
         return self._add(topic, forReplies=forReplies)
 
-    def expectReplies(self, topic: str) -> None:
-        """Let :meth:`ensure` make a reply queue if it makes the queue of this topic; remembers ``maxQueues`` topics."""
-        if topic not in self._byTopic and len(topic) <= TOPIC_BYTES and not topic.startswith((SYSTEM, DEAD)):
-            self._replyTopics[topic] = None
-            if len(self._replyTopics) > self.maxQueues:
-                del self._replyTopics[next(iter(self._replyTopics))]
+    def _ensureFor(self, client: ConnectedClient, name: str) -> WorkQueue:
+        """As :meth:`ensure`; raises NoCapacity also if the client's principal may make no more topics."""
+        self._topics.make(name, client.principal, client.rights.limits.topics)
+        return self.ensure(name)
 
     def restore(self, state: QueueState, idle: float) -> WorkQueue:
-        """Restore a queue, ``idle`` for so many seconds, from the journal; call :meth:`learn` after all of them."""
+        """Restore a queue, ``idle`` for so many seconds, from the journal; then ``restoredIds`` are to be read."""
         queue = self._add(state.topic, idle, state.key.startswith(REPLIES))
-        self._unknown.extend([(queue, delivery) for delivery in queue.restore(state, idle)])
-        self._learning = bool(self._unknown)
+        self.restoredIds.expect(queue, queue.restore(state, idle))
         return queue
-
-    def learn(self, journal: IJournalRead) -> None:
-        """Read the ids of messages delivered before a restart; acknowledgements are postponed until then."""
-        portion = [self._unknown.popleft() for _ in range(min(_LEARNT, len(self._unknown)))]
-        if not portion:
-            self._learning = False
-            early, self._early = self._early, []
-            for id, may in early:
-                self.acknowledge([id], may)
-            calls, self._afterwards = self._afterwards, []
-            for call in calls:
-                call()
-            return
-        offsets = sorted(delivery.message.offset for _, delivery in portion)
-        journal.fetch(offsets, _LEARNT_BYTES, partial(self._learnt, journal, portion))
-
-    def whenIdsRead(self, call: Callable[[], None]) -> bool:
-        """Call after postponed acknowledgements were handled; False if none were postponed."""
-        if self._early:
-            self._afterwards.append(call)
-            return True
-        return False
-
-    def _learnt(
-        self, journal: IJournalRead, portion: Sequence[tuple[WorkQueue, QueueDelivery]], messages: Sequence[Message]
-    ) -> None:
-        found = {message.offset: message for message in messages}
-        until = messages[-1].offset if messages else ANY
-        for queue, delivery in portion:
-            message = found.get(delivery.message.offset)
-            if message is not None:
-                queue.know(delivery.tag, message)
-            elif delivery.message.offset > until:
-                self._unknown.append((queue, delivery))
-        self.learn(journal)
 
     @property
     def _idleSeconds(self) -> float:
@@ -160,18 +133,78 @@ class WorkQueues:
             self._watch(queue, max(0.0, self._idleSeconds - idle))
         return queue
 
-    def acknowledge(self, ids: Iterable[str], may: Callable[[str], bool] | None = None) -> int:
-        """Remove for each id the message that is longest in flight, else one that returned or is a dead letter; return
-        how many were known.
+    # -- what clients do -----------------------------------------------------------------------------
 
-        :param may: tells whether messages of this topic may be removed; None: all may.
+    def refusal(self, queue: WorkQueue, envelope: Envelope, body: Any, count: int) -> str | None:
+        """Return why a queue refuses a MiniMQ PRODUCE to a topic in the table; None if it accepts it."""
+        size = envelope.source.size(body)
+        most = envelope.publisher.rights.limits.queueBytes
+        if most is not None and not queue.durable and queue.queue.weight + size > most:
+            queue.queue.expire()
+            if queue.queue.weight + size > most:
+                return "the queue is as full as the limits of its publisher permit"
+        if queue.everConsumed:
+            return queue.admits(envelope.topic.pendingCount + count, envelope.topic.pendingBytes + size)
+        return queue.admits(count, size)
+
+    def expectReplies(self, client: ConnectedClient, name: str) -> None:
+        """Make the reply queue of a topic, so that it stores replies that arrive before its first CONSUME.
+
+        A no-op for the broker's own topics, for those from which the client may not consume, for names that are too
+        long, and if the broker has the maximum number of queues.
         """
-        found = self._ids.take(ids, may, lambda id: self._unknownId(id, may))
+        if not isBrokerTopic(name) and permits(client, Action.CONSUME, name):
+            self.markForReplies(name)
+            with suppress(InvalidTopic, NoCapacity):
+                self._ensureFor(client, name)
+
+    def markForReplies(self, topic: str) -> None:
+        """Let :meth:`ensure` make a reply queue if it makes the queue of this topic; remembers ``maxQueues`` topics."""
+        if topic not in self._byTopic and len(topic) <= TOPIC_BYTES and not topic.startswith((SYSTEM, DEAD)):
+            self._replyTopics[topic] = None
+            if len(self._replyTopics) > self.maxQueues:
+                del self._replyTopics[next(iter(self._replyTopics))]
+
+    def consume(self, client: ConnectedClient, name: str, number: int, most: int = ANY) -> Sequence[QueueDelivery]:
+        """Deliver up to ``number`` messages of a topic's work queue, made if need be, until they cost ``most`` bytes.
+
+        :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
+        :raises NotPermitted: the client may not consume from it.
+        :raises NoCapacity: the broker has the maximum number of queues.
+        """
+        permit(client, Action.CONSUME, name)
+        queue = self._ensureFor(client, name)
+        deliveries = queue.consumeMany(number, most)
+        for delivery in deliveries:
+            if delivery.message.reply_to:  # the consumer's reply may make its queue
+                self.markForReplies(delivery.message.reply_to)
+        if deliveries and queue.durable:
+            client.consumed = True
+        return deliveries
+
+    def whenAvailable(self, client: ConnectedClient, name: str, call: Callable[[], None]) -> Callable[[], None]:
+        """Call once when a queue has a message; return a function that cancels this. Errors as :meth:`consume`."""
+        permit(client, Action.CONSUME, name)
+        return self._ensureFor(client, name).queue.whenReady(call)
+
+    def acknowledge(self, ids: Iterable[str], client: ConnectedClient | None = None) -> int:
+        """Remove for each id the message that is longest in flight, else one that returned or is a dead letter; return
+        how many were known. Ids in queues forbidden to the client are ignored.
+
+        :param client: its ``whenCommitted`` waits until the acknowledgement is on disk.
+        """
+        if client is None:
+            return self._acknowledge(ids, None)
+        client.consumed = client.settled = self._stateLog.journal.onDisk
+        restricted = client.rights not in UNRESTRICTED
+        return self._acknowledge(ids, partial(client.rights.may, Action.CONSUME) if restricted else None)
+
+    def _acknowledge(self, ids: Iterable[str], may: Callable[[str], bool] | None) -> int:
+        """As :meth:`acknowledge`; ``may`` tells whether messages of this topic may be removed; None: all may."""
+        found = self._ids.take(ids, may, lambda id: self.restoredIds.postpone(id, may))
         return sum(len(tags) - len(queue.acknowledgeMany(tags)) for queue, tags in found.items())
 
-    def _unknownId(self, id: str, may: Callable[[str], bool] | None) -> None:
-        if self._learning:
-            self._early.append((id, may))
+    # -- expiry ----------------------------------------------------------------------------------------
 
     def _watch(self, queue: WorkQueue, delay: float) -> None:
         self._expiries[queue.name] = self._makeQueue.deadlines.callLater(delay, partial(self._comeUp, queue))
@@ -190,6 +223,8 @@ class WorkQueues:
         dropped = queue.close()
         if dropped:
             self._makeQueue.counted(DROPPED_EXPIRED, dropped)
+        self._stateLog.ended(queue)
+        self._topics.unsubscribe(queue, queue.name, queue=True)
         self.onExpired(queue, dropped)
 
     def _mustStay(self, queue: WorkQueue) -> bool:

@@ -89,6 +89,8 @@ class BlipSession(PullSession):
         self._runs: Iterator[BlipRun] = iter(())
         self._unanswered: BlipRun = _NONE
         self._polled = 0
+        # Those to which the client is attached, by the payload of its POLLs and ACKs: found once, until rights change.
+        self._attached: dict[bytes, PolledSubscription] = {}
         self._steps = _GREETING
 
     @property
@@ -237,8 +239,10 @@ class BlipSession(PullSession):
             return
         self.subscribing()
         subscription = self.broker.openSubscription(self._me, self._owner, topic, qos)
+        encoded = encodeSubscription(subscription.id)
+        self._attached[encoded] = subscription
         if subscription.durable:
-            answer = [encodeFrame(FrameType.ACK, correlations[0], encodeSubscription(subscription.id))]
+            answer = [encodeFrame(FrameType.ACK, correlations[0], encoded)]
             self.broker.whenCommitted(partial(self._subscribed, correlations, answer, self.answers.later(answer)))
         else:
             self._acknowledge(correlations[0], subscription.id)
@@ -254,13 +258,15 @@ class BlipSession(PullSession):
 
     def _poll(self, head: bytes, correlations: list[int], messages: list[bytes]) -> None:
         """Answer POLLs in batches, until the queue is empty or the outbox full."""
-        id = decodePoll(head)
+        subscription = self._attached.get(head)
+        if subscription is None:
+            subscription = self.broker.subscription(self._me, self._owner, decodePoll(head))
+            self._attached[head] = subscription
         while correlations and self.pullState is _READY:
-            tags, polled = self.broker.poll(self._me, self._owner, id, len(correlations), CHUNK_BYTES)
+            tags, polled = subscription.poll(self._me, len(correlations), CHUNK_BYTES)
             if not tags:
-                self._waitFor(self.broker.loading(self._owner, id), head, correlations)
+                self._waitFor(subscription, head, correlations)
                 return
-            subscription = self.broker.polledSubscriptions.find(id, self._owner)
             chunk = renderDeliveries(subscription.topic, tags, polled, correlations)
             if len(chunk) > BLIP_FRAME_BYTES:
                 tags, polled = _sendable(subscription, tags, polled)
@@ -276,13 +282,14 @@ class BlipSession(PullSession):
                 if self.outbox.full:
                     self.step(PullEvent.OUTBOX_FULL)
 
-    def _waitFor(self, subscription: PolledSubscription | None, head: bytes, correlations: list[int]) -> None:
-        """Delay these POLLs until a message is read or publications are committed, else leave them unanswered."""
-        if subscription is None and self.broker.arePublicationsDecided(self._me):
+    def _waitFor(self, subscription: PolledSubscription, head: bytes, correlations: list[int]) -> None:
+        """Delay these POLLs until a message is ready or publications are committed, else leave them unanswered."""
+        isPreparing = subscription.preparing
+        if not isPreparing and self.broker.arePublicationsDecided(self._me):
             return
         self.step(PullEvent.LOAD)
         self._unanswered = FrameType.POLL, head, correlations, []
-        if subscription is not None:
+        if isPreparing:
             subscription.whenPrepared(self._continueSoon)
         else:
             self.broker.whenPublicationsDecided(self._continueSoon, self._me)
@@ -295,7 +302,10 @@ class BlipSession(PullSession):
             self.onReady()
 
     def _ack(self, head: bytes, correlations: list[int], messages: list[bytes]) -> None:
-        unknown = self.broker.acknowledge(self._owner, decodeAck(head), correlations, self._me)
+        subscription = self._attached.get(head)
+        if subscription is None:
+            subscription = self.broker.subscription(self._me, self._owner, decodeAck(head))
+        unknown = subscription.acknowledge(correlations, self._me)
         if unknown:
             self._refused(NotFound("unknown subscription or delivery tag"), unknown)
 
@@ -342,12 +352,14 @@ class BlipSession(PullSession):
             self.end("client closed")
 
     def rightsChanged(self, lost: Sequence[str]) -> None:
-        """Clear cached envelopes; later requests are checked again."""
+        """Forget envelopes and subscriptions; later requests are checked again."""
         self._envelopes.clear()
+        self._attached.clear()
 
     def left(self) -> None:
-        """Clear cached envelopes and pending input."""
+        """Forget envelopes, subscriptions and pending input."""
         self._envelopes.clear()
+        self._attached.clear()
         self._scanner = choice.BlipScanner()
         self._runs = iter(())
 

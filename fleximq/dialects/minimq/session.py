@@ -278,12 +278,12 @@ class MiniSession(PullSession):
                     self.step(PullEvent.OUTBOX_FULL)
         if not count or self.pullState is _AWAITING_READER:
             return
-        loading = self.broker.loadingQueue(topic)
-        if loading is not None:
+        queue = self.broker.queues.get(topic)
+        if queue is not None and queue.preparing:
             self.step(PullEvent.LOAD)
             self._unanswered = topic, count
             self.seal()
-            loading.whenPrepared(lambda: self.context.clock.callLater(0, self._loaded))
+            queue.whenPrepared(lambda: self.context.clock.callLater(0, self._loaded))
             return
         seconds = self.context.settings.consumeWait
         if not seconds or self._inputEnded:

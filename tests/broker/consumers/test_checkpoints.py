@@ -63,7 +63,7 @@ class SubscriptionTests(RestartCase):
         id = self.open(owner="me")
         self.put("a")
         self.world.kill()
-        self.assertRaises(NotFound, self.world.broker.poll, self.world.me, "you", id, 1)
+        self.assertRaises(NotFound, self.world.broker.subscription, self.world.me, "you", id)
 
     def test_inFlightFirst(self) -> None:
         """With their tags, and one attempt more."""
@@ -80,7 +80,7 @@ class SubscriptionTests(RestartCase):
         id = self.open()
         self.put("a", "b", "c")
         self.world.poll(id, 3)
-        self.world.broker.acknowledge(None, id, [2])
+        self.world.broker.polledSubscriptions.find(id, None).acknowledge([2])
         self.world.commit()
         for _ in range(2):
             self.world.kill()
@@ -156,7 +156,7 @@ class SubscriptionTests(RestartCase):
         id = self.open()
         self.put("a", "b", "c")
         self.world.poll(id, 2)
-        self.world.broker.acknowledge(None, id, [1])
+        self.world.broker.polledSubscriptions.find(id, None).acknowledge([1])
         self.world.commit()
         self.world.journal.roll(self.world.broker)
         self.put("d")
@@ -173,7 +173,7 @@ class SubscriptionTests(RestartCase):
         zero = self.open(qos=0)
         self.put("a")
         self.world.kill()
-        self.assertRaises(NotFound, self.world.broker.poll, self.world.me, None, zero, 1)
+        self.assertRaises(NotFound, self.world.broker.subscription, self.world.me, None, zero)
         self.assertGreater(self.open(), zero)
 
     def test_readOnly(self) -> None:
@@ -518,7 +518,7 @@ class NeededTests(RestartCase):
         self.assertEqual(self.world.broker.checkpointer.needed(), {"t": 1, "q": 3})
         self.world.poll(one, 2)
         for tag in (1, 2):
-            self.world.broker.acknowledge(None, one, [tag])
+            self.world.broker.polledSubscriptions.find(one, None).acknowledge([tag])
         self.assertEqual(self.world.broker.checkpointer.needed(), {"t": 1, "q": 3})
 
     def test_nothing(self) -> None:
@@ -526,7 +526,7 @@ class NeededTests(RestartCase):
         one = self.open("t")
         self.put("a")
         self.world.poll(one, 1)
-        self.world.broker.acknowledge(None, one, [1])
+        self.world.broker.polledSubscriptions.find(one, None).acknowledge([1])
         self.assertEqual(self.world.broker.checkpointer.needed(), {"t": 2})
 
 
@@ -581,7 +581,7 @@ class PresumedTests(RestartCase):
         self.put(*"abc")
         self.poll(id, 2)
         self.kill()
-        self.assertEqual(self.world.broker.acknowledge(None, id, [1]), [])
+        self.assertEqual(self.world.broker.polledSubscriptions.find(id, None).acknowledge([1]), [])
         self.assertEqual([tuple(each[::2]) for each in self.world.poll(id, 9)], [(2, 1), (3, 1)])
 
     def test_id(self) -> None:
@@ -599,7 +599,7 @@ class PresumedTests(RestartCase):
         id = self.open()
         self.put(*"abc")
         self.world.kill(clean=True)
-        self.assertEqual(self.world.broker.acknowledge(None, id, [1]), [1])
+        self.assertEqual(self.world.broker.polledSubscriptions.find(id, None).acknowledge([1]), [1])
         self.assertEqual(self.poll(id), "a b c")
 
     def test_bounds(self) -> None:

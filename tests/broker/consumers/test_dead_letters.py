@@ -116,11 +116,11 @@ class LateTests(LateCase):
             for _ in range(DELIVERIES):
                 self.world.poll(id, 9)
                 self.wait(RETRY)
-            self.assertEqual(self.world.broker.acknowledge(None, id, [2, 9]), [9])
-            self.assertEqual(self.world.broker.acknowledge(None, id, [2]), [2])
+            self.assertEqual(self.world.broker.polledSubscriptions.find(id, None).acknowledge([2, 9]), [9])
+            self.assertEqual(self.world.broker.polledSubscriptions.find(id, None).acknowledge([2]), [2])
             self.world.commit()
             self.assertEqual(payloads(self.world.consume("$dead/s", 9)), "a c")
-            self.assertEqual(self.world.broker.acknowledge(None, id, [1]), [1])
+            self.assertEqual(self.world.broker.polledSubscriptions.find(id, None).acknowledge([1]), [1])
 
     def test_returned(self) -> None:
         """A letter that an operator has returned is an ordinary message again."""

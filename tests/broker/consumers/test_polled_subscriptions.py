@@ -3,20 +3,18 @@
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from fleximq.broker.consumers.polled_subscriptions import (
-    DROPPED_EXPIRED,
-    UNKNOWN,
-    PolledSubscription,
-    PolledSubscriptions,
-)
-from fleximq.broker.envelope import QueueDelivery
+from fleximq.broker.consumers.polled_subscription import PolledSubscription
+from fleximq.broker.consumers.polled_subscriptions import DROPPED_EXPIRED, UNKNOWN, PolledSubscriptions
+from fleximq.broker.envelope import ConnectedClient, QueueDelivery
 from fleximq.broker.queues.in_flight import IN_FLIGHT_OVERHEAD
 from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, EXPIRED, FULL, REDELIVERED
+from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.queues.queued_form import QUEUED
 from fleximq.errors import NotFound
 from fleximq.interfaces import ISubscriber
+from fleximq.limits import Limits
 from fleximq.values.message_cost import OVERHEAD
-from tests.broker.queueing import World, message, messages, names, only, paired
+from tests.broker.queueing import World, X, Y, Z, message, messages, names, only, paired
 
 RETRY = 30.0
 GRACE = 60.0
@@ -31,9 +29,16 @@ class SubscriptionCase(SynchronousTestCase):
         self.world = World()
         self.expired: list[int] = []
         makeQueue = self.world.makeQueue(**self.limits)
-        self.subscriptions = PolledSubscriptions(makeQueue, grace=GRACE, onExpired=self.onExpired)
-        self.one = self.subscriptions.open("x", "key", "t", 1)
-        self.zero = self.subscriptions.open("x", "key", "t", 0)
+        self.subscriptions = self.make(makeQueue)
+        self.one = self.subscriptions.open(X, "key", "t", 1)
+        self.zero = self.subscriptions.open(X, "key", "t", 0)
+
+    def make(self, makeQueue: QueueFactory) -> PolledSubscriptions:
+        """Return subscriptions with queues that this makes."""
+        world = self.world
+        made = PolledSubscriptions(makeQueue, world.topics, world.stateLog, limits=Limits(), grace=GRACE)
+        made.onExpired = self.onExpired
+        return made
 
     def onExpired(self, subscription: PolledSubscription, dropped: int) -> None:
         self.expired.append(subscription.id)
@@ -43,7 +48,7 @@ class SubscriptionCase(SynchronousTestCase):
         for letter in letters:
             (into or self.one).deliver(messages(letter, qos=int(letter.islower())), 1)
 
-    def poll(self, number: int, holder: str = "x", at: PolledSubscription | None = None) -> str:
+    def poll(self, number: int, holder: ConnectedClient = X, at: PolledSubscription | None = None) -> str:
         return names([only(paired((at or self.one).pollMany(holder, 1))) for _ in range(number)])
 
     def advance(self, seconds: float) -> None:
@@ -66,16 +71,14 @@ class QosTests(SubscriptionCase):
         """Subscription, publication, what arrives and whether it has a tag."""
         for subscription, letter, qos, tag in ((self.one, "a", 1, 1), (self.one, "A", 0, 0)):
             self.put(letter, subscription)
-            self.assertEqual(
-                only(paired(subscription.pollMany("x", 1))), QueueDelivery(tag, message(letter, qos=qos), 1)
-            )
+            self.assertEqual(only(paired(subscription.pollMany(X, 1))), QueueDelivery(tag, message(letter, qos=qos), 1))
         for letter in "aA":
             self.put(letter, self.zero)
-            self.assertEqual(only(paired(self.zero.pollMany("x", 1))), QueueDelivery(0, message(letter, qos=0), 1))
+            self.assertEqual(only(paired(self.zero.pollMany(X, 1))), QueueDelivery(0, message(letter, qos=0), 1))
 
     def test_loweringKeepsEverythingElse(self) -> None:
         self.zero.deliver([message("a", id="i")], 1)
-        self.assertEqual(only(paired(self.zero.pollMany("x", 1))), QueueDelivery(0, message("a", qos=0, id="i"), 1))
+        self.assertEqual(only(paired(self.zero.pollMany(X, 1))), QueueDelivery(0, message("a", qos=0, id="i"), 1))
 
     def test_untrackedAreForgotten(self) -> None:
         self.put("A")
@@ -96,14 +99,14 @@ class QosTests(SubscriptionCase):
         self.advance(RETRY - 0.125)
         self.assertEqual(self.poll(1), "-")
         self.advance(0.125)
-        self.assertEqual(only(paired(self.one.pollMany("x", 1))), QueueDelivery(2, message("b"), 1))
+        self.assertEqual(only(paired(self.one.pollMany(X, 1))), QueueDelivery(2, message("b"), 1))
 
     def test_tagsCountFromOneInEach(self) -> None:
-        other = self.subscriptions.open("x", "key", "t", 1)
+        other = self.subscriptions.open(X, "key", "t", 1)
         tags = []
         for subscription in (self.one, other):
             self.put("aAb", subscription)
-            tags.append([*subscription.pollMany("x", 3)[0]])
+            tags.append([*subscription.pollMany(X, 3)[0]])
         self.assertEqual(tags, [[1, 0, 2], [1, 0, 2]])
 
     def test_lateAcknowledgement(self) -> None:
@@ -135,7 +138,7 @@ class TimeToLiveTests(SubscriptionCase):
     def setUp(self) -> None:
         super().setUp()
         makeQueue = self.world.makeQueue(maxMessages=4, timeToLiveOf=lambda topic: 0.5)
-        self.one = PolledSubscriptions(makeQueue, grace=GRACE).open("x", "key", "t", 1)
+        self.one = self.make(makeQueue).open(X, "key", "t", 1)
 
     def test_expire(self) -> None:
         self.put("aBcD")
@@ -167,17 +170,17 @@ class OrderTests(SubscriptionCase):
 
     def test_pollManyLikePoll(self) -> None:
         for number in (1, 2, 3, 4, 8, 20):
-            subscription = self.subscriptions.open("x", "key", "t", 1)
+            subscription = self.subscriptions.open(X, "key", "t", 1)
             self.put("aBCdEfgH", subscription)
             got = []
-            while deliveries := paired(subscription.pollMany("x", number)):
+            while deliveries := paired(subscription.pollMany(X, number)):
                 self.assertLessEqual(len(deliveries), number)
                 got += deliveries
             self.assertEqual(names(got), "aBCdEfgH")
 
     def test_pollManyOfNone(self) -> None:
         self.put("aB")
-        self.assertEqual(paired(self.one.pollMany("x", 0)), [])
+        self.assertEqual(paired(self.one.pollMany(X, 0)), [])
         self.assertEqual(self.poll(2), "aB")
 
     def test_returnedOnesPrecedeWhatWasNeverHandedOut(self) -> None:
@@ -190,7 +193,7 @@ class OrderTests(SubscriptionCase):
         self.put("abCdE")
         self.poll(2)
         self.advance(RETRY)
-        self.assertEqual([names(self.one.pollMany("x", 1 + n)[1]) for n in range(3)], ["a", "bC", "dE"])
+        self.assertEqual([names(self.one.pollMany(X, 1 + n)[1]) for n in range(3)], ["a", "bC", "dE"])
 
     def test_acknowledgingDoesNotDisturb(self) -> None:
         self.put("aBc")
@@ -289,7 +292,7 @@ class BoundTests(SubscriptionCase):
 
     def test_zeroByBytes(self) -> None:
         for size, kept in ((1000 - OVERHEAD, "ab-"), (1001 - OVERHEAD, "b--")):
-            zero = self.subscriptions.open("x", "key", "t", 0)
+            zero = self.subscriptions.open(X, "key", "t", 0)
             for name in "ab":
                 zero.deliver([message(name, size=size)], 1)
             self.assertEqual(self.poll(3, at=zero), kept)
@@ -328,13 +331,13 @@ class FindingTests(SubscriptionCase):
             self.assertEqual(str(error), UNKNOWN)
 
     def test_nobodys(self) -> None:
-        nobodys = self.subscriptions.open("x", None, "t", 1)
+        nobodys = self.subscriptions.open(X, None, "t", 1)
         self.assertIs(self.subscriptions.find(3, None), nobodys)
         self.assertRaises(NotFound, self.subscriptions.find, 3, "key")
 
     def test_heldBy(self) -> None:
-        self.one.pollMany("y", 1)
-        self.assertEqual([self.subscriptions.subscriptionCount(holder) for holder in "xyz"], [2, 1, 0])
+        self.one.pollMany(Y, 1)
+        self.assertEqual([self.subscriptions.subscriptionCount(holder) for holder in (X, Y, Z)], [2, 1, 0])
 
 
 class ConnectionTests(SubscriptionCase):
@@ -343,26 +346,26 @@ class ConnectionTests(SubscriptionCase):
     def test_inFlightReturnsAtOnce(self) -> None:
         self.put("aBcd")
         self.poll(3)
-        self.subscriptions.leave("x")
-        self.assertEqual(self.poll(4, "y"), "acd-")
+        self.subscriptions.leave(X)
+        self.assertEqual(self.poll(4, Y), "acd-")
 
     def test_othersKeepTheirs(self) -> None:
         self.put("abc")
-        self.poll(1, "x")
-        self.poll(1, "y")
-        self.subscriptions.leave("x")
-        self.assertEqual(self.poll(3, "y"), "ac-")
+        self.poll(1, X)
+        self.poll(1, Y)
+        self.subscriptions.leave(X)
+        self.assertEqual(self.poll(3, Y), "ac-")
 
     def test_acknowledgedFromElsewhere(self) -> None:
         self.put("a")
-        self.poll(1, "x")
-        self.subscriptions.leave("x")
+        self.poll(1, X)
+        self.subscriptions.leave(X)
         self.assertTrue(self.subscriptions.find(1, "key").queue.acknowledge(1))
 
     def test_leavingTwice(self) -> None:
-        self.subscriptions.leave("x")
+        self.subscriptions.leave(X)
         self.advance(1)
-        self.subscriptions.leave("x")
+        self.subscriptions.leave(X)
         self.advance(GRACE - 1)
         self.assertEqual(self.expired, [1, 2])
 
@@ -374,7 +377,7 @@ class ConnectionTests(SubscriptionCase):
 
     def test_deadByLeaving(self) -> None:
         self.put("a")
-        for holder in "xyz":
+        for holder in (X, Y, Z):
             self.poll(1, holder)
             self.subscriptions.leave(holder)
         self.assertEqual(names([each for _, each in self.world.dead]), "a")
@@ -388,67 +391,67 @@ class GraceTests(SubscriptionCase):
         self.assertEqual((self.expired, len(self.subscriptions)), ([], 2))
 
     def test_before(self) -> None:
-        self.subscriptions.leave("x")
+        self.subscriptions.leave(X)
         self.advance(GRACE - 0.125)
         self.assertEqual((self.expired, len(self.subscriptions)), ([], 2))
 
     def test_after(self) -> None:
-        self.subscriptions.leave("x")
+        self.subscriptions.leave(X)
         self.advance(GRACE)
         self.assertEqual((self.expired, len(self.subscriptions)), ([1, 2], 0))
         self.assertRaises(NotFound, self.subscriptions.find, 1, "key")
 
     def test_onlyAfterTheLastOne(self) -> None:
-        self.one.attach("y")
-        self.subscriptions.leave("x")
+        self.one.attach(Y)
+        self.subscriptions.leave(X)
         self.advance(GRACE)
         self.assertEqual(self.expired, [2])
-        self.subscriptions.leave("y")
+        self.subscriptions.leave(Y)
         self.advance(GRACE)
         self.assertEqual(self.expired, [2, 1])
 
     def test_pollFromAnotherConnectionStopsIt(self) -> None:
-        self.subscriptions.leave("x")
+        self.subscriptions.leave(X)
         self.advance(GRACE - 0.125)
-        self.one.pollMany("y", 1)
+        self.one.pollMany(Y, 1)
         self.advance(GRACE)
         self.assertEqual(self.subscriptions.find(1, "key"), self.one)
 
     def test_beginsAnewEachTime(self) -> None:
-        self.subscriptions.leave("x")
+        self.subscriptions.leave(X)
         self.advance(GRACE - 1)
-        self.one.attach("y")
-        self.one.detach("y")
+        self.one.attach(Y)
+        self.one.detach(Y)
         self.advance(GRACE - 1)
         self.assertNotIn(1, self.expired)
         self.advance(1)
         self.assertIn(1, self.expired)
 
     def test_detachedByHand(self) -> None:
-        self.one.detach("x")
-        self.subscriptions.leave("x")
+        self.one.detach(X)
+        self.subscriptions.leave(X)
         self.advance(GRACE)
         self.assertEqual(self.expired, [1, 2])
 
     def test_takesMessagesMeanwhile(self) -> None:
-        self.subscriptions.leave("x")
+        self.subscriptions.leave(X)
         self.put("a")
         self.advance(GRACE - 1)
-        self.assertEqual(self.poll(1, "y"), "a")
+        self.assertEqual(self.poll(1, Y), "a")
 
     def test_droppedAreCounted(self) -> None:
         self.put("aBc")
-        self.subscriptions.leave("x")
+        self.subscriptions.leave(X)
         self.advance(GRACE)
         self.assertEqual(self.world.counts, {DROPPED_EXPIRED: 3})
 
     def test_nothingToCount(self) -> None:
-        self.subscriptions.leave("x")
+        self.subscriptions.leave(X)
         self.advance(GRACE)
         self.assertEqual(self.world.counts, {})
 
     def test_deafAfterwards(self) -> None:
-        self.subscriptions.leave("x")
+        self.subscriptions.leave(X)
         self.advance(GRACE)
         self.put("aB")
         self.assertEqual((self.one.depth, self.one.size, self.poll(1)), (0, 0, "-"))
@@ -456,12 +459,12 @@ class GraceTests(SubscriptionCase):
     def test_noDeadlineStays(self) -> None:
         self.put("a")
         self.poll(1)
-        self.subscriptions.leave("x")
+        self.subscriptions.leave(X)
         self.advance(GRACE)
         self.assertEqual(len(self.world.deadlines), 0)
 
     def test_pollAfterwardsHoldsNothing(self) -> None:
-        self.subscriptions.leave("x")
+        self.subscriptions.leave(X)
         self.advance(GRACE)
-        self.one.pollMany("y", 1)
-        self.assertEqual(self.subscriptions.subscriptionCount("y"), 0)
+        self.one.pollMany(Y, 1)
+        self.assertEqual(self.subscriptions.subscriptionCount(Y), 0)

@@ -9,12 +9,13 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.consumers.polled_subscription import PolledSubscription
 from fleximq.broker.consumers.polled_subscriptions import PolledSubscriptions
-from fleximq.broker.envelope import QueueDelivery
+from fleximq.broker.envelope import ConnectedClient, QueueDelivery
 from fleximq.broker.queues.in_flight import IN_FLIGHT_OVERHEAD
 from fleximq.broker.queues.queue import DROPPED, EXPIRED
+from fleximq.limits import Limits
 from fleximq.values.message import Message
 from fleximq.values.message_cost import OVERHEAD
-from tests.broker.queueing import World, message, only, paired
+from tests.broker.queueing import World, X, Y, message, only, paired
 from tests.nightly import repetitions
 
 RETRY = 10.0
@@ -31,7 +32,7 @@ class _Kept:
     tag: int = 0
     attempts: int = 0
     due: float | None = None
-    holder: str | None = None
+    holder: ConnectedClient | None = None
 
     @property
     def cost(self) -> int:
@@ -59,10 +60,13 @@ class SubscriptionMachine(RuleBasedStateMachine):
                 onDead=None,
                 timeToLiveOf=lambda topic: self.timeToLive,
             ),
+            self.world.topics,
+            self.world.stateLog,
+            limits=Limits(),
             grace=10_000.0,
             onExpired=self.fail,
         )
-        self.subscription = self.subscriptions.open("x", None, "t", 1)
+        self.subscription = self.subscriptions.open(X, None, "t", 1)
         self.durable: list[_Kept] = []
         self.tag = 0
         self.number = 0
@@ -100,7 +104,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
             self.durable.remove(untracked[0])
         self.dropped += before - len(self.durable)
 
-    def next(self, holder: str) -> QueueDelivery | None:
+    def next(self, holder: ConnectedClient) -> QueueDelivery | None:
         first = next((each for each in self.durable if each.due is None), None)
         if first is None:
             return None
@@ -115,12 +119,12 @@ class SubscriptionMachine(RuleBasedStateMachine):
         first.holder = holder
         return QueueDelivery(first.tag, first.message, 1)
 
-    @rule(holder=st.sampled_from("xy"))
-    def poll(self, holder: str) -> None:
+    @rule(holder=st.sampled_from([X, Y]))
+    def poll(self, holder: ConnectedClient) -> None:
         assert only(paired(self.subscription.pollMany(holder, 1))) == self.next(holder)
 
-    @rule(holder=st.sampled_from("xy"), number=st.integers(0, 8))
-    def pollMany(self, holder: str, number: int) -> None:
+    @rule(holder=st.sampled_from([X, Y]), number=st.integers(0, 8))
+    def pollMany(self, holder: ConnectedClient, number: int) -> None:
         expected = [self.next(holder) for _ in range(number)]
         assert paired(self.subscription.pollMany(holder, number)) == [each for each in expected if each is not None]
 
@@ -133,8 +137,8 @@ class SubscriptionMachine(RuleBasedStateMachine):
         for each in known:
             self.durable.remove(each)
 
-    @rule(holder=st.sampled_from("xy"))
-    def leave(self, holder: str) -> None:
+    @rule(holder=st.sampled_from([X, Y]))
+    def leave(self, holder: ConnectedClient) -> None:
         self.subscriptions.leave(holder)
         for each in self.durable:
             if each.holder == holder:
@@ -159,7 +163,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
                     each.due = each.holder = None
             self.expire()
         if self.timeToLive is not None:  # those of QoS0 are looked for when a client polls, or when there is no room
-            self.subscription.pollMany("x", 0)
+            self.subscription.pollMany(X, 0)
 
     @invariant()
     def looksAlike(self) -> None:

@@ -32,6 +32,8 @@ class TopicQueueCase(SynchronousTestCase):
         numbers = count(1)
         self.queues = WorkQueues(
             self.world.makeQueue(**self.limits),
+            self.world.topics,
+            self.world.stateLog,
             expiry=self.expiry,
             maxQueues=3,
             idOf=lambda each: each.message_id or f"new-{next(numbers)}",
@@ -442,13 +444,13 @@ class DefaultExpiryTests(TopicQueueCase):
 
     def test_repliesEnd(self) -> None:
         """A requester that left never reads them; they are counted."""
-        self.queues.expectReplies("r")
+        self.queues.markForReplies("r")
         self.put("ab", "r")
         self.advance(IDLE_SECONDS)
         self.assertEqual((self.expired[-1], self.world.counts), ("r", {DROPPED_EXPIRED: 2}))
 
     def test_repliesAreConsumed(self) -> None:
-        self.queues.expectReplies("r")
+        self.queues.markForReplies("r")
         self.put("ab", "r")
         self.advance(IDLE_SECONDS - 1)
         self.consume(1, "r")
@@ -458,20 +460,20 @@ class DefaultExpiryTests(TopicQueueCase):
     def test_aQueueNamedLaterStays(self) -> None:
         """A ReplyTo makes no reply queue of a queue that exists."""
         self.put("a")
-        self.queues.expectReplies("t")
+        self.queues.markForReplies("t")
         self.advance(IDLE_SECONDS)
         self.assertEqual(self.expired, [])
 
     def test_itsSuccessorStays(self) -> None:
         """A queue made after a reply queue's end is for replies only if its topic was named again."""
-        self.queues.expectReplies("r")
+        self.queues.markForReplies("r")
         self.queues.ensure("r")
         self.advance(IDLE_SECONDS)
         self.assertEqual([self.queues.ensure("r").forReplies for _ in range(2)], [False, False])
 
     def test_namesAreBounded(self) -> None:
         for name in ("p", "q", "r", "s", "x" * 2000, "$dead/t", "$sys/a"):
-            self.queues.expectReplies(name)
+            self.queues.markForReplies(name)
         self.assertEqual(list(self.queues._replyTopics), ["q", "r", "s"])
 
     def test_theBrokersOwnMessagesEnd(self) -> None:

@@ -42,6 +42,8 @@ class TopicQueuesMachine(RuleBasedStateMachine):
         self.world = World()
         self.queues = WorkQueues(
             self.world.makeQueue(redelivery=RETRY, maxDeliveries=DELIVERIES, maxMessages=MESSAGES, maxBytes=1 << 20),
+            self.world.topics,
+            self.world.stateLog,
             maxQueues=2,
             expiry=self.expiry,
             idOf=lambda each: each.message_id or "new",

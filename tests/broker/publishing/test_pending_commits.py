@@ -542,14 +542,14 @@ class DeadLetterTests(DurableCase):
 
     def test_kept(self) -> None:
         """A dead letter of a durable topic comes after its commit."""
-        self.broker.deadLetters.add(self.broker.consuming.ensure("t").queue, QueueDelivery(1, text("a")[0], 3))
+        self.broker.deadLetters.add(self.broker.queues.ensure("t").queue, QueueDelivery(1, text("a")[0], 3))
         self.assertEqual(self.taker.payloads(), [])
         self.journal.commit()
         self.assertEqual(self.taker.payloads(), [b"a"])
 
     def test_refused(self) -> None:
         """One that is refused, at once or later, is tried again until it is kept."""
-        self.broker.deadLetters.add(self.broker.consuming.ensure("t").queue, QueueDelivery(1, text("a")[0], 3))
+        self.broker.deadLetters.add(self.broker.queues.ensure("t").queue, QueueDelivery(1, text("a")[0], 3))
         self.journal.commit("no")
         self.journal.readOnly = "no"
         self.clock.advance(30)

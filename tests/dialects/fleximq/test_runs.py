@@ -70,7 +70,7 @@ class Everybody:
     def outcome(self) -> tuple[Any, ...]:
         """Return all that anybody got since the last time, and what was counted."""
         broker = self.server.broker
-        _, polled = broker.poll(self.polling, None, self.subscription.id, 10_000)
+        _, polled = broker.subscription(self.polling, None, self.subscription.id).poll(self.polling, 10_000)
         payloads = self.collector.payloads()
         self.collector.messages.clear()
         return (

@@ -359,7 +359,7 @@ class NarrowedTests(TopicCase):
         broker.consume(stranger, "t")
         self.narrowed(stranger.id, self.bob.id)
         self.assertEqual(foreign.payloads(), [])
-        self.assertEqual([*broker.poll(stranger, None, subscription.id, 10)[1]], [])
+        self.assertEqual([*broker.subscription(stranger, None, subscription.id).poll(stranger, 10)[1]], [])
         self.assertIsNone(broker.consume(stranger, "t"))
 
     def test_notRemembered(self) -> None:

@@ -151,7 +151,7 @@ class BehindTests(_WaitCase):
         subscription = broker.openSubscription(other, None, "t", 1)
         self.consumer.say(b"PRODUCE:2:::t:::second\n")
         self.produce(b"PRODUCE:1:::t:::first\n")
-        got = [message.payload for message in broker.poll(other, None, subscription.id, 5)[1]]
+        got = [message.payload for message in broker.subscription(other, None, subscription.id).poll(other, 5)[1]]
         self.assertEqual(got, [b"first", b"second"])
 
 

@@ -480,7 +480,7 @@ class OtherDialectsTests(MiniCase):
         other = broker.join("other")
         subscription = broker.openSubscription(other, None, "t", 1)
         self.peer().say(b"PRODUCE:" + line + b"\n")
-        return broker.poll(other, None, subscription.id, 1)[1][0]
+        return broker.subscription(other, None, subscription.id).poll(other, 1)[1][0]
 
     def test_fields(self) -> None:
         """Others get text of QoS1 with the three ids."""

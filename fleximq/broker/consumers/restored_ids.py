@@ -1,0 +1,78 @@
+"""Reads the ids of messages that were delivered before a restart, since consumers acknowledge them by these.
+
+Acknowledgements of ids that are not read yet are postponed.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from fleximq.broker.consumers.work_queue import WorkQueue
+from fleximq.broker.envelope import QueueDelivery
+from fleximq.interfaces import IJournalRead
+from fleximq.values.message import Message
+from fleximq.values.message_cost import ANY
+
+#: Ids read from the journal at once.
+_READ = 4096
+_READ_BYTES = 4 << 20
+
+
+class RestoredIds:
+    """The deliveries whose ids are not read yet, and the acknowledgements that may mean one of them.
+
+    :param acknowledge: called with a postponed id when all are read, and with the function that tells whether the
+        acknowledgement may remove messages of a topic, or None.
+    """
+
+    def __init__(self, acknowledge: Callable[[str, Callable[[str], bool] | None], object]) -> None:
+        self._acknowledge = acknowledge
+        self._unread: deque[tuple[WorkQueue, QueueDelivery]] = deque()
+        self._postponed: list[tuple[str, Callable[[str], bool] | None]] = []
+        self._afterwards: list[Callable[[], None]] = []
+        self._reading = False
+
+    def expect(self, queue: WorkQueue, deliveries: Sequence[QueueDelivery]) -> None:
+        """Add deliveries of a restored queue; call :meth:`read` after those of all queues."""
+        self._unread.extend([(queue, delivery) for delivery in deliveries])
+        self._reading = bool(self._unread)
+
+    def postpone(self, id: str, may: Callable[[str], bool] | None) -> None:
+        """Remember the acknowledgement of an unknown id; a no-op if all ids are read."""
+        if self._reading:
+            self._postponed.append((id, may))
+
+    def whenRead(self, call: Callable[[], None]) -> bool:
+        """Call after postponed acknowledgements were handled; False if none were postponed."""
+        if self._postponed:
+            self._afterwards.append(call)
+            return True
+        return False
+
+    def read(self, journal: IJournalRead) -> None:
+        """Read all of them, then handle what was postponed."""
+        portion = [self._unread.popleft() for _ in range(min(_READ, len(self._unread)))]
+        if portion:
+            offsets = sorted(delivery.message.offset for _, delivery in portion)
+            journal.fetch(offsets, _READ_BYTES, partial(self._areRead, journal, portion))
+            return
+        self._reading = False
+        postponed, self._postponed = self._postponed, []
+        for id, may in postponed:
+            self._acknowledge(id, may)
+        calls, self._afterwards = self._afterwards, []
+        for call in calls:
+            call()
+
+    def _areRead(
+        self, journal: IJournalRead, portion: Sequence[tuple[WorkQueue, QueueDelivery]], messages: Sequence[Message]
+    ) -> None:
+        found = {message.offset: message for message in messages}
+        until = messages[-1].offset if messages else ANY
+        for queue, delivery in portion:
+            message = found.get(delivery.message.offset)
+            if message is not None:
+                queue.know(delivery.tag, message)
+            elif delivery.message.offset > until:
+                self._unread.append((queue, delivery))
+        self.read(journal)
