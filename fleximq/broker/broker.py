@@ -27,9 +27,7 @@ from fleximq.broker.observers import Counts, Observers, RecordWatchers, Taps
 from fleximq.broker.pending_requests import PendingRequests
 from fleximq.broker.presence import Presence
 from fleximq.broker.publishing.deduplication import Deduplication, recentIdsOf
-from fleximq.broker.publishing.fan_out import FanOut
-from fleximq.broker.publishing.pending_commits import PendingCommits
-from fleximq.broker.publishing.slow_path import SlowPath
+from fleximq.broker.publishing.publication_paths import FanOut, OrderedPath
 from fleximq.broker.publishing.transactions import Transactions
 from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.replay.client_subscriptions import ClientSubscriptions
@@ -134,12 +132,11 @@ class Broker:
         self.fanOut = FanOut(topics, self.clients)
         self._deliver = deliver = self.fanOut.deliver
         self.transactions = Transactions(journal, topics, deliver, self._readAgain)
-        self.pendingCommits = PendingCommits(
-            journal, topics, deliver, self.transactions, counted, publishing, self.recordWatchers
+        self.orderedPath = OrderedPath(
+            journal, topics, self.fanOut, self.transactions, counted, publishing, self.recordWatchers
         )
-        self.slowPath = SlowPath(journal.onDisk, self.fanOut, self.transactions, self.pendingCommits)
         self.recentIds = recentIdsOf(rules, self.clock.seconds, self.microseconds, counted)
-        self.deduplication = Deduplication(rules.idempotenceWindow > 0, self.recentIds, self.fanOut, self.slowPath)
+        self.deduplication = Deduplication(rules.idempotenceWindow > 0, self.recentIds, self.fanOut, self.orderedPath)
         self.observers.add(Presence(topics, self.itself, deliver))
         retained = anyOf(rules.retain) if rules.retain else None
         self.replays = Replays(
@@ -158,7 +155,7 @@ class Broker:
         self.deadLetters = DeadLetters(
             self.itself,
             topics,
-            self.slowPath,
+            self.orderedPath,
             lambda name: self.queues.ensure(name),
             self.deadlines,
             rules.redelivery,
@@ -192,7 +189,7 @@ class Broker:
             lasts=self._durable,
             onLetters=self.deadLetters.arrived,
         )
-        self.admin = QueueAdmin(self.itself, topics, self.queues, self.slowPath, self.deadlines)
+        self.admin = QueueAdmin(self.itself, topics, self.queues, self.orderedPath, self.deadlines)
         self.groups = ConsumerGroups(journal, stateLog.wall)
         self.checkpointer = Checkpointer(
             stateLog, topics, self.polledSubscriptions, self.queues, self.recentIds, self.timesToLive, self.groups
@@ -317,8 +314,8 @@ class Broker:
         :raises NotKept: a subscription that must not lose messages is full; all but ``refused`` were delivered.
         :raises NotRecorded: the journal stores nothing at present; no message was delivered.
         """
-        if envelope.topic.needsSlowPath or envelope.durable:
-            self.slowPath.publish(envelope, body, count, onDecided)
+        if envelope.topic.needsOrder or envelope.durable:
+            self.orderedPath.publish(envelope, body, count, onDecided)
         else:
             self._deliver(envelope, body, count)
 
@@ -334,7 +331,7 @@ class Broker:
         """Deliver a volatile run of ``count`` messages in its turn, only to those of its subscribers that accept direct
         messages and have an id of ``audience``.
         """
-        self.slowPath.narrowed(envelope, body, count, audience)
+        self.orderedPath.narrowed(envelope, body, count, audience)
 
     def checkSubscription(self, client: ConnectedClient, name: str, literal: bool = False) -> None:
         """Check that :meth:`subscribe` would succeed, for dialects that must answer before the first delivery.
@@ -449,14 +446,14 @@ class Broker:
     @property
     def overloaded(self) -> bool:
         """Whether so much waits for the disk or a transaction that publishers should not be read."""
-        return self.transactions.overloaded or self.pendingCommits.overloaded
+        return self.transactions.overloaded or self.orderedPath.overloaded
 
     def whenRelieved(self, call: Callable[[], None]) -> None:
         """Call when ``overloaded`` should be checked again."""
         if self.transactions.overloaded:
             self.transactions.whenRelieved(call)
         else:
-            self.pendingCommits.whenRelieved(call)
+            self.orderedPath.whenRelieved(call)
 
     # -- direct messages ---------------------------------------------------------------------------
 

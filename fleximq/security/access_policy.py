@@ -134,12 +134,16 @@ class Admission:
     def __init__(self, policy: AccessPolicy, proxied: bool) -> None:
         self._policy = policy
         self._proxied = proxied
-        self.admit: Callable[[Any, object], Any] = policy.admit
-        self.renewed = policy.renewed
 
     @property
     def required(self) -> bool:
         return self._policy.required
+
+    def admit(self, credentials: Any, address: Any) -> Any:
+        return self._policy.admit(credentials, address)
+
+    def renewed(self, admitted: Any) -> Any:
+        return self._policy.renewed(admitted)
 
     def refusal(self, address: Any) -> str | None:
         """Return the sentence that refuses a peer regardless of its credentials, or None."""

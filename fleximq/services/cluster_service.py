@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NoReturn
 
 from twisted.application.service import MultiService
@@ -33,16 +34,18 @@ from fleximq.cluster.refill import refill, replace
 from fleximq.cluster.steady_clock import SteadyClock
 from fleximq.cluster.stream_log import StreamLog, StreamWorker
 from fleximq.cluster.trim import trimCopy, trimStream
-from fleximq.config.settings import Settings
 from fleximq.dialects.connection.write_turn import WriteTurn
+from fleximq.endpoints.listen import Listen
 from fleximq.errors import JournalError
 from fleximq.journal.files.file_system import Files
 from fleximq.journal.journal_folder import JournalFolder
 from fleximq.journal.recovery.recovered_state import RecoveredJournal
 from fleximq.services.cluster_operator import ClusterOperator, settingsThatLast
-from fleximq.services.journal_service import warn
+from fleximq.services.host import Host, Inputs, Place
+from fleximq.services.journal_service import restore, warn
 from fleximq.services.mesh_node import Membership, MeshNode
 from fleximq.services.meshed_broker import MeshedBroker
+from fleximq.services.network.connection_limit import ConnectionLimit
 from fleximq.services.network.node_ports import NodePorts
 from fleximq.services.process.log_writer import report
 from fleximq.services.process.startup_failure import exitNow
@@ -95,20 +98,25 @@ class OwnersTurn(WriteTurn):
         self.flush()
 
 
-class ClusterNode:
-    """The parts of a node that its broker is built with. Raises SettingError if a file for NATS cannot be used."""
+class ClusterNode(Host):
+    """A node as the host of its broker, and as the :class:`ClusterState` of its pages.
+
+    :raises SettingError: a file for NATS cannot be used.
+    """
 
     #: Made with the broker, and :attr:`service` after it; there are no requests before both.
     journal: OwnerJournal
     service: "ClusterService"
+    turn: OwnersTurn
 
     #: This node's part in a mesh, made with the broker; None for a node that forwards all its clients.
     mesh: MeshNode | None = None
 
-    def __init__(self, reactor: Any, settings: Settings, wakeup: Wakeup) -> None:
-        self._reactor = reactor
-        self._settings = settings
-        self._wakeup = wakeup
+    def __init__(self, inputs: Inputs) -> None:
+        self._reactor = reactor = inputs.reactor
+        self._settings = settings = inputs.settings
+        self.state = self
+        self.wakeup = wakeup = Wakeup(reactor)
         self.turn = OwnersTurn(reactor)
         self.copy = Copy(Files(), str(settings.journal), SHARD)
         self.trimmed: Callable[[int], None] = lambda position: None
@@ -157,18 +165,15 @@ class ClusterNode:
         """Return the broker of this node, made with these parts."""
         settings, node = self._settings, str(self._settings.node)
         if not settings.mesh:
-            broker = Broker(**parts)
-            self.journal.queues = broker.checkpointer
-            return broker
+            return Broker(**parts)
         link = CoreLink(self._reactor, settings.cluster, settings.clusterName, node, self._options)
         session, refusal = secrets.token_hex(8), self._refusalWithAddress
         membership = Membership(self.turn, link, node, session, self._reactor, self._cluster.nextBlock, refusal)
-        meshed = MeshedBroker(membership, **parts)
-        self.journal.queues = meshed.checkpointer
-        self.mesh = meshed.node
-        return meshed
+        broker = MeshedBroker(membership, **parts)
+        self.mesh = broker.node
+        return broker
 
-    def abort(self, sentence: str) -> NoReturn:
+    def abortStart(self, sentence: str) -> NoReturn:
         """End the process with a sentence, exit code 1."""
         endNow(sentence, 1)
 
@@ -176,20 +181,44 @@ class ClusterNode:
         place = self.ports.forwarding.place
         return self.refusal() + ("" if place is None else f", at {place.host}")
 
-    def serving(self, served: MultiService, restore: Callable[[RecoveredJournal], None]) -> "ClusterService":
-        """Return the service of this node; ``served`` are the services of its broker."""
+    def hold(self, broker: Broker) -> None:
+        self.served = MultiService()
+        self.journal.queues = broker.checkpointer
+        self._restore = partial(restore, broker)
+
+    def serve(self) -> "ClusterService":
         settings = self._settings
         mesh = self.mesh
         self.service = service = ClusterService(
-            SteadyClock(self._reactor), self._cluster, str(settings.node), self.copy, self.journal, self.ports, served,
-            self._wakeup, restore, self.abort, settings=settingsThatLast(settings), stop=self._reactor.stop, mesh=mesh,
-            nodes=len(settings.cluster),
+            SteadyClock(self._reactor), self._cluster, str(settings.node), self.copy, self.journal, self.ports,
+            self.served, self.wakeup, self._restore, self.abortStart, settings=settingsThatLast(settings),
+            stop=self._reactor.stop, mesh=mesh, nodes=len(settings.cluster),
         )  # fmt: skip
         self.trimmed = service.trim
         # A follower in a mesh writes too; an owner, or a node that was one, only what it may.
         ownership = service.ownership
         self.turn.serving = lambda: ownership.serving or (mesh is not None and ownership.state in _FOLLOWING)
         return service
+
+    def early(self, brokerService: MultiService) -> MultiService:
+        return self.ports  # it also runs while this node follows
+
+    @property
+    def listening(self) -> list[MultiService]:
+        return [self.ports, self.served]
+
+    @property
+    def owned(self) -> MultiService:
+        return self.service.owned
+
+    def placeOf(self, listen: Listen, limit: ConnectionLimit) -> Place:
+        if listen.isStdio:
+            return Place(self.owned)
+        # A node is ready when it follows: its listeners are open from then on.
+        return Place(self.ports, self.ports.sharing(listen, limit))
+
+    def forwarded(self) -> int:
+        return len(self.ports.forwarding.joined)
 
 
 @dataclass(eq=False, repr=False)

@@ -3,10 +3,10 @@
 Liveness and readiness are checks; for them and the metrics the delay of the event loop is measured each second.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import InitVar, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from twisted.application.service import Service
 from twisted.internet.interfaces import IDelayedCall, IProtocolFactory, IReactorTime
@@ -31,15 +31,28 @@ from fleximq.web.request import HttpRefusal, HttpReply, Page, PageRequest
 from fleximq.web.site import RequestRules, WebSite
 from fleximq.web.welcome_page import WelcomeEntry
 
-if TYPE_CHECKING:
-    from fleximq.services.cluster_service import ClusterNode
-
 _log = Logger()
 
 #: Seconds between two measurements.
 INTERVAL = 1.0
 #: The bounds of the histogram, in seconds.
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class ClusterState(Protocol):
+    """The state of a node of a cluster, as its web pages show it."""
+
+    def ready(self) -> Check:
+        """Check whether the node can own the journal, or follow."""
+
+    async def freshen(self) -> None:
+        """Prepare :meth:`ready`."""
+
+    def values(self) -> Mapping[str, float]:
+        """Return the metrics of the node, by name."""
+
+    def refusal(self) -> str:
+        """Return why the node answers only requests about itself, "" if it answers all."""
 
 
 class LagService(Service):
@@ -84,18 +97,18 @@ READY_LAG, LIVE_LAG = 1.0, 30.0
 
 @dataclass(eq=False, repr=False)
 class Health:
-    """The health checks: extensions may add to the lists ``live`` and ``ready``; ``cluster`` checks the node of one."""
+    """The health checks: extensions may add to the lists ``live`` and ``ready``; ``node`` is one of a cluster."""
 
     _broker: Broker
     _lag: LagService
     _listeners: Callable[[], Iterable[Any]]
     _stopping: Callable[[], bool] = lambda: False
-    cluster: InitVar[Look | None] = None
+    node: InitVar[ClusterState | None] = None
 
-    def __post_init__(self, cluster: Look | None) -> None:
+    def __post_init__(self, node: ClusterState | None) -> None:
         self.live: list[Look] = [lambda: self._late(LIVE_LAG)]
         self.ready: list[Look] = [self._journal, self._listening, self._draining, lambda: self._late(READY_LAG)]
-        self.ready += [] if cluster is None else [cluster]
+        self.ready += [] if node is None else [node.ready]
 
     def _late(self, maximum: float) -> Check:
         late = self._lag.latest
@@ -142,7 +155,7 @@ def siteFactory(
     waiting: Callable[[], int],
     logLimits: LogLimits,
     unadmitted: UnadmittedBudget,
-    node: "ClusterNode | None" = None,
+    node: ClusterState | None = None,
 ) -> Callable[[tuple[WelcomeEntry, ...]], IProtocolFactory]:
     """Return a function that makes the site of a listener with its dialects; all sites have the same pages.
 
@@ -176,7 +189,7 @@ def siteFactory(
     return lambda entries: WebSite(reactor, entries, pages, nobody, security.renewed, rules, broker.audit)
 
 
-def _ofOwner(page: Page, node: "ClusterNode") -> Page:
+def _ofOwner(page: Page, node: ClusterState) -> Page:
     """Return a page that only the owner of the journal answers."""
 
     async def answer(request: PageRequest) -> HttpReply:

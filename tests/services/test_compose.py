@@ -7,6 +7,7 @@ from typing import Any
 from twisted.application.service import MultiService
 from twisted.internet.address import IPv4Address
 from twisted.internet.testing import MemoryReactorClock
+from twisted.protocols.tls import TLSMemoryBIOFactory
 from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
 from fleximq.config.settings import Settings
@@ -21,6 +22,31 @@ from tests.dialects.conversations import Peer
 
 JOIN = encodeFrame(0, 0)
 REMOTE = IPv4Address("TCP", "192.0.2.7", 50000)
+
+
+class Ports(MemoryReactorClock):
+    """A reactor in memory whose ports have their factories, as those of a real one do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened: list[Any] = []
+
+    def listenTCP(self, port: int, factory: Any, *more: Any, **named: Any) -> Any:
+        """Open a port; so with the next."""
+        return self._opened(super().listenTCP(port, factory, *more, **named), factory)
+
+    def listenSSL(self, port: int, factory: Any, contextFactory: Any, *more: Any, **named: Any) -> Any:
+        """Open a port for TLS."""
+        return self.listenTCP(port, TLSMemoryBIOFactory(contextFactory, False, factory), *more, **named)
+
+    def listenUNIX(self, address: Any, factory: Any, *more: Any, **named: Any) -> Any:
+        """Open a socket."""
+        return self._opened(super().listenUNIX(address, factory, *more, **named), factory)
+
+    def _opened(self, port: Any, factory: Any) -> Any:
+        port.factory = factory
+        self.opened.append(port)
+        return port
 
 
 class ComposeTests(SynchronousTestCase):
@@ -55,7 +81,7 @@ class ComposeTests(SynchronousTestCase):
         """A node of a cluster opens its listeners by itself, and takes clients for the owner, over TLS too."""
         if MISSING:
             raise SkipTest(MISSING)
-        self.reactor = MemoryReactorClock()
+        self.reactor = Ports()
         folder = self.mktemp()
         made = makeCertificate(Path(tempfile.mkdtemp(dir=".")))
         listen = (
@@ -72,14 +98,14 @@ class ComposeTests(SynchronousTestCase):
         ports, readiness = whole
         self.assertEqual(readiness.words, "serving on 4 listeners")
         whole.privilegedStartService()
-        factories = [server[1] for server in (*self.reactor.tcpServers, *self.reactor.unixServers)]
+        factories = [port.factory for port in self.reactor.opened]
         self.assertEqual([Peer(each).transport.producerState for each in factories], ["paused"] * 4)
         self.assertEqual(len(ports.forwarding.waiting), 4)
         ports.serve()
         self.assertEqual(len(ports.forwarding.waiting), 0)
         layers = [type(each.buildProtocol(REMOTE)).__name__ for each in factories]
         self.assertEqual(
-            layers, ["SniffingProtocol", "BufferingTLSTransport", "HAProxyProtocolWrapper", "SniffingProtocol"]
+            layers, ["SniffingProtocol", "BufferingTLSTransport", "SniffingProtocol", "HAProxyProtocolWrapper"]
         )
         with self.assertRaisesRegex(SettingError, "TCP or UNIX sockets only"):
             compose(self.reactor, Settings(listen=(r"autobahn:tcp\:1:url=ws\://localhost\:1",), **cluster))

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from fleximq.broker.deadlines import Deadlines
 from fleximq.broker.envelope import ConnectedClient, Envelope, QueueDelivery
 from fleximq.broker.presence import OWN_MESSAGES
-from fleximq.broker.publishing.slow_path import SlowPath
+from fleximq.broker.publishing.publication_paths import OrderedPath
 from fleximq.broker.queues.queue import Queue
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.errors import NoCapacity, NotRecorded
@@ -84,7 +84,7 @@ class DeadLetters:
 
     _broker: ConnectedClient
     _topics: TopicTable
-    _slowPath: SlowPath
+    _orderedPath: OrderedPath
     _ensure: Callable[[str], object]
     _deadlines: Deadlines
     _redelivery: float
@@ -178,6 +178,6 @@ class DeadLetters:
 
         envelope = Envelope(self._topics.get(topic), self._broker, OWN_MESSAGES)
         try:
-            self._slowPath.deliver(envelope, message, 1, costOf(message) - OVERHEAD, decided)
+            self._orderedPath.deliver(envelope, message, 1, costOf(message) - OVERHEAD, decided)
         except NotRecorded as error:
             decided(error.reason)

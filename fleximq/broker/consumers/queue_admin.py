@@ -13,7 +13,7 @@ from fleximq.broker.consumers.work_queues import WorkQueues
 from fleximq.broker.deadlines import Deadlines
 from fleximq.broker.envelope import ConnectedClient, Envelope, QueueDelivery
 from fleximq.broker.presence import OWN_MESSAGES
-from fleximq.broker.publishing.slow_path import SlowPath
+from fleximq.broker.publishing.publication_paths import OrderedPath
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.errors import BrokerError, NotFound, NotKept
 from fleximq.limits import DEAD
@@ -34,7 +34,7 @@ class QueueAdmin:
     _broker: ConnectedClient
     _topics: TopicTable
     _workQueues: WorkQueues
-    _slowPath: SlowPath
+    _orderedPath: OrderedPath
     _deadlines: Deadlines
 
     def purge(self, queue: QueueOwner, done: Done) -> None:
@@ -75,8 +75,8 @@ class QueueAdmin:
         refusal = None if queue is None else self._workQueues.refusal(queue, envelope, message, 1)
         if refusal is not None:
             raise NotKept(refusal)
-        recorded = self._slowPath.isRecorded(envelope)
-        self._slowPath.publish(envelope, message, 1, lambda reason, places: onDecided(reason))
+        recorded = self._orderedPath.isRecorded(envelope)
+        self._orderedPath.publish(envelope, message, 1, lambda reason, places: onDecided(reason))
         if not recorded:
             onDecided(None)
 

@@ -6,7 +6,6 @@ never consumed drops its oldest messages when it is full.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from operator import attrgetter
 
 from zope.interface import implementer
@@ -68,9 +67,12 @@ class WorkQueue(QueueOwner):
         # The broker's own topics are never in the journal.
         key = "" if name.startswith(SYSTEM) else (REPLIES if forReplies else _WORK) + name
         super().__init__(makeQueue(name, key, moved=self._moved, withIds=self._withIds, counted=self._count))
-        self.deliver = self.queue.deliver
-        if onLetters is not None and name.startswith(DEAD):
-            self.deliver = partial(self._deliverLetters, onLetters)
+        self._onLetters = onLetters if name.startswith(DEAD) else None
+
+    @property
+    def deliver(self) -> Callable[[Sequence[Message], int], None]:
+        """The queue's method itself, so that a delivery costs no further call; letters are reported too."""
+        return self.queue.deliver if self._onLetters is None else self._deliverLetters
 
     @property
     def idle(self) -> float:
@@ -132,11 +134,10 @@ class WorkQueue(QueueOwner):
             self._isOverflowing = True
             self._onOverflow(self.name)
 
-    def _deliverLetters(
-        self, onLetters: Callable[[Queue, Sequence[Message]], None], rendered: Sequence[Message], count: int
-    ) -> None:
+    def _deliverLetters(self, rendered: Sequence[Message], count: int) -> None:
         self.queue.deliver(rendered, count)
-        onLetters(self.queue, rendered)
+        assert self._onLetters is not None
+        self._onLetters(self.queue, rendered)
 
     def _withIds(self, messages: Sequence[Message]) -> Sequence[Message]:
         if all(map(_isLine, messages)):

@@ -14,8 +14,7 @@ from functools import partial
 from typing import Any
 
 from fleximq.broker.envelope import Envelope, OnDecided
-from fleximq.broker.publishing.fan_out import FanOut
-from fleximq.broker.publishing.slow_path import SlowPath
+from fleximq.broker.publishing.publication_paths import FanOut, OrderedPath
 from fleximq.broker.rules import BrokerRules
 from fleximq.errors import BrokerError, NotKept
 from fleximq.values.counted_event import CountedEvent, EventFamily
@@ -213,11 +212,11 @@ def recentIdsOf(
 class Deduplication:
     """Removes repeated messages from runs, if ``active``."""
 
-    def __init__(self, active: bool, idempotence: RecentIds, fanOut: FanOut, slowPath: SlowPath) -> None:
+    def __init__(self, active: bool, idempotence: RecentIds, fanOut: FanOut, orderedPath: OrderedPath) -> None:
         self._active = active
         self._idempotence = idempotence
         self._fanOut = fanOut
-        self._slowPath = slowPath
+        self._orderedPath = orderedPath
 
     def publish(
         self, envelope: Envelope, body: Any, ids: Sequence[str], onDecided: OnDecided | None, publish: Publish
@@ -228,7 +227,7 @@ class Deduplication:
         :raises NotKept: as ``publish`` does; ``refused`` are indexes of the original run.
         """
         envelope = self._fanOut.present(envelope)
-        if not (self._active and envelope.topic.durable and self._slowPath.isRecorded(envelope)):
+        if not (self._active and envelope.topic.durable and self._orderedPath.isRecorded(envelope)):
             publish(envelope, body, len(ids), onDecided)
             return
         publisher = envelope.publisher

@@ -32,11 +32,11 @@ SYSTEM = "$sys/"
 class Topic:
     """One name and its subscribers.
 
-    ``routes`` is None until the next publication. ``needsSlowPath``: publications must use
-    :mod:`fleximq.broker.publishing.slow_path`, because a guard may refuse them, the journal stores them, earlier ones
-    are pending, or the topic was removed from the table (``gone``). ``queues`` counts work queues among the
-    ``members``, which do not make the topic a channel; ``published`` counts messages. ``deliverCalls`` are the
-    ``deliver`` methods if all subscribers have the form ``onlyForm`` and the slow path is not needed, else None; topics
+    ``routes`` is None until the next publication. ``needsOrder``: publications must use the ordered path of
+    :mod:`fleximq.broker.publishing.publication_paths`, because a guard may refuse them, the journal stores them,
+    earlier ones are pending, or the topic was removed from the table (``gone``). ``queues`` counts work queues among
+    the ``members``, which do not make the topic a channel; ``published`` counts messages. ``deliverCalls`` are the
+    ``deliver`` methods if all subscribers have the form ``onlyForm`` and order is not needed, else None; topics
     with equal subscribers share one tuple, so the session can deliver neighbouring runs together.
 
     ``alwaysDurable``: the journal stores all messages; ``durableQueues`` are the members that are durable queues, which
@@ -59,13 +59,13 @@ class Topic:
     onlyForm: IForm | None = None
     members: dict[ISubscriber, None] = field(default_factory=dict)
     guards: dict[ISubscriber, IGuard] = field(default_factory=dict)
-    needsSlowPath: bool = field(init=False)
+    needsOrder: bool = field(init=False)
     gone: bool = False
     queues: int = 0
     published: int = 0
 
     def __post_init__(self) -> None:
-        self.needsSlowPath = self.alwaysDurable
+        self.needsOrder = self.alwaysDurable
 
     def dropRoutes(self) -> None:
         """Forget the routes; the next publication makes new ones."""
@@ -76,11 +76,9 @@ class Topic:
         """Whether the journal stores QoS1 publications of this topic."""
         return self.alwaysDurable or bool(self.durableQueues)
 
-    def updateSlowPath(self) -> None:
-        """Set ``needsSlowPath`` from the other attributes."""
-        self.needsSlowPath = (
-            bool(self.guards or self.pendingRuns or self.durableQueues) or self.alwaysDurable or self.gone
-        )
+    def updateNeedsOrder(self) -> None:
+        """Set ``needsOrder`` from the other attributes."""
+        self.needsOrder = bool(self.guards or self.pendingRuns or self.durableQueues) or self.alwaysDurable or self.gone
 
     @property
     def subscribers(self) -> int:
@@ -208,14 +206,14 @@ class TopicTable:
         self.publishedBefore += topic.published
         self._warm.pop(topic, None)
         topic.dropRoutes()
-        topic.gone = topic.needsSlowPath = True
+        topic.gone = topic.needsOrder = True
 
     def beginPending(self, topic: Topic) -> None:
         """Pin a topic that has pending runs in the table, and make its publications take the slow path."""
         if topic.pendingRuns == ():
             topic.pendingRuns = deque()
         self._idle.pop(topic.name, None)
-        topic.needsSlowPath = True
+        topic.needsOrder = True
         topic.deliverCalls = topic.onlyForm = None
 
     def endPending(self, topic: Topic) -> None:
@@ -223,7 +221,7 @@ class TopicTable:
         if not topic.members:
             self._idles(topic)
         if not topic.alwaysDurable:
-            topic.updateSlowPath()
+            topic.updateNeedsOrder()
             if topic.routes is not None:
                 self._shorten(topic)
 
@@ -281,7 +279,7 @@ class TopicTable:
     def _changed(self, topic: Topic, before: int) -> None:
         topic.dropRoutes()
         self._same.clear()
-        topic.updateSlowPath()
+        topic.updateNeedsOrder()
         if topic.members:
             self._idle.pop(topic.name, None)
         elif not topic.pendingRuns:
@@ -385,6 +383,6 @@ class TopicTable:
     def _shorten(self, topic: Topic) -> None:
         """If all subscribers have one form, let its publishers call ``deliver`` without the broker."""
         routes = topic.routes or ()
-        if len(routes) == 1 and not topic.needsSlowPath:
+        if len(routes) == 1 and not topic.needsOrder:
             topic.onlyForm, calls = routes[0]
             topic.deliverCalls = self._same.setdefault(calls, calls)

@@ -193,7 +193,7 @@ class FlexiSession(StreamSession):
                     if self.state is not ConnectionState.OPEN:
                         self._pendingRuns = chain(rest, spans)
                         return
-                elif envelope.topic.needsSlowPath:
+                elif envelope.topic.needsOrder:
                     frames = read[start:end] if end - start < _VIEWED_BYTES else _large(read, start, end)
                     self._messages.publish(envelope, bytesOfEnvelope, frames, count)
                 else:

@@ -11,6 +11,7 @@ from twisted.internet.interfaces import IAddress
 from zope.interface import implementer
 
 from fleximq.broker.envelope import ConnectedClient, Envelope
+from fleximq.broker.replay.feed import DeferredRun
 from fleximq.dialects.context import Context
 from fleximq.dialects.identity.channel_list import ChannelList
 from fleximq.dialects.identity.form import RECALLING, IdentitySource, RecordTexts, senderName
@@ -65,7 +66,6 @@ class IdentitySession(Session):
         recordTexts: RecordTexts | None = None,
     ) -> None:
         super().__init__(context, outbox, address)
-        self.deliver = outbox.deliverLate
         outbox.messagesWithin = webSocketFramesWithin
         self._channels = channels or ChannelList(context)
         self._recordTexts = recordTexts or RecordTexts()
@@ -77,6 +77,11 @@ class IdentitySession(Session):
             Word.UNSUBSCRIBE: self._unsubscribe,
             Word.PUBLISH: self._publishFirst,
         }
+
+    @property
+    def deliver(self) -> Callable[[DeferredRun, int], None]:
+        """The outbox's method itself, so that a delivery costs no further call."""
+        return self.outbox.deliverLate
 
     def opened(self) -> None:
         """Join with the credentials of the request or a client certificate."""

@@ -69,23 +69,3 @@ def shifted(topicCounts: Mapping[str, TopicBounds], by: int) -> dict[str, TopicB
         topic: TopicBounds(first + by, last + by, firstTime, lastTime, count, size)
         for topic, (first, last, firstTime, lastTime, count, size) in topicCounts.items()
     }
-
-
-def addCounts(counts: dict[str, Count], topicCounts: Mapping[str, TopicBounds], by: int = 0) -> int:
-    """Add topic counts, with offsets increased by ``by``; return the offset after the last, ``by`` without topics. A
-    transaction may be counted after the frames that follow it.
-    """
-    next = by
-    for topic, (first, last, firstTime, lastTime, count, size) in topicCounts.items():
-        next = max(next, last + by + 1)
-        known = counts.get(topic)
-        if known is None:
-            counts[topic] = [first + by, last + by, firstTime, lastTime, count, size]
-        else:
-            known[0] = min(known[0], first + by)
-            known[1] = max(known[1], last + by)
-            known[2] = min(known[2], firstTime)
-            known[3] = max(known[3], lastTime)
-            known[4] += count
-            known[5] += size
-    return next

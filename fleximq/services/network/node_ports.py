@@ -14,7 +14,6 @@ from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IProtocolFactory
 from twisted.logger import Logger
 from twisted.protocols.policies import WrappingFactory
-from twisted.protocols.tls import TLSMemoryBIOFactory
 
 from fleximq.cluster.interfaces import NodeRecord, ShardOwner
 from fleximq.endpoints.endpoint_string import BACKLOG
@@ -59,8 +58,11 @@ class NodePorts(MultiService):
         self._port: Any = None
         self._host = ""
 
-    def sharing(self, listen: Listen, limit: ConnectionLimit) -> "SharedReactor":
-        """Return the reactor with which a listener opens its port; raises SettingError if it cannot be forwarded."""
+    def sharing(self, listen: Listen, limit: ConnectionLimit) -> "Callable[[IProtocolFactory], Entrance]":
+        """Return the entrance of a listener's port, see :class:`ListenerService`.
+
+        :raises SettingError: its clients cannot be forwarded.
+        """
         if not listen.isSocket:
             raise SettingError(
                 f"listen is {str(listen)!r}, but a node of a cluster listens on TCP or UNIX sockets only"
@@ -75,7 +77,7 @@ class NodePorts(MultiService):
             forwarded = ForwardedFactory(self.forwarding, number, self._kinds[number], served)
             return Entrance(lambda: self.serves(number), served, limit.limited(forwarded, listen.proxied))
 
-        return SharedReactor(self._reactor, share)
+        return share
 
     @property
     def about(self) -> Mapping[str, Any]:
@@ -148,30 +150,3 @@ class Entrance(WrappingFactory[Any]):
 
     def buildProtocol(self, addr: Any) -> Any:
         return (self.wrappedFactory if self._serves() else self._forwarded).buildProtocol(addr)
-
-
-class SharedReactor:
-    """A reactor that opens ports with ``share(factory)``; the factory of the endpoint includes TLS and all layers."""
-
-    def __init__(self, reactor: Any, share: Callable[[IProtocolFactory], Entrance]) -> None:
-        self._reactor = reactor
-        self._share = share
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._reactor, name)
-
-    def listenTCP(self, port: int, factory: IProtocolFactory, *more: Any, **named: Any) -> Any:
-        """See :class:`IReactorTCP`; for the next, the other interfaces of reactors."""
-        return self._reactor.listenTCP(port, self._share(factory), *more, **named)
-
-    def listenSSL(self, port: int, factory: IProtocolFactory, contextFactory: Any, *more: Any, **named: Any) -> Any:
-        """See :class:`IReactorSSL`."""
-        return self.listenTCP(port, TLSMemoryBIOFactory(contextFactory, False, factory), *more, **named)
-
-    def listenUNIX(self, address: Any, factory: IProtocolFactory, *more: Any, **named: Any) -> Any:
-        """See :meth:`listenTCP`."""
-        return self._reactor.listenUNIX(address, self._share(factory), *more, **named)
-
-    def adoptStreamPort(self, descriptor: int, family: Any, factory: IProtocolFactory) -> Any:
-        """See :meth:`listenTCP`."""
-        return self._reactor.adoptStreamPort(descriptor, family, self._share(factory))

@@ -4,7 +4,7 @@ from fleximq.broker.publishing.transactions import OVERLOAD_BYTES
 from fleximq.values.message import Content, Message
 from fleximq.values.message_cost import OVERHEAD
 from tests.broker.parts import text
-from tests.broker.publishing.test_pending_commits import DurableCase
+from tests.broker.publishing.test_publication_paths import DurableCase
 from tests.journal_records import published
 
 

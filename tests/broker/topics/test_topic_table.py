@@ -330,7 +330,7 @@ class IdleTests(TableCase):
             self.table.get(name)
         self.assertEqual((self.names(), first.gone), (["a", "b", "c"], False))
         self.table.get("d")
-        self.assertEqual((self.names(), first.gone, first.needsSlowPath), (["b", "c", "d"], True, True))
+        self.assertEqual((self.names(), first.gone, first.needsOrder), (["b", "c", "d"], True, True))
         self.assertIsNone(self.table.find("a"))
 
     def test_subscribedStay(self) -> None:
@@ -437,9 +437,9 @@ class ChannelTests(TableCase):
         guard = _Guard()
         self.table.subscribe(Collector(), "t")
         topic = self.table.get("t")
-        self.assertFalse(topic.needsSlowPath)
+        self.assertFalse(topic.needsOrder)
         self.table.subscribe(guard, "t", guard=guard)
-        self.assertTrue(topic.needsSlowPath)
+        self.assertTrue(topic.needsOrder)
         self.assertEqual(topic.guards, {guard: guard})
         self.table.unsubscribe(guard, "t")
-        self.assertFalse(topic.needsSlowPath)
+        self.assertFalse(topic.needsOrder)

@@ -6,9 +6,9 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.journal.files.frame_scan import DamagedRange, Window, framesOf
 from fleximq.journal.files.segment_index import decodeIndex, encodeIndex, indexName, readIndex, scanSegment, writeIndex
-from fleximq.journal.files.segment_summary import INDEX_INTERVAL, Segment, assignOffsets, countTransaction
+from fleximq.journal.files.segment_summary import INDEX_INTERVAL, Segment, addCounts, assignOffsets, countTransaction
 from fleximq.journal.files.segment_table import SegmentTable
-from fleximq.journal.files.topic_counts import addCounts, shifted, topicCountsOf
+from fleximq.journal.files.topic_counts import shifted, topicCountsOf
 from fleximq.journal.format.frame import FrameError
 from fleximq.values.records import StoredBatch, TopicBounds
 from tests.journal.at_once import JournalAtOnce, published

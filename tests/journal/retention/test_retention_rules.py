@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.config.journal_options import RetentionRule
-from fleximq.journal.files.segment_summary import Segment
-from fleximq.journal.files.topic_counts import addCounts, topicCountsOf
+from fleximq.journal.files.segment_summary import Segment, addCounts
+from fleximq.journal.files.topic_counts import topicCountsOf
 from fleximq.journal.format.record_columns import decodeRecords, encodeRecords
 from fleximq.journal.retention.retention_rules import ExpiryDecision, RecordFilter, RetentionPolicy, Verdict
 from fleximq.values.patterns import anyOf

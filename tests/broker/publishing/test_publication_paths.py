@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleximq.broker.envelope import QueueDelivery
-from fleximq.broker.publishing.pending_commits import OVERLOAD_BYTES
+from fleximq.broker.publishing.publication_paths import OVERLOAD_BYTES
 from fleximq.errors import NotKept, NotRecorded
 from fleximq.limits import Limits
 from fleximq.values.message import Content, Message
@@ -233,9 +233,9 @@ class OrderTests(DurableCase):
         before = topic.onlyForm, topic.deliverCalls, topic.routes
         self.assertIsNotNone(topic.deliverCalls)
         self.publish("b", durable=True)
-        self.assertEqual((topic.needsSlowPath, topic.onlyForm, topic.deliverCalls), (True, None, None))
+        self.assertEqual((topic.needsOrder, topic.onlyForm, topic.deliverCalls), (True, None, None))
         self.journal.commit()
-        self.assertFalse(topic.needsSlowPath)
+        self.assertFalse(topic.needsOrder)
         self.assertEqual((topic.onlyForm, topic.deliverCalls, topic.routes), before)
 
     def test_keptInTheTable(self) -> None:
@@ -344,7 +344,7 @@ class OrderTests(DurableCase):
             self.assertEqual(friend.payloads(), expected)
         topic = self.broker.topics.get("t")
         self.assertEqual(
-            (len(topic.pendingRuns), topic.pendingCount, topic.pendingBytes, topic.needsSlowPath), (0, 0, 0, False)
+            (len(topic.pendingRuns), topic.pendingCount, topic.pendingBytes, topic.needsOrder), (0, 0, 0, False)
         )
 
 

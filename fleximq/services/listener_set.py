@@ -1,0 +1,131 @@
+"""The listeners of a broker: they share limits, rights, credentials and the web site."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from twisted.application.service import MultiService
+
+from fleximq.broker.broker import Broker
+from fleximq.dialects.connection.slow_consumer import policyOf
+from fleximq.dialects.context import Context
+from fleximq.endpoints.listen import Listen
+from fleximq.security.access_policy import AccessPolicy
+from fleximq.security.listener_principal import ListenerAdmission
+from fleximq.security.rates.rate_limits import RateLimitedAdmission, RateLimits
+from fleximq.services.host import Host, Inputs, Place
+from fleximq.services.network.connection_limit import ConnectionLimit
+from fleximq.services.network.connections import OpenConnections
+from fleximq.services.network.listener_factory import ListenerDialects, dialectsOf, factoryOf
+from fleximq.services.network.listeners import ListenerService, prepareCertificates
+from fleximq.services.network.open_files import Shortage, withinOpenFiles
+from fleximq.services.network.proxy_protocol import ProxiedFactory
+from fleximq.services.process.child_service import ChildService
+from fleximq.services.reload import Participant, follow, originsOf, prepareSecurity
+from fleximq.services.web_site import Health, LagService, listenersOf, siteFactory
+from fleximq.values.log_limit import LogLimits
+from fleximq.values.unadmitted_budget import UnadmittedBudget
+
+#: The dialects of a listener for HTTP only.
+_NO_DIALECTS = ListenerDialects({}, {}, {}, ())
+
+
+class ListenerSet:
+    """Makes listeners and programs whose connections are clients of one broker.
+
+    ``connections`` has all of them, and ``security`` their rights.
+    """
+
+    def __init__(self, inputs: Inputs, host: Host, broker: Broker) -> None:
+        reactor, settings, counted = inputs.reactor, inputs.settings, broker.observers.counted
+        self._inputs, self._host, self._broker, self._counted = inputs, host, broker, counted
+        self.connections = OpenConnections(reactor)
+        self.rateLimits = RateLimits.of(settings, reactor)
+        self.security = AccessPolicy.of(settings, reactor, counted)
+        self._policy = policyOf(settings.slowConsumer, reactor, counted)
+        self._origins = originsOf(settings)
+        self._logLimits, self._unadmitted = LogLimits(), UnadmittedBudget(settings.limits.unadmittedBytes)
+        self._shortage = Shortage(reactor)
+        self._contexts: list[Context] = []
+        self._limit = ConnectionLimit(
+            reactor,
+            withinOpenFiles(settings),
+            lambda: len(broker.clients) + host.forwarded(),
+            counted,
+            self.rateLimits,
+            broker.audit,
+        )
+
+    def makeSite(self, lag: LagService) -> None:
+        """Make the web site of all listeners; ``lag`` measures the delay of the event loop."""
+        inputs, host, broker = self._inputs, self._host, self._broker
+        stopping = lambda: self.connections.stopping  # noqa: E731
+        self._site = siteFactory(
+            inputs.reactor, broker, lambda: inputs.reload.settings, self.security, lag,
+            Health(broker, lag, self._present, stopping, host.state), lambda: self._limit.waiting, self._logLimits,
+            self._unadmitted, host.state,
+        )  # fmt: skip
+
+    def _present(self) -> list[ListenerService]:
+        return listenersOf(self._host.listening)
+
+    def listen(self, listen: Listen) -> None:
+        """Add a listener of dialects."""
+        self._add(listen, self._host.placeOf(listen, self._limit), lambda context: self._dialects(listen, context))
+
+    def listenForWeb(self, listen: Listen, parent: MultiService) -> None:
+        """Add a listener for HTTP only to a service."""
+        self._add(listen, Place(parent), lambda context: _NO_DIALECTS)
+
+    def _add(self, listen: Listen, place: Place, dialectsFor: Callable[[Context], ListenerDialects]) -> None:
+        listen.checkPassed()
+        inputs, counted, limit = self._inputs, self._counted, self._limit
+        context = self._contextFor(listen.proxied, self.connections.sessions, listen.principal)
+        behindProxy = RateLimitedAdmission(self.security.admissionFor(proxied=True), self.rateLimits, counted)
+        factory = factoryOf(listen, dialectsFor(context), context, behindProxy, self._origins, self._site)
+        if listen.proxied:  # the connection limit counts by the address that the proxy names
+            deadline = inputs.settings.handshakeTimeout
+            factory = ProxiedFactory(factory, limit.enterFrom, inputs.reactor, deadline, counted, self._logLimits)
+        service = ListenerService(
+            inputs.reactor,
+            listen,
+            limit.limited(factory, listen.proxied),
+            self._host.abortStart,
+            inputs.abortRun,
+            lambda: limit.refused,
+            self._shortage.left,
+            place.entrance,
+        )
+        service.setServiceParent(place.parent)
+
+    def _dialects(self, listen: Listen, context: Context) -> ListenerDialects:
+        return dialectsOf(self._inputs.registry, context, listen.dialect)
+
+    def spawn(self, line: str) -> None:
+        """Add a program that is a client by its standard input and output."""
+        inputs = self._inputs
+        context = self._contextFor(False, set())
+        child = ChildService(inputs.reactor, line, context, inputs.environment, self.security.rightsOf)
+        child.setServiceParent(self._host.owned)
+
+    def _contextFor(self, proxied: bool, sessions: set[Any], principal: str | None = None) -> Context:
+        inputs, security, limits = self._inputs, self.security, self.rateLimits
+        own = None if principal is None else ListenerAdmission(principal, security.rightsOf)
+        admission = RateLimitedAdmission(own or security.admissionFor(proxied), limits, self._counted)
+        context = Context(
+            self._broker, inputs.settings, inputs.reactor, self._host.turn, admission, self._policy, rates=limits.rates,
+            flapping=limits.flapping, logLimits=self._logLimits, unadmitted=self._unadmitted, sessions=sessions,
+        )  # fmt: skip
+        self._contexts.append(context)
+        return context
+
+    def participants(self) -> list[Participant]:
+        """Return the participants in a reload, in their order."""
+        broker, reactor = self._broker, self._inputs.reactor
+        followed = broker, self._limit, self._unadmitted, self._origins, self._contexts
+        return [
+            partial(prepareCertificates, self._present()),
+            partial(prepareSecurity, self.security, broker, reactor),  # it ends clients that are refused now
+            self.rateLimits.prepare,
+            lambda settings: partial(follow, *followed, settings),
+        ]
