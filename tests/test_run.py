@@ -176,7 +176,7 @@ class MainTests(SynchronousTestCase):
         """A part that fails beside the rest is counted; its name is on the line before the totals."""
         source = (
             "import tests.run as run\n"
-            "run.parts = lambda names, beside: (['tests.test_run.TotalsTests.test_text'], [['tests.nowhere']])\n"
+            "run.parts = lambda *_: (['tests.test_run.TotalsTests.test_text'], [['tests.nowhere']])\n"
             "raise SystemExit(run.main(['--temp-directory', 'trial']))\n"
         )
         folder = self.mktemp()

@@ -29,7 +29,7 @@ class ConnectionTests(AttackCase):
         *_ONLY_HERE, "--listen", f"haproxy:{_LOOPBACK}", "--max-clients-per-address", "100", *_LIMITS,
     )  # fmt: skip
 
-    def test_crowd(self) -> None:
+    def test_oneAddressHasNoMoreConnectionsThanItMay(self) -> None:
         """One address has no more connections than it may."""
         self.attack("crowd")
         self.assertGreater(self.counted(TOO_MANY_THERE), 0)
@@ -49,16 +49,16 @@ class RateTests(AttackCase):
         *_LIMITS,
     )  # fmt: skip
 
-    def test_connects(self) -> None:
+    def test_connectionsAboveRateAreClosedAtOnce(self) -> None:
         """Connections above the rate are closed at once."""
         self.attack("connects")
         self.assertGreater(self.counted(TOO_MANY_NEW), 0)
 
-    def test_joins(self) -> None:
+    def test_attemptsToJoinAboveRateAreRefused(self) -> None:
         """So are attempts to join."""
         self.attack("joins")
 
-    def test_bombs(self) -> None:
+    def test_bombsAndPagesAboveRateAreRefused(self) -> None:
         """So are the connections of those who send compressed bombs, or ask for one page after the other."""
         for name in ("bombs:proxied", "requests:proxied"):
             refused = self.counted(TOO_MANY_NEW)
@@ -76,27 +76,27 @@ class SenderTests(AttackCase):
     )  # fmt: skip
     port = 0
 
-    def test_subscriptions(self) -> None:
+    def test_floodOfSubscriptions(self) -> None:
         """A flood of subscriptions."""
         self.attack("subscriptions")
         self.assertGreater(self.counted(PAUSED), 0)
 
-    def test_topics(self) -> None:
+    def test_floodOfTopics(self) -> None:
         """A flood of topics."""
         self.attack("topics")
         self.assertGreater(self.counted(PAUSED), 0)
 
-    def test_publishes(self) -> None:
+    def test_floodOfSmallMessages(self) -> None:
         """A flood of small messages."""
         self.attack("publishes")
         self.assertGreater(self.counted(PAUSED), 0)
 
-    def test_bytes(self) -> None:
+    def test_floodOfLargeOnes(self) -> None:
         """A flood of large ones."""
         self.attack("bytes")
         self.assertGreater(self.counted(PAUSED), 0)
 
-    def test_queues(self) -> None:
+    def test_floodOfQueues(self) -> None:
         """A flood of queues."""
         self.attack("queues")
 
@@ -113,7 +113,7 @@ class BoundTests(AttackCase):
         self.patch(__import__("tests.attacks.case", fromlist=["x"]), "SLACK", 1.0)
         self.attack(name)
 
-    def test_floods(self) -> None:
+    def test_topicsSubscriptionsMessagesAndQueues(self) -> None:
         """Topics, subscriptions, messages and queues."""
         for name in ("topics", "subscriptions", "publishes", "bytes", "queues"):
             self.grows(name)
@@ -126,16 +126,16 @@ class SlowTests(AttackCase):
     options = (*_ONLY_HERE, *_LIMITS)
     port = 0
 
-    def test_trickle(self) -> None:
+    def test_byteAtTimeInAllDialectsAtSameTime(self) -> None:
         """A byte at a time, in all dialects at the same time."""
         self.attack(*(f"trickle:{each}" for each in ("fleximq", "blipmq", "minimq")))
         self.attack(*(f"trickle:{each}" for each in ("identity", "fleximq-ws", "http")))
 
-    def test_bombs(self) -> None:
+    def test_compressedMessagesThatInflateToMoreThanIsAllowed(self) -> None:
         """Compressed messages that inflate to more than is allowed."""
         self.attack("bombs")
 
-    def test_requests(self) -> None:
+    def test_floodOfRequestsForPages(self) -> None:
         """A flood of requests for pages."""
         self.attack("requests")
 

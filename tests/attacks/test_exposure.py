@@ -51,7 +51,7 @@ class DoorCase(SynchronousTestCase):
 class TricklingTests(DoorCase):
     """Requests whose bodies never end."""
 
-    def test_bodies(self) -> None:
+    def test_tricklingBodiesDoNotKeepPlacesBeyondDeadline(self) -> None:
         """They don't occupy the places of those that wait for longer than the deadline."""
         broker = self.broker("--max-waiting", str(WAITING), "--handshake-timeout", str(DEADLINE))
         streams = [self.opened(broker.address) for _ in range(WAITING)]
@@ -73,7 +73,7 @@ class TricklingTests(DoorCase):
                 return False
         return True
 
-    def test_unread(self) -> None:
+    def test_withoutCredentialsAnswerIsSentBeforeBodyIs(self) -> None:
         """Without credentials the answer is sent before a body is."""
         stream = self.opened(self.guarded().address)
         stream.say(f"{_POST}Content-Length: 100\r\n\r\n".encode())
@@ -84,14 +84,14 @@ class TricklingTests(DoorCase):
 class PageTests(DoorCase):
     """What pages of others may do."""
 
-    def test_origins(self) -> None:
+    def test_whereAnythingAuthenticatesClientsPageThatIsNotListenersOwnIs(self) -> None:
         """Where anything authenticates clients, a page that is not the listener's own is refused."""
         broker = self.guarded("--allow-anonymous")
         for origin in ("null", "file://", "http://localhost:3000", "http://127.0.0.1:1"):
             with self.assertRaises(Refused, msg=origin):
                 WebSocketClient(broker.address, headers=(f"Origin: {origin}",)).close()
 
-    def test_lines(self) -> None:
+    def test_bodyOfRequestIsNeverTakenForLinesOfMiniMQOrForFrames(self) -> None:
         """The body of a request is never taken for lines of MiniMQ, or for frames."""
         names = ("fleximq", "minimq", "blipmq")
         broker = self.broker(*(word for name in names for word in ("--listen", f"{name}+{_LOOPBACK}")))
@@ -108,7 +108,7 @@ class PageTests(DoorCase):
 class RightsTests(DoorCase):
     """What a client may do that nobody has granted."""
 
-    def test_admin(self) -> None:
+    def test_withoutTablesOfPermissionsNobodyIsAdministrator(self) -> None:
         """Without tables of permissions nobody is an administrator."""
         with FlexiClient(Stream(self.guarded().address)) as client:
             client.join({"auth": {"type": "token", "token": TOKEN}})
@@ -153,7 +153,7 @@ max-clients = 1
 class TopicTests(DoorCase):
     """Topics without end."""
 
-    def test_durable(self) -> None:
+    def test_durableTopicsAreCounted(self) -> None:
         """Durable topics are counted."""
         broker = self.broker("--journal", "j", "--fsync", "never", "--durable", "d.#", "--max-durable-topics", "500")
         with FlexiClient(Stream(broker.address)) as client:
@@ -167,7 +167,7 @@ class TopicTests(DoorCase):
 class ShownTests(DoorCase):
     """What reaches the terminals and logs of others."""
 
-    def test_terminal(self) -> None:
+    def test_controlCharactersOfPayloadAreEscapedOnTerminal(self) -> None:
         """Control characters of a payload are escaped on a terminal."""
         broker = self.broker()
         ours, theirs = pty.openpty()
@@ -188,7 +188,7 @@ class ShownTests(DoorCase):
         self.assertIn(b"ware", shown)
         self.assertNotIn(b"\x1b", shown)
 
-    def test_path(self) -> None:
+    def test_pathOfUNIXPeerCannotBeginLineOfLog(self) -> None:
         """The path of a UNIX peer cannot begin a line of the log."""
         broker = self.broker("--listen", _LOOPBACK, "--listen", "unix:b.sock")
         forged = socket.socket(socket.AF_UNIX)

@@ -106,7 +106,7 @@ class ProcessTests(AttackCase):
         path.chmod(0o600)
         return "--auth", f"passwords:{path}", "--max-connect-rate", "20,100", "--max-join-rate", "10,50"
 
-    def test_guessing(self) -> None:
+    def test_fewAreLookedAtAndThoseWaitForTheirAnswers(self) -> None:
         """Few are looked at, and those wait for their answers."""
         self.attack("passwords")
         self.assertGreater(self.counted(WRONG), 0)

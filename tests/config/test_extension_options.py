@@ -13,7 +13,7 @@ class ExtensionsTests(SynchronousTestCase):
         """Return the sentence with which a value is refused."""
         return str(self.assertRaises(SettingError, extensions, "extension", value))
 
-    def test_text(self) -> None:
+    def test_nameAndBehindItOptions(self) -> None:
         """A name, and behind it options; a key without a value is on."""
         read = {
             "audit": EnabledExtension("audit"),
@@ -24,7 +24,7 @@ class ExtensionsTests(SynchronousTestCase):
         for text, chosen in read.items():
             self.assertEqual(extensions("extension", text), (chosen,))
 
-    def test_several(self) -> None:
+    def test_optionsAddUpInTheirOrder(self) -> None:
         """They add up in their order, and what was read already stays as it is."""
         self.assertEqual(
             extensions("extension", ["b", "a:x=1"]), (EnabledExtension("b"), EnabledExtension("a", {"x": "1"}))
@@ -32,7 +32,7 @@ class ExtensionsTests(SynchronousTestCase):
         self.assertEqual(extensions("extension", (EnabledExtension("b"),)), (EnabledExtension("b"),))
         self.assertEqual(extensions("extension", ()), ())
 
-    def test_tables(self) -> None:
+    def test_fileHasTableForEachEmptyOneIfNothingIsToBeSaid(self) -> None:
         """A file has a table for each, an empty one if nothing is to be said."""
         self.assertEqual(
             extensions("extension", {"b": {}, "a": {"size": 3, "on": True}}),
@@ -45,12 +45,12 @@ class ExtensionsTests(SynchronousTestCase):
             self.refused({"audit": "/x"}), "extension.audit is '/x', but must be a table: [extension.audit]"
         )
 
-    def test_neither(self) -> None:
+    def test_numberFlagOrListOfSuchIsNeither(self) -> None:
         """A number, a flag or a list of such is neither."""
         for value in (1, True, [1], b"a", None):
             self.assertIn("but must be NAME[:key=value,...] or a table for each: [extension.NAME]", self.refused(value))
 
-    def test_keys(self) -> None:
+    def test_optionHasNameOnce(self) -> None:
         """An option has a name, once."""
         for text in ("a:", "a:=1", "a:x=1,", "a:1x=1", "a:x y=1"):
             self.assertEqual(
@@ -59,6 +59,6 @@ class ExtensionsTests(SynchronousTestCase):
             )
         self.assertEqual(self.refused("a:x=1,x=2"), "extension is 'a:x=1,x=2', but names x twice")
 
-    def test_twice(self) -> None:
+    def test_extensionIsTurnedOnOnce(self) -> None:
         """An extension is turned on once."""
         self.assertEqual(self.refused(["a", "a:x=1"]), "extension names a twice, but an extension is turned on once")

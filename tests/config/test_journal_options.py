@@ -11,7 +11,7 @@ from fleximq.errors import SettingError
 class JournalOptionsTests(SynchronousTestCase):
     """What is written, and what it means."""
 
-    def test_retention(self) -> None:
+    def test_ageSizeOrBoth(self) -> None:
         """Age, size, or both; the pattern may hold the sign itself."""
         read = {
             "orders.#=7d,10GiB": ("orders.#", 7 * 86400, 10 << 30),
@@ -37,7 +37,7 @@ class JournalOptionsTests(SynchronousTestCase):
             self.assertEqual(str(error), f"retention is {line!r}, but must be {words}")
         self.assertRaises(SettingError, retentionOf, "=7d")
 
-    def test_oldest(self) -> None:
+    def test_hundredYearsAreLongestAge(self) -> None:
         """A hundred years are the longest age."""
         self.assertEqual(retentionOf(f"a={MAX_AGE}s").age, MAX_AGE)
         self.assertRaises(SettingError, retentionOf, f"a={MAX_AGE + 1}s")
@@ -51,14 +51,14 @@ class JournalOptionsTests(SynchronousTestCase):
             words = f"PATTERN=SECONDS, e.g. prices.#=60, with seconds over 0 and up to {MAX_AGE}"
             self.assertEqual(str(error), f"message-ttl is {line!r}, but must be {words}")
 
-    def test_fsync(self) -> None:
+    def test_threeModesOneOfThemWithMilliseconds(self) -> None:
         """Three modes, one of them with milliseconds."""
         self.assertEqual([fsyncOf("always"), fsyncOf("never")], [("always", 0), ("never", 0)])
         self.assertEqual([fsyncOf(f"interval:{ms}").milliseconds for ms in (1, MAX_INTERVAL)], [1, MAX_INTERVAL])
         for written in ("", "sometimes", "interval", "interval:", "interval:0", f"interval:{MAX_INTERVAL + 1}"):
             self.assertIn(f"fsync is {written!r}, but must be", str(self.assertRaises(SettingError, fsyncOf, written)))
 
-    def test_pattern(self) -> None:
+    def test_patternIsTopicsLengthAndNotAboutWhatBrokerSaysOfItself(self) -> None:
         """A pattern is a topic's length, and not about what the broker says of itself."""
         for good in ("a", "#", "*.b", "$dead/a", "$system", "é" * 512):
             checkPattern("durable", good, good)
@@ -84,7 +84,7 @@ class JournalOptionsTests(SynchronousTestCase):
             self.assertRaises(SettingError, retentionOf, f"{bad}=7d")
             self.assertRaises(SettingError, timeToLiveOf, f"{bad}=7")
 
-    def test_foreign(self) -> None:
+    def test_wildcardsOfNATSAndMQTTAreRefusedWithRightOnes(self) -> None:
         """Wildcards of NATS and MQTT are refused with the right ones."""
         for bad, right in (("a.>", "a.#"), ("a/+/b", "a/*/b")):
             error = self.assertRaises(SettingError, checkPattern, "durable", bad, bad)

@@ -37,7 +37,7 @@ subscribe = ["doors.#"]
 class ReadingTests(SynchronousTestCase):
     """What is written in a file."""
 
-    def test_example(self) -> None:
+    def test_patternsByAction(self) -> None:
         """Patterns by action; true stands for all of them."""
         settings = Settings.of(tomllib.loads(EXAMPLE))
         grants = (
@@ -57,12 +57,12 @@ class ReadingTests(SynchronousTestCase):
         )
         self.assertEqual(settings.principals, (door,))
 
-    def test_none(self) -> None:
+    def test_noTableIsSomethingElseThanEmptyOne(self) -> None:
         """No table is something else than an empty one."""
         self.assertIsNone(Settings().roles)
         self.assertEqual(Settings.of({"roles": {}}).roles, ())
 
-    def test_shown(self) -> None:
+    def test_whatIsShownOfThemReadsAsSame(self) -> None:
         """What is shown of them reads as the same."""
         for text in (EXAMPLE, "[roles]", "[roles.x]", "[principals.'']".replace("''", "'\"'")):
             settings = Settings.of(tomllib.loads(text))
@@ -90,7 +90,7 @@ class FaultTests(SynchronousTestCase):
             self.assertFault(name, {"x": 5}, f"{name}.x is 5, but must be a table: [{name}.x]")
             self.assertFault(name, {"": {}}, f"{name} has a table without a name")
 
-    def test_keys(self) -> None:
+    def test_keyThatIsNoneIsNamedAndWhatMayHaveBeenMeant(self) -> None:
         """A key that is none is named, and what may have been meant."""
         self.assertFault("roles", {"x": {"pubish": []}}, "roles.x has no key 'pubish', did you mean publish?")
         actions = "publish, subscribe, consume, request, notify, broadcast, read, progress, serve"
@@ -104,7 +104,7 @@ class FaultTests(SynchronousTestCase):
             "roles", {"x": {"roles": []}}, f"roles.x has no key 'roles', only {actions}, admin, deny and limits"
         )
 
-    def test_values(self) -> None:
+    def test_listsOfTextsOrTrueAndFalse(self) -> None:
         """Lists of texts, or true and false."""
         value: Any
         for value in ("a.#", 5, [5], {"a": 1}, [["a"]]):
@@ -117,7 +117,7 @@ class FaultTests(SynchronousTestCase):
             sentence = f"principals.x.roles is {value!r}, but must be a list of the names of roles"
             self.assertFault("principals", {"x": {"roles": value}}, sentence)
 
-    def test_denials(self) -> None:
+    def test_denialsHaveSameActionsAndPatterns(self) -> None:
         """They have the same actions and patterns, and nothing else."""
         example = 'roles.x.deny is True, but must have an action, e.g. deny.publish = ["orders.#"]'
         self.assertFault("roles", {"x": {"deny": True}}, example)
@@ -127,7 +127,7 @@ class FaultTests(SynchronousTestCase):
         sentence = "roles.x.deny.read has '', but a pattern has 1 to 1024 bytes, e.g. orders.#"
         self.assertFault("roles", {"x": {"deny": {"read": [""]}}}, sentence)
 
-    def test_limits(self) -> None:
+    def test_knownOptionsWithValuesThatTheyMayHave(self) -> None:
         """Known options with values that they may have."""
         self.assertFault("roles", {"x": {"limits": 5}}, "roles.x.limits is 5, but must be a table: [roles.x.limits]")
         sentence = "roles.x.limits.max-clients is 0, but must be between 1 and 281474976710656"
@@ -137,7 +137,7 @@ class FaultTests(SynchronousTestCase):
         self.assertEqual(len(sentences), len(given))
         self.assertTrue(all(each.startswith("principals.x.limits") for each in sentences), sentences)
 
-    def test_patterns(self) -> None:
+    def test_patternThatNoSubscriptionCouldHaveIsFault(self) -> None:
         """Those that a subscription could not have, and braces around anything else."""
         for pattern in ("", "/", "a" * (TOPIC_BYTES + 1)):
             sentence = f"roles.x.read has {pattern!r}, but a pattern has 1 to {TOPIC_BYTES} bytes, e.g. orders.#"
@@ -172,7 +172,7 @@ class FaultTests(SynchronousTestCase):
         granted = ["inbox-{principal}.#", "{claim:realm.team}", "/{role}/{client_id}", "#general", "my topic"]
         Settings.of({"roles": {"x": {"publish": granted}}})
 
-    def test_several(self) -> None:
+    def test_allFaultsAreToldAtOnce(self) -> None:
         """All of them are told when a file is checked."""
         table = {"x": {"zublish": [], "read": [""]}, "y": 5}
         self.assertEqual(len(list(faults({"roles": table, "history": "x"}, installed()))), 4)

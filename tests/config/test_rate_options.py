@@ -28,7 +28,7 @@ class RateTests(SynchronousTestCase):
         }.items():
             self.assertEqual(rate("x", written), read, written)
 
-    def test_bytes(self) -> None:
+    def test_bytesMayHaveUnits(self) -> None:
         """Bytes may have units."""
         for written, read in {
             "1MiB": Rate(1 << 20, 1 << 20),
@@ -38,7 +38,7 @@ class RateTests(SynchronousTestCase):
         }.items():
             self.assertEqual(byteRate("x", written), read, written)
 
-    def test_wrong(self) -> None:
+    def test_whatIsNoRateIsRefusedByOneSentenceThatNamesOption(self) -> None:
         """What is no rate is refused by one sentence that names the option."""
         wrong: tuple[Any, ...] = ("", "x", "-1", "1,", "1,0", "1,2,3", "1e3", -1, True, None, [1], float("nan"), "1e-9")
         for read in (rate, byteRate):
@@ -46,7 +46,7 @@ class RateTests(SynchronousTestCase):
                 error = self.assertRaises(SettingError, read, "max-x-rate", written)
                 self.assertTrue(str(error).startswith(f"max-x-rate is {written!r}, but must be a number"), str(error))
 
-    def test_range(self) -> None:
+    def test_rateIsNeitherTooSmallNorTooLarge(self) -> None:
         """Neither too little nor too much."""
         self.assertEqual(rate("x", "0.000001"), Rate(1e-6, 1))
         self.assertEqual(rate("x", 1e15), Rate(1e15, 1e15))
@@ -71,7 +71,7 @@ class RateTests(SynchronousTestCase):
         error = self.assertRaises(SettingError, oneOf(OverRate), "over-rate", "kill")
         self.assertEqual(str(error), "over-rate is 'kill', but must be one of pause, refuse")
 
-    def test_shown(self) -> None:
+    def test_checkConfigShowsRatesAsTheyAreWritten(self) -> None:
         """check-config shows rates as they are written."""
         settings = Settings.of(
             {"max-message-rate": "10,20", "max-byte-rate": "1MiB,2MiB", "over-rate": "refuse", "max-disconnects": 15}

@@ -28,7 +28,7 @@ class ReaderTests(SynchronousTestCase):
         """Return the sentence with which a value is refused."""
         return str(self.assertRaises(SettingError, read, "some-name", value))
 
-    def test_seconds(self) -> None:
+    def test_timesAreNumbersOrTextWholeOrWithFraction(self) -> None:
         """Times are numbers or text, whole or with a fraction."""
         self.assertEqual(
             [seconds("t", value) for value in (3, 0.5, "30", "0.25", "1e3")], [3.0, 0.5, 30.0, 0.25, 1000.0]
@@ -42,13 +42,13 @@ class ReaderTests(SynchronousTestCase):
                 f"some-name is {value!r}, but must be a number of seconds, e.g. 30 or 0.5",
             )
 
-    def test_count(self) -> None:
+    def test_countsAreWholeNumbers(self) -> None:
         """Counts are whole numbers."""
         self.assertEqual([count("n", 7), count("n", "12")], [7, 12])
         for value in ("", "1.5", "-1", "1_000", "٣", 1.5, True, None):
             self.assertEqual(self.refused(count, value), f"some-name is {value!r}, but must be a whole number")
 
-    def test_size(self) -> None:
+    def test_sizesAreBytesOrHaveUnitInAnyCase(self) -> None:
         """Sizes are bytes, or have a unit in any case."""
         read = {65536: 65536, "65536": 65536, "10B": 10, "64KiB": 65536, "16mib": 16 << 20, "1 GIB": 1 << 30, "0": 0}
         self.assertEqual({value: size("s", value) for value in read}, read)
@@ -73,25 +73,25 @@ class ReaderTests(SynchronousTestCase):
         self.assertEqual({number: formattedSize(number) for number in spelled}, spelled)
         self.assertEqual([size("s", each) for each in spelled.values()], list(spelled))
 
-    def test_flag(self) -> None:
+    def test_switchIsTrueOrFalseNotSomethingLikeIt(self) -> None:
         """A switch is true or false, not something like it."""
         self.assertEqual([flag("f", True), flag("f", False)], [True, False])
         for value in (1, 0, "true", None):
             self.assertEqual(self.refused(flag, value), f"some-name is {value!r}, but must be true or false")
 
-    def test_texts(self) -> None:
+    def test_whatMayBeRepeatedIsOneTextOrListOfThem(self) -> None:
         """What may be repeated is one text or a list of them."""
         self.assertEqual([texts("l", "a"), texts("l", ["a", "b"]), texts("l", ())], [("a",), ("a", "b"), ()])
         for value in (1, [1], None, {"a": 1}):
             self.assertIn("but must be a text or a list of texts", self.refused(texts, value))
 
-    def test_text(self) -> None:
+    def test_oneTextIsTakenAsItIs(self) -> None:
         """One text is taken as it is."""
         self.assertEqual(text("t", "/tmp"), "/tmp")
         for value in (1, None, ["a"]):
             self.assertEqual(self.refused(text, value), f"some-name is {value!r}, but must be a text")
 
-    def test_command(self) -> None:
+    def test_commandLineIsSplitAsShellDoes(self) -> None:
         """A command line is split as a shell does."""
         self.assertEqual(command("python -c 'print(1, 2)' a\\ b"), ["python", "-c", "print(1, 2)", "a b"])
 
@@ -148,19 +148,19 @@ class RangeTests(SynchronousTestCase):
             error = self.assertRaises(SettingError, Settings.of, {"ipc-dir": value})
             self.assertEqual(str(error), f"ipc-dir is {value!r}, but must be an absolute path")
 
-    def test_limits(self) -> None:
+    def test_limitsAreCheckedByTheirOwnClassWhoseSentencesNameOptionToo(self) -> None:
         """The limits are checked by their own class, whose sentences name the option too."""
         self.assertEqual(Settings.of({"max-message": "1GiB"}).limits.message, 1 << 30)
         error = self.assertRaises(SettingError, Settings.of, {"max-message": "2GiB"})
         self.assertTrue(str(error).startswith("max-message is 2147483648, but must be between"), error)
 
-    def test_listen(self) -> None:
+    def test_thereHasToBePlaceToListenOn(self) -> None:
         """There has to be a place to listen on."""
         for value in ([], "", ["tcp:1", ""]):
             error = self.assertRaises(SettingError, Settings.of, {"listen": value})
             self.assertEqual(str(error), "listen is empty, but must name an endpoint, e.g. tcp:7890")
 
-    def test_journal(self) -> None:
+    def test_journalIsFolderWithName(self) -> None:
         """The journal is a folder with a name."""
         self.assertEqual(Settings.of({"journal": "/var/lib/x"}).journal, "/var/lib/x")
         for value in ("", "a\0b"):
@@ -215,7 +215,7 @@ class TableTests(SynchronousTestCase):
         limits = {option.field for option in OPTIONS if option.isLimit}
         self.assertEqual(limits, set(Limits.__dataclass_fields__))
 
-    def test_defaults(self) -> None:
+    def test_writingEveryOptionsDefaultChangesNothingWhereItHasOne(self) -> None:
         """Writing every option's default changes nothing, where it has one."""
         found = {option.name: option.of(Settings()) for option in OPTIONS}
         defaults = {name: value for name, value in found.items() if value is not None}
@@ -254,7 +254,7 @@ class TableTests(SynchronousTestCase):
             self.assertEqual(option.of(settings), option.read(option.name, value), option.name)
             self.assertNotEqual(settings, Settings(), option.name)
 
-    def test_unknown(self) -> None:
+    def test_nameThatIsNoneIsRefused(self) -> None:
         """A name that is none is refused."""
         error = self.assertRaises(SettingError, Settings.of, {"keep-alive": 3})
         self.assertEqual(str(error), "there is no setting named keep-alive, did you mean keepalive?")

@@ -22,17 +22,17 @@ class ReadTests(SynchronousTestCase):
         """Return the sentence with which a file is refused."""
         return str(self.assertRaises(SettingError, read, path))
 
-    def test_values(self) -> None:
+    def test_namesAndValuesAreReturnedAsTOMLHasThem(self) -> None:
         """Names and values are returned as TOML has them."""
         content = b'keepalive = 5\nlisten = ["tcp:1"]\n[extension.x]\nsize = "1KiB"\n'
         expected = {"keepalive": 5, "listen": ["tcp:1"], "extension": {"x": {"size": "1KiB"}}}
         self.assertEqual(read(self.file(content)), expected)
 
-    def test_empty(self) -> None:
+    def test_emptyFileSetsNothing(self) -> None:
         """An empty file sets nothing."""
         self.assertEqual(read(self.file(b"")), {})
 
-    def test_missing(self) -> None:
+    def test_fileThatIsNotThereIsNamedSoIsFolderAndNameThatCannotBeOne(self) -> None:
         """A file that is not there is named, so is a folder and a name that cannot be one."""
         path = os.path.abspath(self.mktemp())
         self.assertEqual(self.refused(path), f"{path} cannot be read: no such file or directory")
@@ -40,7 +40,7 @@ class ReadTests(SynchronousTestCase):
         self.assertEqual(self.refused(path), f"{path} cannot be read: is a directory")
         self.assertEqual(self.refused("a\0b"), "a\0b cannot be read: embedded null byte")
 
-    def test_unreadable(self) -> None:
+    def test_whateverElseKeepsFileFromBeingReadIsSaidInSystemsOwnWords(self) -> None:
         """Whatever else keeps a file from being read is said in the system's own words."""
         path = self.file(b"") + "/below"
         self.assertEqual(self.refused(path), f"{path} cannot be read: not a directory")

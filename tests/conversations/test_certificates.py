@@ -75,7 +75,7 @@ class CertificateTests(SynchronousTestCase):
             found["identity"] = str(refused)
         return found
 
-    def test_shown(self) -> None:
+    def test_allLetInWhoShowsGoodOne(self) -> None:
         """All let in who shows a good one; the broker knows them by the name in it."""
         self.assertEqual(
             self.dialects(self.alice),
@@ -85,7 +85,7 @@ class CertificateTests(SynchronousTestCase):
         known = client.ask("/broker/clients")["clients"]
         self.assertEqual({each["principal"] for each in known}, {"alice"})
 
-    def test_ended(self) -> None:
+    def test_endOfTLSIsCountedAsClientThatHasClosedNotAsLostConnection(self) -> None:
         """The end of TLS is counted as a client that has closed, not as a lost connection."""
         watching = FlexiClient(Stream(self.connect(self.alice))).join()
         stream = self.connect(self.alice)

@@ -202,7 +202,7 @@ async def crowd(broker: BrokerProcess) -> list[Story]:
 class DrainTests(SynchronousTestCase):
     """One stop of a busy broker."""
 
-    def test_thousand(self) -> None:
+    def test_whatWasConfirmedIsInJournalAllAreToldAsTheirDialectCanNoneIs(self) -> None:
         """What was confirmed is in the journal, all are told as their dialect can, none is reset; it ends with 0."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))

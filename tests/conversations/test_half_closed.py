@@ -30,28 +30,28 @@ class HalfClosedTests(SocketCase):
         """Return where to find the broker, by TCP and by UNIX socket."""
         return [self.place.address("fleximq"), self.place.unixAddress]
 
-    def test_minimq(self) -> None:
+    def test_minimqAnswersBothQuestions(self) -> None:
         """MiniMQ: both answers come."""
         for address in self.addresses():
             topic = f"{self.topic}.{len(address)}{type(address).__name__}"
             said = f"PRODUCE:1:::{topic}:::x::::::\nCONSUME:{topic}\n"
             self.assertEqual(self.whole(address, said.encode()).decode(), f"1\n1:::{topic}:::x::::::\n")
 
-    def test_http(self) -> None:
+    def test_httpAnswersWithPage(self) -> None:
         """HTTP: the page comes."""
         for address in self.addresses():
             answer = self.whole(address, b"GET / HTTP/1.0\r\n\r\n")
             self.assertIn(b" 200 OK\r\n", answer)
             self.assertIn(b"FlexiMQ", answer)
 
-    def test_large(self) -> None:
+    def test_answerThatDoesNotFitSocketsBuffersComesWhole(self) -> None:
         """An answer that does not fit the sockets' buffers comes whole."""
         content = "x" * 8_000_000
         self.mini().produce(self.topic, "big", content)
         answer = self.whole(self.place.address("minimq"), f"CONSUME:{self.topic}\n".encode())
         self.assertEqual(answer.decode(), f"big:::{self.topic}:::{content}::::::\n")
 
-    def test_many(self) -> None:
+    def test_200PeersAtOnceAllGetTheirAnswers(self) -> None:
         """200 peers at once all get their answers."""
         said = f"PRODUCE:{{0}}:::{self.topic}.{{0}}:::x::::::\nCONSUME:{self.topic}.{{0}}\n"
         streams = [self.opened(Stream(self.addresses()[number % 2])) for number in range(200)]
@@ -62,7 +62,7 @@ class HalfClosedTests(SocketCase):
         wanted = [f"{n}\n{n}:::{self.topic}.{n}:::x::::::\n" for n in range(200)]
         self.assertEqual(answered, wanted)
 
-    def test_netcat(self) -> None:
+    def test_netcatPrintsBothAnswers(self) -> None:
         """Netcat prints both answers."""
         netcat = shutil.which("nc")
         usage = netcat and subprocess.run([netcat, "-h"], capture_output=True, timeout=PATIENCE).stderr.decode()

@@ -54,7 +54,7 @@ class LoginTests(SynchronousTestCase):
         """Return the URL of a listener."""
         return f"{scheme}://{host}:{self.broker.port(number)}"
 
-    def test_principals(self) -> None:
+    def test_workersAndAliceHaveTheirOwnRights(self) -> None:
         """Both have their own rights: alice makes the jobs, the workers take them, by TCP and by a UNIX socket."""
         with connect(self.url(2, "tls", "localhost"), tls=self.tls) as alice:
             alice.produce_many("jobs", ["sweep", "mend"])
@@ -68,7 +68,7 @@ class LoginTests(SynchronousTestCase):
                 worker.produce("done", job)
                 self.assertEqual(self.assertRaises(ProduceFailed, worker.produce, "jobs", "x").status, 403)
 
-    def test_refused(self) -> None:
+    def test_onAnotherListenerErrorSaysWhatMiniMQHasInsteadOfCredentials(self) -> None:
         """On another listener the error says what MiniMQ has instead of credentials."""
         refused = self.assertRaises(JoinRefused, connect, self.url(1))
         self.assertEqual(

@@ -35,7 +35,7 @@ class FewFilesTests(SynchronousTestCase):
                 self.client.publish("a", "x" * 10_000)
             self.assertEqual(self.client.barrier(), [])
 
-    def test_silent(self) -> None:
+    def test_hundredSilentConnectionsStopNeitherJournalNorReloadNorLater(self) -> None:
         """A hundred silent connections stop neither the journal, nor a reload, nor later clients."""
         self.start(64)
         self.assertIn("The system permits 64 open files, so at most ", self.broker.output)
@@ -55,7 +55,7 @@ class FewFilesTests(SynchronousTestCase):
         self.assertNotIn("Too many open files", self.broker.output)
         self.assertNotIn("Traceback", self.broker.output)
 
-    def test_clients(self) -> None:
+    def test_clientsBeyondThoseThatThereIsRoomForHear503UntilOneHasLeft(self) -> None:
         """Clients beyond those that there is room for hear 503, until one has left."""
         self.start(128)
         maximum = int(self.broker.waitForOutput(r"at most (\d+) clients")[1])
@@ -68,7 +68,7 @@ class FewFilesTests(SynchronousTestCase):
         self.join()
         self.assertNotIn("No connections are accepted", self.broker.output)
 
-    def test_programs(self) -> None:
+    def test_ifClientsLeaveNoRoomForOthersThoseWaitUntilThereIsSome(self) -> None:
         """If the clients leave no room for others, those wait until there is some; the journal goes on."""
         self.start(64)
         clients = []
@@ -82,7 +82,7 @@ class FewFilesTests(SynchronousTestCase):
             client.close()
         self.broker.waitForOutput("Connections are accepted again")
 
-    def test_reload(self) -> None:
+    def test_reloadWithoutAnyFreeFileIsRefusedByOneSentenceAndWorksLater(self) -> None:
         """A reload without any free file is refused by one sentence, and works later."""
         self.start(64)
         resource.prlimit(self.broker.pid, resource.RLIMIT_NOFILE, (3, 64))

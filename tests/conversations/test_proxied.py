@@ -51,7 +51,7 @@ class AddressTests(ProxiedCase):
 
     listens = ("haproxy:tcp:0:interface=127.0.0.1", "minimq+haproxy:tcp:0:interface=127.0.0.1")
 
-    def test_listed(self) -> None:
+    def test_listsOfClientsAndLogHavePeersOwnAddressWhateverItSpeaksAndOn(self) -> None:
         """Lists of clients and the log have the peer's own address, whatever it speaks, and on every listener."""
         flexi = FlexiClient(Stream(self.through(header1("192.0.2.1", 1001)))).join()
         BlipClient(self.through(header2((192, 0, 2, 2), 1002))).login()
@@ -91,7 +91,7 @@ class JoinRateTests(ProxiedCase):
 
     options = ("--max-join-rate", "0.01,2")
 
-    def test_joins(self) -> None:
+    def test_attemptsAreCountedByPeersOwnAddress(self) -> None:
         """Attempts are counted by the peer's own address."""
         for _ in range(2):
             FlexiClient(Stream(self.through(header1()))).join()
@@ -106,7 +106,7 @@ class FlappingTests(ProxiedCase):
 
     options = ("--max-disconnects", "3")
 
-    def test_flaps(self) -> None:
+    def test_departuresAreCountedByPeersOwnAddress(self) -> None:
         """Departures are counted by the peer's own address: who came and went too often is closed at the gate."""
         for number in range(3):
             FlexiClient(Stream(self.through(header1()))).join().close()

@@ -120,7 +120,7 @@ class ReloadCase(SynchronousTestCase):
 class TakenTests(ReloadCase):
     """What a reload changes."""
 
-    def test_settings(self) -> None:
+    def test_answerNamesWhatHasChangedAndWhatNeedsRestart(self) -> None:
         """The answer names what has changed, and what needs a restart; SIGHUP does the same."""
         self.configure("max-subscriptions = 1\nmax-topics = 5")
         self.assertEqual(self.reload().value, {"changed": ["max-subscriptions"], "restart": ["max-topics"]})
@@ -131,7 +131,7 @@ class TakenTests(ReloadCase):
         self.broker.waitForOutput("changed: max-subscriptions(?s:.*)changed: max-subscriptions")
         self.assertEqual(self.ann.subscribe("y").barrier(), [])
 
-    def test_revoked(self) -> None:
+    def test_tokenThatIsGoneExpelsWhoShowedItAndNobodyElse(self) -> None:
         """A token that is gone expels who showed it, and nobody else."""
         self.writeTokens("ann")
         self.assertEqual(self.reload().status, 200)
@@ -174,7 +174,7 @@ class TakenTests(ReloadCase):
         self.assertEqual([each.status for each in self.bob.publish("a.x", 1).barrier()], [403])
         self.assertEqual(self.bob.publish("b.x", 1).barrier(), [])
 
-    def test_certificate(self) -> None:
+    def test_newCertificateIsShownToNewHandshakes(self) -> None:
         """A new certificate is shown to new handshakes."""
         before = self.served()
         self.renew("second")
@@ -232,12 +232,12 @@ class RefusedTests(ReloadCase):
         path.unlink()
         path.mkdir()
 
-    def test_settings(self) -> None:
+    def test_wrongSettingsFileIsRefused(self) -> None:
         """The settings file."""
         for _, path in self.damage("fleximq.toml"):
             self.assertRefused(path)
 
-    def test_doors(self) -> None:
+    def test_settingsWithoutAuthenticationAreRefused(self) -> None:
         """One that has lost its doors, as a file does that was cut at the end of a line."""
         content = (self.folder / "fleximq.toml").read_text()
         self.configure(content=content.partition("\n")[2])
@@ -245,20 +245,20 @@ class RefusedTests(ReloadCase):
         self.configure(content=content.partition("[principals")[0])
         self.assertRefused("roles and principals are gone")
 
-    def test_permissions(self) -> None:
+    def test_permissionsThatMakeNoSense(self) -> None:
         """Permissions that make no sense."""
         content = (self.folder / "fleximq.toml").read_text()
         for good, bad in (('publish = ["a.#"]', 'publish = "a'), ("publish", "publishes"), ('"a.#"]', "7]")):
             self.configure(content=content.replace(good, bad))
             self.assertRefused("fleximq.toml")
 
-    def test_credentials(self) -> None:
+    def test_wrongFilesOfCredentialsAreRefused(self) -> None:
         """The files of credentials."""
         for name in ("tokens", "keys"):
             for _, path in self.damage(name):
                 self.assertRefused(path)
 
-    def test_certificates(self) -> None:
+    def test_certificateItsKeyAndTwoThatDoNotBelongTogether(self) -> None:
         """The certificate, its key, and two that do not belong together."""
         for name in ("certificate.pem", "key.pem"):
             for _, path in self.damage(name):

@@ -100,7 +100,7 @@ def nameOf(made: Made) -> str:
 class ClientTests(TransportCase):
     """Clients with certificates, and what they are refused for."""
 
-    def test_everyone(self) -> None:
+    def test_onlyWhoHasOneOfAuthorityIsServed(self) -> None:
         """Only who has one of the authority is served; a proxy's line stands before TLS."""
         made = makeCertificate(self.folder)
         alice = makeCertificate(self.folder, "alice", made)

@@ -94,7 +94,7 @@ class CertificateTests(RevocationCase):
         """Return a FlexiMQ client that has joined."""
         return FlexiClient(Stream(self.connect(own))).join(header)
 
-    def test_dialects(self) -> None:
+    def test_revokedCertificateEndsClientsOfEachDialect(self) -> None:
         """A revoked certificate ends clients of each dialect; that of another name goes on."""
         flexi, webFlexi = self.flexi(self.alice), FlexiClient(WebSocketStream(self.connect(self.alice))).join()
         blip, mini = BlipClient(self.connect(self.alice)).login(""), MiniClient(self.connect(self.alice))
@@ -110,7 +110,7 @@ class CertificateTests(RevocationCase):
             self.assertRaises(Ended, client.hear)
         self.assertEqual(bob.barrier(), [])
 
-    def test_authority(self) -> None:
+    def test_removedAuthorityEndsItsClients(self) -> None:
         """So does an authority that is removed; the reload names it. Nothing changes before the reload."""
         carol, bob = self.flexi(self.carol), self.flexi(self.bob)
         self.trust(self.server)
@@ -119,7 +119,7 @@ class CertificateTests(RevocationCase):
         self.assertEqual([each.status for each in carol.untilEnd()], [401])
         self.assertEqual(bob.barrier(), [])
 
-    def test_unusable(self) -> None:
+    def test_listThatIsCutOffIsRefusedAndEndsNobody(self) -> None:
         """A list that is cut off is refused, and ends nobody."""
         bob = self.flexi(self.bob)
         content = (self.folder / "crl.pem").read_bytes()
@@ -128,7 +128,7 @@ class CertificateTests(RevocationCase):
         self.broker.waitForOutput("The settings stay as they are: .*crl.pem breaks off in the middle")
         self.assertEqual(bob.barrier(), [])
 
-    def test_waiting(self) -> None:
+    def test_revokedCertificateEndsWaitingConnections(self) -> None:
         """So is a connection that has not joined yet, and an HTTP request, even if only its body is missing."""
         waiting, asking, posting = (self.connect(self.alice) for _ in range(3))
         waiting.do_handshake()
@@ -148,7 +148,7 @@ class CertificateTests(RevocationCase):
 class SecretTests(RevocationCase):
     """Credentials of files."""
 
-    def test_table(self) -> None:
+    def test_forEachSource(self) -> None:
         """For each source: a change of its file ends its client alone."""
         now = int(time.time())
         table: dict[str, tuple[str, str | bytes, str | bytes, dict[str, str]]] = {

@@ -85,7 +85,7 @@ class LiveTests(SenderCase):
         self.assertRegex(nobody.ask("PUBLISH:room:x"), f"MSG:room:{nobody.name}:x")
         self.assertRegex(nobody.name, "^user-[0-9a-f]{8}$")
 
-    def test_separators(self) -> None:
+    def test_nameCannotLookLikeTwoFieldsOfMSG(self) -> None:
         """A name cannot look like two fields of a MSG."""
         eve = self.user("eve", "room")
         self.assertEqual((eve.name, eve.ask("PUBLISH:room:a:b")), ("sso%3Aeve%25", "MSG:room:sso%3Aeve%25:a:b"))
@@ -106,7 +106,7 @@ class LiveTests(SenderCase):
             self.assertEqual([each.header[SENDER] for each in found], ["alice"] * (4 * len(VARIANTS) + 1) + ["bob"])
             self.assertEqual([each.value for each in found[:4]], [0, 1, 2, 3])
 
-    def test_runs(self) -> None:
+    def test_neighbouringMessagesShareOneEnvelopeWhateverLengthsTheyHave(self) -> None:
         """Neighbouring messages share one envelope, whatever lengths they have."""
         subscriber, publisher = self.flexi("bob"), self.flexi("alice")
         subscriber.subscribe("room").barrier()
@@ -145,14 +145,14 @@ class LiveTests(SenderCase):
                 (refused,) = client.answer("PUB", {"topic": "room", SENDER.encode(): "alice", **more}, b"\xc0")
                 self.assertEqual((refused.kind, refused.status), ("REP", 400))
 
-    def test_anonymous(self) -> None:
+    def test_whoHasNotLoggedInHasNoSender(self) -> None:
         """Who has not logged in has no sender."""
         subscriber = self.flexi("bob")
         subscriber.subscribe("room").barrier()
         self.flexi(None).publish("room", 1).barrier()
         self.assertEqual(self.senders(subscriber), [None])
 
-    def test_malformed(self) -> None:
+    def test_headersThatAreNoneAreRefusedAsAlwaysAndOneWithoutRoomForName(self) -> None:
         """Headers that are none are refused as always, and one without room for the name."""
         publisher, subscriber = self.flexi("alice"), self.flexi("bob")
         subscriber.subscribe("room").barrier()
@@ -165,7 +165,7 @@ class LiveTests(SenderCase):
         self.assertEqual((refused.status, refused.value), (400, "the header has no room for the name of the sender"))
         self.assertEqual(subscriber.barrier(), [])
 
-    def test_client(self) -> None:
+    def test_clientOfPythonHasItAsAttribute(self) -> None:
         """The client of Python has it as an attribute."""
         url = f"tcp://127.0.0.1:{self.broker.port()}"
         with blocking.connect(url, credentials={"type": "token", "token": "alice"}) as client:
@@ -197,7 +197,7 @@ class StoredTests(SenderCase):
 
     SENDERS: ClassVar[list[Any]] = [*["alice"] * 4, None, "bob", "alice"]
 
-    def test_live(self) -> None:
+    def test_deliveriesWithOffsetsHaveItAsSoonAsTheyAreMade(self) -> None:
         """Deliveries with offsets have it as soon as they are made."""
         subscriber = self.flexi("bob")
         subscriber.tell("SUB", {"topic": "stored.#", "from": "first"}).barrier()
@@ -206,7 +206,7 @@ class StoredTests(SenderCase):
         self.assertEqual([each.header.get(SENDER) for each in found], self.SENDERS)
         self.assertEqual([each.header["offset"] for each in found], list(range(1, 8)))
 
-    def test_replayed(self) -> None:
+    def test_replaysNameSameSendersAfterRestartTooInFlexiMQAndInIdentity(self) -> None:
         """Replays name the same senders, after a restart too, in FlexiMQ and in Identity."""
         self.publish()
         self.broker.stop()
@@ -225,7 +225,7 @@ class StoredTests(SenderCase):
         """Return the senders of seven deliveries."""
         return [subscriber.hear().header.get(SENDER) for _ in range(7)]
 
-    def test_staged(self) -> None:
+    def test_headersOfRowThatPipelinePublishesCannotNameAnotherSender(self) -> None:
         """The headers of a row that the pipeline publishes cannot name another sender."""
         client = self.flexi("bob")
         record = {"topic": "stored.room", "value": 1, "headers": {SENDER: "alice", "key": "k"}}
@@ -248,7 +248,7 @@ class OffTests(SenderCase):
 
     options = ("--sender", "client")
 
-    def test_names(self) -> None:
+    def test_withoutOptionNobodyCanPrepareSender(self) -> None:
         """Everything is as it was, but no client can prepare a sender for later."""
         user = self.user("alice", "stored.room")
         self.assertRegex(user.ask("PUBLISH:stored.room:x"), "^MSG:stored.room:user-[0-9a-f]{8}:x$")

@@ -284,12 +284,12 @@ class SlowTests(SocketCase):
         """Identity, ``block``."""
         self.assertBlocked(SlowIdentity)
 
-    def test_blipmq(self) -> None:
+    def test_blipMQByAllPolicies(self) -> None:
         """BlipMQ, by all policies."""
         for policy in ("disconnect", "drop", "block"):
             self.assertPolled(SlowBlip, policy)
 
-    def test_minimq(self) -> None:
+    def test_miniMQByAllPolicies(self) -> None:
         """MiniMQ, by all policies."""
         for policy in ("disconnect", "drop", "block"):
             self.assertPolled(SlowMini, policy)

@@ -43,7 +43,7 @@ class SpawnTests(SynchronousTestCase):
         broker.waitFor(look, f"{n} children to join")
         return [int(each) for each in found]
 
-    def test_conversation(self) -> None:
+    def test_childHoldsREQREPConversationWithTCPClient(self) -> None:
         """A child holds a REQ/REP conversation with a TCP client."""
         broker = self.running(PROGRAM)
         (id,) = self.joined(broker)
@@ -53,7 +53,7 @@ class SpawnTests(SynchronousTestCase):
             heard = client.hear()
             self.assertEqual((heard.kind, heard.sender, heard.value), ("REP", id, 2 * number))
 
-    def test_environment(self) -> None:
+    def test_childKnowsItsIdAndInheritsVariables(self) -> None:
         """It knows its id beforehand, inherits variables, but not what systemd has told the broker."""
         told = {"NOTIFY_SOCKET": "/n", "LISTEN_FDNAMES": "x", "CREDENTIALS_DIRECTORY": "/c", "OWN": "value"}
         broker = self.running(PROGRAM, environment=told)
@@ -68,11 +68,11 @@ class SpawnTests(SynchronousTestCase):
         """What it writes to standard error is beside the broker's log."""
         self.running(PROGRAM).waitForOutput("(?m)^child has joined")
 
-    def test_two(self) -> None:
+    def test_eachChildHasItsOwnId(self) -> None:
         """Each has an id of its own; both can be the same program."""
         self.assertEqual(len(set(self.joined(self.running(PROGRAM, PROGRAM), 2))), 2)
 
-    def test_restart(self) -> None:
+    def test_oneThatEndsIsStartedAgainAndGetsAnotherId(self) -> None:
         """One that ends is started again, and gets another id; requests that it had open get 502."""
         broker = self.running(PROGRAM)
         (id,) = self.joined(broker)
@@ -82,7 +82,7 @@ class SpawnTests(SynchronousTestCase):
         broker.waitForOutput("exit code 3; starting it again in 1 s")
         self.assertNotEqual(self.joined(broker, 2)[1], id)
 
-    def test_garbage(self) -> None:
+    def test_oneThatWritesGarbageIsToldEndedAndStartedAgain(self) -> None:
         """One that writes garbage is told, ended and started again."""
         broker = self.running(PROGRAM)
         (id,) = self.joined(broker)
@@ -91,14 +91,14 @@ class SpawnTests(SynchronousTestCase):
         broker.waitForOutput("starting it again")
         self.joined(broker, 2)
 
-    def test_missing(self) -> None:
+    def test_programThatIsNotThereIsToldAndTriedAgain(self) -> None:
         """A program that is not there is told and tried again; the broker serves its other clients."""
         broker = self.running("no-such-program --x")
         broker.waitForOutput("no-such-program: there is no such program; starting it again in 1 s")
         self.assertEqual(self.client(broker).barrier(), [])
         self.assertNotIn("Traceback", broker.output)
 
-    def test_end(self) -> None:
+    def test_childEndsWithBrokerByItselfWhenItsInputDoes(self) -> None:
         """A child ends with the broker, by itself when its input does."""
         broker = self.running(PROGRAM)
         self.joined(broker)
@@ -109,7 +109,7 @@ class SpawnTests(SynchronousTestCase):
         self.assertIn("child has ended", broker.output)
         self.assertIn("has gone: ended", broker.output)
 
-    def test_killed(self) -> None:
+    def test_childEndsWhenBrokerIsKilled(self) -> None:
         """It ends too when the broker is killed, since its input does."""
         broker = self.running(PROGRAM)
         self.joined(broker)

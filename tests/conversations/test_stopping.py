@@ -60,15 +60,15 @@ class StoppingTests(SynchronousTestCase):
         self.assertIn("left: broker stopped", broker.output)
         self.assertNotIn("Traceback", broker.output)
 
-    def test_terminated(self) -> None:
+    def test_sigtermEndsAllConnectionsInOrder(self) -> None:
         """SIGTERM: all connections end in order, WebSockets by a close frame; the exit code is 0."""
         self.stop(signal.SIGTERM)
 
-    def test_interrupted(self) -> None:
+    def test_sigintEndsAllConnectionsInOrder(self) -> None:
         """SIGINT: the same."""
         self.stop(signal.SIGINT)
 
-    def test_twice(self) -> None:
+    def test_secondSignalEndsProcessAtOnceWhoeverIsStillThere(self) -> None:
         """A second signal ends the process at once, whoever is still there."""
         with BrokerProcess(fresh=True) as broker, FlexiClient(Stream(broker.address)) as flexi:
             flexi.join()
@@ -106,7 +106,7 @@ class StoppingTests(SynchronousTestCase):
         command = [sys.executable, "-c", script, f"{folder}/pid", *words]
         return subprocess.run(command, timeout=300, env=broker.variables).returncode
 
-    def test_daemon(self) -> None:
+    def test_daemonEndsWith0AsWellAndTakesItsPidFileAndSocketAlong(self) -> None:
         """A daemon ends with 0 as well, and takes its pid file and socket along."""
         with TemporaryDirectory() as folder:
             self.assertEqual(self.daemon(Path(folder)), 0)

@@ -56,7 +56,7 @@ class SystemdCase(SynchronousTestCase):
 class ReadinessTests(SystemdCase):
     """READY and STOPPING."""
 
-    def test_ready(self) -> None:
+    def test_readyIsToldOnceWithStatus(self) -> None:
         """Ready is told once, with a status; and the end, before anything is closed."""
         broker = self.starting()
         broker.start()
@@ -68,7 +68,7 @@ class ReadinessTests(SystemdCase):
         broker.stop()
         self.assertEqual(self.manager.look()[2:], ["STOPPING=1", "STATUS=ending connections"])
 
-    def test_recovery(self) -> None:
+    def test_brokerIsNotReadyWhileJournalIsRecovered(self) -> None:
         """Not while the journal is recovered, though connections wait already."""
         broker = self.starting(*JOURNAL)
         hung = self.hang(broker, "start")
@@ -87,7 +87,7 @@ class ReadinessTests(SystemdCase):
             self.assertEqual(broker.wait(), 1)
         self.assertEqual(self.manager.look(), [])
 
-    def test_abstract(self) -> None:
+    def test_socketThatIsInNoFolderIsToldAsWell(self) -> None:
         """A socket that is in no folder is told as well."""
         with FakeManager(abstract=True) as manager:
             with BrokerProcess(environment={"NOTIFY_SOCKET": manager.name}):
@@ -116,7 +116,7 @@ class WatchdogTests(SystemdCase):
         self.manager.waitFor("WATCHDOG=1", 2)
         return broker
 
-    def test_fed(self) -> None:
+    def test_watchdogIsFedWithAndWithoutJournal(self) -> None:
         """With and without a journal."""
         for arguments in ((), JOURNAL):
             self.running(*arguments).stop()
@@ -222,11 +222,11 @@ class UnitsTests(SystemdCase):
         self.assertEqual(ended.returncode, 0, said)
         return said
 
-    def test_verified(self) -> None:
+    def test_systemdFindsNothingWrongWithThem(self) -> None:
         """systemd finds nothing wrong with them."""
         self.assertEqual(self.analyzed("verify", "--man=no", *self.copied()), "")
 
-    def test_score(self) -> None:
+    def test_exposureIsOneThatPageOnOperatingTells(self) -> None:
         """The exposure is the one that the page on operating tells."""
         service = next(path for path in self.copied() if path.endswith(".service"))
         said = self.analyzed("security", "--offline=true", service)
@@ -237,7 +237,7 @@ class UnitsTests(SystemdCase):
         self.assertEqual(found[2], told[2])
         self.assertLessEqual(float(found[1]), float(told[1]), said)
 
-    def test_node(self) -> None:
+    def test_unitOfNodeHasSameRestrictionsButForThoseOfNetwork(self) -> None:
         """The unit of a node has the same restrictions, but for those of the network; no unit writes core files."""
         service, node = unit("fleximq.service"), unit("fleximq-node.service")
         names = "Protect|Proc|Private|Restrict|System|Lock|Capability|Ambient|NoNew|Keyring|RemoveIPC|Device|Limit"
@@ -247,7 +247,7 @@ class UnitsTests(SystemdCase):
         self.assertGreater(len(wanted), 20)
         self.assertEqual((service["LimitCORE"], node["LimitCORE"]), (["0"], ["0"]))
 
-    def test_names(self) -> None:
+    def test_whatServiceIsGivenIsWhatItsCommandLineAsksFor(self) -> None:
         """What the service is given is what its command line asks for."""
         service, sockets = unit("fleximq.service"), unit("fleximq.socket")
         (command,) = service["ExecStart"]

@@ -62,11 +62,11 @@ def unix(path: str | Path) -> socket.socket:
 class SocketTests(TransportCase):
     """TCP and UNIX sockets."""
 
-    def test_tcp(self) -> None:
+    def test_urlServesAllDialectsAsEndpointStringDoes(self) -> None:
         """A URL serves all dialects as an endpoint string does."""
         converse(self.tcp(self.running("tcp://127.0.0.1:0")))
 
-    def test_name(self) -> None:
+    def test_urlMayNameHost(self) -> None:
         """A URL may name a host."""
         converse(self.tcp(self.running("tcp://localhost:0")))
 
@@ -76,12 +76,12 @@ class SocketTests(TransportCase):
         with MiniClient(self.tcp(broker)()) as mini:
             self.assertTrue(mini.ask("no command").startswith("ERROR:400:"))
 
-    def test_unix(self) -> None:
+    def test_allDialectsAreSpokenOverUNIXSocket(self) -> None:
         """All dialects are spoken over a UNIX socket."""
         self.running(f"unix:{self.folder}/s")
         converse(lambda: unix(self.folder / "s"))
 
-    def test_ipc(self) -> None:
+    def test_ipcUrlServesAllDialects(self) -> None:
         """So they are behind an ipc:// URL, whose folder and socket are made; the socket goes at the end."""
         broker = BrokerProcess("--listen", f"ipc://{self.folder}/own/s")
         with broker:
@@ -118,7 +118,7 @@ class SocketTests(TransportCase):
         unix(self.folder / "s").close()
         self.assertFalse((self.folder / "a").exists())
 
-    def test_proxied(self) -> None:
+    def test_localPeerBehindHaproxyIsRemote(self) -> None:
         """Behind haproxy: a local peer is remote: it is not served, unless everybody is."""
         hello = b"PROXY TCP4 192.0.2.7 127.0.0.1 50000 7890\r\n"
         for more, status in {(): 605, ("--allow-anonymous",): 200}.items():
@@ -147,7 +147,7 @@ class TlsTests(TransportCase):
         """Return the options that name the certificate."""
         return ("--tls-certificate", str(self.made.certificate), "--tls-key", str(self.made.key))
 
-    def test_ssl(self) -> None:
+    def test_sslEndpointServesAllDialects(self) -> None:
         """All dialects are spoken behind ssl:."""
         files = f"privateKey={self.made.key}:certKey={self.made.certificate}"
         converse(self.secure(self.running(f"ssl:0:interface=127.0.0.1:{files}")))
@@ -159,11 +159,11 @@ class TlsTests(TransportCase):
         shutil.copy(self.made.both, folder / "localhost.pem")
         converse(self.secure(self.running(f"tls:{folder}:0:interface=127.0.0.1")))
 
-    def test_url(self) -> None:
+    def test_tlsUrlServesAllDialects(self) -> None:
         """So they are behind a tls:// URL."""
         converse(self.secure(self.running("tls://127.0.0.1:0", more=self.options())))
 
-    def test_plain(self) -> None:
+    def test_whoSpeaksWithoutTLSWhereItIsExpectedIsNotServed(self) -> None:
         """Who speaks without TLS where it is expected is not served."""
         broker = self.running("tls://127.0.0.1:0", more=self.options())
         with MiniClient(self.tcp(broker)()) as mini:
@@ -176,7 +176,7 @@ class TlsTests(TransportCase):
         self.assertRaises((ssl.SSLError, ConnectionError), self.secure(broker))
         broker.waitForOutput("no dialect begins with these bytes .first byte 0x16")
 
-    def test_wss(self) -> None:
+    def test_wssServesWebSockets(self) -> None:
         """wss:// serves WebSockets."""
         connect = self.secure(self.running("wss://127.0.0.1:0", more=self.options()))
         with FlexiClient(WebSocketStream(connect())) as flexi, IdentityClient(connect()) as identity:
@@ -214,7 +214,7 @@ class WebSocketTests(TransportCase):
             stream.say(b"PING:\r\n\r\n")
             self.assertTrue(stream.readAll().startswith(b"HTTP/1.1 400 "))
 
-    def test_path(self) -> None:
+    def test_withPathThereAreWebSocketsOnItAndNowhereElse(self) -> None:
         """With a path there are WebSockets on it, and nowhere else."""
         connect = self.tcp(self.running("ws://127.0.0.1:0/messaging"))
         with FlexiClient(WebSocketStream(connect(), "/messaging?x=y")) as flexi:
@@ -227,7 +227,7 @@ class WebSocketTests(TransportCase):
 class SystemdTests(TransportCase):
     """Sockets that are passed to the broker."""
 
-    def test_launched(self) -> None:
+    def test_listeningSocketThatBrokerInheritsIsServed(self) -> None:
         """A listening socket that the broker inherits is served."""
         with socket.create_server(("127.0.0.1", 0)) as listening:
             third = (
@@ -251,7 +251,7 @@ class SystemdTests(TransportCase):
         self.assertEqual(code, 1)
         self.assertIn("listen is 'systemd:domain=INET:index=0', but systemd passed no such socket; ", output)
 
-    def test_activated(self) -> None:
+    def test_systemdSocketActivateStartsBrokerWithFirstConnectionWhichIs(self) -> None:
         """systemd-socket-activate starts the broker with the first connection, which is served too."""
         activate = shutil.which("systemd-socket-activate")
         if activate is None:
@@ -277,7 +277,7 @@ class StdioTests(TransportCase):
             broker.command, input=said, cwd=broker.folder, env=broker.variables, capture_output=True, timeout=300
         )
 
-    def test_conversation(self) -> None:
+    def test_whatIsPipedInIsAnsweredThenBrokerEnds(self) -> None:
         """What is piped in is answered, then the broker ends; the log is on standard error, all of it."""
         for listen in ("stdio:", "stdio://", "minimq+stdio:"):
             ended = self.ran(listen, b"PRODUCE:id-1:::t:::hello::::::\nCONSUME:t\nPING:\n")
@@ -310,7 +310,7 @@ class StdioTests(TransportCase):
             self.assertIn(b" left: connection lost", process.stderr.read())
             self.assertEqual(process.wait(PATIENCE), 0)
 
-    def test_garbage(self) -> None:
+    def test_whatIsNoDialectEndsItAsWell(self) -> None:
         """What is no dialect ends it as well."""
         ended = self.ran("stdio:", b"\x7f\x7f")
         self.assertEqual((ended.returncode, ended.stdout), (0, b""))
@@ -321,7 +321,7 @@ class StdioTests(TransportCase):
         ended = self.ran("stdio:", b"GET / HTTP/1.0\r\n\r\n")
         self.assertEqual((ended.returncode, ended.stdout), (0, b""))
 
-    def test_beside(self) -> None:
+    def test_otherListenersAreServedBesideStdio(self) -> None:
         """Other listeners are served beside it, until its client goes."""
         broker = BrokerProcess("--listen", "stdio:", "--listen", f"unix:{self.folder}/s", stdin=subprocess.PIPE)
         self.addCleanup(broker.stop)
@@ -331,7 +331,7 @@ class StdioTests(TransportCase):
         broker.closeInput()
         self.assertEqual(broker.wait(), 0)
 
-    def test_daemon(self) -> None:
+    def test_daemonHasNoStandardInput(self) -> None:
         """A daemon has no standard input: one sentence, and nothing is left behind."""
         broker = BrokerProcess("--listen", "stdio:")
         self.addCleanup(shutil.rmtree, broker.folder)

@@ -12,14 +12,14 @@ from fleximq.endpoints.endpoint_string import BACKLOG, EndpointString, layersOf,
 class EndpointStringTests(SynchronousTestCase):
     """One string."""
 
-    def test_parts(self) -> None:
+    def test_argumentsAreThoseWithoutNameOfWhichKindComesFirst(self) -> None:
         """Arguments are those without a name, of which a kind comes first."""
         self.assertEqual(
             EndpointString.parse("unix:/run/a:mode=660"),
             ("unix:/run/a:mode=660", "unix", ("/run/a",), {"mode": "660"}),
         )
 
-    def test_escapes(self) -> None:
+    def test_backslashMakesCharacterBehindItOrdinaryOneInNamesToo(self) -> None:
         """A backslash makes the character behind it an ordinary one, in names too; one at the end is nothing."""
         self.assertEqual(
             EndpointString.parse(r"a\:b:c\=d:e\f=g=h\\:i" + "\\")[1:], ("a:b", ("c=d", "i"), {"ef": "g=h\\"})
@@ -37,7 +37,7 @@ class EndpointStringTests(SynchronousTestCase):
             parsed[1:], ("kind", tuple(arguments), {name.replace("=", "-"): value for name, value in named.items()})
         )
 
-    def test_layers(self) -> None:
+    def test_proxyTLSAndWhatIsBehindThem(self) -> None:
         """A proxy, TLS, and what is behind them."""
         for text, kinds in {
             "tcp:1": ["tcp"],

@@ -72,7 +72,7 @@ class ParserTests(FleximqtlsCase):
         self.assertIsInstance(endpoint, TlsEndpoint)
         verifyObject(IStreamServerEndpoint, endpoint)
 
-    def test_inner(self) -> None:
+    def test_whateverIsInsideListensAsItWouldByItselfWithOurBacklog(self) -> None:
         """Whatever is inside listens as it would by itself, with our backlog."""
         Listen.parse(self.text("tcp:7890:interface=127.0.0.1")).open(self.reactor).listen(Factory())
         Listen.parse(self.text("unix:/x:mode=600")).open(self.reactor).listen(Factory())
@@ -81,7 +81,7 @@ class ParserTests(FleximqtlsCase):
         self.assertEqual(self.reactor.tcpServers[0][2:], (BACKLOG, "127.0.0.1"))
         self.assertEqual(self.reactor.unixServers[0][2:], (BACKLOG, 0o600, True))
 
-    def test_words(self) -> None:
+    def test_whatIsInsideIsKnown(self) -> None:
         """What is inside is known: how it is called, whether a proxy stands there, the socket's path."""
         listen = Listen.parse(self.text("haproxy:unix:/run/a\\:b"))
         self.assertEqual(
@@ -89,7 +89,7 @@ class ParserTests(FleximqtlsCase):
         )
         self.assertFalse(Listen.parse(self.text()).proxied)
 
-    def test_refused(self) -> None:
+    def test_whatIsMissingUnknownOrWrongIsOneSentence(self) -> None:
         """What is missing, unknown or wrong is one sentence."""
         for text, reason in {
             "fleximqtls:inner=tcp\\:1": "fleximqtls needs cert=",
@@ -143,7 +143,7 @@ class ServerTests(FleximqtlsCase):
         context.set_ciphers(f"{suite}@SECLEVEL=0")
         return TlsPeer(self.reactor, self.listening(**named), context)
 
-    def test_suites(self) -> None:
+    def test_tls12HasForwardSecrecyAndAuthenticatedEncryption(self) -> None:
         """TLS 1.2 has forward secrecy and authenticated encryption; others need an option."""
         for name in ("AES128-GCM-SHA256", "AES256-GCM-SHA384", "CHACHA20-POLY1305"):
             suite = f"ECDHE-ECDSA-{name}"
@@ -154,7 +154,7 @@ class ServerTests(FleximqtlsCase):
             self.assertEqual(self.refusedTls(self.old(suite)), "no shared cipher")
             self.assertEqual(self.old(suite, ciphers=f"ECDHE+AESGCM:{suite}").nameShown(), "localhost")
 
-    def test_conversation(self) -> None:
+    def test_bytesGoToAndFro(self) -> None:
         """Bytes go to and fro; without clientCA= nobody is asked for a certificate."""
         peer = self.client()
         self.assertEqual(peer.nameShown(), "localhost")
@@ -169,7 +169,7 @@ class ServerTests(FleximqtlsCase):
         self.assertEqual(peer.asked(b"hello"), b"hello")
         self.assertEqual(self.certificateOf(peer), "alice")
 
-    def test_none(self) -> None:
+    def test_withoutOneNobodyComesInUnlessThatIsAllowed(self) -> None:
         """Without one nobody comes in, unless that is allowed."""
         self.assertEqual(
             self.refusedTls(self.client(clientCA=self.made.certificate)), "peer did not return a certificate"
@@ -189,7 +189,7 @@ class ServerTests(FleximqtlsCase):
                 peer = self.client(own, clientCA=self.made.certificate, clientRequired=required)
                 self.assertEqual(self.refusedTls(peer), "certificate verify failed")
 
-    def test_revoked(self) -> None:
+    def test_oneThatWasTakenBackIsRefusedOthersAreNot(self) -> None:
         """One that was taken back is refused, the others are not."""
         alice = makeCertificate(self.folder, "alice", self.made)
         mallory = makeCertificate(self.folder, "mallory", self.made)
@@ -212,7 +212,7 @@ class ServerTests(FleximqtlsCase):
         self.assertEqual(self.refusedTls(TlsPeer(self.reactor, factory, context)), "certificate verify failed")
         self.assertEqual(first.asked(b"again"), b"again")
 
-    def test_intermediate(self) -> None:
+    def test_whoStandsInClientCAIsTrustedThoughSomebodyElseSignedIt(self) -> None:
         """Who stands in clientCA= is trusted, though somebody else signed it."""
         alice = makeCertificate(self.folder, "alice", self.made)
         peer = self.client(alice, clientCA=alice.certificate)

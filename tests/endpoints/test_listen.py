@@ -45,12 +45,12 @@ class ListenTests(SynchronousTestCase):
         """A plus behind the first colon belongs to the endpoint."""
         self.assertEqual(Listen.parse("unix:/tmp/a+b"), Listen(None, "unix:/tmp/a+b"))
 
-    def test_endpoints(self) -> None:
+    def test_whateverTwistedUnderstandsIsTaken(self) -> None:
         """Whatever Twisted understands is taken."""
         for text in ("tcp6:0", "unix:/run/x:mode=660", "stdio:", "haproxy:tcp:80", "tcp:80:backlog=5"):
             self.assertEqual(str(Listen.parse(text)), text)
 
-    def test_principal(self) -> None:
+    def test_miniMQListenerMayGiveItsClientsPrincipal(self) -> None:
         """A MiniMQ listener may give its clients a principal; a TCP port is then on loopback only."""
         for text, endpoint, name in (
             ("tcp:5677:principal=workers", "tcp:5677:interface=127.0.0.1", "workers"),
@@ -92,7 +92,7 @@ class ListenTests(SynchronousTestCase):
             self.refused("unix:"), "listen is 'unix:', but must name the path of a socket, e.g. unix:/run/fleximq"
         )
 
-    def test_sentences(self) -> None:
+    def test_whateverTwistedsParsersRaiseBecomesOneSentenceThatNamesText(self) -> None:
         """Whatever Twisted's parsers raise becomes one sentence that names the text."""
         missing = os.path.abspath(self.mktemp())
         for text, reason in {
@@ -149,14 +149,14 @@ class ListenTests(SynchronousTestCase):
                     str(error), f"listen is {str(listen)!r}, but systemd passed a socket of another domain: write INET6"
                 )
 
-    def test_proxied(self) -> None:
+    def test_onlyPeersOfHaproxy(self) -> None:
         """Only peers of haproxy: stand behind a proxy."""
         self.assertEqual(
             [Listen.parse(text).proxied for text in ("tcp:1", "haproxy:tcp:1", "blipmq+HAProxy:unix:/x")],
             [False, True, True],
         )
 
-    def test_passed(self) -> None:
+    def test_whatSystemdPassesIsKnownAsSuchWhateverStandsBeforeIt(self) -> None:
         """What systemd passes is known as such, whatever stands before it."""
         passed = ("systemd:domain=INET:index=0", "minimq+haproxy:Systemd:x", "fleximqtls:cert=x:inner=systemd\\:x")
         self.assertEqual(
@@ -184,7 +184,7 @@ class ListenTests(SynchronousTestCase):
             for text in (f"unix:{longest}x", f"ipc://{longest}x"):
                 self.assertIn("but the path of a socket may have 107 bytes", self.refused(text))
 
-    def test_open(self) -> None:
+    def test_endpointItMakesListensOnReactorItIsGiven(self) -> None:
         """The endpoint it makes listens on the reactor it is given."""
         reactor = MemoryReactor()
         factory = Factory()
@@ -241,7 +241,7 @@ class UrlTests(SynchronousTestCase):
         sentence = str(self.assertRaises(SettingError, Listen.parse, text, ListenDefaults(**defaults)))
         return sentence.removeprefix(f"listen is {text!r}, but ")
 
-    def test_tcp(self) -> None:
+    def test_tcpOnOneAddressOrAll(self) -> None:
         """TCP, on one address or all."""
         self.assertEqual(self.opened("tcp://127.0.0.1:7890").tcpServers, [(7890, self.factory, BACKLOG, "127.0.0.1")])
         self.assertEqual(self.opened("minimq+tcp://*:1").tcpServers, [(1, self.factory, BACKLOG, "")])
@@ -259,7 +259,7 @@ class UrlTests(SynchronousTestCase):
         for dialect in ("blipmq", "minimq"):
             self.assertEqual(self.refused(f"{dialect}+ws://*:1"), f"{dialect} is not spoken over WebSocket")
 
-    def test_secure(self) -> None:
+    def test_tlsNeedsCertificateWhichHasToBeReadableBeforeAnythingStarts(self) -> None:
         """TLS needs a certificate, which has to be readable before anything starts."""
         folder = Path(self.mktemp())
         folder.mkdir()
@@ -277,7 +277,7 @@ class UrlTests(SynchronousTestCase):
                 "'x' must name suites of TLS 1.2", self.refused(text, certificate=str(made.both), ciphers="x")
             )
 
-    def test_ipc(self) -> None:
+    def test_pathsBeginInFolderThatWasSet(self) -> None:
         """Paths begin in the folder that was set."""
         for text, path in {
             "ipc:///run/a.sock": "/run/a.sock",
@@ -289,12 +289,12 @@ class UrlTests(SynchronousTestCase):
         self.assertEqual(Listen.parse("ipc://a").socketPath, "/tmp/a")
         self.assertIsNone(Listen.parse("tcp://a:1").socketPath)
 
-    def test_pipes(self) -> None:
+    def test_whatCanOnlyBePipesNameIsRefusedWhereThereAreNone(self) -> None:
         """What can only be a pipe's name is refused where there are none."""
         for path in ("C:\\temp\\app.pipe", "\\\\.\\pipe\\app"):
             self.assertEqual(self.refused(f"ipc://{path}"), "the pipe \\\\.\\pipe\\app can be served on Windows only")
 
-    def test_wrong(self) -> None:
+    def test_whatIsWrongWithURLIsTold(self) -> None:
         """What is wrong with a URL is told."""
         for text, reason in {
             "tcp://a": "the URL must name a port, e.g. tcp://localhost:7890",

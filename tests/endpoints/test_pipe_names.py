@@ -13,7 +13,7 @@ from fleximq.errors import SettingError
 class PipeNameTests(SynchronousTestCase):
     """The pure translation."""
 
-    def test_document(self) -> None:
+    def test_examplesOfSections632And633(self) -> None:
         """The examples of sections 6.3.2 and 6.3.3."""
         for path, name in {
             "myapp_pipe": r"\\.\pipe\myapp_pipe",
@@ -44,7 +44,7 @@ class PipeNameTests(SynchronousTestCase):
         for path in ("", "C:\\temp\\", "/", NAMESPACE, NAMESPACE + "a\\b", "a\0"):
             self.assertRaises(SettingError, pipeName, path)
 
-    def test_longest(self) -> None:
+    def test_nameIsAsLongAsWindowsTakesItAndNoLonger(self) -> None:
         """A name is as long as Windows takes it, and no longer."""
         room = LONGEST_NAME - len(NAMESPACE)
         self.assertEqual([len(pipeName("x" * size)) for size in (room - 1, room)], [LONGEST_NAME - 1, LONGEST_NAME])

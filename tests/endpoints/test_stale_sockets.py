@@ -31,12 +31,12 @@ class SweepTests(SynchronousTestCase):
         """Lock as Twisted does."""
         os.symlink(str(pid), self.path + LOCK)
 
-    def test_nothing(self) -> None:
+    def test_whereNothingIsNothingHappens(self) -> None:
         """Where nothing is, nothing happens."""
         removeStaleSocket(self.path)
         self.assertEqual(os.listdir(self.folder.name), [])
 
-    def test_stale(self) -> None:
+    def test_socketOnWhichNobodyListensGoesAndSoDoesLockThatNamesLiving(self) -> None:
         """A socket on which nobody listens goes, and so does a lock that names a living process."""
         self.listening().close()
         self.lock(os.getpid())
@@ -56,7 +56,7 @@ class SweepTests(SynchronousTestCase):
         self.assertEqual(error.strerror, "it is a symbolic link to /no/such, which does not exist")
         self.assertTrue(os.path.islink(self.path))
 
-    def test_living(self) -> None:
+    def test_socketThatAnswersStaysAndSoDoesOneWithLockOfDeadProcess(self) -> None:
         """A socket that answers stays, and so does one with a lock of a dead process."""
         self.listening()
         self.lock(2**22 + 1)
@@ -64,7 +64,7 @@ class SweepTests(SynchronousTestCase):
         self.assertEqual((error.errno, error.strerror), (errno.EADDRINUSE, os.strerror(errno.EADDRINUSE)))
         self.assertEqual(sorted(os.listdir(self.folder.name)), ["s", "s.lock"])
 
-    def test_busy(self) -> None:
+    def test_socketWhoseBacklogIsFullStaysTooAndNobodyWaitsForIt(self) -> None:
         """A socket whose backlog is full stays too, and nobody waits for it."""
         self.listening()
         waiting = []
@@ -76,7 +76,7 @@ class SweepTests(SynchronousTestCase):
         self.assertIn(errno.EAGAIN, waiting)
         self.assertEqual(self.assertRaises(OSError, removeStaleSocket, self.path).errno, errno.EADDRINUSE)
 
-    def test_file(self) -> None:
+    def test_somethingElseInWayIsNotOursToRemove(self) -> None:
         """Something else in the way is not ours to remove."""
         with open(self.path, "w") as file:
             file.write("precious")
@@ -101,12 +101,12 @@ class MakeFolderTests(SynchronousTestCase):
         """Return a path in the folder."""
         return os.path.join(self.folder.name, *names)
 
-    def test_there(self) -> None:
+    def test_folderThatIsThereIsLeftAsItIs(self) -> None:
         """A folder that is there is left as it is."""
         makeFolder(self.path("s"))
         self.assertEqual(os.listdir(self.folder.name), [])
 
-    def test_last(self) -> None:
+    def test_lastOneIsMade(self) -> None:
         """The last one is made."""
         makeFolder(self.path("app", "s"))
         self.assertEqual(os.listdir(self.folder.name), ["app"])

@@ -69,11 +69,11 @@ class StandardStreamsTests(TestCase):
         protocol: Echo = streams.protocol
         return protocol
 
-    def test_interface(self) -> None:
+    def test_standardStreamsAreServerEndpoint(self) -> None:
         """It is an endpoint for servers; making one does nothing."""
         verifyObject(IStreamServerEndpoint, StandardStreamsEndpoint(None))
 
-    async def test_echo(self) -> None:
+    async def test_whatIsWrittenToOneIsReadFromOther(self) -> None:
         """What is written to the one is read from the other; the end of input ends it."""
         streams = await self.connect()
         self.assertIsInstance(streams.getPeer(), PipeAddress)
@@ -84,14 +84,14 @@ class StandardStreamsTests(TestCase):
         self.close(self.stdin)
         await streams.ended
 
-    async def test_factory(self) -> None:
+    async def test_factoryIsStartedAndStoppedWithIt(self) -> None:
         """The factory is started and stopped with it."""
         streams = await self.connect()
         self.assertEqual(self.factory.numPorts, 1)
         streams.abortConnection()
         self.assertEqual(self.factory.numPorts, 0)
 
-    async def test_finish(self) -> None:
+    async def test_finishingSendsWhatWaits(self) -> None:
         """Finishing sends what waits."""
         streams = await self.connect()
         clock: Any = Clock()
@@ -124,7 +124,7 @@ class StandardStreamsTests(TestCase):
         streams.loseConnection()
         self.successResultOf(streams.ended)
 
-    async def test_abort(self) -> None:
+    async def test_abortingDropsWhatWaitsAndTellsProtocolOnce(self) -> None:
         """Aborting drops what waits, and tells the protocol once."""
         streams = await self.connect()
         protocol = self.protocolOf(streams)

@@ -42,7 +42,7 @@ class ServerContextTests(SynchronousTestCase):
         """Or in one, in any order."""
         self.assertEqual(self.nameIn(self.shown(self.made.both)), "localhost")
 
-    def test_chain(self) -> None:
+    def test_firstCertificateIsServersWhatFollowsLeadsToItsAuthority(self) -> None:
         """The first certificate is the server's, what follows leads to its authority."""
         other = makeCertificate(self.folder, "authority")
         chain = self.folder / "chain"
@@ -51,7 +51,7 @@ class ServerContextTests(SynchronousTestCase):
         self.assertEqual(self.nameIn(context), "localhost")
         self.assertEqual([each.get_subject().CN for each in context.extraCertChain], ["authority"])
 
-    def test_suites(self) -> None:
+    def test_byDefaultNoSuiteHasRSAKeyExchangeOrCBC(self) -> None:
         """By default no suite has RSA key exchange or CBC; none is without authentication or encryption in any case."""
         modern = {each.fullName for each in suitesOf(DEFAULT_CIPHERS)._ciphers}
         self.assertEqual(len([each for each in modern if not each.startswith("TLS_")]), 6)
@@ -72,7 +72,7 @@ class ServerContextTests(SynchronousTestCase):
         ):
             self.assertIn("must name suites of TLS 1.2", str(self.assertRaises(SettingError, suitesOf, wrong)))
 
-    def test_missing(self) -> None:
+    def test_fileThatIsNotThereIsNamed(self) -> None:
         """A file that is not there is named."""
         missing = self.folder / "missing"
         self.assertEqual(self.refused(missing), f"{missing} cannot be read: no such file or directory")
@@ -85,7 +85,7 @@ class ServerContextTests(SynchronousTestCase):
         self.assertEqual(self.refused(self.made.key), f"there is no certificate in {self.made.key}")
         self.assertEqual(self.refused(self.made.certificate), f"there is no private key in {self.made.certificate}")
 
-    def test_garbage(self) -> None:
+    def test_whatOnlyLooksLikeKeyOrCertificateIsRefused(self) -> None:
         """What only looks like a key or a certificate is refused."""
         garbage = self.folder / "garbage"
         for what in ("PRIVATE KEY", "CERTIFICATE"):
@@ -109,7 +109,7 @@ class ServerContextTests(SynchronousTestCase):
             half.write_bytes(whole[:length])
             self.assertEqual(self.refused(half, self.made.key), f"{half} breaks off in the middle")
 
-    def test_clients(self) -> None:
+    def test_authoritiesAndListsAreReadAsWellAndWhatIsWrongWithThemIsTold(self) -> None:
         """Authorities and lists are read as well, and what is wrong with them is told."""
         files = TlsFiles(str(self.made.both), clientCA=str(self.made.certificate), clientRequired=False)
         context = serverContext(files)
@@ -123,7 +123,7 @@ class ServerContextTests(SynchronousTestCase):
         ):
             self.assertIn(words, str(self.assertRaises(SettingError, serverContext, wrong)))
 
-    def test_stamp(self) -> None:
+    def test_stampDiffersWhenAnyFileDoes(self) -> None:
         """The stamp differs when any file does: written, exchanged, removed."""
         listed = revoke(self.folder, self.made)
         files = TlsFiles(

@@ -63,11 +63,11 @@ class RenewalTests(SynchronousTestCase):
         self.reactor.advance(PAUSE)
         return self.client().nameShown()
 
-    def test_interface(self) -> None:
+    def test_renewalIsTwistedsContextFactory(self) -> None:
         """It is what Twisted asks for connections."""
         verifyObject(IOpenSSLServerConnectionCreator, self.certificate)
 
-    def test_renewed(self) -> None:
+    def test_newHandshakesGetNewCertificate(self) -> None:
         """New handshakes get the new certificate; who is there keeps talking."""
         old = self.client()
         self.assertEqual(old.nameShown(), "first")
@@ -94,7 +94,7 @@ class RenewalTests(SynchronousTestCase):
         self.reactor.advance(PAUSE * 0.1)
         self.assertEqual(self.client().nameShown(), "second")
 
-    def test_unchanged(self) -> None:
+    def test_nothingIsReadWhileNothingChanges(self) -> None:
         """Nothing is read while nothing changes."""
         self.patch(tls_endpoint, "serverContext", lambda files: self.fail("was read"))
         self.assertEqual((self.shown(), self.shown(), self.log), ("first", "first", []))
@@ -138,7 +138,7 @@ class RenewalTests(SynchronousTestCase):
         Path(self.files.key).write_bytes(self.second.key.read_bytes())
         self.assertEqual(self.shown(), "second")
 
-    def test_missing(self) -> None:
+    def test_filesThatAreGoneOrFolderInTheirPlaceKeepOldOne(self) -> None:
         """Files that are gone, or a folder in their place, keep the old one."""
         os.remove(self.files.certificate)
         self.assertEqual(self.shown(), "first")
@@ -146,7 +146,7 @@ class RenewalTests(SynchronousTestCase):
         self.assertEqual(self.shown(), "first")
         self.assertEqual(len(self.log), 2)
 
-    def test_reload(self) -> None:
+    def test_reloadTellsWhatIsWrong(self) -> None:
         """It can be asked to read at once, and says what is wrong."""
         self.show(self.second)
         self.certificate.prepare()()
@@ -156,7 +156,7 @@ class RenewalTests(SynchronousTestCase):
         self.assertEqual(str(error), f"{self.files.certificate} cannot be read: no such file or directory")
         self.assertEqual(self.client().nameShown(), "second")
 
-    def test_prepare(self) -> None:
+    def test_whatWasPreparedIsUsedWhenThatIsSaidNotBefore(self) -> None:
         """What was prepared is used when that is said, not before; it may come from other files."""
         use = self.certificate.prepare(TlsFiles(str(self.second.both)))
         self.assertEqual(self.shown(), "first")

@@ -109,7 +109,7 @@ class SecurityTests(SynchronousTestCase):
         self.clock.advance(1)
         self.failureResultOf(wrong, Unauthorized)
 
-    def test_permissions(self) -> None:
+    def test_tablesOfSettingsSayWhatTheyMayDo(self) -> None:
         """The tables of the settings say what they may do."""
         values = {"auth": [f"tokens:{self.path}"], "roles": {"ops": {"publish": ["a"]}}}
         security = AccessPolicy.of(Settings.of(values), self.clock)
@@ -117,7 +117,7 @@ class SecurityTests(SynchronousTestCase):
         self.assertEqual((admitted.rights.may("publish", "a"), admitted.rights.may("publish", "b")), (True, False))
         self.assertFalse(security.rightsOf(None).may("publish", "a"))
 
-    def test_replaced(self) -> None:
+    def test_admissionsFollowWhatTakesSecuritysPlace(self) -> None:
         """Admissions follow what takes a security's place."""
         security = self.make()
         admission = security.admissionFor()
@@ -139,7 +139,7 @@ class SecurityTests(SynchronousTestCase):
         self.clock.advance(0.1)
         self.failureResultOf(wrong, Unauthorized)
 
-    def test_vouches(self) -> None:
+    def test_somebodyWhoWasLetInIsVouchedForUntilItsEntryIsGoneOrAnother(self) -> None:
         """Somebody who was let in is vouched for until its entry is gone, or another secret is in its place."""
         security = self.locked()
         who = self.successResultOf(security.admissionFor().admit(Token("good"), HERE)).principal
@@ -163,7 +163,7 @@ class SecurityTests(SynchronousTestCase):
         current = security.current(who)
         self.assertEqual(current and (current.name, current.roles), ("alice", {"other"}))
 
-    def test_unlocked(self) -> None:
+    def test_whereNothingChecksAnyMoreNobodyIsVouchedForButThoseWhoShowed(self) -> None:
         """Where nothing checks any more, nobody is vouched for but those who showed nothing, and our own programs."""
         security = self.locked()
         who = self.successResultOf(security.admissionFor().admit(Token("good"), HERE)).principal
@@ -186,7 +186,7 @@ class SecurityTests(SynchronousTestCase):
         self.assertTrue(str(error).startswith(f"auth tokens: {self.path} cannot be understood: line 1, for alice"))
         self.assertNotIn("good", str(error))
 
-    def test_warns(self) -> None:
+    def test_fileThatIsOpenToOthersIsSaidInLog(self) -> None:
         """A file that is open to others is said in the log."""
         lines: list[str] = []
         self.patch(access_policy, "_log", type("L", (), {"warn": lambda _, text, sentence: lines.append(sentence)})())

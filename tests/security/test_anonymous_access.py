@@ -36,31 +36,31 @@ REMOTE = (
 class ProtectionTests(SynchronousTestCase):
     """The rule on every kind of address."""
 
-    def test_local(self) -> None:
+    def test_loopbackUNIXSocketsAndPipesAreThisMachine(self) -> None:
         """Loopback, UNIX sockets and pipes are this machine."""
         for address in LOCAL:
             self.assertTrue(isLocal(address), address)
             self.assertIsNone(AccessPolicy().admissionFor().refusal(address), address)
 
-    def test_remote(self) -> None:
+    def test_namesAndUnknownAddressesAreRemote(self) -> None:
         """All else is not, names and what is unknown included."""
         for address in REMOTE:
             self.assertFalse(isLocal(address), address)
             self.assertEqual(AccessPolicy().admissionFor().refusal(address), REFUSAL, address)
 
-    def test_proxied(self) -> None:
+    def test_behindProxyNobodyIsLocal(self) -> None:
         """Behind a proxy nobody is local."""
         for address in LOCAL + REMOTE:
             self.assertEqual(AccessPolicy().admissionFor(proxied=True).refusal(address), REFUSAL, address)
 
-    def test_allowed(self) -> None:
+    def test_optionOpensDoorToAllOfThem(self) -> None:
         """The option opens the door to all of them."""
         for proxied in (False, True):
             admission = AccessPolicy(allowAnonymous=True).admissionFor(proxied)
             for address in LOCAL + REMOTE:
                 self.assertIsNone(admission.refusal(address), address)
 
-    def test_sentence(self) -> None:
+    def test_sentenceNamesOptionInOneLineThatFitsEveryDialect(self) -> None:
         """The sentence names the option, in one line that fits every dialect."""
         self.assertIn("--allow-anonymous", REFUSAL)
         self.assertNotIn("\n", REFUSAL)

@@ -22,7 +22,7 @@ class BansTests(SynchronousTestCase):
         """Ban until then."""
         self.bans.add(Ban(kind, name, self.clock.seconds() + seconds, "", "op"))
 
-    def test_principal(self) -> None:
+    def test_principalWaitsUntilEndOfItsBanWhereverItIs(self) -> None:
         """A principal waits until the end of its ban, wherever it is; an address of the same name does not."""
         self.ban("principal", "ann")
         self.clock.advance(20)
@@ -42,7 +42,7 @@ class BansTests(SynchronousTestCase):
         ):  # fmt: skip
             self.assertEqual(self.bans.waits(addressKey(address)), seconds, address)
 
-    def test_removed(self) -> None:
+    def test_banEndsEarlyOnce(self) -> None:
         """A ban ends early, once; another one for the same replaces it."""
         self.ban("principal", "ann")
         self.ban("principal", "ann", 5.0)
@@ -50,14 +50,14 @@ class BansTests(SynchronousTestCase):
         self.assertEqual([self.bans.remove("principal", "ann") for _ in range(2)], [True, False])
         self.assertEqual(self.bans.waits(clientKey("ann", None)), 0)
 
-    def test_refused(self) -> None:
+    def test_whatCannotBeBanned(self) -> None:
         """What cannot be banned."""
         for kind, name in (
             ("address", "x"), ("address", "127.0.0.1"), ("address", "::1"), ("principal", "spawn:clock"),
         ):  # fmt: skip
             self.assertRaises(BadRequest, self.ban, kind, name)
 
-    def test_bound(self) -> None:
+    def test_theirNumberIsBounded(self) -> None:
         """Their number is bounded; those that have ended do not count."""
         self.patch(bans, "MAX_BANS", 2)
         self.ban("principal", "a", 1.0)

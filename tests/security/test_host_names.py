@@ -8,7 +8,7 @@ from fleximq.security.peer_address import isAddress, isOwnName
 class HostNameTests(SynchronousTestCase):
     """Addresses and names of this machine."""
 
-    def test_addresses(self) -> None:
+    def test_addressesOfBothKindsAreSomeWhateverLooksLikeOneIsNot(self) -> None:
         """Addresses of both kinds are some, whatever looks like one is not."""
         for name in ("127.0.0.1", "10.1.2.3", "::1", "fe80::1"):
             self.assertTrue(isAddress(name), name)

@@ -8,7 +8,7 @@ from fleximq.security.principal import MAX_NAME_CHARACTERS, isName, isRole
 class NameTests(SynchronousTestCase):
     """Names."""
 
-    def test_principals(self) -> None:
+    def test_anyTextInOneLineSaveWhatStandsForSomebodyElse(self) -> None:
         """Any text in one line, save what stands for somebody else."""
         for name in (
             "a",
@@ -36,7 +36,7 @@ class NameTests(SynchronousTestCase):
         for value in (None, 1, b"a", ["a"]):
             self.assertFalse(isName(value), value)
 
-    def test_roles(self) -> None:
+    def test_lettersDigitsAndFewSignsUpTo64(self) -> None:
         """Letters, digits and a few signs, up to 64."""
         for name in ("a", "ops", "a.b-c_d", "7", "x" * 64):
             self.assertTrue(isRole(name), name)

@@ -32,7 +32,7 @@ def published(rights: IRights, *names: str) -> list[str]:
 class NobodyConfiguredTests(SynchronousTestCase):
     """No table at all."""
 
-    def test_everything(self) -> None:
+    def test_everybodyMayDoEverything(self) -> None:
         """Everybody may do everything."""
         self.assertIs(Permissions().rightsOf(None), EVERYTHING)
         self.assertIs(Permissions().rightsOf(Principal("bob", frozenset({"x"}))), EVERYTHING)
@@ -73,14 +73,14 @@ class PermissionsTests(SynchronousTestCase):
         self.assertEqual(published(these.rightsOf(bob), *names), list(names[:4]))
         self.assertEqual(published(these.rightsOf(Principal("eve")), *names), [])
 
-    def test_same(self) -> None:
+    def test_connectionsOfOnePrincipalShareTheirRightsThoseOfOthersDoNot(self) -> None:
         """Connections of one principal share their rights, those of others do not."""
         these = permissions({})
         self.assertIs(these.rightsOf(Principal("bob", expires=1.0)), these.rightsOf(Principal("bob", expires=2.0)))
         self.assertIsNot(these.rightsOf(Principal("bob")), these.rightsOf(Principal("bob", frozenset({"x"}))))
         self.assertIsNot(these.rightsOf(Principal("anonymous")), these.rightsOf(None))
 
-    def test_bounded(self) -> None:
+    def test_ofSoManyPrincipalsRightsAreRemembered(self) -> None:
         """Of so many principals the rights are remembered."""
         these = permissions({})
         first = these.rightsOf(Principal("0"))
@@ -94,7 +94,7 @@ class PermissionsTests(SynchronousTestCase):
 class DenialTests(SynchronousTestCase):
     """Rules that take rights back."""
 
-    def test_wins(self) -> None:
+    def test_whicheverTableGrantsAndWhicheverDenies(self) -> None:
         """Whichever table grants, and whichever denies: denied is denied; others keep their rights."""
         these = permissions(
             {"everyone": {"publish": True, "deny": {"publish": ["secret.#"]}}, "press": {"publish": ["secret.press"]}},
@@ -105,7 +105,7 @@ class DenialTests(SynchronousTestCase):
         self.assertEqual(published(these.rightsOf(bob), *names), ["a", "eve.x"])
         self.assertEqual(published(these.rightsOf(Principal("eve")), *names), ["a", "bob.x", "eve.x"])
 
-    def test_wildcards(self) -> None:
+    def test_wildcardSubscriptionNeedsSomethingThatIsLeft(self) -> None:
         """A wildcard subscription needs something that is left; reading everything needs everything."""
         rights = permissions({"everyone": {"subscribe": ["a.#", "b.*"], "deny": {"subscribe": ["b.#", "a.x.#"]}}})
         of = rights.rightsOf(None)
@@ -117,7 +117,7 @@ class DenialTests(SynchronousTestCase):
             table = {"everyone": {"subscribe": True, "deny": {"subscribe": denied}}}
             self.assertEqual(permissions(table).rightsOf(None).mayAll("subscribe"), all, denied)
 
-    def test_paths(self) -> None:
+    def test_firstSlashOfPathCountsInNeither(self) -> None:
         """The first slash of a path counts in neither."""
         rights = permissions({"everyone": {"read": True, "deny": {"read": ["/broker/clients"]}}}).rightsOf(None)
         self.assertEqual(
@@ -133,7 +133,7 @@ class TemplateTests(SynchronousTestCase):
         """Return what somebody may publish to by these patterns."""
         return permissions({"everyone": {"publish": [*patterns]}}).rightsOf(Principal("bob", **principal))
 
-    def test_role(self) -> None:
+    def test_eachRoleHasPlaceWhereverItIsFrom(self) -> None:
         """Each role has a place, wherever it is from; those that all have do not."""
         these = permissions(
             {"everyone": {"publish": ["of.{role}.{role}"]}, "a": {}}, {"bob": {"roles": ["a", "everyone"]}}
@@ -152,7 +152,7 @@ class TemplateTests(SynchronousTestCase):
             names = [f"{place}.{spelt}" for place in ("of", "at", "in") for spelt in ("1003", f"%7B{name[1:-1]}%7D")]
             self.assertEqual(published(rights, *names), names[1::2], name)
 
-    def test_claim(self) -> None:
+    def test_claimIsOneLevelWhateverItHolds(self) -> None:
         """A claim is one level, whatever it holds; a missing or empty one matches nothing, nor denies anything."""
         pattern = "{claim:realm.team}.{principal}"
         for value, names in {
@@ -179,7 +179,7 @@ class TemplateTests(SynchronousTestCase):
         self.assertIs(one, same)
         self.assertIsNot(one, other)
 
-    def test_client(self) -> None:
+    def test_idOfClientIsKnownWhenItHasJoined(self) -> None:
         """The id of the client is known when it has joined; until then the pattern matches nothing."""
         rights = self.rights("in.{client_id}.#", "in.{principal}")
         self.assertEqual(published(rights, "in.1000", "in.{client_id}", "in.bob"), ["in.bob"])
@@ -221,7 +221,7 @@ class SubstitutionTests(SynchronousTestCase):
         """Return the rights of somebody by this name."""
         return permissions({"everyone": {"publish": [pattern]}}).rightsOf(Principal(name))
 
-    def test_own(self) -> None:
+    def test_everybodyHasPlaceOfTheirOwn(self) -> None:
         """Everybody has a place of their own."""
         self.assertEqual(
             published(self.of("bob"), "user.bob", "user.bob.x", "user.eve.x", "user"), ["user.bob", "user.bob.x"]
@@ -231,41 +231,41 @@ class SubstitutionTests(SynchronousTestCase):
         """It may be a part of a level."""
         self.assertEqual(published(self.of("bob", "to-{principal}/x"), "to-bob/x", "to-/x"), ["to-bob/x"])
 
-    def test_wildcards(self) -> None:
+    def test_nameThatIsWildcardIsNone(self) -> None:
         """A name that is a wildcard is none."""
         for name in ("*", "#", "*.*", "/#"):
             self.assertEqual(published(self.of(name), "user.bob", "user.*", "user.#", "user.*.*"), [], name)
         self.assertEqual(published(self.of("*"), "user.%2A.x"), ["user.%2A.x"])
 
-    def test_separators(self) -> None:
+    def test_nameWithSeparatorDoesNotReachIntoPlaceOfAnotherHoweverTopic(self) -> None:
         """A name with a separator does not reach into the place of another, however a topic separates its levels."""
         rights = self.of("bob.x")
         self.assertEqual(published(rights, "user.bob.x", "user.bob/x", "user/bob.x.y"), [])
         self.assertEqual(published(rights, "user.bob%2Ex.y"), ["user.bob%2Ex.y"])
 
-    def test_dollar(self) -> None:
+    def test_nameDoesNotBecomeOneOfBrokersOwnTopics(self) -> None:
         """A name does not become one of the broker's own topics."""
         self.assertEqual(published(self.of("$sys", "{principal}/#"), "$sys/x", "$sys"), [])
 
-    def test_empty(self) -> None:
+    def test_nobodyByNoNameGetsNothingByItWhereElseWildcardCouldBeLeft(self) -> None:
         """Nobody by no name gets nothing by it, where else a wildcard could be left."""
         for pattern in ("a.*{principal}", "a.{principal}#", "{principal}#", "a.{principal}"):
             rights = Permissions().rightsOf(Principal("", grants={"publish": (pattern,)}))
             self.assertEqual(published(rights, "a.b", "a", "a.", "b"), [])
 
-    def test_claims(self) -> None:
+    def test_whatCredentialsGrantMayHaveItToo(self) -> None:
         """What credentials grant may have it too."""
         rights = Permissions().rightsOf(Principal("bob", grants={"publish": ("{principal}.#",)}))
         self.assertEqual(published(rights, "bob.x", "eve.x"), ["bob.x"])
 
     @given(st.text(), st.text())
-    def test_apart(self, one: str, other: str) -> None:
+    def test_twoNamesNeverSharePlaceAndWhatStandsForNameIsOneLevelAndNo(self, one: str, other: str) -> None:
         """Two names never share a place, and what stands for a name is one level and no wildcard."""
         self.assertEqual(escapedName(one) == escapedName(other), one == other)
         self.assertEqual(overlap(f"u.{escapedName(one)}.#", f"u.{escapedName(other)}.#"), one == other)
 
     @given(st.text("a.*#/$%{}", min_size=1, max_size=6), st.text("ab.*#/$%2AEF", max_size=8))
-    def test_narrow(self, name: str, rest: str) -> None:
+    def test_onlyWhatHasVeryLevelOfNameIsCoveredWhateverNameIs(self, name: str, rest: str) -> None:
         """Only what has the very level of the name is covered, whatever the name is."""
         topic = f"u.{rest}"
         self.assertEqual(self.of(name, "u.{principal}").may("publish", topic), rest == escapedName(name))
@@ -274,7 +274,7 @@ class SubstitutionTests(SynchronousTestCase):
 class GrantedTests(SynchronousTestCase):
     """Tables that were made elsewhere."""
 
-    def test_made(self) -> None:
+    def test_grantedRightsAreAsGoodAsReadOnes(self) -> None:
         """They are as good as those that were read."""
         rights = Permissions([PermissionTable("everyone", (("publish", ("a",)),))]).rightsOf(None)
         self.assertEqual(published(rights, "a", "b"), ["a"])

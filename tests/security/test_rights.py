@@ -14,7 +14,7 @@ from fleximq.values.patterns import anyOf
 class UnrestrictedTests(SynchronousTestCase):
     """The rights without permissions."""
 
-    def test_admin(self) -> None:
+    def test_onePairOfRightsDiffersInRightToAdminAlone(self) -> None:
         """One pair of rights differs in the right to admin alone."""
         for action in Action:
             self.assertTrue(EVERYTHING.may(action, "x"))
@@ -24,12 +24,12 @@ class UnrestrictedTests(SynchronousTestCase):
 class RightsTests(SynchronousTestCase):
     """One principal's rights."""
 
-    def test_provides(self) -> None:
+    def test_bothKindsProvideInterfaceOfBroker(self) -> None:
         """Both kinds are what the broker asks."""
         for rights in (Rights({}), EVERYTHING, ALL_BUT_ADMIN):
             self.assertTrue(verifyObject(IRights, rights))
 
-    def test_nothing(self) -> None:
+    def test_whatIsNotGrantedIsNotPermitted(self) -> None:
         """What is not granted is not permitted."""
         rights = Rights({})
         for action in Action:
@@ -43,7 +43,7 @@ class RightsTests(SynchronousTestCase):
         self.assertEqual([action for action in Action if rights.may(action, "a.b")], [Action.PUBLISH])
         self.assertEqual([action for action in Action if rights.mayMatch(action, "a.*")], [Action.PUBLISH])
 
-    def test_dollar(self) -> None:
+    def test_noWildcardAtFirstLevelCoversWhatBeginsWithDollarSign(self) -> None:
         """No wildcard at the first level covers what begins with a dollar sign."""
         rights = Rights({"subscribe": ("#", "*.x", "$sys/#")})
         self.assertEqual(
@@ -60,7 +60,7 @@ class RightsTests(SynchronousTestCase):
             self.assertFalse(rights.may("request", "//time/now"))
         self.assertFalse(rights.may("publish", "/time/now"))
 
-    def test_broadcast(self) -> None:
+    def test_broadcastHasNoName(self) -> None:
         """A broadcast has no name; true, which is ``#``, covers it."""
         self.assertTrue(Rights({"broadcast": ("#",)}).may("broadcast", ""))
         self.assertFalse(Rights({"broadcast": ()}).may("broadcast", ""))
@@ -79,7 +79,7 @@ class RightsTests(SynchronousTestCase):
         expected = anyOf(patterns)(name)
         self.assertEqual([rights.may("publish", name) for _ in range(2)], [expected, expected])
 
-    def test_bounded(self) -> None:
+    def test_whoeverAsksAboutEverOtherNamesDoesNotFillMemory(self) -> None:
         """Whoever asks about ever other names does not fill the memory."""
         answers: Answers = {}
         rights = Rights({"publish": ("a.#",)}, answers)
@@ -91,7 +91,7 @@ class RightsTests(SynchronousTestCase):
         rights.may("publish", "a" * (NAME_CHARACTERS + 1))
         self.assertEqual(len(answers), 11)
 
-    def test_shared(self) -> None:
+    def test_whatIsRememberedForOneIsNotAnothersAnswer(self) -> None:
         """What is remembered for one is not another's answer."""
         answers: Answers = {}
         one, other = Rights({"publish": ("a",)}, answers), Rights({"publish": ("b",)}, answers)

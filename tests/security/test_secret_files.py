@@ -14,11 +14,11 @@ from tests.security.secrets_on_disk import secretFile
 class ReadTests(SynchronousTestCase):
     """Reading."""
 
-    def test_content(self) -> None:
+    def test_fileThatIsNobodyElsesBusinessIsReadWithoutWord(self) -> None:
         """A file that is nobody else's business is read without a word."""
         self.assertEqual(secret_files.read(secretFile(self, "a\n")), (b"a\n", ()))
 
-    def test_open(self) -> None:
+    def test_oneThatOthersCanGetAtIsReadAndSaidToBeSo(self) -> None:
         """One that others can get at is read, and said to be so; not where nothing in it is secret."""
         for mode in (0o640, 0o604, 0o620, 0o601, 0o644):
             path = secretFile(self, "a", mode)
@@ -27,14 +27,14 @@ class ReadTests(SynchronousTestCase):
             )
             self.assertEqual(secret_files.read(path, public=True).warnings, ())
 
-    def test_credential(self) -> None:
+    def test_ofThoseThatSystemdKeepsForServiceFolderIsShut(self) -> None:
         """Of those that systemd keeps for a service, the folder is shut."""
         path = secretFile(self, "a", 0o440)
         self.assertEqual(len(secret_files.read(path).warnings), 1)
         self.patch(os, "environ", {"CREDENTIALS_DIRECTORY": os.path.dirname(path)})
         self.assertEqual(secret_files.read(path).warnings, ())
 
-    def test_unreadable(self) -> None:
+    def test_whatIsNotThereNoFileOrNoNameIsSentence(self) -> None:
         """What is not there, no file, or no name, is a sentence."""
         for path, words in (
             ("/none/such", "/none/such cannot be read: no such file or directory"),
@@ -50,7 +50,7 @@ class ReadTests(SynchronousTestCase):
         self.assertEqual(secret_files.read(secretFile(self, "aaaa")).content, b"aaaa")
         self.assertRaises(SettingError, secret_files.read, secretFile(self, "aaaaa"))
 
-    def test_text(self) -> None:
+    def test_textIsUTF8(self) -> None:
         """Text is UTF-8; where it is not, the line is named."""
         self.assertEqual(secret_files.text("f", secret_files.SecretFile("é".encode(), ())), "é")
         error = self.assertRaises(SettingError, secret_files.text, "f", secret_files.SecretFile(b"a\nb\xff\n", ()))
@@ -72,14 +72,14 @@ class WriteTests(SynchronousTestCase):
             self.assertEqual(Path(path).read_text(), "né\n")
             self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), mode)
 
-    def test_replaced(self) -> None:
+    def test_writtenFileReplacesOldOne(self) -> None:
         """It is another file: who has the old one open goes on reading that."""
         path = secretFile(self, "old")
         with open(path) as old:
             secret_files.write(path, "new")
             self.assertEqual((old.read(), Path(path).read_text()), ("old", "new"))
 
-    def test_link(self) -> None:
+    def test_behindLinkFileIsReplacedAndLinkStays(self) -> None:
         """Behind a link, the file is replaced and the link stays."""
         path, link = secretFile(self, "old"), str(Path(self.mktemp()).absolute())
         os.symlink(path, link)
@@ -87,7 +87,7 @@ class WriteTests(SynchronousTestCase):
         self.assertTrue(os.path.islink(link))
         self.assertEqual(Path(path).read_text(), "new")
 
-    def test_fails(self) -> None:
+    def test_whatGoesWrongLeavesOldFileAndNothingBesideIt(self) -> None:
         """What goes wrong leaves the old file, and nothing beside it."""
         path = secretFile(self, "old")
         self.patch(os, "replace", self._full)

@@ -18,7 +18,7 @@ def isX(hash: str) -> str | None:
 class EntriesTests(SynchronousTestCase):
     """Reading and writing."""
 
-    def test_lines(self) -> None:
+    def test_eachLineIsEntryWithRolesOrWithout(self) -> None:
         """Each line is an entry, with roles or without; comments and empty lines are kept."""
         content = "# people\n\nalice:x\nbob:x:ops,a.b\n"
         path = secretFile(self, content)
@@ -28,7 +28,7 @@ class EntriesTests(SynchronousTestCase):
         secret_files.writeEntries(path, found.lines)
         self.assertEqual(Path(path).read_text(), content)
 
-    def test_wrong(self) -> None:
+    def test_whatIsWrongIsNamedByItsLineNeverWhatStandsThereAsSecret(self) -> None:
         """What is wrong is named by its line, never what stands there as a secret."""
         form = "line 2 is not NAME:HASH or NAME:HASH:ROLE,ROLE"
         for line, words in (
@@ -45,7 +45,7 @@ class EntriesTests(SynchronousTestCase):
             error = self.assertRaises(SettingError, secret_files.readEntries, path, isX)
             self.assertEqual(str(error), f"{path} cannot be understood: {words}")
 
-    def test_until(self) -> None:
+    def test_entryMayEndAtTimeWithRolesOrWithout(self) -> None:
         """An entry may end at a time, with roles or without."""
         content = "alice:x:ops:20010909T014640Z\nbob:x::20010909T014640Z\n"
         path = secretFile(self, content)
@@ -56,10 +56,10 @@ class EntriesTests(SynchronousTestCase):
         secret_files.writeEntries(path, found.lines)
         self.assertEqual(Path(path).read_text(), content)
 
-    def test_silent(self) -> None:
+    def test_entryDoesNotShowItsHash(self) -> None:
         """An entry does not show its hash."""
         self.assertNotIn("hash", repr(CredentialEntry("alice", "the hash")))
 
-    def test_warnings(self) -> None:
+    def test_whatIsToSayAboutFileItselfIsHandedOn(self) -> None:
         """What is to say about the file itself is handed on."""
         self.assertEqual(len(secret_files.readEntries(secretFile(self, "", 0o644), isX).warnings), 1)

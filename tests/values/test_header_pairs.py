@@ -14,26 +14,26 @@ _HEADERS = st.dictionaries(st.text(max_size=20), st.binary(max_size=40) | st.int
 class SenderTests(SynchronousTestCase):
     """:func:`withSender` and :func:`senderOf`."""
 
-    def test_empty(self) -> None:
+    def test_noBytesAreEmptyHeader(self) -> None:
         """No bytes are an empty header."""
         self.assertEqual(msgpack.unpackb(withSender(b"", "alice")), {SENDER: "alice"})
         self.assertEqual((withSender(b"", ""), senderOf(b"")), (b"", ""))
 
     @given(_HEADERS, st.text(min_size=1, max_size=300))
-    def test_others(self, fields: dict[str, object], name: str) -> None:
+    def test_allOtherKeysStayAndEarlierSenderDoesNot(self, fields: dict[str, object], name: str) -> None:
         """All other keys stay, and an earlier sender does not."""
         signed = withSender(msgpack.packb(fields | {SENDER: "somebody"}), name)
         self.assertEqual(msgpack.unpackb(signed), fields | {SENDER: name})
         self.assertEqual((senderOf(signed), withSender(signed, name)), (name, signed))
         self.assertEqual(msgpack.unpackb(withSender(signed, "") or b"\x80"), {**fields})
 
-    def test_within(self) -> None:
+    def test_whatLooksLikeKeyInsideOfAnotherValueIsNone(self) -> None:
         """What looks like the key inside of another value is none."""
         inside = msgpack.packb({"x": msgpack.packb({SENDER: "alice"}), "y": {SENDER: "alice"}})
         self.assertEqual(senderOf(inside), "")
         self.assertEqual(senderOf(msgpack.packb({SENDER: 5})), "")
 
-    def test_runs(self) -> None:
+    def test_runHasOneHeaderForAllOrOneForEach(self) -> None:
         """A run has one header for all, or one for each."""
         one, other = withSender(b"", "a"), withSender(b"\x81\xa1k\x01", "a")
         self.assertEqual(runWithSender(Run(b"", [b""], 0), "a"), Run(one, [b""], 0))

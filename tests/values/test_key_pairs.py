@@ -13,12 +13,12 @@ PRIVATE, PUBLIC = "fmqs_nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A", "fmqp_11qY
 class KeyPairTests(SynchronousTestCase):
     """Keys as texts."""
 
-    def test_vector(self) -> None:
+    def test_publicKeyBelongsToPrivateOneAsRFCSays(self) -> None:
         """The public key belongs to the private one as the RFC says."""
         self.assertEqual(publicKeyOf(PRIVATE), PUBLIC)
         self.assertTrue(isSignature(PUBLIC, "c", sign(PRIVATE, "c")))
 
-    def test_new(self) -> None:
+    def test_eachPairIsAnother(self) -> None:
         """Each pair is another."""
         one, two = newPrivateKey(), newPrivateKey()
         self.assertNotEqual(one, two)
@@ -26,7 +26,7 @@ class KeyPairTests(SynchronousTestCase):
         self.assertTrue(isSignature(publicKeyOf(one), "c", sign(one, "c")))
         self.assertFalse(isSignature(publicKeyOf(two), "c", sign(one, "c")))
 
-    def test_wrong(self) -> None:
+    def test_signatureIsGoodForItsChallengeAndItsPurposeOnly(self) -> None:
         """A signature is good for its challenge and its purpose only; what is none is just wrong."""
         signature = sign(PRIVATE, "c")
         raw = Ed25519PrivateKey.generate().sign(PURPOSE + b"c")

@@ -12,11 +12,11 @@ class SeldomTests(SynchronousTestCase):
         """Nothing was said so far."""
         self.logLimit = LogLimit(2)
 
-    def test_first(self) -> None:
+    def test_asManyAsMayAreLetByOthersAreNot(self) -> None:
         """As many as may are let by, the others are not."""
         self.assertEqual([self.logLimit.passes(5.0) for _ in range(4)], [0, 0, None, None])
 
-    def test_later(self) -> None:
+    def test_inNextSecondFirstLineSaysHowManyWereLeftOut(self) -> None:
         """In the next second the first line says how many were left out."""
         for _ in range(5):
             self.logLimit.passes(5.0)

@@ -24,18 +24,18 @@ class NestingTests(SynchronousTestCase):
         self.assertRaises(NestedTooDeeply, unpack, b"\x92\x90" + b"\x91" * NESTING + b"\x01")
         self.assertRaises(NestedTooDeeply, unpack, b"\x82\xa1a\x01\xa1b" + b"\x91" * NESTING + b"\x01")
 
-    def test_scalars(self) -> None:
+    def test_innermostValueIsNoLevel(self) -> None:
         """The innermost value is no level."""
         self.assertEqual(len(unpack(b"\x91" * NESTING + b"\x01")), 1)
         self.assertRaises(NestedTooDeeply, unpack, b"\x91" * (NESTING + 1) + b"\x01")
 
-    def test_flat(self) -> None:
+    def test_manyValuesAreNotDeepNorAreBytesThatLookLikeArrays(self) -> None:
         """Many values are not deep, nor are bytes that look like arrays."""
         values: list[Any] = [[[]] * 5000, {"a" * each: {} for each in range(300)}, b"\x91" * 5000, "\u00d7" * 5000]
         for value in values:
             self.assertEqual(unpack(msgpack.packb(value)), value)
 
-    def test_cost(self) -> None:
+    def test_checkIsLinearWithoutRecursion(self) -> None:
         """The check is linear, without recursion."""
         value: Any = []
         for _ in range(100_000):
@@ -44,7 +44,7 @@ class NestingTests(SynchronousTestCase):
         while value:  # frees it without recursion
             value = value.pop()
 
-    def test_malformed(self) -> None:
+    def test_otherFaultsAreThoseOfMsgpack(self) -> None:
         """Other faults are those of msgpack."""
         for packed in (b"", b"\xc1", b"\x91" * 2000, b"\x91", b"\xa1\xff"):
             self.assertRaises(ValueError, unpack, packed)

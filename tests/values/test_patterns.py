@@ -21,11 +21,11 @@ _NAMES = st.lists(_PARTS, min_size=1, max_size=8).map("".join).filter(bool)
 class AnyOfTests(SynchronousTestCase):
     """A name is asked about."""
 
-    def test_none(self) -> None:
+    def test_noPatternsMatchNothing(self) -> None:
         """No patterns match nothing."""
         self.assertEqual([anyOf(())(name) for name in ("", "a", "#")], [False] * 3)
 
-    def test_examples(self) -> None:
+    def test_eachWildcardStandsForWhatItStandsForInSubscription(self) -> None:
         """Each wildcard stands for what it stands for in a subscription."""
         for pattern, matching, others in (
             ("a", ["a"], ["A", "a.b", "b", "a."]),
@@ -41,7 +41,7 @@ class AnyOfTests(SynchronousTestCase):
             matches = anyOf((pattern,))
             self.assertEqual([name for name in matching + others if matches(name)], matching, pattern)
 
-    def test_several(self) -> None:
+    def test_oneMatchIsEnough(self) -> None:
         """One match is enough."""
         matches = anyOf(("a.*", "b"))
         self.assertEqual([matches(name) for name in ("a.x", "b", "a", "b.x")], [True, True, False, False])
@@ -57,7 +57,7 @@ class AnyOfTests(SynchronousTestCase):
 class OverlapTests(SynchronousTestCase):
     """Two patterns are compared."""
 
-    def test_examples(self) -> None:
+    def test_patternsOverlapIfOneNameMatchesBoth(self) -> None:
         """They overlap if there is a name for both."""
         for one, other, expected in (
             ("a", "a", True),
@@ -97,7 +97,7 @@ class OverlapTests(SynchronousTestCase):
 class CoversTests(SynchronousTestCase):
     """A pattern that covers another one."""
 
-    def test_examples(self) -> None:
+    def test_whatIsSurelyCoveredAndWhatIsNot(self) -> None:
         """What is surely covered, and what is not."""
         for line in ("a a", "* a", "# a.b", "# #", "a.# a", "a.# a.*.#", "$a.# $a.b", "# *.x", "a/* a.b"):
             self.assertTrue(covers(*line.split()), line)
@@ -119,7 +119,7 @@ class CoversTests(SynchronousTestCase):
 class TypedTests(SynchronousTestCase):
     """A name that may not mean what was typed."""
 
-    def test_mistakes(self) -> None:
+    def test_wildcardsOfOtherBrokersAreLevels(self) -> None:
         """Wildcards of other brokers are levels; the sentence has the right form."""
         for typed, right in (
             ("a.>", "a.#"),
@@ -133,7 +133,7 @@ class TypedTests(SynchronousTestCase):
         for fine in ("a", "a.*.#", "a>", "a.b+c", "a.#.b", "#", "", "$sys/#"):
             self.assertIsNone(mistakeIn(fine), fine)
 
-    def test_doubts(self) -> None:
+    def test_misplacedWildcardsAndEmptyLevels(self) -> None:
         """Misplaced wildcards and empty levels."""
         for typed, words in (
             ("a.#.b", "did you mean 'a.*.b'?"),
@@ -147,7 +147,7 @@ class TypedTests(SynchronousTestCase):
         for fine in ("a", "a.*.#", "#", "*", "/a/b", "$sys/#", "a*b", ""):
             self.assertIsNone(doubtIn(fine), fine)
 
-    def test_published(self) -> None:
+    def test_messageHasOneTopicInWhichThereAreNoWildcards(self) -> None:
         """A message has one topic, in which there are no wildcards."""
         for typed in ("*", "a.*", "a.#", "a.#.b", "a.>", "+/a"):
             self.assertIn("is an ordinary topic", doubtIn(typed, publishes=True) or "", typed)

@@ -13,7 +13,7 @@ from fleximq.values.printable import jsonLine, printable
 class PrintableTests(SynchronousTestCase):
     """``printable`` and ``jsonLine``."""
 
-    def test_escapes(self) -> None:
+    def test_eachKindOfControlCharacterAndNeighboursThatAreNone(self) -> None:
         """Each kind of control character, and neighbours that are none."""
         self.assertEqual(
             printable("\x00\x1b\x7f\x9b\u061c\u202e\u2028\u2029\u2066"),
@@ -21,7 +21,7 @@ class PrintableTests(SynchronousTestCase):
         )
         self.assertEqual(printable(" ~\xa0é\u2010\u202f€😀"), " ~\xa0é\u2010\u202f€😀")
 
-    def test_lines(self) -> None:
+    def test_lineFeedsAndTabsStayOnlyWhereLinesAreExpected(self) -> None:
         """Line feeds and tabs stay only where lines are expected."""
         self.assertEqual(printable("a\n\tb\r"), r"a\x0a\x09b\x0d")
         self.assertEqual(printable("a\n\tb\r", lines=True), "a\n\tb\\x0d")

@@ -80,11 +80,11 @@ def texts(*payloads: bytes) -> list[Message]:
 class RunTests(SynchronousTestCase):
     """What the journal keeps of messages."""
 
-    def test_alike(self) -> None:
+    def test_messagesThatHaveHeaderAndContentInCommonSaySoOnce(self) -> None:
         """Messages that have header and content in common say so once."""
         self.assertEqual(runOf(texts(b"a", b"b")), Run(b"", [b"a", b"b"], 0x102))
 
-    def test_ids(self) -> None:
+    def test_idsAreHeaderByNamesOfFlexiMQHeaderKeys(self) -> None:
         """Ids are the header, by the names of the FlexiMQ header keys; an empty id is one too."""
         run = runOf([Message(b"a", Content.BYTES, 0, "m", None, ""), Message(b"b", Content.BYTES, 0)])
         self.assertEqual(run, Run([msgpack.packb({"message_id": "m", "reply_to": ""}), b""], [b"a", b"b"], 1))
@@ -94,17 +94,17 @@ class RunTests(SynchronousTestCase):
         for id in ("", "m", "é" * 15, "x" * 31, "x" * 32, "x" * 255, "é" * 127, "é" * 128, "x" * 256, "x" * 70_000):
             self.assertEqual(headerOf(Message(b"", Content.TEXT, 1, id)), msgpack.packb({"message_id": id}))
 
-    def test_none(self) -> None:
+    def test_noMessagesAreEmptyRun(self) -> None:
         """No messages are an empty run."""
         self.assertEqual(len(runOf([]).payloads), 0)
 
-    def test_contents(self) -> None:
+    def test_eachContentHasCodeOfItsOwnWhichMeansJustThat(self) -> None:
         """Each content has a code of its own, which means just that."""
         self.assertEqual(len(CONTENTS), 24)
         for code, (content, qos, legacy, line) in CONTENTS.items():
             self.assertEqual(contentOf(Message(b"", content, qos, legacy=legacy, line=line)), code)
 
-    def test_dialects(self) -> None:
+    def test_brokersOwnDialectsHaveCodesAllOthersShareOne(self) -> None:
         """The broker's own dialects have codes, all others share one."""
         self.assertEqual(list(DIALECTS.values()), [0, 1, 2, 3, 4])
         self.assertNotIn(OTHER_DIALECT, DIALECTS.values())
@@ -113,21 +113,21 @@ class RunTests(SynchronousTestCase):
 class IdsTests(SynchronousTestCase):
     """Ids read from headers."""
 
-    def test_publishers(self) -> None:
+    def test_idsAreFoundAmongOtherKeys(self) -> None:
         """They are found among other keys, even such as cannot be hashed."""
         header = b"\x83\x91\x01\x02" + msgpack.packb({"reply_to": "r", "key": {"message_id": "no"}})[1:]
         self.assertEqual(idsOf(header), (None, None, "r"))
 
-    def test_last(self) -> None:
+    def test_ofTwoLastOneCountsAsForEveryReaderOfMessagePack(self) -> None:
         """Of two, the last one counts, as for every reader of MessagePack."""
         self.assertEqual(idsOf(b"\x82\xaamessage_id\xa1a\xaamessage_id\xa1b"), ("b", None, None))
 
-    def test_none(self) -> None:
+    def test_whatIsNoMapOrHasSomethingElseThanTextHasNoIds(self) -> None:
         """What is no map, or has something else than text, has no ids."""
         for header in (b"", b"\x80", b"\x91\x01", b"\x01", b"\xc1", b"\x81\xaamessage_id\x05", b"\x81\xa1"):
             self.assertEqual(idsOf(header), (None, None, None), header)
 
-    def test_long(self) -> None:
+    def test_longHeadersAreReadAsWell(self) -> None:
         """Long headers are read as well."""
         header = msgpack.packb({"x": "y" * 5000, "message_id": "m"})
         self.assertEqual(idsOf(header), ("m", None, None))
@@ -143,13 +143,15 @@ class BatchTests(SynchronousTestCase):
         self.assertEqual(batch.messages(), numbered(messages))
         self.assertEqual([batch.message(place) for place in range(len(batch))], numbered(messages))
 
-    def test_kind(self) -> None:
+    def test_recordsAreMessagesAndNotTuples(self) -> None:
         """They are messages, not just tuples that look the same."""
         self.assertEqual({type(each) for each in batchOf(texts(b"a", b"b")).messages()}, {Message})
         self.assertIs(type(batchOf(texts(b"a")).message(0)), Message)
 
     @given(MESSAGES, st.booleans(), st.booleans())
-    def test_size(self, messages: list[Message], lazy: bool, cut: bool) -> None:
+    def test_sizeIsThatOfHeadersAndPayloadsBeforeAndAfterTheyWereCutApart(
+        self, messages: list[Message], lazy: bool, cut: bool
+    ) -> None:
         """The size is that of headers and payloads, before and after they were cut apart."""
         batch = batchOf(messages, lazy)
         wanted = sum(map(len, batch.headers)) + sum(map(len, batch.payloads)) if cut else batch.size
@@ -157,7 +159,9 @@ class BatchTests(SynchronousTestCase):
         self.assertEqual(batch.size, sum(map(len, batch.headers)) + sum(map(len, batch.payloads)))
 
     @given(MESSAGES, st.data(), st.booleans())
-    def test_pick(self, messages: list[Message], data: st.DataObject, lazy: bool) -> None:
+    def test_anyRecordsCanBePickedWithAllTheirColumns(
+        self, messages: list[Message], data: st.DataObject, lazy: bool
+    ) -> None:
         """Any records can be picked, with all their columns."""
         places = sorted(data.draw(st.sets(st.integers(0, len(messages) - 1)))) if messages else []
         batch = batchOf(messages, lazy)
@@ -167,14 +171,16 @@ class BatchTests(SynchronousTestCase):
         self.assertEqual(list(picked.timestamps), places)
 
     @given(MESSAGES, st.integers(0, 12), st.integers(0, 12), st.integers(0, 12), st.booleans())
-    def test_neighbours(self, messages: list[Message], start: int, stop: int, more: int, lazy: bool) -> None:
+    def test_neighboursCanBePickedByRangeAndNeighboursOfTheseAgain(
+        self, messages: list[Message], start: int, stop: int, more: int, lazy: bool
+    ) -> None:
         """Neighbours can be picked by a range, and neighbours of these again."""
         picked = batchOf(messages, lazy).pick(range(start, stop))
         self.assertEqual(picked.messages(), numbered(messages)[start:stop])
         self.assertEqual(picked.pick(range(more, 12)).messages(), numbered(messages)[start:stop][more:])
         self.assertEqual([picked.message(place) for place in range(len(picked))], numbered(messages)[start:stop])
 
-    def test_only(self) -> None:
+    def test_recordsOfSomeTopics(self) -> None:
         """Records of some topics: their own places are kept, and each topic is asked for once."""
         asked = []
         batch = batchOf(texts(b"a", b"b", b"c", b"d"))
@@ -200,7 +206,7 @@ class BlobsTests(SynchronousTestCase):
     """Byte strings one behind the other."""
 
     @given(st.lists(st.binary(max_size=3)), st.integers(0, 9))
-    def test_cut(self, blobs: list[bytes], first: int) -> None:
+    def test_blobsComeApartWhereTheyWereJoined(self, blobs: list[bytes], first: int) -> None:
         """They come apart where they were joined, wherever the counting begins."""
         blob = column(blobs, first)
         self.assertEqual(blob.cut(), blobs)

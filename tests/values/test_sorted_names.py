@@ -34,7 +34,7 @@ class SortedNamesTests(SynchronousTestCase):
         names.add("a")
         self.assertEqual(names.all(), ["a"])
 
-    def test_chunks(self) -> None:
+    def test_nameAddedAmong150000MovesNoMoreThanOneChunk(self) -> None:
         """A name added among 150,000 moves no more than one chunk."""
         names = SortedNames()
         for number in range(150_000):

@@ -25,13 +25,13 @@ class GroupsTests(SynchronousTestCase):
         snapshot = msgpack.unpackb(msgpack.packb({"groups": dumped(words)}))
         self.assertEqual(groupsIn(snapshot), {"a": words[0], "b": words[1]})
 
-    def test_none(self) -> None:
+    def test_snapshotOfBrokerThatKnewOfNoGroupsHasNone(self) -> None:
         """A snapshot of a broker that knew of no groups has none."""
         snapshot: Any
         for snapshot in (None, {}, {"groups": []}, []):
             self.assertEqual(groupsIn(snapshot), {})
 
-    def test_follow(self) -> None:
+    def test_lastWordCountsUntilItIsForgotten(self) -> None:
         """The last word counts, until it is forgotten; other notes say nothing."""
         groups: dict[str, GroupProgress] = {}
         notes: list[StateRecord] = [

@@ -23,7 +23,7 @@ _DOOR = Transitions({(_Door.OPEN, _Push.OUT): _Door.SHUT, (_Door.SHUT, _Push.IN)
 class TransitionsTests(SynchronousTestCase):
     """A table of two states."""
 
-    def test_listed(self) -> None:
+    def test_listedPairGivesNextState(self) -> None:
         """A listed pair gives the next state."""
         self.assertIs(_DOOR[_Door.OPEN, _Push.OUT], _Door.SHUT)
         self.assertIs(_DOOR[_Door.SHUT, _Push.IN], _Door.OPEN)

@@ -20,19 +20,19 @@ class BudgetTests(SynchronousTestCase):
         self.assertTrue(self.two.change(FREE_BYTES + 40))
         self.assertEqual((self.budget.used, self.two.size), (100, FREE_BYTES + 40))
 
-    def test_released(self) -> None:
+    def test_whatOneReleasesOtherMayUse(self) -> None:
         """What one releases the other may use."""
         self.one.change(FREE_BYTES + 100)
         self.one.change(0)
         self.assertTrue(self.two.change(FREE_BYTES + 100))
 
-    def test_free(self) -> None:
+    def test_firstBytesOfEachAreFreeAlsoOverBudget(self) -> None:
         """The first bytes of each are free, also over the budget."""
         self.one.change(FREE_BYTES + 100)
         self.assertTrue(self.two.change(FREE_BYTES))
         self.assertEqual(self.budget.used, 100)
 
-    def test_lowered(self) -> None:
+    def test_afterLimitWasLoweredConnectionMayStillBufferLessThanBefore(self) -> None:
         """After the limit was lowered, a connection may still buffer less than before."""
         self.one.change(FREE_BYTES + 100)
         self.budget.limit = 10

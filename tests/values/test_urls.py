@@ -20,7 +20,7 @@ class UrlTests(SynchronousTestCase):
         """Return the sentence with which a text is refused."""
         return str(self.assertRaises(SettingError, Url.parse, text))
 
-    def test_document(self) -> None:
+    def test_examplesOfSection62(self) -> None:
         """The examples of section 6.2."""
         for text, url in {
             "tcp://localhost:8080": Url("tcp", "localhost", 8080),
@@ -33,7 +33,7 @@ class UrlTests(SynchronousTestCase):
         }.items():
             self.assertEqual(Url.parse(text), url)
 
-    def test_written(self) -> None:
+    def test_urlIsWrittenAsItCanBeRead(self) -> None:
         """A URL is written as it can be read."""
         for text in ("tcp://a:1", "tls://[::1]:2", "ws://*:3", "wss://a:4/b?c=d", "ipc://a b", "ipc:///a", "stdio://"):
             self.assertEqual(str(Url.parse(text)), text)
@@ -44,13 +44,13 @@ class UrlTests(SynchronousTestCase):
         self.assertEqual(Url.parse("tcp://:1"), Url.parse("tcp://*:1"))
         self.assertEqual(Url.parse("tcp://*:1").host, "")
 
-    def test_addresses(self) -> None:
+    def test_ipv6AddressesStandInBracketsWithZoneIfTheyNeedOne(self) -> None:
         """IPv6 addresses stand in brackets, with a zone if they need one."""
         self.assertEqual([Url.parse(f"tcp://[{host}]:1").host for host in ("::1", "fe80::1%eth0")],
                          ["::1", "fe80::1%eth0"])  # fmt: skip
         self.assertEqual(self.refused("tcp://::1:1"), "the URL must be like tcp://HOST:PORT")
 
-    def test_ports(self) -> None:
+    def test_portIsAtMost65535(self) -> None:
         """A port is at most 65535; only WebSockets have a usual one."""
         self.assertEqual([Url.parse(f"tcp://a:{port}").port for port in (0, 65535)], [0, 65535])
         self.assertEqual(self.refused("tcp://a:65536"), "the port must be at most 65535, not 65536")
@@ -58,7 +58,7 @@ class UrlTests(SynchronousTestCase):
         for scheme in ("tcp", "tls"):
             self.assertEqual(self.refused(f"{scheme}://a"), f"the URL must name a port, e.g. {scheme}://localhost:7890")
 
-    def test_wrong(self) -> None:
+    def test_whatSchemeHasNoUseForIsRefused(self) -> None:
         """What a scheme has no use for is refused."""
         for text, sentence in {
             "http://a": "there is no URL scheme 'http', only ipc, stdio, tcp, tls, ws, wss",
@@ -111,7 +111,7 @@ class UrlTests(SynchronousTestCase):
         }.items():
             self.assertEqual(str(self.assertRaises(SettingError, addressesOf, wrong)), sentence)
 
-    def test_slash(self) -> None:
+    def test_slashBehindPortIsNoPath(self) -> None:
         """A slash behind the port is no path."""
         self.assertEqual(Url.parse("tcp://a:1/"), Url("tcp", "a", 1))
         self.assertEqual(Url.parse("ws://a:1/"), Url("ws", "a", 1))

@@ -44,7 +44,7 @@ class ApiCase(SiteCase):
 class ListingTests(ApiCase):
     """Reading."""
 
-    def test_clients(self) -> None:
+    def test_clientIsToldWithWhatIsKnownOfIt(self) -> None:
         """A client is told with what is known of it."""
         self.clock.advance(2)
         self.assertEqual(
@@ -61,7 +61,7 @@ class ListingTests(ApiCase):
             },
         )  # fmt: skip
 
-    def test_pages(self) -> None:
+    def test_listingsGoOnAfterKeyThatTheyEndWith(self) -> None:
         """Listings go on after the key that they end with."""
         for _ in range(4):
             self.broker.join("blipmq")
@@ -75,7 +75,7 @@ class ListingTests(ApiCase):
         for query in ("limit=0", "limit=1001", "limit=x", "after=x", f"limit={'9' * 5000}", f"after={'9' * 5000}"):
             self.assertEqual(self.ask(f"GET /api/clients?{query}").code, 400, query)
 
-    def test_topics(self) -> None:
+    def test_topicsAreToldWithTheirQueuesByName(self) -> None:
         """Topics are told with their queues, by name."""
         self.produce("b", b"1", b"2")
         self.broker.topics.get("a")
@@ -93,7 +93,7 @@ class ListingTests(ApiCase):
             rows = self.ask(f"GET /api/{path}").value[title]
             self.assertEqual([each["topic"] for each in rows], [] if path == "subscriptions" else ["a", "b"])
 
-    def test_queues(self) -> None:
+    def test_queuesAreToldWithWhatIsInThem(self) -> None:
         """Queues are told with what is in them."""
         self.produce("a", b"1", b"2")
         self.broker.consume(self.ann, "a")
@@ -114,7 +114,7 @@ class ListingTests(ApiCase):
         rows = self.ask("GET /api/queues?topic=b").value["queues"]
         self.assertEqual([each["topic"] for each in rows], ["b"])
 
-    def test_peek(self) -> None:
+    def test_lookShowsOldestMessagesThoseDeliveredBeforeFirstAndChanges(self) -> None:
         """A look shows the oldest messages, those delivered before first, and changes nothing."""
         self.produce("a", b"1", b"2", b"x" * 70_000)
         delivery = self.broker.consume(self.ann, "a")
@@ -141,7 +141,7 @@ class ListingTests(ApiCase):
         self.admitted = Admitted(None, Granted("read:api/queues/peek", "subscribe:a", "publish:a"))
         self.assertEqual(self.ask("GET /api/queues/peek?topic=a").code, 403)
 
-    def test_subscriptions(self) -> None:
+    def test_subscriptionsAreToldWithoutWhoOwnsThem(self) -> None:
         """Subscriptions are told without who owns them."""
         self.broker.openSubscription(self.ann, "secret owner", "a", 1)
         answer = self.ask("GET /api/subscriptions")
@@ -149,7 +149,7 @@ class ListingTests(ApiCase):
         self.assertEqual((row["subscription"], row["topic"], row["qos"], row["connected"]), (1, "a", 1, True))
         self.assertNotIn(b"secret owner", answer.body)
 
-    def test_groups(self) -> None:
+    def test_withoutJournalThereAreNoConsumerGroups(self) -> None:
         """Without a journal there are no consumer groups."""
         self.assertEqual(self.ask("GET /api/groups").value, {"groups": [], "next": None, "end": None})
 
@@ -158,14 +158,14 @@ class ListingTests(ApiCase):
         self.admitted = Admitted(None, Granted("read:api/settings"))
         self.assertEqual(self.ask("GET /api/settings").code, 403)
 
-    def test_settings(self) -> None:
+    def test_settingsAreToldWithoutWhatMayBeSecret(self) -> None:
         """Settings are told without what may be a secret."""
         answer = self.ask("GET /api/settings")
         settings = answer.value["settings"]
         self.assertEqual((settings["spawn"], settings["listen"]), (["program"], ["tcp:7890"]))
         self.assertNotIn(b"hidden", answer.body)
 
-    def test_index(self) -> None:
+    def test_indexTellsWhatThisVisitorMayAskFor(self) -> None:
         """The index tells what this visitor may ask for."""
         self.admitted = Admitted(None, Granted("read:api/", "read:api/about", "admin:api/queues/purge"))
         self.assertEqual(
@@ -192,7 +192,7 @@ class Conversation:
 class ActingTests(ApiCase):
     """Acting."""
 
-    def test_disconnect(self) -> None:
+    def test_clientIsToldThatOperatorEndsIt(self) -> None:
         """A client is told that the operator ends it."""
         conversation: Any = Conversation()
         self.ann.conversation = conversation

@@ -10,7 +10,7 @@ from tests.fuzz.world import World
 class FieldTests(SynchronousTestCase):
     """Bytes that are no UTF-8, in the fields that the pages look at."""
 
-    def test_answered(self) -> None:
+    def test_hostileFieldsAreAnswered(self) -> None:
         """They are answered like any other; nothing goes wrong behind it."""
         world = World()
         self.addCleanup(world.close)

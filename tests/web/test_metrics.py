@@ -74,7 +74,7 @@ class TableTests(MetricsCase):
         process = {name.removesuffix("_total") for name in PROCESS}
         self.assertEqual({name for name in found if name.startswith("process_")}, process)
 
-    def test_labels(self) -> None:
+    def test_seriesHaveLabelsOfTable(self) -> None:
         """Series have the labels of the table."""
         self.produce("a", b"1")
         self.bury("a", b"2")
@@ -96,7 +96,7 @@ class TableTests(MetricsCase):
 class ValueTests(MetricsCase):
     """Where the values come from."""
 
-    def test_clients(self) -> None:
+    def test_clientsAndJoinsAreToldByDialectLeavesByReason(self) -> None:
         """Clients and joins are told by dialect, leaves by reason."""
         self.broker.join("blipmq")
         self.broker.leave(self.broker.join("blipmq"), "slow consumer")
@@ -107,7 +107,7 @@ class ValueTests(MetricsCase):
         self.assertEqual(samples["fleximq_slow_consumers_total", ()], 1)
         self.assertEqual(samples["fleximq_waiting_connections", ()], 7)
 
-    def test_idle(self) -> None:
+    def test_withoutConnectionsEachDialectHasZeros(self) -> None:
         """Without connections, each dialect has zeros."""
         self.broker.leave(self.ann, "client closed")
         self.broker.dialects = ("minimq", "fleximq")
@@ -130,7 +130,7 @@ class ValueTests(MetricsCase):
             self.assertEqual(samples[f"fleximq_{name}_total", ("minimq",)], value)
         self.assertEqual(samples["fleximq_connections", ("minimq",)], 1)
 
-    def test_events(self) -> None:
+    def test_eachEventCountsInItsMetricWhatHasNoneInLast(self) -> None:
         """Each event counts in its metric, what has none in the last."""
         for event in (
             CountedEvent(EventFamily.DROPPED, "queue full"), CountedEvent(EventFamily.ERROR, "404"),
@@ -158,13 +158,13 @@ class ValueTests(MetricsCase):
         found = {labels[0]: value for (name, labels), value in self.samples().items() if "dropped" in name}
         self.assertEqual((len(found), found[REST]), (MAX_REASONS + 1, 50))
 
-    def test_published(self) -> None:
+    def test_publicationsAreCountedAlsoToTopicsThatWereForgotten(self) -> None:
         """Publications are counted, also to topics that were forgotten."""
         self.produce("a", b"1", b"2")
         self.broker.topics.publishedBefore += 5
         self.assertEqual(self.value("published_messages_total"), 7)
 
-    def test_queues(self) -> None:
+    def test_queuesAreToldByKind(self) -> None:
         """Queues are told by kind."""
         self.produce("a", b"1", b"2")
         self.broker.consume(self.ann, "a")
@@ -175,7 +175,7 @@ class ValueTests(MetricsCase):
         self.assertEqual(samples["fleximq_queues", ("subscription",)], 0)
         self.assertGreater(samples["fleximq_queue_bytes", ("dead",)], 0)
 
-    def test_ages(self) -> None:
+    def test_oldestMessageAgesFromFirstLookThatSawIt(self) -> None:
         """The oldest message ages from the first look that saw it."""
         self.produce("a", b"1")
         self.samples()
@@ -187,7 +187,7 @@ class ValueTests(MetricsCase):
         self.clock.advance(2)
         self.assertEqual(self.value("queue_oldest_seconds", "work"), 2)
 
-    def test_top(self) -> None:
+    def test_namesAreToldOfLargestOnlyAsFarAsTheyMayBeSeen(self) -> None:
         """Names are told of the largest only, as far as they may be seen."""
         for name, number in (("a", 1), ("b", 3), ("c", 2), ("d", 4)):
             self.produce(name, *[b"x"] * number)
@@ -199,7 +199,7 @@ class ValueTests(MetricsCase):
         topics = {labels for name, labels in self.samples() if name.endswith("topic_published_messages_total")}
         self.assertEqual(topics, {("a",), ("c",)})
 
-    def test_lag(self) -> None:
+    def test_howLateEventLoopIsIsHistogramAndNumber(self) -> None:
         """How late the event loop is, is a histogram and a number."""
         self.clock.advance(1.75)
         samples = self.samples()
@@ -207,7 +207,7 @@ class ValueTests(MetricsCase):
         self.assertEqual(samples["fleximq_reactor_lag_seconds_bucket", ("1.0",)], 1)
         self.assertEqual(samples["fleximq_reactor_lag_seconds_bucket", ("0.5",)], 0)
 
-    def test_many(self) -> None:
+    def test_manyQueuesAndTopicsAreLookedAtInPortions(self) -> None:
         """Many queues and topics are looked at in portions; what comes meanwhile is told the next time."""
         for number in range(2500):
             self.broker.topics.get(f"t{number}")
@@ -246,17 +246,17 @@ class ProcessTests(SynchronousTestCase):
 class PageTests(SynchronousTestCase):
     """The dashboard and the alerts, against the table."""
 
-    def test_dashboard(self) -> None:
+    def test_everyMetricThatGrafanaDashboardAsksForIsThere(self) -> None:
         """Every metric that the Grafana dashboard asks for is there."""
         asked = list(_expressions(json.loads((DOCS / "grafana" / "fleximq.json").read_text())))
         self.assertGreater(self.known(asked), 25)
 
-    def test_alerts(self) -> None:
+    def test_everyMetricOfAlertsExists(self) -> None:
         """So is every metric of the alerts."""
         asked = re.findall("^ *expr: (.*)$", ALERTS.read_text(), re.MULTILINE)
         self.assertGreater(self.known(asked), 10)
 
-    def test_promtool(self) -> None:
+    def test_prometheusAcceptsAlerts(self) -> None:
         """Prometheus accepts the alerts."""
         promtool = shutil.which("promtool")
         if promtool is None:

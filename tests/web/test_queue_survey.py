@@ -35,18 +35,18 @@ class AgesTests(SynchronousTestCase):
         """Nothing is known of what came before the first look."""
         self.assertEqual(self.look(10, 5, 1), 0)
 
-    def test_grows(self) -> None:
+    def test_messageGrowsOlderWhateverComesBehindIt(self) -> None:
         """A message grows older, whatever comes behind it."""
         self.look(0, 1, 1)
         self.assertEqual([self.look(10, 50, 1), self.look(20, 90, 1)], [10, 20])
 
-    def test_taken(self) -> None:
+    def test_whenItIsGoneNextOneHasItsOwnAgeAtLeast(self) -> None:
         """When it is gone, the next one has its own age, at least."""
         self.look(0, 1, 1)
         self.look(10, 2, 1)
         self.assertEqual(self.look(20, 3, 2), 10)
 
-    def test_empty(self) -> None:
+    def test_whatComesAfterTimeWithoutMessagesIsYoung(self) -> None:
         """What comes after a time without messages is young."""
         self.look(0, 1, 1)
         self.assertEqual((self.look(10, 1, None), self.look(20, 2, 2)), (0, 0))
@@ -67,7 +67,7 @@ class AgesTests(SynchronousTestCase):
 class StoredTests(SynchronousTestCase):
     """The topics with the oldest stored messages."""
 
-    def test_oldest(self) -> None:
+    def test_asManyAsAreWantedOfThoseThatMayBeSeenOldestFirst(self) -> None:
         """As many as are wanted, of those that may be seen, oldest first."""
         clock, journal = Clock(), SlowJournal()
         broker = makeBroker(clock, journal=journal, durable=("#",))

@@ -46,7 +46,7 @@ def head(path: str, *fields: str, length: int = 0, method: str = "POST") -> byte
 class DeadlineTests(RequestCase):
     """Requests that trickle in."""
 
-    def test_body(self) -> None:
+    def test_bodyThatTricklesInIsCutOffAtDeadline(self) -> None:
         """A body that trickles in is cut off at the deadline."""
         channel, transport = self.connect()
         channel.dataReceived(head("/api/queues/purge", length=100))
@@ -70,7 +70,7 @@ class DeadlineTests(RequestCase):
         self.clock.advance(2)
         self.assertTrue(transport.disconnecting)
 
-    def test_aborted(self) -> None:
+    def test_peerThatStaysConnectedAfterItsRefusalIsAborted(self) -> None:
         """A peer that stays connected after its refusal is aborted."""
         _, transport = self.connect()
         self.clock.advance(10)
@@ -112,7 +112,7 @@ class EarlyTests(RequestCase):
         self.admitted = Admitted(None, Granted())
         self.assertIn(b" 403 ", self.answer(head("/api/queues/purge", length=1000) + b"{"))
 
-    def test_otherwise(self) -> None:
+    def test_otherMethodsAndUnknownPathsAreAnswered(self) -> None:
         """Other methods and unknown paths too."""
         self.assertIn(b" 405 ", self.answer(head("/api/queues/purge", length=1000, method="GET")))
         self.assertIn(b" 404 ", self.answer(head("/nowhere", length=1000)))

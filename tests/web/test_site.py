@@ -9,7 +9,7 @@ from tests.web.asking import JSON, Granted, SiteCase
 class RightsTests(SiteCase):
     """Pages and permissions."""
 
-    def test_allowed(self) -> None:
+    def test_whoMayReadPageGetsItNeverFromCache(self) -> None:
         """Who may read a page gets it, never from a cache."""
         self.admitted = Admitted(None, Granted("read:api/about"))
         answer = self.ask("GET /api/about")
@@ -54,12 +54,12 @@ class RightsTests(SiteCase):
         answer = self.post("/api/queues/purge", {"topic": "a"})
         self.assertEqual((answer.code, answer.value), (401, {"error": "not any more"}))
 
-    def test_welcome(self) -> None:
+    def test_rootIsEverybodys(self) -> None:
         """The root is everybody's."""
         self.admitted = None
         self.assertEqual(self.ask("GET /").code, 200)
 
-    def test_health(self) -> None:
+    def test_healthIsEverybodysAsWellButOnlyThoseWhoMayReadItAreToldWhy(self) -> None:
         """Health is everybody's as well, but only those who may read it are told why."""
         self.checks[0] = self.checks[0]._replace(good=False)
         everything = self.ask("GET /readyz")
@@ -69,7 +69,7 @@ class RightsTests(SiteCase):
             answer = self.ask("GET /readyz")
             self.assertEqual((answer.code, answer.value), (503, {"status": "failing"}))
 
-    def test_healthy(self) -> None:
+    def test_healthIs200WhenAllIsGood(self) -> None:
         """It is 200 when all is good."""
         answer = self.ask("GET /readyz")
         self.assertEqual((answer.code, answer.value["status"], answer.value["reasons"]), (200, "ok", []))
@@ -78,7 +78,7 @@ class RightsTests(SiteCase):
 class MethodTests(SiteCase):
     """How pages are asked for."""
 
-    def test_head(self) -> None:
+    def test_headTellsLengthAlone(self) -> None:
         """HEAD tells the length alone."""
         answer = self.ask("HEAD /api/settings")
         self.assertEqual((answer.code, answer.body), (200, b""))
@@ -115,7 +115,7 @@ class MethodTests(SiteCase):
                 self.assertEqual(fields["x-content-type-options"], "nosniff")
                 self.assertIn(fields["cache-control"], ("no-store", "no-cache") if line == "GET /" else ("no-store",))
 
-    def test_reflects(self) -> None:
+    def test_noErrorRepeatsWhatWasAskedFor(self) -> None:
         """No error repeats what was asked for."""
         for line in ("GET /<b>?<i>", "GET /api/about?<b>", "POST /<b>", "<B> /", "GET /api/../<b>", "GET //etc/<b>"):
             self.assertNotIn(b"<b>", self.ask(line).body.lower(), line)
@@ -136,7 +136,7 @@ class MethodTests(SiteCase):
             answer = self.ask("POST /api/queues/purge", JSON, body=body)
             self.assertEqual(answer.code, 400, body[:3])
 
-    def test_broken(self) -> None:
+    def test_whatNobodyForesawIsLoggedAndAnsweredWithoutWordAboutIt(self) -> None:
         """What nobody foresaw is logged, and answered without a word about it."""
 
         async def broken(visit: PageRequest) -> HttpReply:
@@ -151,7 +151,7 @@ class MethodTests(SiteCase):
 class KindTests(SiteCase):
     """What a browser could be tricked into posting; foreign origins are refused before they reach the site."""
 
-    def test_kind(self) -> None:
+    def test_whatFormCanPostIsNotTaken(self) -> None:
         """What a form can post is not taken; JSON is, with whatever parameters."""
         for field in ("Content-Type: text/plain", "Content-Type: application/x-www-form-urlencoded", "X: y"):
             answer = self.ask("POST /api/queues/purge", field, body={"topic": "a"})

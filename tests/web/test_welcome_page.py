@@ -61,7 +61,7 @@ class WelcomeTests(SynchronousTestCase):
         self.assertEqual(self.reactor.getDelayedCalls(), [])
         return Answer(transport.value())
 
-    def test_text(self) -> None:
+    def test_plainTextNamesVersionAndEachDialectWithItsAddress(self) -> None:
         """Plain text names the version, and each dialect with its address."""
         answer = self.ask()
         text = answer.body.decode()
@@ -72,7 +72,7 @@ class WelcomeTests(SynchronousTestCase):
         self.assertIn("ws://127.0.0.1:7890/ws", text)
         self.assertLessEqual(max(map(len, text.splitlines())), 80)
 
-    def test_html(self) -> None:
+    def test_browserGetsHTMLWithSameWordsWhoseTagsMatchWithoutScripts(self) -> None:
         """A browser gets HTML with the same words, whose tags match, without scripts."""
         answer = self.ask("GET / HTTP/1.1", f"Accept: {BROWSER}")
         self.assertEqual((answer.code, answer.fields["content-type"]), (200, "text/html; charset=utf-8"))
@@ -90,7 +90,7 @@ class WelcomeTests(SynchronousTestCase):
         self.assertEqual((rules["default-src"], rules["img-src"]), ({"'none'"}, {"'self'"}))
         self.assertLessEqual({"ws:", "wss:"}, rules["connect-src"])
 
-    def test_icon(self) -> None:
+    def test_browsersFindIconByPageAndByItsUsualName(self) -> None:
         """Browsers find an icon, by the page and by its usual name."""
         self.assertIn(b'<link rel="icon" href="/favicon.svg">', self.ask("GET / HTTP/1.1", f"Accept: {BROWSER}").body)
         for name in ("svg", "ico"):
@@ -98,7 +98,7 @@ class WelcomeTests(SynchronousTestCase):
             self.assertEqual((answer.code, answer.fields["content-type"]), (200, "image/svg+xml"))
             self.assertEqual(ElementTree.fromstring(answer.body).tag, "{http://www.w3.org/2000/svg}svg")
 
-    def test_links(self) -> None:
+    def test_pageLeadsToMetricsHealthAndAPI(self) -> None:
         """The page leads to metrics, health and the API."""
         page = self.ask("GET / HTTP/1.1", f"Accept: {BROWSER}").body
         for path in (b"/metrics", b"/healthz", b"/api/"):
@@ -127,14 +127,14 @@ class WelcomeTests(SynchronousTestCase):
             self.assertIn(b"tls://127.0.0.1:7890 or wss://127.0.0.1:7890/ws", page)
             self.assertNotIn(b"tcp://", page)
 
-    def test_headers(self) -> None:
+    def test_serverIsFlexiMQCachesMayNotMixTwoFormsAndOneRequestIsAll(self) -> None:
         """The server is FlexiMQ, caches may not mix the two forms, and one request is all."""
         fields = self.ask().fields
         self.assertEqual(fields["server"], f"FlexiMQ/{__version__}")
         self.assertEqual((fields["vary"], fields["connection"]), ("Accept", "close"))
         self.assertEqual(fields["x-content-type-options"], "nosniff")
 
-    def test_head(self) -> None:
+    def test_headAnswersSameWithoutBodyItsLengthIncluded(self) -> None:
         """HEAD answers the same without the body, its length included."""
         got, head = self.ask(), self.ask("HEAD / HTTP/1.1")
         self.assertEqual((head.code, head.body), (200, b""))
@@ -158,7 +158,7 @@ class WelcomeTests(SynchronousTestCase):
         """HTTP/1.0 is answered too."""
         self.assertEqual(self.ask("GET / HTTP/1.0").code, 200)
 
-    def test_body(self) -> None:
+    def test_requestWhoseBodyDoesNotComeIsGivenUp(self) -> None:
         """A request whose body does not come is given up."""
         reactor: Any = MemoryReactorClock()
         channel: Any = WebSite(reactor, ALL).buildProtocol(None)
@@ -173,12 +173,12 @@ class WelcomeTests(SynchronousTestCase):
 class PrefersHtmlTests(SynchronousTestCase):
     """What an Accept header means."""
 
-    def test_html(self) -> None:
+    def test_htmlIsForThoseWhoNameIt(self) -> None:
         """HTML is for those who name it."""
         for accept in (BROWSER, "text/html", "TEXT/HTML; q=0.5", "text/plain;q=0.5, text/html", "text/html,text/plain"):
             self.assertTrue(prefersHtml(accept), accept)
 
-    def test_text(self) -> None:
+    def test_textIsForAllOthersAndForThoseWhoLikeItBetter(self) -> None:
         """Text is for all others, and for those who like it better."""
         for accept in (
             None,

@@ -53,12 +53,12 @@ def frames(runs: Iterable[BlipRun]) -> list[tuple[FrameType, int, bytes]]:
 class SampleTests(SynchronousTestCase):
     """The document's hex-encoded sample frames."""
 
-    def test_decoded(self) -> None:
+    def test_eachSampleIsReadAsDocumentSays(self) -> None:
         """Each sample is read as the document says."""
         for text, run in SAMPLES:
             self.assertEqual(scan([bytes.fromhex(text)]), [run])
 
-    def test_encoded(self) -> None:
+    def test_eachSampleIsWrittenAsDocumentSays(self) -> None:
         """Each sample is written as the document says."""
         for text, (kind, head, [correlation], messages) in SAMPLES:
             self.assertEqual(encodeFrame(kind, correlation, head + b"".join(messages)), bytes.fromhex(text))

@@ -50,7 +50,7 @@ class PayloadTests(SynchronousTestCase):
 class HandshakeTests(PayloadTests):
     """HELLO and AUTH."""
 
-    def test_hello(self) -> None:
+    def test_versionGoesThereAndBack(self) -> None:
         """The version goes there and back; the document's is two bytes, 00 01."""
         self.assertEqual(encodeHello(), b"\0\1")
         for version in (0, 1, 2, 65535):
@@ -61,7 +61,7 @@ class HandshakeTests(PayloadTests):
         for payload in (b"", b"\1", b"\0\1\0"):
             self.refuses(decodeHello, payload, "invalid HELLO payload")
 
-    def test_auth(self) -> None:
+    def test_keyGoesThereAndBackEmptyOneAndLongestIncluded(self) -> None:
         """A key goes there and back, the empty one and the longest included."""
         for key in ("dev-key", "", "schlüssel", "k" * 65535):
             self.assertEqual(decodeAuth(encodeAuth(key)), key)
@@ -98,7 +98,7 @@ class PublishTests(PayloadTests):
         for head in (b"\1\0\0", b"\2\0\0"):
             self.refuses(decodePublish, head, "empty topic")
 
-    def test_qos(self) -> None:
+    def test_qosOtherThan0And1IsSaidBeforeTopicsLength(self) -> None:
         """A QoS other than 0 and 1 is said before the topic's length."""
         for head in (b"\2\0\1t", b"\xff\0\1t", encodePublish("t" * 2000, 2)):
             self.refuses(decodePublish, head, "invalid QoS value")
@@ -134,12 +134,12 @@ class SubscribeTests(PayloadTests):
         """Bytes behind the QoS are ignored."""
         self.assertEqual(decodeSubscribe(b"\0\1t\1more"), TopicAndQos("t", 1))
 
-    def test_shape(self) -> None:
+    def test_tooShortPayloadAndTopicThatIsNotUTF8AreFirstThingSaid(self) -> None:
         """Too short a payload and a topic that is not UTF-8 are the first thing said."""
         for payload in (b"", b"\0", b"\0\0", b"\0\1t", b"\0\4abc", b"\0\1\xff\2"):
             self.refuses(decodeSubscribe, payload, "invalid SUBSCRIBE payload")
 
-    def test_order(self) -> None:
+    def test_emptyTopicIsSaidBeforeBadQoSBadQoSBeforeTopicsLength(self) -> None:
         """An empty topic is said before a bad QoS, a bad QoS before the topic's length."""
         self.refuses(decodeSubscribe, b"\0\0\2", "empty topic")
         self.refuses(decodeSubscribe, b"\0\1t\2", "invalid QoS value")
@@ -156,13 +156,13 @@ class SubscriptionIdTests(PayloadTests):
             self.assertEqual(decodeAck(encodeSubscription(subscription)), subscription)
             self.assertEqual(decodePoll(encodeSubscription(subscription)), subscription)
 
-    def test_zero(self) -> None:
+    def test_0NamesNoSubscription(self) -> None:
         """0 names no subscription; only the answer to a handshake carries it."""
         for decode in (decodeAck, decodePoll):
             self.refuses(decode, bytes(8), "subscription_id must be non-zero")
         self.assertEqual(decodeAck(bytes(8), zero=True), 0)
 
-    def test_length(self) -> None:
+    def test_eightBytesNeitherFewerNorMore(self) -> None:
         """Eight bytes, neither fewer nor more."""
         for payload in (b"", bytes(7), bytes(9)):
             self.refuses(decodeAck, payload, "invalid ACK payload")
@@ -181,7 +181,7 @@ class NackTests(PayloadTests):
         """Words that the length cannot count are cut between two characters."""
         self.assertEqual(decodeNack(encodeNack(500, "é" * 40000)), Nack(500, "é" * 32767))
 
-    def test_malformed(self) -> None:
+    def test_lengthThatLiesAndWordsThatAreNotUTF8AreRefused(self) -> None:
         """A length that lies and words that are not UTF-8 are refused."""
         for payload in (b"", bytes(3), b"\1\x90\0\1", b"\1\x90\0\1ab", b"\1\x90\0\1\xff"):
             self.refuses(decodeNack, payload, "invalid NACK payload")

@@ -27,7 +27,7 @@ def read(header: bytes) -> Any:
 class WithoutTopicTests(SynchronousTestCase):
     """What the journal keeps of a header."""
 
-    def test_alone(self) -> None:
+    def test_headerWithNothingButTopicIsNoBytesAndSoIsNoneAtAll(self) -> None:
         """A header with nothing but a topic is no bytes, and so is none at all."""
         self.assertEqual(withoutTopic(msgpack.packb({"topic": "t"})), b"")
         self.assertEqual(withoutTopic(b""), b"")
@@ -46,7 +46,7 @@ class WithoutTopicTests(SynchronousTestCase):
         self.assertEqual(withoutTopic(b"\x82\xa5topic\xa1t" + odd), b"\x81" + odd)
         self.assertEqual(withoutTopic(b"\xde\x00\x02\xd9\x05topic\xda\x00\x01t" + odd), b"\x81" + odd)
 
-    def test_twice(self) -> None:
+    def test_topicThatStandsThereTwiceGoesTwice(self) -> None:
         """A topic that stands there twice goes twice."""
         self.assertEqual(withoutTopic(b"\x83\xa5topic\xa1t\xa1a\x01\xa5topic\xa1u"), b"\x81\xa1a\x01")
 
@@ -55,19 +55,19 @@ class WithoutTopicTests(SynchronousTestCase):
         for pair in (b"\xc4\x05topic\x01", b"\x91\xa1a\x01", b"\x81\xa1a\xa1b\x01", b"\x81\x91\x01\x02\x03"):
             self.assertEqual(withoutTopic(b"\x82" + pair + b"\xa5topic\xa1t"), b"\x81" + pair)
 
-    def test_timestamps(self) -> None:
+    def test_timeThatPythonCouldNotHoldIsValueAsAnyOther(self) -> None:
         """A time that Python could not hold is a value as any other."""
         late = msgpack.packb({"at": msgpack.Timestamp(2**40, 5)})
         self.assertEqual(withoutTopic(b"\x82" + late[1:] + b"\xa5topic\xa1t"), late)
 
     @given(HEADERS)
-    def test_any(self, header: dict[Any, Any]) -> None:
+    def test_whateverElseIsInHeaderStaysAndStaysAsItWasWritten(self, header: dict[Any, Any]) -> None:
         """Whatever else is in a header stays, and stays as it was written."""
         header.pop("topic", None)
         packed = msgpack.packb(header | {"topic": "t"})
         self.assertEqual(withoutTopic(packed), msgpack.packb(header) if header else b"")
 
-    def test_sizes(self) -> None:
+    def test_atEveryWidthOfMapsHead(self) -> None:
         """At every width of a map's head."""
         for size in (14, 15, 16, 17, 65534, 65535, 65536):
             header = {str(number): number for number in range(size)}
@@ -90,7 +90,7 @@ class WithTopicAndOffsetTests(SynchronousTestCase):
             read(withTopicAndOffset(kept, topic, offset)), header | {"topic": topic, "stored_at": 3, "offset": offset}
         )
 
-    def test_bytes(self) -> None:
+    def test_topicComesFirstTimeAndOffsetLastAlwaysInNineBytesEach(self) -> None:
         """The topic comes first, time and offset last, always in nine bytes each."""
         self.assertEqual(
             withTopicAndOffset(b"\x81\xa1a\x01", "t", 5),

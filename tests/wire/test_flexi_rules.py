@@ -37,7 +37,7 @@ def documented() -> dict[str, tuple[frozenset[str], frozenset[str]]]:
 class TableTests(SynchronousTestCase):
     """Sections 2.2.3 and 3.1."""
 
-    def test_values(self) -> None:
+    def test_eachTypeHasValueOfSection31(self) -> None:
         """Each type has the value of section 3.1."""
         self.assertEqual([kind.name for kind in sorted(MessageType)], list(NAMES))
         self.assertEqual(sorted(MessageType), list(range(10)))

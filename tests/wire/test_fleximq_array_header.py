@@ -29,7 +29,7 @@ def fromArray(values: list[Any]) -> Any:
 class ArrayTests(SynchronousTestCase):
     """Field by field, with nil for what is absent."""
 
-    def test_places(self) -> None:
+    def test_eachFieldHasItsPlace(self) -> None:
         """Each field has its place; nothing is nothing."""
         self.assertEqual(fromArray(NOTHING), {})
         self.assertEqual(
@@ -44,7 +44,7 @@ class ArrayTests(SynchronousTestCase):
             },
         )
 
-    def test_entries(self) -> None:
+    def test_routingEntriesAreByIdOrByNameWithIdOrWithout(self) -> None:
         """Routing entries are by id, or by name with an id or without."""
         entries = [[1000, "/p"], [1000, None], ["svc", "/p", 1000], ["svc", "/p", None], ["svc", "/p"], ["", "/p", 7]]
         self.assertEqual(
@@ -59,7 +59,7 @@ class ArrayTests(SynchronousTestCase):
             ],
         )
 
-    def test_statuses(self) -> None:
+    def test_statusIsNameOfItsCodeForEveryCodeOfDocument(self) -> None:
         """A status is the name of its code, for every code of the document; other names are left for the checks."""
         for code, name in STATUS_NAMES.items():
             self.assertEqual(fromArray([None, None, None, name, None, None]), {"status": code})
@@ -76,7 +76,7 @@ class ArrayTests(SynchronousTestCase):
         ):
             self.assertEqual(fromArray([None, None, None, None, array, None]), {"auth": fields})
 
-    def test_interval(self) -> None:
+    def test_intervalMayBeNil(self) -> None:
         """An interval may be nil."""
         self.assertEqual(fromArray([*NOTHING[:5], [5, None]]), {"keepalive": {"timestamp": 5}})
 
@@ -92,14 +92,14 @@ class ArrayTests(SynchronousTestCase):
 class EnvelopeTests(SynchronousTestCase):
     """Whole envelopes."""
 
-    def test_told(self) -> None:
+    def test_arrayIsToldByItsMarker(self) -> None:
         """An array is told by its marker: every kind of array, and nothing else."""
         for marker in range(256):
             expected = 0x90 <= marker <= 0x9F or marker in (0xDC, 0xDD)
             self.assertEqual(openMapOrArrays(envelope(bytes((marker,)))).wasArray, expected, marker)
         self.assertFalse(openMapOrArrays(envelope(None)).wasArray)
 
-    def test_rewritten(self) -> None:
+    def test_headerIsWrittenAnewWithItsLength(self) -> None:
         """The header is written anew with its length; all before it stays."""
         self.assertEqual(openMapOrArrays(envelope(arrayOf({"topic": "t"}))).envelope, envelope({"topic": "t"}))
 

@@ -31,16 +31,16 @@ class EncodeTests(SynchronousTestCase):
             b"\x00\x00\x00\x00\x00\x00\x00\x01\xc0",
         )
 
-    def test_smallest(self) -> None:
+    def test_smallestFrameHas34BytesSection71(self) -> None:
         """The smallest frame has 34 bytes (section 7.1)."""
         self.assertEqual(len(encodeFrame(0, 0)), 34)
 
     @given(st.integers(0, 255), U32, st.binary(max_size=50), st.binary(max_size=50))
-    def test_document(self, kind: int, client_id: int, header: bytes, payload: bytes) -> None:
+    def test_everyFrameIsWhatDocumentSays(self, kind: int, client_id: int, header: bytes, payload: bytes) -> None:
         """Every frame is what the document says."""
         self.assertEqual(encodeFrame(kind, client_id, header, payload), frame(kind, client_id, header, payload))
 
-    def test_examples(self) -> None:
+    def test_examplesOf421(self) -> None:
         """The examples of 4.2.1: a JOIN, its answer, a REQ."""
         join = encodeMessage(MessageType.JOIN, 0, {"auth": {"type": "token", "token": "client-auth-token"}})
         self.assertEqual(join[:22], b"\x01\x00\x00\x00\x00\x00" + bytes(16))
@@ -48,13 +48,13 @@ class EncodeTests(SynchronousTestCase):
         self.assertEqual(answer[:22], b"\x01\x02\x00\x00\x03\xe8" + bytes(16))
         self.assertEqual(encodeMessage(MessageType.REQ, 1000, {})[:6], b"\x01\x01\x00\x00\x03\xe8")
 
-    def test_message(self) -> None:
+    def test_mapIsPackedAndReadAgainByDocument(self) -> None:
         """A map is packed, and read again by the document."""
         fields = {"keepalive": {"timestamp": 1703123456789}}
         [heard] = cut(encodeMessage(MessageType.PONG, 1, fields))
         self.assertEqual((heard.kind, heard.sender, heard.header, heard.payload), ("PONG", 1, fields, b""))
 
-    def test_words(self) -> None:
+    def test_wordsAreOneMessagePackString(self) -> None:
         """Words are one MessagePack string."""
         self.assertEqual(msgpack.unpackb(words("grüße")), "grüße")
 
@@ -63,12 +63,12 @@ class TakeApartTests(SynchronousTestCase):
     """Envelopes and frames."""
 
     @given(st.integers(0, 255), U32)
-    def test_beginning(self, kind: int, client_id: int) -> None:
+    def test_firstThreeFieldsAreRead(self, kind: int, client_id: int) -> None:
         """The first three fields are read."""
         self.assertEqual(readPrefix(frame(kind, client_id)[:26]), (1, kind, client_id))
 
     @given(st.binary(min_size=16, max_size=16), st.binary(max_size=9), st.binary(max_size=9))
-    def test_restamped(self, reserved: bytes, header: bytes, payload: bytes) -> None:
+    def test_reservedBytesBecomeZeroAndNothingElseChanges(self, reserved: bytes, header: bytes, payload: bytes) -> None:
         """Reserved bytes become zero, and nothing else changes."""
         raw = frame("PUB", 7, header, payload, reserved=reserved)
         self.assertEqual(withZeroReserved(raw), frame("PUB", 7, header, payload))

@@ -78,11 +78,11 @@ def verdict(kind: str, header: Any) -> int:
 class FieldTests(SynchronousTestCase):
     """The table of section 2.2.3, each type with each field."""
 
-    def test_smallest(self) -> None:
+    def test_whatIsRequiredIsEnough(self) -> None:
         """What is required is enough."""
         self.assertEqual({kind: verdict(kind, smallest(kind)) for kind in NAMES}, dict.fromkeys(NAMES, 200))
 
-    def test_required(self) -> None:
+    def test_eachRequiredFieldIsMissed(self) -> None:
         """Each required field is missed: 400."""
         for kind, (required, _) in documented().items():
             for field in required:
@@ -92,13 +92,13 @@ class FieldTests(SynchronousTestCase):
                 self.assertIsInstance(error, BadRequest, f"{kind} without {field}")
                 self.assertIn(field, str(error))
 
-    def test_optional(self) -> None:
+    def test_eachOptionalFieldMayBeThere(self) -> None:
         """Each optional field may be there."""
         for kind, (_, forbidden) in documented().items():
             for field in set(FIELDS) - forbidden:
                 self.assertEqual(verdict(kind, {**smallest(kind), field: good(field, kind)}), 200, f"{kind} {field}")
 
-    def test_forbidden(self) -> None:
+    def test_eachForbiddenFieldIsRefusedByNameWhateverItsValue(self) -> None:
         """Each forbidden field is refused by name, whatever its value: 400."""
         for kind, (_, forbidden) in documented().items():
             for field in forbidden:
@@ -135,7 +135,7 @@ class ShapeTests(SynchronousTestCase):
         for value in (None, True, 0, -1, 1.5, "topic", b"topic", [], ["topic", "t"]):
             self.assertEqual(verdict("PUB", value), 400, value)
 
-    def test_twice(self) -> None:
+    def test_keyThatStandsTwiceInMapAtWhicheverDepthIsRefused(self) -> None:
         """A key that stands twice in a map, at whichever depth, is refused: others might read the other value."""
         path = b"\xa4path\xa2/x"
         entry = b"\xa7routing\x91\x83\xa9client_id\x07" + path
@@ -163,7 +163,7 @@ class ShapeTests(SynchronousTestCase):
         for key in (b"\xa1k", b"\xc4\x01k"):
             self.assertEqual(verdict("PUB", b"\x82\xa5topic\xa1t" + key + b"\x01"), 200, key)
 
-    def test_cost(self) -> None:
+    def test_headerCostsAtMostAbout02UsForEachByteWhateverItHolds(self) -> None:
         """A header costs at most about 0.2 us for each byte, whatever it holds; bounds are ten times as high."""
         for item in (b"\x90", b"\x80", b"\xa0", b"\xc4\x00", b"\x81\xa1a\xc0", b"\xd6\xff" + bytes(4)):
             count = ((1 << 16) - 20) // len(item)
@@ -181,7 +181,7 @@ class ShapeTests(SynchronousTestCase):
         array = bytes(FIXED_BYTES) + b"\x96\xc0\xc0" + b"\x91" * NESTING + b"\x01" + b"\xc0" * 3
         self.assertEqual(str(openMapOrArrays(array).unreadable), "the header is nested deeper than 256 levels")
 
-    def test_bombs(self) -> None:
+    def test_nestingAnnouncedLengthsAndCollidingKeysCostLittleAndEndIn400(self) -> None:
         """Nesting, announced lengths and colliding keys cost little and end in 400 where they are wrong."""
         with Measured() as measured:
             for raw in _bombs():
@@ -246,7 +246,7 @@ class TopicAloneTests(SynchronousTestCase):
         self.assertEqual(topicAlone(envelope, envelope[:22]), topic if isinstance(topic, str) else None)
         self.assertIsNone(topicAlone(envelope[:26] + b"\x82" + envelope[27:], envelope[:22]))
 
-    def test_beginning(self) -> None:
+    def test_envelopeThatBeginsOtherwiseHasNone(self) -> None:
         """An envelope that begins otherwise has none."""
         envelope = frame("PUB", 5, {"topic": "t"})[:-8]
         self.assertEqual(topicAlone(envelope, envelope[:22]), "t")
@@ -262,14 +262,14 @@ class TopicAloneTests(SynchronousTestCase):
 class ReqrepTests(SynchronousTestCase):
     """Section 2.2.2: what correlates requests and answers."""
 
-    def test_types(self) -> None:
+    def test_reqHasTypeRequestREPCorrelation(self) -> None:
         """A REQ has the type "request", a REP "correlation": each other one is refused with 400."""
         for kind, wanted in (("REQ", "request"), ("REP", "correlation")):
             for given_ in ("request", "correlation", "Request", "", None, 1):
                 header = {**smallest(kind), "reqrep": {"type": given_, "id": ULID}}
                 self.assertEqual(verdict(kind, header), 200 if given_ == wanted else 400, (kind, given_))
 
-    def test_malformed(self) -> None:
+    def test_anythingButMapWithTwoStringsIsRefusedWith400InJOINToo(self) -> None:
         """Anything but a map with two strings is refused with 400, in a JOIN too."""
         bad: Any
         for kind in ("JOIN", "REQ", "REP"):
@@ -296,14 +296,14 @@ class ReqrepTests(SynchronousTestCase):
 class TypeTests(SynchronousTestCase):
     """Wrong types are refused with 400."""
 
-    def test_topic(self) -> None:
+    def test_topicIsString(self) -> None:
         """A topic is a string; its length and emptiness are judged elsewhere."""
         for kind in ("PUB", "SUB", "UNSUB"):
             for bad in (None, 1, 1.5, True, b"t", ["t"], {"t": 1}):
                 self.assertEqual(verdict(kind, {"topic": bad}), 400, (kind, bad))
             self.assertEqual(verdict(kind, {"topic": ""}), 200, kind)
 
-    def test_status(self) -> None:
+    def test_statusIsWholeNumberThatIsNotNegative(self) -> None:
         """A status is a whole number that is not negative."""
         bad: Any
         for kind in ("REQ", "REP", "NOTIF", "BCAST", "PUB"):
@@ -312,7 +312,7 @@ class TypeTests(SynchronousTestCase):
             for fine in (0, 200, 605, 0xFFFFFFFF):
                 self.assertEqual(verdict(kind, {**smallest(kind), "status": fine}), 200, (kind, fine))
 
-    def test_timestamp(self) -> None:
+    def test_pingAndPONGNeedTimestampOf64BitsWithoutSign(self) -> None:
         """PING and PONG need a timestamp of 64 bits without a sign."""
         bad: Any
         for kind in ("PING", "PONG"):
@@ -331,7 +331,7 @@ class TypeTests(SynchronousTestCase):
             for fine in (0, 1703123456789, (1 << 64) - 1):
                 self.assertEqual(verdict(kind, {"keepalive": {"timestamp": fine}}), 200)
 
-    def test_interval(self) -> None:
+    def test_pingsIntervalIsNumberOf32BitsWithoutSign(self) -> None:
         """A PING's interval is a number of 32 bits without a sign."""
         bad: Any
         for bad in (None, "30", -1, 1.5, True, 1 << 32):
@@ -357,7 +357,7 @@ class TypeTests(SynchronousTestCase):
 class AuthTests(SynchronousTestCase):
     """Section 5.2; what is malformed or unknown is 604."""
 
-    def test_examples(self) -> None:
+    def test_documentsThreeKinds(self) -> None:
         """The document's three kinds."""
         for auth in (
             {"type": "token", "token": "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9..."},
@@ -366,7 +366,7 @@ class AuthTests(SynchronousTestCase):
         ):
             self.assertEqual(verdict("JOIN", {"auth": auth}), 200)
 
-    def test_malformed(self) -> None:
+    def test_noMapNoTypeUnknownTypeMissingOrWrongField(self) -> None:
         """No map, no type, an unknown type, a missing or wrong field."""
         auth: Any
         for auth in (
@@ -388,7 +388,7 @@ class AuthTests(SynchronousTestCase):
         ):
             self.assertIsInstance(rule(MessageType.JOIN, {"auth": auth}), AuthenticationFailed, auth)
 
-    def test_silence(self) -> None:
+    def test_wordsOfErrorNameNoSecret(self) -> None:
         """The words of the error name no secret."""
         error = rule(MessageType.JOIN, {"auth": {"type": "basic", "username": "u", "password": 71717171}})
         self.assertNotIn("71717171", str(error))
@@ -442,7 +442,7 @@ class RoutingTests(SynchronousTestCase):
         two = [{"client_id": 1000, "path": "/x"}, {"client_id": 1001, "path": "/x"}]
         self.assertEqual([self.routing(kind, two) for kind in ("REQ", "REP", "NOTIF", "PUB")], [602, 602, 200, 200])
 
-    def test_path(self) -> None:
+    def test_pathIsRequiredInREQAndNOTIFOptionalInREPAndPUB(self) -> None:
         """A path is required in REQ and NOTIF, optional in REP and PUB; it may be empty."""
         self.assertEqual(
             [self.routing(kind, [{"client_id": 1000}]) for kind in ("REQ", "REP", "NOTIF", "PUB")],
@@ -451,7 +451,7 @@ class RoutingTests(SynchronousTestCase):
         for kind in ("REQ", "REP", "NOTIF", "PUB"):
             self.assertEqual(self.routing(kind, [{"client_id": 1000, "path": ""}]), 200)
 
-    def test_ids(self) -> None:
+    def test_everyIdBut0And4294967295MayBeNamed(self) -> None:
         """Every id but 0 and 4294967295 may be named; whether it exists is asked later."""
         for target in (1, 2, 999, 1000, 0xFFFFFFFE):
             self.assertEqual(self.routing("REQ", [{"client_id": target, "path": "/x"}]), 200)
@@ -467,7 +467,7 @@ class RoutingTests(SynchronousTestCase):
         """Further keys of an entry are ignored."""
         self.assertEqual(self.routing("REQ", [{"client_id": 1000, "path": "/x", "client_name": "n"}]), 200)
 
-    def test_read(self) -> None:
+    def test_entriesAreReadInOrderWithNoneForPathThatIsNotThere(self) -> None:
         """Entries are read in order, with None for a path that is not there."""
         raw = msgpack.packb({"topic": "t", "routing": [{"client_id": 1000}, {"client_id": 2000, "path": ""}]})
         self.assertEqual(readHeader(MessageType.PUB, raw).routing, (RoutingEntry(1000, None), RoutingEntry(2000, "")))
@@ -504,14 +504,14 @@ class PeekTests(SynchronousTestCase):
         for raw in (b"", b"\xc1", msgpack.packb([1]), msgpack.packb("x")):
             self.assertEqual(dict(peek(raw)), {})
 
-    def test_id(self) -> None:
+    def test_idIsFoundWhateverElseIsWrongIfItIsStringInMap(self) -> None:
         """An id is found whatever else is wrong, if it is a string in a map."""
         fields: Any
         self.assertEqual(peekId({"reqrep": {"id": "a", "type": 3}, "routing": 5}), "a")
         for fields in ({}, {"reqrep": None}, {"reqrep": []}, {"reqrep": {"id": 5}}, {"reqrep": {}}):
             self.assertIsNone(peekId(fields))
 
-    def test_path(self) -> None:
+    def test_firstEntrysPathIsFoundEmptyOneWhereThereIsNone(self) -> None:
         """The first entry's path is found, an empty one where there is none."""
         routing: Any
         self.assertEqual(peekPath({"routing": [{"path": "/a"}, {"path": "/b"}]}), "/a")
@@ -534,7 +534,7 @@ class WritingTests(SynchronousTestCase):
             fields = smallest(kind.name)
             self.assertEqual(dict(readHeader(kind, packHeader(fields)).fields), fields)
 
-    def test_empty(self) -> None:
+    def test_emptyHeaderTakesNoBytes(self) -> None:
         """An empty header takes no bytes."""
         self.assertEqual(packHeader({}), b"")
 
@@ -551,7 +551,7 @@ class FromTests(SynchronousTestCase):
         """Return what a header with this value begins with."""
         return readHeader(kind, msgpack.packb({"topic": "t", "from": value})).start
 
-    def test_good(self) -> None:
+    def test_twoWordsAnyOffsetAndAnyTime(self) -> None:
         """The two words, any offset, and any time."""
         self.assertEqual(
             [self.read(word) for word in ("first", "last")], [StartPosition("first"), StartPosition("last")]
@@ -560,7 +560,7 @@ class FromTests(SynchronousTestCase):
             self.assertEqual(self.read(number), StartPosition("offset", number))
             self.assertEqual(self.read({"time": number}), StartPosition("time", number))
 
-    def test_absent(self) -> None:
+    def test_withoutItSubscriptionBeginsNow(self) -> None:
         """Without it a subscription begins now."""
         self.assertIsNone(readHeader(MessageType.SUB, msgpack.packb({"topic": "t"})).start)
 

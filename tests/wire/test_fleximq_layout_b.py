@@ -118,7 +118,7 @@ class LimitTests(SynchronousTestCase):
         fed(told, [inLayoutB(STREAM[2])])
         return [*((TranscodedScanner(limit), turn) for turn in LAYOUTS.values()), (told, inLayoutB)]
 
-    def test_message(self) -> None:
+    def test_atLimitMessageIsTakenAboveItRefusedOnItsLengths(self) -> None:
         """At the limit a message is taken, above it refused on its lengths."""
         header = msgpack.packb({"topic": "t" * 80})
         most = 4096 - 34 - len(header)
@@ -128,7 +128,7 @@ class LimitTests(SynchronousTestCase):
         for scanner, turn in self.scanners(4096):
             self.assertRaises(FrameTooLarge, fed, scanner, [turn(more)[: 34 + len(header)]])
 
-    def test_header(self) -> None:
+    def test_65536BytesOfHeaderAreTaken65537AreRefusedWithFirst34BytesAt(self) -> None:
         """65,536 bytes of header are taken, 65,537 are refused with the first 34 bytes at the latest."""
         header = msgpack.packb({"topic": "t" * (65536 - 10)})
         self.assertEqual(len(header), 65536)
@@ -157,7 +157,7 @@ class LimitTests(SynchronousTestCase):
                 ),
             )
 
-    def test_version(self) -> None:
+    def test_anotherVersionEndsIt(self) -> None:
         """Another version ends it."""
         for header in (None, {"topic": "t"}):
             for scanner, turn in self.scanners(LIMIT):
@@ -165,7 +165,7 @@ class LimitTests(SynchronousTestCase):
 
     @settings(deadline=None)
     @given(st.booleans(), st.lists(st.binary(max_size=60), max_size=20))
-    def test_anything(self, isB: bool, data: list[bytes]) -> None:
+    def test_arbitraryBytesInArbitraryPieces(self, isB: bool, data: list[bytes]) -> None:
         """Arbitrary bytes in arbitrary pieces: frames or the protocol's own error, and little is held."""
         scanner = TranscodedScanner(1024)
         if isB:
@@ -181,7 +181,7 @@ class LimitTests(SynchronousTestCase):
 class TurnedTests(SynchronousTestCase):
     """From layout A to layout B."""
 
-    def test_run(self) -> None:
+    def test_eachFrameOfRunIsTurned(self) -> None:
         """Each frame of a run is turned."""
         self.assertEqual(toLayoutB(b"".join(STREAM)), b"".join(map(inLayoutB, STREAM)))
         self.assertEqual(toLayoutB(b""), b"")
@@ -192,7 +192,7 @@ class TurnedTests(SynchronousTestCase):
         whole = frame("PUB", 1000, header, payload)
         self.assertEqual(fromLayoutB(toLayoutB(whole) + b"cut", LIMIT), whole)
 
-    def test_fitting(self) -> None:
+    def test_howMuchOfRunEndsWithinSoManyBytes(self) -> None:
         """How much of a run ends within so many bytes."""
         turned = list(map(inLayoutB, STREAM))
         run = b"".join(turned)

@@ -15,7 +15,7 @@ _FIELDS = st.dictionaries(st.sampled_from(["key", "message_id", "colour", "x"]),
 class RecordFrameTests(SynchronousTestCase):
     """Frames with and without offsets."""
 
-    def test_vector(self) -> None:
+    def test_keptPairsAsTheyWereThenTimeAndOffsetInNineBytesEach(self) -> None:
         """The kept pairs as they were, then time and offset in nine bytes each; a header may be empty."""
         found = recordFrames(
             timedPrefixes([framePrefix(7, b"\x81\xa1k\xc4\x01v", "t", True)], [7_999]), [258], [b"\xc0"]
@@ -39,7 +39,9 @@ class RecordFrameTests(SynchronousTestCase):
         self.assertEqual(len(found), 1)
 
     @given(_FIELDS, _PAYLOADS, st.integers(1, 1 << 62))
-    def test_run(self, fields: dict[str, str], payloads: list[bytes], first: int) -> None:
+    def test_eachPayloadIsInFrameOfItsOwnWithItsOffsetAndTime(
+        self, fields: dict[str, str], payloads: list[bytes], first: int
+    ) -> None:
         """Each payload is in a frame of its own, with its offset and time."""
         offsets, times = range(first, first + len(payloads)), range(-1000, 1000 * len(payloads) - 1000, 1000)
         header = msgpack.packb(fields) if fields else b""
@@ -58,7 +60,7 @@ class RecordFrameTests(SynchronousTestCase):
                          [(fields | {"topic": "a.b"}, payload) for payload in payloads])  # fmt: skip
 
     @given(st.lists(st.tuples(st.sampled_from("abc"), st.binary(max_size=9)), max_size=9))
-    def test_mixed(self, rows: list[tuple[str, bytes]]) -> None:
+    def test_framesOfSeveralTopicsAreThoseOfEachOneByOne(self, rows: list[tuple[str, bytes]]) -> None:
         """Frames of several topics are those of each one by one."""
         payloads = [payload for _, payload in rows]
         offsets = range(5, 5 + len(rows))

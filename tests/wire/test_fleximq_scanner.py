@@ -51,7 +51,7 @@ def pieces(data: bytes, cuts: Iterable[int]) -> list[bytes]:
 class FrameTests(SynchronousTestCase):
     """Every frame comes out as it went in."""
 
-    def test_each(self) -> None:
+    def test_eachShapeAloneAndWhole(self) -> None:
         """Each shape, alone and whole."""
         for each in STREAM:
             self.assertEqual(fed(FlexiScanner(LIMIT), [each]), [each])
@@ -91,7 +91,7 @@ class RunTests(SynchronousTestCase):
         """Return the runs of frames that arrive at once."""
         return list(FlexiScanner(LIMIT).feed(b"".join(frames)))
 
-    def test_neighbours(self) -> None:
+    def test_payloadsMayDifferInSize(self) -> None:
         """Payloads may differ in size; one slice is handed on once the envelope has been seen."""
         same = [frame("PUB", 1000, {"topic": "t"}, bytes(size)) for size in (0, 1, 300, 0)]
         envelope = same[0][:-8]
@@ -116,14 +116,14 @@ class RunTests(SynchronousTestCase):
                 [(first, 1), (other, 1), (first, 1)],
             )
 
-    def test_interrupted(self) -> None:
+    def test_runEndsWhereInputEnds(self) -> None:
         """A run ends where the input ends; the rest is the next one's."""
         one = frame("PUB", 1000, {"topic": "t"}, b"\x01")
         scanner = FlexiScanner(LIMIT)
         self.assertEqual([count for _, _, count in scanner.feed(one * 4 + one[:-1])], [1, 3])
         self.assertEqual(sum(count for _, _, count in scanner.feed(one[-1:] + one)), 2)
 
-    def test_payloads(self) -> None:
+    def test_payloadsOfRunInOrder(self) -> None:
         """The payloads of a run, in order."""
         contents = [b"", b"\x01", b"x" * 300, b""]
         run = b"".join(frame("PUB", 1000, {"topic": "t"}, each) for each in contents)
@@ -163,7 +163,7 @@ class LimitTests(SynchronousTestCase):
         self.assertTrue(error.closes)
         return error
 
-    def test_header(self) -> None:
+    def test_65535And65536BytesOfHeaderAreTaken65537AreRefused(self) -> None:
         """65,535 and 65,536 bytes of header are taken, 65,537 are refused."""
         for size in (65535, 65536):
             whole = frame("PUB", 1000, bytes(size))
@@ -176,7 +176,7 @@ class LimitTests(SynchronousTestCase):
         self.assertEqual(fed(FlexiScanner(LIMIT, header=70000), [whole]), [whole])
         self.refused(FlexiScanner(LIMIT, header=69999), whole[:26])
 
-    def test_message(self) -> None:
+    def test_baseHeaderAndPayloadTogetherMayBeAsLargeAsLimit(self) -> None:
         """Base, header and payload together may be as large as the limit: below and at are taken, above is not."""
         header = b"\x80" + bytes(99)
         for size in (4095, 4096):
@@ -214,13 +214,13 @@ class LimitTests(SynchronousTestCase):
             self.assertRaises(FrameTooLarge, work)
             self.assertEqual(found, [1, 1])
 
-    def test_envelope(self) -> None:
+    def test_errorHasEnvelopeWhereItIsKnownSoThatItCanBeCorrelated(self) -> None:
         """The error has the envelope where it is known, so that it can be correlated."""
         whole = frame("REQ", 1000, {"reqrep": {"type": "request", "id": "a"}}, bytes(5000))
         self.assertEqual(self.refused(FlexiScanner(4096), whole).envelope, whole[: len(whole) - 5008])
         self.assertEqual(self.refused(FlexiScanner(4096), frame("PUB", 1000, bytes(65537))[:26]).envelope, b"")
 
-    def test_version(self) -> None:
+    def test_anyVersionBut1EndsItBehindWhatCameBefore(self) -> None:
         """Any version but 1 ends it, behind what came before."""
         for version in (0, 2, 255):
             found: list[bytes] = []
@@ -238,7 +238,7 @@ class LimitTests(SynchronousTestCase):
         self.refused(FlexiScanner(LIMIT), frame("JOIN", header=bytes(65537), version=2)[:26])
 
     @given(st.lists(st.binary(max_size=60), max_size=20))
-    def test_anything(self, data: list[bytes]) -> None:
+    def test_arbitraryBytesInArbitraryPieces(self, data: list[bytes]) -> None:
         """Arbitrary bytes in arbitrary pieces: frames or the protocol's own error, and little is held."""
         scanner = FlexiScanner(1024)
         try:

@@ -101,12 +101,12 @@ class ClientTextTests(SynchronousTestCase):
 class ChannelTests(SynchronousTestCase):
     """Which names channels can have."""
 
-    def test_names(self) -> None:
+    def test_printableNamesWithoutWhiteSpaceColonsAndCommas(self) -> None:
         """Printable names without white space, colons and commas."""
         for name in ("news", "News", "a.b/c", "$sys/x", "你好", "é", "a-b_c#*"):
             checkChannel(name)
 
-    def test_refused(self) -> None:
+    def test_allOthersAreRefusedInOneWay(self) -> None:
         """All others are refused in one way."""
         for name in (
             "",
@@ -128,7 +128,7 @@ class ChannelTests(SynchronousTestCase):
             self.assertEqual((str(error), error.status, error.closes), ("Invalid channel name", 400, False))
             self.assertFalse(isChannel(name))
 
-    def test_length(self) -> None:
+    def test_nameMayHave1024BytesOfUTF8NotOneMore(self) -> None:
         """A name may have 1024 bytes of UTF-8, not one more."""
         for name in ("c" * 1023, "c" * 1024, "é" * 512, "😀" * 256):
             self.assertTrue(isChannel(name))
@@ -161,7 +161,7 @@ class BrokerTextTests(SynchronousTestCase):
         """Names that the list or a SUBSCRIBE could not spell are left out."""
         self.assertEqual(encodeChannels(["a:b", "你好", "a,b", "", "a b", "c"]), "CHANNELS:你好,c".encode())
 
-    def test_verbatim(self) -> None:
+    def test_messageTravelsAsItIsLineBreaksColonsAndAll(self) -> None:
         """A message travels as it is, line breaks, colons and all."""
         for message in (b"", b"a:b", b"l1\nl2", "你好😀".encode()):
             self.assertEqual(encodeMsg("c", "user-0", message), b"MSG:c:user-0:" + message)

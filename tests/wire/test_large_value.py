@@ -33,7 +33,7 @@ class PackedApartTests(SynchronousTestCase):
         head, rest = packLarge({"a": view, "b": view})
         self.assertEqual(msgpack.unpackb(head + rest), {"a": bytes(view), "b": bytes(view)})
 
-    def test_whole(self) -> None:
+    def test_whatIsSmallerNotLastNoViewOrNoMapIsPackedInOnePiece(self) -> None:
         """What is smaller, not last, no view or no map is packed in one piece."""
         large = memoryview(bytes(LARGE))
         for value in ({"a": large[1:]}, {"a": large, "b": 1}, {"a": bytes(large)}, {}, [large], bytes(large), None):
@@ -44,7 +44,7 @@ class PackedApartTests(SynchronousTestCase):
 class UnpackedApartTests(SynchronousTestCase):
     """What is unpacked is what MessagePack says it is."""
 
-    def test_others(self) -> None:
+    def test_whereLastValueIsNotLargeBytesAllIsUnpackedAsEver(self) -> None:
         """Where the last value is not large bytes, all is unpacked as ever."""
         large, text = bytes(LARGE), "x" * LARGE
         for value in ({"a": large[:100]}, {"a": large, "b": 1}, {"a": text}, {}, [large], large, {text: 1}):
@@ -52,7 +52,7 @@ class UnpackedApartTests(SynchronousTestCase):
             self.assertEqual(found, value)
             self.assertNotIsInstance(list(found.values())[-1:] if isinstance(found, dict) else found, memoryview)
 
-    def test_cut(self) -> None:
+    def test_whatIsCutOffOrHasSomethingBehindItIsRefused(self) -> None:
         """What is cut off, or has something behind it, is refused."""
         packed = msgpack.packb({"a": 1, "b": bytes(LARGE + 100)})
         for wrong in (packed[:-1], packed[: LARGE + 1], packed + b"\0", b"\xc1" * LARGE):

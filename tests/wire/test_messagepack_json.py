@@ -56,7 +56,7 @@ class CostTests(SynchronousTestCase):
         """The processor time of one conversion, the least of three."""
         return processorSeconds(lambda: toJson(packed))
 
-    def test_values(self) -> None:
+    def test_65536ValuesOfSlowestKindsTakeLessThan025S(self) -> None:
         """65,536 values of the slowest kinds take less than 0.25 s."""
         for item in (
             b"\x90",
@@ -85,15 +85,15 @@ class ValueTests(SynchronousTestCase):
         """Expect this JSON for this value."""
         self.assertEqual(toJson(msgpack.packb(value)).decode(), text)
 
-    def test_constants(self) -> None:
+    def test_nilAndBooleans(self) -> None:
         """Nil and the booleans."""
         self.becomes([None, True, False], "[null,true,false]")
 
-    def test_integers(self) -> None:
+    def test_integersOfEveryWidthKeepAllTheirDigits(self) -> None:
         """Integers of every width keep all their digits."""
         self.becomes(INTEGERS, json.dumps(INTEGERS, separators=(",", ":")))
 
-    def test_floats(self) -> None:
+    def test_floatsAreWrittenSoThatTheyReadBackSame(self) -> None:
         """Floats are written so that they read back the same; float 32 is the number it is as a double."""
         self.becomes([0.1, -2.0, 1e300], "[0.1,-2.0,1e300]")
         self.assertEqual(toJson(b"\xca" + struct.pack(">f", 0.5)), b"0.5")
@@ -102,13 +102,13 @@ class ValueTests(SynchronousTestCase):
         """NaN and the infinities are null."""
         self.becomes([math.nan, math.inf, -math.inf], "[null,null,null]")
 
-    def test_strings(self) -> None:
+    def test_textStaysAsItIsButForQuotesBackslashesAndControlCharactersAt(self) -> None:
         """Text stays as it is but for quotes, backslashes and control characters, at every width of length."""
         self.becomes(["你好é😀", 'a"b\\c\n\x00'], '["你好é😀","a\\"b\\\\c\\n\\u0000"]')
         for length in (0, 31, 32, 255, 256, 65535, 65536):
             self.becomes(["x" * length], '["%s"]' % ("x" * length))
 
-    def test_bins(self) -> None:
+    def test_binIsBase64WithPaddingAtEveryWidthOfLengthAlsoWhereItIsText(self) -> None:
         """Bin is base64 with padding, at every width of length, also where it is text."""
         self.becomes({"k": [1, None, b"\xff\x00"]}, '{"k":[1,null,"/wA="]}')
         for length in (0, 1, 255, 256, 65535, 65536):
@@ -121,7 +121,7 @@ class ValueTests(SynchronousTestCase):
             content = b"\xfe" * length
             self.becomes(msgpack.ExtType(5, content), f'"{b64encode(content).decode()}"')
 
-    def test_containers(self) -> None:
+    def test_arraysAndMapsOfEveryWidthOfSizeEmptyOnesAndOneInsideOther(self) -> None:
         """Arrays and maps of every width of size, empty ones and one inside the other."""
         self.becomes([[], {}, [[]], {"a": {}, "b": [{}]}], '[[],{},[[]],{"a":{},"b":[{}]}]')
         for size in (15, 16, 65535, 65536):
@@ -129,7 +129,7 @@ class ValueTests(SynchronousTestCase):
             entries = {str(number): number for number in range(size)}
             self.becomes(entries, json.dumps(entries, separators=(",", ":")))
 
-    def test_keys(self) -> None:
+    def test_keysThatAreNoStringsBecomeStrings(self) -> None:
         """Keys that are no strings become strings."""
         self.becomes(
             {1: 1, -1: 0, None: 0, 1.5: 0, b"\xff": 0, msgpack.ExtType(1, b"a"): 0, "s": 0, msgpack.Timestamp(0): 0},
@@ -157,7 +157,7 @@ class ValueTests(SynchronousTestCase):
 class TimestampTests(SynchronousTestCase):
     """Extension type -1."""
 
-    def test_widths(self) -> None:
+    def test_threeFormsOfTimestampAreReadAlike(self) -> None:
         """The three forms of a timestamp are read alike."""
         for moment, text in [
             (msgpack.Timestamp(0), "1970-01-01T00:00:00Z"),
@@ -168,7 +168,7 @@ class TimestampTests(SynchronousTestCase):
         ]:
             self.assertEqual(toJson(msgpack.packb([moment])).decode(), f'["{text}"]')
 
-    def test_range(self) -> None:
+    def test_years1To9999AreWrittenMomentsBeyondThemAreBase64OfTheirBytes(self) -> None:
         """The years 1 to 9999 are written, moments beyond them are base64 of their bytes."""
         for seconds, text in [(-62135596800, "0001-01-01T00:00:00Z"), (253402300799, "9999-12-31T23:59:59Z")]:
             self.assertEqual(timestamp(bytes(4) + struct.pack(">q", seconds)), f'"{text}"')
@@ -176,7 +176,7 @@ class TimestampTests(SynchronousTestCase):
             content = bytes(4) + struct.pack(">q", seconds)
             self.assertEqual(timestamp(content), f'"{b64encode(content).decode()}"')
 
-    def test_malformed(self) -> None:
+    def test_otherLengthsAreRefused(self) -> None:
         """Other lengths, and nanoseconds of a second or more, are refused."""
         for content in (b"", b"a", bytes(5), bytes(11), bytes(13), struct.pack(">Iq", 10**9, 0), b"\xff" * 8):
             self.assertRaises(ValueError, timestamp, content)
@@ -204,7 +204,7 @@ class RefusalTests(SynchronousTestCase):
             for packed in (string, b"\x91" + string, b"\x81" + string + b"\x01", b"\x81\x01" + string):
                 self.assertRaises(ValueError, toJson, packed)
 
-    def test_nesting(self) -> None:
+    def test_valuesMayNestSoDeepAsArraysAndAsMapsAndNoDeeper(self) -> None:
         """Values may nest so deep, as arrays and as maps, and no deeper."""
         for opening, inner, text in [
             (b"\x91", b"\x90", "[" * NESTING + "]" * NESTING),

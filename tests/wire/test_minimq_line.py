@@ -34,7 +34,7 @@ def scan(pieces: Iterable[bytes], limit: int = Limits().line) -> list[bytes]:
 class LineTests(SynchronousTestCase):
     """Where lines end."""
 
-    def test_ends(self) -> None:
+    def test_lfAndCRLFEndLineAndAreNoPartOfIt(self) -> None:
         """LF and CRLF end a line and are no part of it."""
         self.assertEqual(scan([STREAM]), LINES)
 
@@ -48,7 +48,7 @@ class LineTests(SynchronousTestCase):
         for size in range(1, 10):
             self.assertEqual(scan(STREAM[at : at + size] for at in range(0, len(STREAM), size)), LINES)
 
-    def test_unfinished(self) -> None:
+    def test_lineWithoutItsEndIsHeldNotYielded(self) -> None:
         """A line without its end is held, not yielded."""
         scanner = LineScanner()
         self.assertEqual((list(scanner.feed(b"a\nbc")), scanner.buffered), ([b"a"], 2))
@@ -93,7 +93,7 @@ class LineTests(SynchronousTestCase):
 class LimitTests(SynchronousTestCase):
     """Lines that are too long."""
 
-    def test_below(self) -> None:
+    def test_linesUpToLimitAreCarriedWithEitherEndInOnePieceAndInMany(self) -> None:
         """Lines up to the limit are carried, with either end, in one piece and in many."""
         for length in (9, 10):
             for end in (b"\n", b"\r\n"):
@@ -101,7 +101,7 @@ class LimitTests(SynchronousTestCase):
                 self.assertEqual(scan([stream * 3], 10), [b"x" * length] * 3)
                 self.assertEqual(scan([bytes([number]) for number in stream], 10), [b"x" * length])
 
-    def test_above(self) -> None:
+    def test_lineOverLimitIsRefusedAfterLinesBeforeIt(self) -> None:
         """A line over the limit is refused, after the lines before it."""
         for bad in (b"x" * 11 + b"\n", b"x" * 11 + b"\r\n", b"x" * 11, b"x" * 10 + b"\r\r", b"x" * 10 + b"\rx\n"):
             scanner = LineScanner(10)
@@ -155,7 +155,7 @@ class LimitTests(SynchronousTestCase):
 class CommandTests(SynchronousTestCase):
     """What a line says."""
 
-    def test_commands(self) -> None:
+    def test_fourCommandsWithWhatFollowsFirstColon(self) -> None:
         """The four commands, with what follows the first colon."""
         for line, command in [
             (b"PRODUCE:111-aaa:::my-topic:::x::::::", (CommandKind.PRODUCE, "111-aaa:::my-topic:::x::::::")),
@@ -172,7 +172,7 @@ class CommandTests(SynchronousTestCase):
         for line in (b"", b"hello", b"PING", b"ACK", b"\xff"):
             self.assertEqual(str(self.assertRaises(BadRequest, parseCommand, line)), "no colon after the command")
 
-    def test_unknown(self) -> None:
+    def test_unknownCommandsAreRefused(self) -> None:
         """Unknown commands are refused; case and white space matter."""
         for line in (b"FOO:bar", b"ping:", b"Produce:t:x", b":x", b" PING:", b"PING :", b"\xff:x", b"ack:1"):
             self.assertEqual(str(self.assertRaises(BadRequest, parseCommand, line)), "unknown command")
@@ -227,13 +227,13 @@ class CommandTests(SynchronousTestCase):
 class AnswerTests(SynchronousTestCase):
     """What the broker says."""
 
-    def test_acknowledgements(self) -> None:
+    def test_runOfACKsIsReadUpToFirstOtherLine(self) -> None:
         """A run of ACKs is read up to the first other line; text that is not UTF-8 is no id."""
         lines = [b"ACK:0", b"ACK:1", b"ACK:", b"ACK:\xff", b"ACK:a:b", b"ACK", b"ACK:2"]
         self.assertEqual(readAcknowledgements(lines, 1), ["1", "", "", "a:b"])
         self.assertEqual(readAcknowledgements(lines, 5), [])
 
-    def test_answers(self) -> None:
+    def test_answersOfDocument(self) -> None:
         """The answers of the document."""
         self.assertEqual(
             (NO_MESSAGE, PONG, encodeError(400, "unknown command")),

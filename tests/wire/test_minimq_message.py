@@ -97,7 +97,7 @@ class ProduceTests(SynchronousTestCase):
         self.assertEqual(parse("1:::t:::"), MiniMessage("1", "t", ""))
         self.assertEqual(parse("1:::t:::x:::c"), MiniMessage("1", "t", "x", "c"))
 
-    def test_legacy(self) -> None:
+    def test_topicContentHasNoIdOfItsOwn(self) -> None:
         """``topic:content`` has no id of its own; its content may hold colons, but no three in a row."""
         for payload, topic, content in [("t:old style", "t", "old style"), ("t:", "t", ""), ("t::a:b", "t", ":a:b")]:
             self.assertEqual(parse(payload), MiniMessage(NEW, topic, content, legacy=True))
@@ -107,14 +107,14 @@ class ProduceTests(SynchronousTestCase):
         for payload in ("garbage", "", "1:::t", "1:::t:x", "t:::x", ":::"):
             self.assertRaises(BadRequest, parse, payload)
 
-    def test_ids(self) -> None:
+    def test_idThatIsEmptyOrWouldBeTakenForAnotherAnswerIsRefused(self) -> None:
         """An id that is empty or would be taken for another answer is refused."""
         for id in ("", "NO_MSG", "ERROR", "ERROR:400", "ERRORS", "a\rb"):
             self.assertRaises(BadRequest, parse, f"{id}:::t:::x::::::")
         for id in ("NO_MSG2", "no_msg", "error", "xERROR", "a:b", "你好", " "):
             self.assertEqual(parse(f"{id}:::t:::x::::::").id, id)
 
-    def test_topics(self) -> None:
+    def test_emptyTopicOneTooLongAndOneWithLineBreakAreRefusedInBothForms(self) -> None:
         """An empty topic, one too long and one with a line break are refused, in both forms."""
         for topic in ("", "t" * 1025, "é" * 513, "a\rb"):
             self.assertRaises(InvalidTopic, parse, f"1:::{topic}:::x::::::")
@@ -162,7 +162,9 @@ class ProduceTests(SynchronousTestCase):
             self.assertEqual(parse(line[:-1]), produced)
 
     @given(awkwardText, awkwardText, awkwardText, awkwardText, awkwardText)
-    def test_fields(self, id: str, topic: str, content: str, correlation: str, replyTo: str) -> None:
+    def test_fieldsThatCanBeSpelledComeOutOfPRODUCEAsTheyWentInWhatever(
+        self, id: str, topic: str, content: str, correlation: str, replyTo: str
+    ) -> None:
         """Fields that can be spelled come out of a PRODUCE as they went in, whatever the content."""
         if not (isId(id) and isSpellable(topic)) or len(topic.encode()) > 1024:
             return
@@ -190,7 +192,7 @@ def _outcome(payload: str, known: str | None) -> MiniMessage | str:
 class RunTests(SynchronousTestCase):
     """Many common messages at once."""
 
-    def test_common(self) -> None:
+    def test_allNeighboursThatAreCommonAreRead(self) -> None:
         """All neighbours that are common are read."""
         lines = [b"CONSUME:t", *[f"PRODUCE:{id}:::t:::{text}::::::".encode() for id, text in _COMMON], b"ACK:t"]
         messages = readProduces(lines, 1, b"t")
@@ -198,7 +200,7 @@ class RunTests(SynchronousTestCase):
         self.assertEqual(readProduces(lines, 0, b"t"), [])
 
     @given(st.lists(st.builds(b"%b%b:::%b:::%b%b".__mod__, st.tuples(*_LINE)) | st.binary(max_size=3), max_size=4))
-    def test_others(self, lines: list[bytes]) -> None:
+    def test_nothingIsReadOtherwiseThanByItself(self, lines: list[bytes]) -> None:
         """Nothing is read otherwise than by itself; what would be refused ends the run."""
         for topic in (b"t", b"\xc3\xa9"):
             for place in range(len(lines)):
@@ -207,7 +209,7 @@ class RunTests(SynchronousTestCase):
                     alone = parse(line.removeprefix(b"PRODUCE:").decode())
                     self.assertEqual((alone.asMessage(), alone.topic), (message, topic.decode()))
 
-    def test_rendered(self) -> None:
+    def test_runIsRenderedAsItsMessagesAreOneByOneWhateverIsAmongThem(self) -> None:
         """A run is rendered as its messages are, one by one, whatever is among them."""
         common = parse("i:::t:::x::::::").asMessage()
         fields = (
@@ -235,12 +237,12 @@ class DeliveryTests(SynchronousTestCase):
             produced = parse(payload)
             self.assertEqual(render(produced.asMessage(), produced.topic, produced.id), payload + "\n")
 
-    def test_padded(self) -> None:
+    def test_threeAndFourFieldsAreDeliveredAsFive(self) -> None:
         """Three and four fields are delivered as five."""
         for payload, line in [("1:::t:::x", "1:::t:::x::::::\n"), ("1:::t:::x:::c", "1:::t:::x:::c:::\n")]:
             self.assertEqual(render(parse(payload).asMessage()), line)
 
-    def test_legacy(self) -> None:
+    def test_v10MessageIsDeliveredAsThreeFields(self) -> None:
         """A v1.0 message is delivered as three fields."""
         self.assertEqual(render(parse("t:old style").asMessage(), "t", NEW), f"{NEW}:::t:::old style\n")
 

@@ -40,17 +40,17 @@ class FromFlexiTests(SynchronousTestCase):
         for payload in (b"", b"\xa1a", b"\xc1", b"\x01\x02", b"\xa1\xff"):
             self.assertEqual(toMessagePack(raw(payload)), payload)
 
-    def test_empty(self) -> None:
+    def test_noPayloadIsEmptyBytesAndEmptyText(self) -> None:
         """No payload is empty bytes and empty text."""
         self.assertEqual((toBytes(raw(b"")), toUtf8(raw(b"")), toText(raw(b""))), (b"", b"", ""))
 
-    def test_str(self) -> None:
+    def test_strIsItsBytesAndItsTextAtEveryWidthOfLength(self) -> None:
         """A str is its bytes and its text, at every width of length."""
         for text in ["你好é😀", "two\nlines", *("x" * length for length in LENGTHS)]:
             self.assertEqual(toBytes(packed(text)), text.encode())
             self.assertEqual(toText(packed(text)), text)
 
-    def test_bin(self) -> None:
+    def test_binIsItsBytesAtEveryWidthOfLength(self) -> None:
         """A bin is its bytes, at every width of length; as text too if it is UTF-8."""
         for length in LENGTHS:
             self.assertEqual(toBytes(packed(b"x" * length)), b"x" * length)
@@ -91,7 +91,7 @@ class FromFlexiTests(SynchronousTestCase):
             self.assertEqual(toBytes(raw(payload)), payload)
             self.assertEqual(toText(raw(payload)), b64encode(payload).decode())
 
-    def test_bombs(self) -> None:
+    def test_deepNestingAndAnnouncedSizesEndAsBinInTimeThatGrowsWithBytes(self) -> None:
         """Deep nesting and announced sizes end as a bin, in a time that grows with the bytes alone."""
         with Measured() as measured:
             for bomb in (
@@ -162,14 +162,14 @@ def filled(size: int, item: bytes) -> bytes:
 class BoundTests(SynchronousTestCase):
     """JSON takes the reactor for a bounded time, beyond the bounds base64 takes its place."""
 
-    def test_values(self) -> None:
+    def test_65536ValuesAreJSONOneMoreIsBase64(self) -> None:
         """65,536 values are JSON, one more is base64; small payloads of any kind are JSON."""
         most = filled(JSON_VALUES, b"\x01")
         self.assertEqual(toUtf8(raw(most)), b"[" + b",".join([b"1"] * JSON_VALUES) + b"]")
         more = filled(JSON_VALUES + 1, b"\x01")
         self.assertEqual(toUtf8(raw(more)), b64encode(more))
 
-    def test_bytes(self) -> None:
+    def test_payloadOf1MiBIsJSONOneWithByteMoreIsBase64(self) -> None:
         """A payload of 1 MiB is JSON, one with a byte more is base64."""
         most = msgpack.packb(["x" * (JSON_BYTES - 6)])
         self.assertEqual(len(most), JSON_BYTES)
@@ -177,7 +177,7 @@ class BoundTests(SynchronousTestCase):
         more = msgpack.packb(["x" * (JSON_BYTES - 5)])
         self.assertEqual(toUtf8(raw(more)), b64encode(more))
 
-    def test_lines(self) -> None:
+    def test_textWithLineBreakIsJSONStringUpTo1MiBThenBase64(self) -> None:
         """A text with a line break is a JSON string up to 1 MiB, then base64; other text is itself at every size."""
         text = b"a\n" * (JSON_BYTES // 2)
         self.assertEqual(toLine(Message(text, Content.TEXT)), b'"%b"' % text.replace(b"\n", b"\\n"))

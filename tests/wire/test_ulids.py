@@ -11,14 +11,14 @@ from fleximq.wire.ulids import Ulids, idAt, newUlid
 class UlidsTests(SynchronousTestCase):
     """Whatever the clock does."""
 
-    def test_valid(self) -> None:
+    def test_ulidsAreThoseOfPythonUlid(self) -> None:
         """They are what python-ulid reads, and of the present."""
         before = ULID().milliseconds
         id = newUlid()
         self.assertEqual(str(ULID.from_str(id)), id)
         self.assertTrue(before <= ULID.from_str(id).milliseconds <= ULID().milliseconds)
 
-    def test_ascending(self) -> None:
+    def test_inOneMillisecondInLaterOnesAndWhenClockIsSetBack(self) -> None:
         """In one millisecond, in later ones, and when the clock is set back."""
         times = iter([5] * 500 + [6, 7, 7, 3, 3, 8] * 100)
         ids = [each() for each in [Ulids(lambda: next(times))] * 1100]
@@ -33,7 +33,7 @@ class UlidsTests(SynchronousTestCase):
         self.assertEqual(ids, sorted(set(ids)))
         self.assertEqual((ids[1][-5:], ids[1][:-5] < ids[2][:-5]), ("ZZZZZ", True))
 
-    def test_following(self) -> None:
+    def test_nextBeginningCarriesOver(self) -> None:
         """The next beginning carries over."""
         self.assertEqual([ulids._following(head) for head in ("00A", "00Z", "0ZZ", "09")], ["00B", "010", "100", "0A"])
 

@@ -53,7 +53,7 @@ def opened(limit: int = 1 << 20) -> WebSocketClientStream:
 class HandshakeTests(SynchronousTestCase):
     """The way in."""
 
-    def test_asked(self) -> None:
+    def test_whatIsAskedForIsDueFirstAndSaysWhereWhatForAndInWhichVersion(self) -> None:
         """What is asked for is due first, and says where, what for, and in which version."""
         [asked] = stream().due
         first, *lines = asked.decode().split("\r\n")
@@ -67,7 +67,7 @@ class HandshakeTests(SynchronousTestCase):
         one, two = (WebSocketClientStream("a", "", "fleximq", 100).due for _ in range(2))
         self.assertNotEqual(one, two)
 
-    def test_vector(self) -> None:
+    def test_keyAndAnswerOfRFC6455Section13BelongTogether(self) -> None:
         """The key and the answer of RFC 6455, section 1.3, belong together."""
         made = WebSocketClientStream("a", "", "p", 100, lambda size: b"the sample nonce"[:size])
         self.assertIn(b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", made.due[0])
@@ -92,7 +92,7 @@ class HandshakeTests(SynchronousTestCase):
         ):
             self.assertRaises(BadFraming, stream().received, data)
 
-    def test_endless(self) -> None:
+    def test_answerWithoutEndIsRefusedWhenItIsOver16KiBAndNotBefore(self) -> None:
         """An answer without an end is refused when it is over 16 KiB, and not before."""
         made = stream()
         made.received(b"x" * 16_384)
@@ -102,7 +102,7 @@ class HandshakeTests(SynchronousTestCase):
 class SaidTests(SynchronousTestCase):
     """Frames to the server."""
 
-    def test_read(self) -> None:
+    def test_framesAreReadByBrokersOwnReader(self) -> None:
         """They are read by the broker's own reader, at every kind of length that it takes."""
         for size in (0, 1, 3, 125, 126, 127, 65_535):
             payload = bytes(n % 251 for n in range(size))
@@ -110,7 +110,7 @@ class SaidTests(SynchronousTestCase):
             self.assertEqual(readSmallFrames(data, 0, (BINARY,), 1 << 20, False, got.append), len(data))
             self.assertEqual(got, [payload])
 
-    def test_long(self) -> None:
+    def test_longOneHasLengthOf64BitsAndIsMasked(self) -> None:
         """A long one has a length of 64 bits, and is masked."""
         data = opened().framed(bytes(70_000))
         self.assertEqual(data[:14], b"\x82\xff" + struct.pack(">Q", 70_000) + b"\1\2\3\4")
@@ -129,7 +129,7 @@ class HeardTests(SynchronousTestCase):
             self.assertEqual(made.due, [b"\x8a\x81\1\2\3\4" + bytes([ord("?") ^ 1])])
 
     @given(st.lists(st.binary(max_size=300), max_size=8), st.lists(st.integers(1, 50), min_size=1, max_size=20))
-    def test_pieces(self, payloads: list[bytes], sizes: list[int]) -> None:
+    def test_inArbitraryPiecesItIsWhatWasSent(self, payloads: list[bytes], sizes: list[int]) -> None:
         """In arbitrary pieces it is what was sent."""
         data, made, got, turn = b"".join(frame(0x82, each) for each in payloads), opened(), b"", 0
         while data:
@@ -138,14 +138,14 @@ class HeardTests(SynchronousTestCase):
         self.assertEqual(got, b"".join(payloads))
 
     @given(st.binary(max_size=200))
-    def test_anything(self, data: bytes) -> None:
+    def test_arbitraryBytesAreReadOrRefused(self, data: bytes) -> None:
         """Arbitrary bytes are read or refused."""
         try:
             opened().received(data)
         except BadFraming:
             pass
 
-    def test_closed(self) -> None:
+    def test_closeIsAnsweredAndWhatStandsBehindItIsPassedOver(self) -> None:
         """A CLOSE is answered, and what stands behind it is passed over."""
         made = opened()
         self.assertEqual(made.received(frame(0x82, b"a") + frame(0x88, b"\x03\xe8") + frame(0x82, b"b")), b"a")
@@ -192,7 +192,7 @@ class HeardTests(SynchronousTestCase):
         made.received(frame(0x89, b"ab"))
         self.assertEqual([len(each) for each in made.due], [2 + 4 + 2])
 
-    def test_limit(self) -> None:
+    def test_frameOverLimitIsRefusedOnItsHead(self) -> None:
         """A frame over the limit is refused on its head; one at it is read."""
         self.assertEqual(opened(200).received(frame(0x82, bytes(200))), bytes(200))
         self.assertRaises(BadFraming, opened(200).received, frame(0x82, bytes(300))[:10])
@@ -201,7 +201,7 @@ class HeardTests(SynchronousTestCase):
 class TextTests(SynchronousTestCase):
     """A stream of texts, for dialects that are spoken in them."""
 
-    def test_texts(self) -> None:
+    def test_textsAreSaidAndHeardEachForItselfAndBinaryFramesRefused(self) -> None:
         """Texts are said and heard, each for itself, and binary frames refused."""
         made = WebSocketClientStream("localhost:80", "/", "fleximq", 1000, bytes, isText=True)
         self.assertEqual(made.pieces(answer(made) + frame(0x81, b"one") + frame(0x81, b"two")), [b"one", b"two"])

@@ -51,7 +51,7 @@ class WritingTests(SynchronousTestCase):
         self.assertEqual(encodeFrame(TEXT, b"Hello"), bytes.fromhex("810548656c6c6f"))
         self.assertEqual(encodeFrame(PING, b"Hello"), bytes.fromhex("890548656c6c6f"))
 
-    def test_texts(self) -> None:
+    def test_everyTextIsFrameOfItsOwnPrefixBeforeEach(self) -> None:
         """Every text is a frame of its own, the prefix before each."""
         texts = [b"", b"a", b"b" * 120, b"c" * 130, b"a"]
         frames, rest = decode(encodeTexts(b"MSG:c:s:", texts))
@@ -81,7 +81,7 @@ class QuickWayTests(SynchronousTestCase):
             expected = ([payload], len(data)) if size < 65536 else ([], 0)
             self.assertEqual(quick(data), expected, size)
 
-    def test_batch(self) -> None:
+    def test_allThatStandTogetherAreTaken(self) -> None:
         """All that stand together are taken."""
         payloads = [b"x" * size for size in (3, 200, 0, 5)]
         data = b"".join(masked(1, payload) for payload in payloads)
@@ -115,13 +115,13 @@ class QuickWayTests(SynchronousTestCase):
         ):
             self.assertEqual(quick(first + other + first), ([b"first"], len(first)), other)
 
-    def test_kinds(self) -> None:
+    def test_onlyKindsAskedForAreTaken(self) -> None:
         """Only the kinds asked for are taken."""
         data = masked(2, b"a") + masked(1, b"b")
         self.assertEqual(quick(data, frozenset({BINARY})), ([b"a"], len(masked(2, b"a"))))
         self.assertEqual(quick(data, frozenset({TEXT})), ([], 0))
 
-    def test_limit(self) -> None:
+    def test_payloadOverLimitIsLeft(self) -> None:
         """A payload over the limit is left."""
         for limit in (0, 100, 200):
             data = masked(1, b"x" * limit)
@@ -135,7 +135,7 @@ class QuickWayTests(SynchronousTestCase):
             self.assertEqual(quick(data), ([], 0), payload)
             self.assertEqual(quick(data, onlyText=False), ([payload], len(data)))
 
-    def test_utf8(self) -> None:
+    def test_textIsNotOnlyASCII(self) -> None:
         """Text is not only ASCII."""
         payload = "你好😀".encode()
         self.assertEqual(quick(masked(1, payload))[0], [payload])

@@ -25,12 +25,12 @@ class CrashTests(SynchronousTestCase):
             self.assertEqual((count.lost, count.duplicated), (0, 0), said)
             self.assertGreater(count.confirmed, kills, said)
 
-    def test_always(self) -> None:
+    def test_killLosesNothingWithSync(self) -> None:
         """With a sync before each confirmation."""
         self.assertNothingLost(repetitions(3, 100), "always")
 
     @nightly
-    def test_never(self) -> None:
+    def test_killLosesNothingWithoutSync(self) -> None:
         """Without: a process that dies takes nothing with it that the system has."""
         self.assertNothingLost(3, "never")
 
@@ -53,18 +53,18 @@ class CountTests(SynchronousTestCase):
             ledger.deliver(Sent("blip-0", number))
             ledger.deliver(Sent("mini-0", number))
 
-    def test_well(self) -> None:
+    def test_completeLedgerHasNoFault(self) -> None:
         """All is there."""
         counts = self.loop._count()
         self.assertEqual(counts, dict.fromkeys(("flexi", "blip", "mini"), Count(3, 0, 0, 3, 0, 0)))
         self.assertEqual(self.ledger.faults, [])
 
-    def test_lost(self) -> None:
+    def test_whatIsNotThereIsCountedWhoeverCarriedIt(self) -> None:
         """What is not there is counted, whoever carried it."""
         del self.loop.kept[1], self.ledger.seen[Sent("blip-0", 2)], self.ledger.seen[Sent("mini-0", 2)]
         self.assertEqual([count.lost for count in self.loop._count().values()], [1, 1, 1])
 
-    def test_twice(self) -> None:
+    def test_whatWasKeptTwiceIsCounted(self) -> None:
         """What was kept twice is counted; it is out of order as well."""
         self.loop.kept.append(Sent("flexi-0", 3))
         self.ledger.tags[4] = Sent("blip-0", 3)
@@ -72,13 +72,13 @@ class CountTests(SynchronousTestCase):
         self.assertEqual([counts["flexi"].duplicated, counts["blip"].duplicated], [1, 1])
         self.assertEqual(len(self.ledger.faults), 2)
 
-    def test_disorder(self) -> None:
+    def test_anotherOrderThanSendersIsFault(self) -> None:
         """Another order than the sender's is a fault."""
         self.loop.kept.reverse()
         self.loop._count()
         self.assertEqual(self.ledger.faults[0], "FlexiMQ: flexi-0:2 came behind flexi-0:3")
 
-    def test_invented(self) -> None:
+    def test_messageThatNobodySentIsFault(self) -> None:
         """So is what nobody sent, and what was finished and comes again."""
         self.loop.kept.append(Sent("flexi-0", 4))
         self.ledger.deliver(Sent("mini-0", 9))

@@ -9,7 +9,7 @@ from tests.conversations.journal.journaled import JournalCase
 class FlexiTests(JournalCase):
     """FlexiMQ, on topics of --durable."""
 
-    def test_replay(self) -> None:
+    def test_whatPONGConfirmedIsThereInOrder(self) -> None:
         """What a PONG confirmed is there, in order; offsets after the crash lie behind those before it."""
         client = self.flexi()
         for number in range(3):
@@ -84,7 +84,7 @@ class FlexiTests(JournalCase):
 class PurgeTests(JournalCase):
     """What an operator does to durable queues."""
 
-    def test_killed(self) -> None:
+    def test_purgeIsOnDiskWhenItIsAnswered(self) -> None:
         """A purge is on disk when it is answered."""
         mini = self.mini()
         for number in range(50):
@@ -97,7 +97,7 @@ class PurgeTests(JournalCase):
 class BlipTests(JournalCase):
     """BlipMQ's subscriptions with QoS 1."""
 
-    def test_pending(self) -> None:
+    def test_whatWaitsIsThereUnderSameSubscription(self) -> None:
         """What waits is there under the same subscription; what was acknowledged is not."""
         client = self.blip()
         subscription = client.subscribe("t")
@@ -129,7 +129,7 @@ class BlipTests(JournalCase):
         self.restart()
         self.assertIsInstance(self.blip("another-key").poll(subscription), Nack)
 
-    def test_qos0(self) -> None:
+    def test_subscriptionWithQoS0DoesNotSurvive(self) -> None:
         """A subscription with QoS 0 does not survive."""
         subscription = self.blip().subscribe("t", 0)
         self.restart()
@@ -148,7 +148,7 @@ class MiniTests(JournalCase):
 
     options = ("--redelivery", "3")
 
-    def test_queue(self) -> None:
+    def test_messagesWhoseIdsCameBackAreThereInOrderFieldByField(self) -> None:
         """Messages whose ids came back are there, in order, field by field."""
         client = self.mini()
         self.assertEqual(client.produce("jobs", "1", "a:b", "c", "r"), "1")
@@ -159,7 +159,7 @@ class MiniTests(JournalCase):
         self.assertEqual(client.consume("jobs"), "2:::jobs:::x::::::")
         self.assertEqual(client.consume("jobs"), "NO_MSG")
 
-    def test_acknowledged(self) -> None:
+    def test_whatWasAcknowledgedAndConfirmedByPONGDoesNotComeAgain(self) -> None:
         """What was acknowledged, and confirmed by a PONG, does not come again."""
         client = self.mini()
         client.produce("jobs", "1", "a")

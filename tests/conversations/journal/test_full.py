@@ -42,7 +42,7 @@ class FullTests(JournalCase):
         os.kill(self.broker.pid, signal.SIGUSR2)
         self.broker.waitForOutput("The journal was reopened")
 
-    def test_refused(self) -> None:
+    def test_everyDialectIsToldInItsOwnWordsAndNothingIsConfirmedAnyMore(self) -> None:
         """Every dialect is told, in its own words, and nothing is confirmed any more."""
         self.assertTrue(self.kept)
         self.assertTrue(self.refusal.startswith("ERROR:500:"), self.refusal)
@@ -57,7 +57,7 @@ class FullTests(JournalCase):
         self.assertEqual((nack.correlation, nack.code), (4, 500))
         self.assertIn("durable publish failed", nack.words)
 
-    def test_settled(self) -> None:
+    def test_ackAndPurgeAreNotConfirmed(self) -> None:
         """An ACK and a purge are not confirmed; they are on disk as soon as the journal is writable."""
         mini, blip = self.mini(), self.blip()
         id = mini.consume("jobs").split(":::")[0]
@@ -81,13 +81,13 @@ class FullTests(JournalCase):
         self.assertEqual((queue["messages"], queue["in_flight"], queue["returned"]), (0, 0, 0))
         self.assertIsNone(self.blip().poll(self.subscription))
 
-    def test_stopped(self) -> None:
+    def test_stopThatCannotStoreLastStateSaysSoAndHasAnotherExitCode(self) -> None:
         """A stop that cannot store the last state says so, and has another exit code."""
         os.kill(self.broker.pid, signal.SIGTERM)
         self.assertEqual(self.broker.wait(), 1)
         self.assertIn("fleximq: the journal could not be written at the stop (file too large)", self.broker.output)
 
-    def test_told(self) -> None:
+    def test_logAndBrokerAboutSayThatItIsReadOnlyAndWhy(self) -> None:
         """The log and /broker/about say that it is read-only, and why."""
         self.broker.waitForOutput("Journal: it is read-only and stores nothing more: file too large")
         health = self.about()
@@ -103,7 +103,7 @@ class FullTests(JournalCase):
         mini = self.mini()
         self.assertEqual(mini.consume("jobs").split(":::")[0], self.kept[0])
 
-    def test_reopened(self) -> None:
+    def test_withRoomAgainSIGUSR2IsEnough(self) -> None:
         """With room again SIGUSR2 is enough; what was confirmed before and after survives a crash, the rest is gone."""
         self.mini().produce("jobs", "refused", "x")
         self.reopen()
@@ -120,7 +120,7 @@ class FullTests(JournalCase):
         self.assertEqual(found, [*self.kept, "after"])
         self.assertEqual([value for _, value in self.replay("d.t")], [1])
 
-    def test_path(self) -> None:
+    def test_pathJournalReopenDoesSame(self) -> None:
         """The path /journal/reopen does the same."""
         self.limit(resource.RLIM_INFINITY)
         self.flexi().ask("/journal/reopen")

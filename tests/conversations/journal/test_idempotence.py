@@ -17,13 +17,13 @@ class OnceTests(JournalCase):
         """Return what is kept."""
         return [value for _, value in self.replay("d.t")]
 
-    def test_reconnected(self) -> None:
+    def test_messageSentAgainFromAnotherConnectionIsStoredOnce(self) -> None:
         """From another connection."""
         self.publish("a", "b")
         self.publish("b", "c")
         self.assertEqual(self.values(), ["a", "b", "c"])
 
-    def test_killed(self) -> None:
+    def test_afterBrokerWasKilledAndKilledAgain(self) -> None:
         """After the broker was killed, and killed again; ids are learnt from the journal."""
         self.publish("a")
         self.restart()
@@ -32,7 +32,7 @@ class OnceTests(JournalCase):
         self.publish("b", "a", "c")
         self.assertEqual(self.values(), ["a", "b", "c"])
 
-    def test_stopped(self) -> None:
+    def test_messageSentAgainAfterCleanStopIsStoredOnce(self) -> None:
         """After a clean stop; ids stand in the checkpoint."""
         self.publish("a")
         self.broker.stop()
@@ -46,7 +46,7 @@ class MiniOnceTests(JournalCase):
 
     options = ("--minimq-idempotent",)
 
-    def test_killed(self) -> None:
+    def test_repeatIsAnsweredByItsIdAndThereIsOneMessage(self) -> None:
         """The repeat is answered by its id, and there is one message."""
         self.assertEqual(self.mini().produce("jobs", "id-1", "x"), "id-1")
         self.restart()

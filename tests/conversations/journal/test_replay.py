@@ -73,7 +73,7 @@ class ReplayTests(JournalCase):
         self.assertEqual(value, "c")
         self.assertGreater(after, 2)
 
-    def test_time(self) -> None:
+    def test_timeInMillisecondsFindsItsPlace(self) -> None:
         """A time in milliseconds finds its place."""
         self.publish("a")
         client = self.flexi()
@@ -104,7 +104,7 @@ class ReplayTests(JournalCase):
         self.publish("c")
         self.assertNotIn("stored_at", plain.hear().header)
 
-    def test_retained(self) -> None:
+    def test_latestMessageOfEachTopicComesToNewSubscribersAlsoAfterCrash(self) -> None:
         """The latest message of each topic comes to new subscribers, also after a crash."""
         self.publish("old", "new", topic="r.a")
         self.publish("b", topic="r.b")
@@ -115,7 +115,7 @@ class ReplayTests(JournalCase):
         self.publish("live", topic="r.a")
         self.assertEqual(self.hear(client, 1), [(None, "live")])
 
-    def test_history(self) -> None:
+    def test_identityChannelHasItsLastMessagesWithNamesOfTheirSendersAlso(self) -> None:
         """An Identity channel has its last messages, with the names of their senders, also after a crash."""
         self.publish("1", "2", "3")
         self.restart()
@@ -126,7 +126,7 @@ class ReplayTests(JournalCase):
 class PathTests(JournalCase):
     """What programs may ask."""
 
-    def test_frames(self) -> None:
+    def test_bytesThatAreReadAreWholeFramesInWhichEverythingIsUpToEnd(self) -> None:
         """The bytes that are read are whole frames, in which everything is, up to the end."""
         client = self.flexi()
         for number in range(100):

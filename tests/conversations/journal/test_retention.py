@@ -46,7 +46,7 @@ class RetentionTests(RoomCase):
             return first
         return 1
 
-    def test_size(self) -> None:
+    def test_ofTopicAsMuchIsKeptAsItMayHaveAbout(self) -> None:
         """Of a topic as much is kept as it may have, about; older offsets are answered with 404 and the first one."""
         self.fill("d.old", 100)
         self.eventually(lambda: self.first() > 50, "most to expire")
@@ -56,7 +56,7 @@ class RetentionTests(RoomCase):
         self.assertGreater(len(rest), 15)
         self.assertEqual([offset for offset, _ in rest], list(range(rest[0][0], rest[0][0] + len(rest))))
 
-    def test_others(self) -> None:
+    def test_topicBesideItWithoutBoundKeepsEverything(self) -> None:
         """A topic beside it, without a bound, keeps everything; so it is after a crash."""
         self.fill("d.new", 3)
         self.fill("d.old", 100)
@@ -91,7 +91,7 @@ class BoundTests(RoomCase):
         self.assertEqual(mini.barrier(), [])
         self.eventually(lambda: mini.produce("jobs", "after", "x") == "after", "room")
 
-    def test_abandoned(self) -> None:
+    def test_subscriptionThatNobodyPollsPinsNoMoreThanThat(self) -> None:
         """A subscription that nobody polls pins no more than that: its publisher is told, others are not blocked."""
         blip = self.blip()
         blip.subscribe("t")
@@ -130,7 +130,7 @@ class IntervalTests(JournalCase):
 
     options = ("--fsync", "interval:5", "--durable", "d.#")
 
-    def test_killed(self) -> None:
+    def test_processThatIsKilledTakesNothingWithItThatWasConfirmed(self) -> None:
         """A process that is killed takes nothing with it that was confirmed."""
         client = self.flexi()
         for number in range(100):

@@ -31,7 +31,7 @@ def fleximq(*words: str) -> tuple[int, str, str]:
 class StartTests(JournalCase):
     """The log, and what is told about the journal."""
 
-    def test_log(self) -> None:
+    def test_logSaysHowLongStartTookAndWithHowMuch(self) -> None:
         """The log says how long the start took and with how much."""
         self.broker.waitForOutput(r"The journal is ready in \d+ ms with 0 records")
         client = self.flexi()
@@ -40,7 +40,7 @@ class StartTests(JournalCase):
         client.barrier()
         self.restart().waitForOutput(r"The journal is ready in \d+ ms with 2 records")
 
-    def test_about(self) -> None:
+    def test_brokerAboutHasStateOfJournalAndNothingOfOneWhereThereIsNone(self) -> None:
         """/broker/about has the state of the journal, and nothing of one where there is none."""
         self.assertEqual(self.about()["state"], "ok")
         with BrokerProcess() as other, FlexiClient(Stream(other.address)) as client:
@@ -60,7 +60,7 @@ class StartTests(JournalCase):
         self.assertEqual([each.read_bytes() for each in Path(self.journal).glob("*.torn")], [b"FXJ1 and no more"])
         self.assertEqual(self.replay("d.t"), [(1, 1)])
 
-    def test_commands(self) -> None:
+    def test_fleximqJournalLooksAtFolderOfBrokerThatRuns(self) -> None:
         """fleximq journal looks at the folder of a broker that runs; repair does not touch it."""
         client = self.flexi()
         client.publish("d.t", {"a": 1})
@@ -88,7 +88,7 @@ class NotStartingTests(SynchronousTestCase):
         self.assertNotIn("Traceback", output)
         self.assertNotIn("Listening", output)
 
-    def test_second(self) -> None:
+    def test_folderOfRunningBrokerIsRefused(self) -> None:
         """One that another broker has; that one goes on."""
         folder = os.path.abspath(self.mktemp())
         with BrokerProcess("--journal", folder) as broker:
@@ -112,7 +112,7 @@ class NotStartingTests(SynchronousTestCase):
         self.assertRefused(str(path), "not a folder")
         self.assertRefused(f"{path}-no/such/folder", "the folder above it is missing")
 
-    def test_newer(self) -> None:
+    def test_folderOfNewerVersionIsRefused(self) -> None:
         """One of a version that is not known yet."""
         folder = Path(self.mktemp()).absolute()
         with BrokerProcess("--journal", str(folder)) as broker:

@@ -20,7 +20,7 @@ class SubscriptionTests(JournalCase):
             self.assertEqual(client.poll(subscription).tag, number)
         return subscription
 
-    def test_survives(self) -> None:
+    def test_messagesSurviveCrashInOrder(self) -> None:
         """All are there under its id: those in flight first, each with its tag, then the others in order."""
         subscription = self.fill()
         self.restart()
@@ -31,7 +31,7 @@ class SubscriptionTests(JournalCase):
         )
         self.assertIsNone(client.poll(subscription))
 
-    def test_twice(self) -> None:
+    def test_messagesSurviveSecondCrash(self) -> None:
         """So are they after a second crash, without those that were acknowledged in between."""
         subscription = self.fill()
         self.restart()

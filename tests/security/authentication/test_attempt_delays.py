@@ -25,7 +25,7 @@ class AttemptsTests(SynchronousTestCase):
         """Make a wrong attempt, and return its delay."""
         return self.attempts.attempt(place).fail()
 
-    def test_grows(self) -> None:
+    def test_eachWrongAttemptOfPlaceDoublesDelayOfNextUpToLimit(self) -> None:
         """Each wrong attempt of a place doubles the delay of the next, up to a limit."""
         delays = []
         for _ in range(9):
@@ -39,7 +39,7 @@ class AttemptsTests(SynchronousTestCase):
             self.fail()
         self.assertEqual(self.fail("there"), FIRST_DELAY)
 
-    def test_forgotten(self) -> None:
+    def test_afterQuietWhilePlaceHasCleanSlateNotBefore(self) -> None:
         """After a quiet while a place has a clean slate, not before."""
         self.fail()
         self.clock.advance(FORGET_AFTER)
@@ -73,7 +73,7 @@ class AttemptsTests(SynchronousTestCase):
         self.attempts.attempt("here").enter()
         self.assertRaises(NoCapacity, self.attempts.attempt("here").enter)
 
-    def test_bounded(self) -> None:
+    def test_onlySoManyPlacesAreRemembered(self) -> None:
         """Only so many places are remembered; those whose last attempt is oldest go first."""
         for number in range(100):
             self.fail(f"place {number}")

@@ -23,13 +23,13 @@ class MethodTests(SynchronousTestCase):
         way = AuthenticationMethod("sample", Answers({"t": answer}))
         return Deferred.fromCoroutine(way.ask(Token("t"), place))
 
-    def test_principal(self) -> None:
+    def test_principalIsGivenAsItIsMarkedWithScheme(self) -> None:
         """A principal is given as it is, marked with the scheme."""
         who = Principal("alice", frozenset({"ops"}), expires=7.0, proof="p")
         found = self.successResultOf(self.ask(who))
         self.assertEqual(found, Principal("alice", frozenset({"ops"}), {}, "sample", 7.0, "p"))
 
-    def test_names(self) -> None:
+    def test_avatarIdsOfCheckersThatKnowNothingOfUsAreNames(self) -> None:
         """The avatar ids of checkers that know nothing of us are names."""
         for id in (b"alice", "alice"):
             self.assertEqual(self.successResultOf(self.ask(id)), Principal("alice", scheme="sample"))
@@ -40,7 +40,7 @@ class MethodTests(SynchronousTestCase):
         for id in (ANONYMOUS, b"", b"anonymous", b"spawn:x", b"\xff", "a\n", Principal("spawn:x"), Principal("")):
             self.assertIsNone(self.successResultOf(self.ask(id)), id)
 
-    def test_refused(self) -> None:
+    def test_whoIsNotKnownIsNobody(self) -> None:
         """Who is not known is nobody."""
         self.assertIsNone(self.successResultOf(self.ask(None)))
 
@@ -49,7 +49,7 @@ class MethodTests(SynchronousTestCase):
         for error in (NoCapacity("later"), JoinRejected("banned")):
             self.assertIs(self.failureResultOf(self.ask(error)).value, error)
 
-    def test_broken(self) -> None:
+    def test_checkerThatBreaksLetsNobodyIn(self) -> None:
         """A checker that breaks lets nobody in; the log has the reason, the peer has not."""
         error = self.failureResultOf(self.ask(ValueError("secret words")), NoCapacity).value
         self.assertEqual(str(error), "the credentials cannot be checked now")
@@ -62,21 +62,21 @@ class MethodTests(SynchronousTestCase):
             self.failureResultOf(Deferred.fromCoroutine(way.ask(Token("t"), "here")), NoCapacity)
         self.assertLessEqual(len(self.flushLoggedErrors(ValueError)), 20)
 
-    def test_nul(self) -> None:
+    def test_nameOrPasswordWithNULIsWrong(self) -> None:
         """A name or password with NUL is wrong; a checker that calls the system would fail, if the name exists."""
         way = AuthenticationMethod("own", TwistedsOwn())
         for username, password in (("zoë\0", "zoë\0"), ("zoë", "\0")):
             asked = Deferred.fromCoroutine(way.ask(Password(username, password), "here"))
             self.assertIsNone(self.successResultOf(asked))
 
-    def test_takes(self) -> None:
+    def test_methodTakesCredentialsOfItsChecker(self) -> None:
         """It takes what its checker takes, and for Twisted's names and passwords ours."""
         self.assertTrue(AuthenticationMethod("a", Answers({})).accepts(Token("")))
         self.assertFalse(AuthenticationMethod("a", Answers({})).accepts(ApiKey("")))
         self.assertTrue(AuthenticationMethod("a", TwistedsOwn()).accepts(Password("", "")))
         self.assertFalse(AuthenticationMethod("a", TwistedsOwn()).accepts(Token("")))
 
-    def test_twisteds(self) -> None:
+    def test_checkersThatComeWithTwistedAreAskedInTheirOwnWordsInUTF8(self) -> None:
         """Checkers that come with Twisted are asked in their own words, in UTF-8."""
         way = AuthenticationMethod("own", TwistedsOwn())
         for username, password, name in (("zoë", "zoë", "zoë"), ("zoë", "x", None), ("x", "y\udc80", None)):
@@ -88,7 +88,7 @@ class MethodTests(SynchronousTestCase):
         error = self.assertRaises(SettingError, AuthenticationMethod, "anonymous", AllowAnonymousAccess())
         self.assertEqual(str(error), "auth anonymous checks nothing that a client of this broker can show")
 
-    def test_guarded(self) -> None:
+    def test_unlessItsSecretsCannotBeGuessedItIsAskedFewTimesAtTimeOnly(self) -> None:
         """Unless its secrets cannot be guessed, it is asked a few times at a time only."""
         checker = Answers({"t": pending()})
         way = AuthenticationMethod("a", checker)
@@ -135,7 +135,7 @@ class PrefixTests(SynchronousTestCase):
         self.assertEqual(way.vouch(asked), asked)
         self.assertIsNone(way.vouch(Principal("x:bob")))
 
-    def test_length(self) -> None:
+    def test_nameWithItsPrefixIsStillName(self) -> None:
         """A name with its prefix is still a name."""
         for length, good in ((254, True), (255, False)):
             way = AuthenticationMethod("a", Answers({"t": "a" * length}), "x:")

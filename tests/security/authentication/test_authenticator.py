@@ -38,7 +38,7 @@ class AuthenticatorTests(SynchronousTestCase):
         """Show a token."""
         return Deferred.fromCoroutine(self.authenticator.identify(Token(token), address))
 
-    def test_first(self) -> None:
+    def test_firstThatKnowsSomebodyDecidesWhoItIs(self) -> None:
         """The first that knows somebody decides who it is; the others are not asked."""
         ways = Answers({}), Answers({"t": b"alice"}), Answers({"t": b"bob"})
         self.asks(*ways)
@@ -51,7 +51,7 @@ class AuthenticatorTests(SynchronousTestCase):
         asked = Deferred.fromCoroutine(self.authenticator.identify(ApiKey("k"), HERE))
         self.failureResultOf(asked, AuthenticationFailed)
 
-    def test_wrong(self) -> None:
+    def test_wrongAnswerComesAfterWhileLongerWithEachOneInAlwaysSameWords(self) -> None:
         """A wrong answer comes after a while, longer with each one, in always the same words."""
         self.asks(Answers({}, unguessable=True))
         for delay in (0.1, 0.2, 0.4):
@@ -70,7 +70,7 @@ class AuthenticatorTests(SynchronousTestCase):
             self.identify("bad").addErrback(lambda _: None)
         self.assertEqual(self.successResultOf(self.identify("good")).name, "alice")
 
-    def test_places(self) -> None:
+    def test_placesAreAddressesOfIPv6NetworksAndThisMachine(self) -> None:
         """Places are addresses, of IPv6 networks, and this machine; each has its own delay."""
         self.asks(Answers({}))
         places = [
@@ -88,7 +88,7 @@ class AuthenticatorTests(SynchronousTestCase):
                 self.clock.advance(0.02)
                 self.failureResultOf(asked, Unauthorized)
 
-    def test_crowd(self) -> None:
+    def test_moreThanFewWrongAttemptsAtTimeFromOnePlaceAreNotEvenLookedAt(self) -> None:
         """More than a few wrong attempts at a time from one place are not even looked at; others are."""
         checker = Answers({"good": b"alice"})
         self.asks(checker)

@@ -36,7 +36,7 @@ class LineTests(SynchronousTestCase):
         self.assertEqual((self.successResultOf(results[1]), self.begun), ("done", ["a1", "a2", "a3"]))
         self.assertNoResult(results[0])
 
-    def test_turns(self) -> None:
+    def test_placeWithMuchInLineDoesNotHoldUpOthers(self) -> None:
         """A place with much in the line does not hold up the others."""
         for name in ("a1", "a2", "a3", "a4", "b1", "c1", "b2"):
             self.add(name)
@@ -44,7 +44,7 @@ class LineTests(SynchronousTestCase):
             self.ends[name].callback(None)
         self.assertEqual(self.begun, ["a1", "a2", "a3", "b1", "c1", "a4", "b2"])
 
-    def test_fails(self) -> None:
+    def test_whatGoesWrongIsToldAndDoesNotStopLine(self) -> None:
         """What goes wrong is told, and does not stop the line."""
         first, second, third = (self.add(name) for name in ("a1", "a2", "a3"))
         self.ends["a1"].errback(ValueError("broken"))
@@ -59,7 +59,7 @@ class LineTests(SynchronousTestCase):
         self.ends["a3"].callback(7)
         self.assertEqual(self.successResultOf(third), 7)
 
-    def test_full(self) -> None:
+    def test_whereLineIsFullOfOnePlaceThatPlaceIsRefused(self) -> None:
         """Where the line is full of one place, that place is refused."""
         for number in range(8):
             self.add(f"a{number}")
@@ -77,7 +77,7 @@ class LineTests(SynchronousTestCase):
         self.ends["a1"].callback(None)
         self.assertEqual(self.begun[2:], ["a2", "b0"])
 
-    def test_leaves(self) -> None:
+    def test_whoIsCancelledWhileItWaitsIsNeverBegun(self) -> None:
         """Who is cancelled while it waits is never begun."""
         for name in ("a1", "a2"):
             self.add(name)

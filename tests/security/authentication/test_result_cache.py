@@ -14,14 +14,14 @@ class RememberedTests(SynchronousTestCase):
         self.clock = Clock()
         self.memory: ResultCache[str] = ResultCache(self.clock.seconds, 10.0, most=3)
 
-    def test_same(self) -> None:
+    def test_onlyJustSameTextsAreKnownAndWhereOneEndsAndNextBeginsMatters(self) -> None:
         """Only just the same texts are known, and where one ends and the next begins matters."""
         self.memory.put("who", "ab", "c")
         self.assertEqual(self.memory.get("ab", "c"), "who")
         for other in (("a", "bc"), ("abc",), ("abc", ""), ("ab", "c", ""), ("ab", "d"), ("\udc80",)):
             self.assertIsNone(self.memory.get(*other))
 
-    def test_ends(self) -> None:
+    def test_afterItsTimeItIsForgottenAndTakesNoRoom(self) -> None:
         """After its time it is forgotten, and takes no room."""
         self.memory.put("who", "a")
         self.clock.advance(9.9)
@@ -30,7 +30,7 @@ class RememberedTests(SynchronousTestCase):
         self.assertIsNone(self.memory.get("a"))
         self.assertEqual(len(self.memory), 0)
 
-    def test_shorter(self) -> None:
+    def test_oneThingMayBeForgottenSoonerThanRestNeverLater(self) -> None:
         """One thing may be forgotten sooner than the rest, never later; at once is not at all."""
         for lasting, known in ((1.0, 0.9), (99.0, 9.9)):
             self.memory.put("who", "a", lasting=lasting)
@@ -42,7 +42,7 @@ class RememberedTests(SynchronousTestCase):
         self.memory.put("who", "a", lasting=0)
         self.assertIsNone(self.memory.get("a"))
 
-    def test_bounded(self) -> None:
+    def test_oldestIsForgottenAtBound(self) -> None:
         """It holds so many; the oldest goes."""
         for name in "abcd":
             self.memory.put(name, name)

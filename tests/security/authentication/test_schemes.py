@@ -40,7 +40,7 @@ class SchemesTests(SynchronousTestCase):
         self.assertEqual([way.scheme for way in ways], ["one", "two", "one"])
         self.assertEqual(ways[0].checker.table, {"t": "a:b"})  # type: ignore[attr-defined]
 
-    def test_wrong(self) -> None:
+    def test_eachThatIsWrongIsOneSentence(self) -> None:
         """Each that is wrong is one sentence; what may be a secret is not in it."""
         self.assertEqual(
             list(faults(["none:x", "one:", "broken:it", "twice:"], FIND)),
@@ -52,19 +52,19 @@ class SchemesTests(SynchronousTestCase):
         )
         self.assertRaises(SettingError, methodsOf, ["one:", "none:"], FIND)
 
-    def test_shown(self) -> None:
+    def test_onlyOfOurOwnSchemesArgumentIsKnownToHoldNoSecret(self) -> None:
         """Only of our own schemes the argument is known to hold no secret."""
         self.assertEqual(shown("tokens:/etc/x"), "tokens:/etc/x")
         self.assertEqual(shown("memory:admin:secret"), "memory:...")
         self.assertEqual(shown("unix"), "unix")
 
-    def test_warnings(self) -> None:
+    def test_whatIsToSayAboutFilesIsSaidWithoutBrokerToo(self) -> None:
         """What is to say about files is said without a broker, too."""
         path = secretFile(self, "", 0o644)
         self.assertEqual(list(warnings(methodsOf([f"tokens:{path}", "certificate:"]), ())),
                          [f"{path} is open to others than its owner: chmod 600 {path}"])  # fmt: skip
 
-    def test_prefix(self) -> None:
+    def test_prefixIsTakenOutOfArgument(self) -> None:
         """It is taken out of the argument, wherever it stands."""
         path = secretFile(self)
         for text, prefix in (("certificate:prefix=tls:", "tls:"), ("certificate:name=dns,prefix=a", "a"),
@@ -105,7 +105,7 @@ class SchemesTests(SynchronousTestCase):
 class InstalledTests(SynchronousTestCase):
     """Our own, and those of Twisted, as plug-ins."""
 
-    def test_ours(self) -> None:
+    def test_allOfOursAreFoundByStrcredAndNoOtherPlugInHasOneOfTheirNames(self) -> None:
         """All of ours are found by strcred, and no other plug-in has one of their names."""
         for name in OWN:
             factory = findCheckerFactory(name)
@@ -113,7 +113,7 @@ class InstalledTests(SynchronousTestCase):
             self.assertTrue(verifyObject(ICheckerFactory, factory) and verifyObject(IPlugin, factory))
             self.assertTrue(factory.authHelp and factory.argStringFormat and factory.credentialInterfaces)
 
-    def test_promised(self) -> None:
+    def test_plugInsPromiseSameCredentialsAsCheckersTheyMakeCheck(self) -> None:
         """The plug-ins promise the same credentials as the checkers they make check."""
         path, secret = secretFile(self), secretFile(self, "x" * 32)
         arguments = {"jwt": f"secret={secret}", "certificate": "", "http": "https://a.example/"}
@@ -122,7 +122,7 @@ class InstalledTests(SynchronousTestCase):
             factory = findCheckerFactory(name)
             self.assertEqual(factory.credentialInterfaces, tuple(way.checker.credentialInterfaces))
 
-    def test_kinds(self) -> None:
+    def test_allThatClientCanShowIsCheckedBySomething(self) -> None:
         """All that a client can show is checked by something."""
         ways = methodsOf([f"tokens:{secretFile(self)}", f"passwords:{secretFile(self)}", f"apikeys:{secretFile(self)}",
                        "certificate:"])  # fmt: skip

@@ -81,7 +81,7 @@ class BoundedAgentTests(TestCase):
         return f"127.0.0.1:{port.getHost().port}"
 
     @inlineCallbacks
-    def test_endless(self) -> Any:
+    def test_answerThatIsTooLargeAnywhereIsGivenUpAndItsConnectionClosed(self) -> Any:
         """An answer that is too large anywhere is given up, and its connection closed."""
         for what, (beginning, part) in ENDLESS.items():
             place = self.listen(beginning, part)
@@ -118,7 +118,7 @@ class BoundedAgentTests(TestCase):
             yield deferLater(self.reactor, 0)
 
     @inlineCallbacks
-    def test_untrusted(self) -> Any:
+    def test_serverThatNobodyVouchesForIsNotAsked(self) -> Any:
         """A server that nobody vouches for is not asked."""
         folder = Path(self.mktemp())
         folder.mkdir()
@@ -128,7 +128,7 @@ class BoundedAgentTests(TestCase):
         self.assertEqual(reasonOf(error), "ResponseNeverReceived")
 
     @inlineCallbacks
-    def test_refused(self) -> Any:
+    def test_portThatNobodyServesIsErrorOfConnection(self) -> Any:
         """A port that nobody serves is an error of the connection."""
         reactor = _reactor()
         port = reactor.listenTCP(0, Factory(), interface="127.0.0.1")

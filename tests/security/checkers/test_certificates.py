@@ -52,7 +52,7 @@ class CertificatesTests(SynchronousTestCase):
         self.assertEqual(who.expires, END.timestamp())
         return str(who.name)
 
-    def test_places(self) -> None:
+    def test_nameStandsWhereOperatorSaysCommonNameOtherwise(self) -> None:
         """The name stands where the operator says, the common name otherwise."""
         shown = certificateOf(["alice"], x509.DNSName("a.example"), x509.RFC822Name("a@a.example"),
                               x509.UniformResourceIdentifier("spiffe://a/b"))  # fmt: skip

@@ -47,7 +47,7 @@ class ClaimsTests(SynchronousTestCase):
         )
         self.assertEqual(len(textsIn({str(number): number for number in range(MAX_CLAIMS + 1)})), MAX_CLAIMS)
 
-    def test_roles(self) -> None:
+    def test_rolesAreListOrWords(self) -> None:
         """Roles are a list, or words; what is no role's name is passed over."""
         self.assertEqual(rolesOf(None), frozenset())
         self.assertEqual(rolesOf(["a", "b c", 7, "d"]), {"a", "d"})
@@ -58,7 +58,7 @@ class ClaimsTests(SynchronousTestCase):
         for said in (7, {"a": 1}, True, ["a"] * (MAX_ITEMS + 1)):
             self.assertRaises(WrongClaim, rolesOf, said)
 
-    def test_grants(self) -> None:
+    def test_actionsHavePatterns(self) -> None:
         """Actions have patterns; true is all but ``$``, and what is not said is nothing."""
         said = {"publish": ["a.*", "b"], "subscribe": True, "read": False, "admin": "x"}
         expected = {**NOTHING, "publish": ("a.*", "b"), "subscribe": ("#",), "admin": ("x",)}

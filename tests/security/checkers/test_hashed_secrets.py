@@ -29,27 +29,27 @@ class HashedSecretsTests(SynchronousTestCase):
         lines = (f"alice:{hashOf('one')}:ops,dev", f"bob:{hashOf('two')}", f"bob:{hashOf('three')}")
         self.path = secretFile(self, "\n".join(lines))
 
-    def test_provides(self) -> None:
+    def test_checkersProvideTheirInterfaces(self) -> None:
         """Both checkers are what they say, each for its credentials."""
         for checker, interface in ((tokens(self.path), IToken), (apiKeys(self.path), IApiKey)):
             for each in (ICredentialsChecker, IUnguessable, IVouching, ICautious):
                 self.assertTrue(verifyObject(each, checker))
             self.assertEqual(tuple(checker.credentialInterfaces), (interface,))
 
-    def test_known(self) -> None:
+    def test_eachSecretIsOfItsOwner(self) -> None:
         """Each secret is somebody's."""
         for checker, credentials in ((tokens(self.path), Token), (apiKeys(self.path), ApiKey)):
             known: Any = [checker.requestAvatarId(credentials(each)) for each in ("one", "two", "three")]
             self.assertEqual([each.name for each in known], ["alice", "bob", "bob"])
             self.assertEqual([each.roles for each in known], [{"ops", "dev"}, set(), set()])
 
-    def test_unknown(self) -> None:
+    def test_hashIsNoSecret(self) -> None:
         """Nothing else is, not the hash either."""
         checker = tokens(self.path)
         for secret in ("", "One", "one ", "alice", hashOf("one"), "\udc80", "x" * (LONGEST + 1)):
             self.assertRaises(UnauthorizedLogin, checker.requestAvatarId, Token(secret))
 
-    def test_until(self) -> None:
+    def test_secretIsGoodUntilItsEndWhichPrincipalHas(self) -> None:
         """A secret is good until its end, which the principal has."""
         checker = tokens(secretFile(self, f"a:{hashOf('new')}\na:{hashOf('old')}::{LATER}\na:{hashOf('gone')}::{GONE}"))
         for secret, expires in (("new", None), ("old", 4102444800.0)):
@@ -58,7 +58,7 @@ class HashedSecretsTests(SynchronousTestCase):
         self.assertRaises(UnauthorizedLogin, checker.requestAvatarId, Token("gone"))
         self.assertIsNone(checker.vouch(Principal("a", proof=hashOf("gone"))))
 
-    def test_longest(self) -> None:
+    def test_secretMayBeSoLongNoLonger(self) -> None:
         """A secret may be so long, no longer."""
         for length, known in ((LONGEST, True), (LONGEST + 1, False)):
             checker = tokens(secretFile(self, f"a:{hashOf('x' * length)}"))
@@ -77,7 +77,7 @@ class HashedSecretsTests(SynchronousTestCase):
         error = self.assertRaises(SettingError, tokens, twice)
         self.assertEqual(str(error), f"{twice} has the same secret for a and for b")
 
-    def test_vouch(self) -> None:
+    def test_whoeverHasSameSecretIsVouchedForWithRolesOfToday(self) -> None:
         """Whoever has the same secret is vouched for, with the roles of today; the other secrets do not matter."""
         who: Any = [tokens(self.path).requestAvatarId(Token(each)) for each in ("one", "two", "three")]
         Path(self.path).write_text(f"alice:{hashOf('one')}:new\nbob:{hashOf('three')}\n")
@@ -86,7 +86,7 @@ class HashedSecretsTests(SynchronousTestCase):
         self.assertEqual([each and (each.name, set(each.roles)) for each in vouched],
                          [("alice", {"new"}), None, ("bob", set())])  # fmt: skip
 
-    def test_silent(self) -> None:
+    def test_secretAndHashAreNotShown(self) -> None:
         """Neither secret nor hash is shown by a checker or a principal."""
         checker = tokens(self.path)
         shown = repr((checker, checker.requestAvatarId(Token("one")), Token("one")))
@@ -104,7 +104,7 @@ class HashedSecretsTests(SynchronousTestCase):
 class PublicKeysTests(SynchronousTestCase):
     """A file with a public key."""
 
-    def test_signatures(self) -> None:
+    def test_ownerOfKeyIsKnownBySignatureOfChallenge(self) -> None:
         """The owner of a key is known by a signature of the challenge; nobody else, and not without a challenge."""
         key, other = newPrivateKey(), newPrivateKey()
         public = publicKeyOf(key)

@@ -54,7 +54,7 @@ class TokensCase(SynchronousTestCase):
 class ClaimTests(TokensCase):
     """What a token has to say."""
 
-    def test_provides(self) -> None:
+    def test_checkerIsWhatItSays(self) -> None:
         """The checker is what it says."""
         for each in (ICredentialsChecker, IUnguessable, IVouching, ICautious, INeedsReactor):
             self.assertTrue(verifyObject(each, self.make()))
@@ -67,7 +67,7 @@ class ClaimTests(TokensCase):
         self.assertEqual(found and (found.name, found.expires), ("user123", None))
         self.assertIsNone(self.check(self.make(), "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9..."))
 
-    def test_expiry(self) -> None:
+    def test_tokenIsGoodUntilItExpires(self) -> None:
         """It is good until it expires, and the principal knows when; with leeway a little longer."""
         now = int(time.time())
         found = self.check(self.make("leeway=30"), token(exp=now + 60))
@@ -76,7 +76,7 @@ class ClaimTests(TokensCase):
         self.assertIsNotNone(self.check(self.make("leeway=30"), token(exp=now - 5)))
         self.assertIsNone(self.check(self.make("leeway=30"), token(exp=now - 35)))
 
-    def test_required(self) -> None:
+    def test_withoutExpTokenIsRefusedUnlessOtherClaimsAreRequiredInstead(self) -> None:
         """Without ``exp`` a token is refused, unless other claims are required instead."""
         self.assertIsNone(self.check(self.make(), token(exp=None)))
         self.assertIsNotNone(self.check(self.make("require=none"), token(exp=None)))
@@ -85,7 +85,7 @@ class ClaimTests(TokensCase):
         for missing in ({"jti": "x"}, {"a": {"b": 1}}, {"jti": "x", "a": {"b": 1}, "exp": None}):
             self.assertIsNone(self.check(checker, token(**missing)), missing)
 
-    def test_revoked(self) -> None:
+    def test_tokenWhoseJtiIsInFileIsRefusedAsIsOneWithoutAndReloadEndsIts(self) -> None:
         """A token whose jti is in the file is refused, as is one without, and a reload ends its client."""
         path = secretFile(self, "# lost\none\n\n two \n")
         checker = self.make(f"revoked={path}")
@@ -106,21 +106,21 @@ class ClaimTests(TokensCase):
         self.assertIsNone(self.check(self.make(), token(nbf=now + 60)))
         self.assertIsNotNone(self.check(self.make("leeway=120"), token(nbf=now + 60)))
 
-    def test_issuer(self) -> None:
+    def test_whereIssuerIsAskedForItMustBeThat(self) -> None:
         """Where an issuer is asked for, it must be that."""
         checker = self.make("issuer=https://id.example")
         self.assertIsNotNone(self.check(checker, token(iss="https://id.example")))
         for issuer in ("https://id.example/", "", None):
             self.assertIsNone(self.check(checker, token(iss=issuer)), issuer)
 
-    def test_audience(self) -> None:
+    def test_tokenForOthersIsNotForUs(self) -> None:
         """A token for others is not for us; one for nobody in particular only where none is asked for."""
         checker = self.make("audience=broker")
         for audience, good in (("broker", True), (["x", "broker"], True), ("x", False), (["x"], False), (None, False)):
             self.assertEqual(self.check(checker, token(aud=audience)) is not None, good, audience)
         self.assertIsNone(self.check(self.make(), token(aud="x")))
 
-    def test_principal(self) -> None:
+    def test_nameIsInClaimThatOperatorSays(self) -> None:
         """The name is in the claim that the operator says; without it nobody is let in."""
         checker = self.make("principal=user.email")
         found = self.check(checker, token(user={"email": "a@a.example"}))
@@ -130,7 +130,7 @@ class ClaimTests(TokensCase):
             self.assertIsNone(self.check(checker, token(**claims)), claims)
         self.assertIsNone(self.check(self.make(), token(sub=None)))
 
-    def test_claims(self) -> None:
+    def test_claimsThatPatternsMayContainArePrincipalsAlsoWhenItIsChecked(self) -> None:
         """Claims that patterns may contain are the principal's, also when it is checked again."""
         checker = self.make()
         found = self.check(checker, token(realm={"team": "red"}, shift=3))
@@ -139,7 +139,7 @@ class ClaimTests(TokensCase):
         again = checker.vouch(found)
         self.assertEqual(again and again.claims, found.claims)
 
-    def test_roles(self) -> None:
+    def test_rolesComeWithTokenOnlyWhereOperatorSaysInWhichClaim(self) -> None:
         """Roles come with a token only where the operator says in which claim."""
         shown = token(roles=["ops"], scope="a b")
         for options, roles in (("", set()), ("roles=roles", {"ops"}), ("roles=scope", {"a", "b"}), ("roles=x", set())):
@@ -147,7 +147,7 @@ class ClaimTests(TokensCase):
             self.assertEqual(found and set(found.roles), roles)
         self.assertIsNone(self.check(self.make("roles=roles"), token(roles=7)))
 
-    def test_permissions(self) -> None:
+    def test_permissionsOfClaimAreGranted(self) -> None:
         """So do permissions; where they may come and do not, nothing is permitted."""
         shown = token(may={"publish": ["a.*"], "subscribe": True})
         found = self.check(self.make("permissions=may"), shown)
@@ -164,7 +164,7 @@ class ClaimTests(TokensCase):
 class SignatureTests(TokensCase):
     """Who may have signed it."""
 
-    def test_kinds(self) -> None:
+    def test_eachKeyTakesTokensOfItsAlgorithm(self) -> None:
         """Each key takes tokens of its algorithm."""
         for key, algorithm in ((rsaKey(), "RS256"), (ecKey(), "ES256")):
             checker = tokens(f"key={secretFile(self, publicPem(key))}")
@@ -172,7 +172,7 @@ class SignatureTests(TokensCase):
             self.assertIsNone(self.check(checker, token(ecKey(1), "ES256")))
         self.assertIsNone(self.check(self.make(), token(SECRET + b"x")))
 
-    def test_confusion(self) -> None:
+    def test_noTokenChoosesItsAlgorithm(self) -> None:
         """No token chooses its algorithm: not none, not HMAC with a public key, not a stronger HMAC."""
         public = publicPem(rsaKey())
         byKey = tokens(f"key={secretFile(self, public)}")
@@ -185,13 +185,13 @@ class SignatureTests(TokensCase):
         self.assertIsNone(self.check(self.make(), token(SECRET * 2, "HS512")))
         self.assertIsNone(self.check(self.make(), token(rsaKey(), "RS256")))
 
-    def test_embedded(self) -> None:
+    def test_keyThatTokenBringsAlongItselfIsNotLookedAt(self) -> None:
         """A key that a token brings along itself is not looked at."""
         checker = tokens(f"key={secretFile(self, publicPem(ecKey()))}")
         shown = token(ecKey(1), "ES256", headers={"jwk": jwk(ecKey(1).public_key()), "jku": "https://evil.example"})
         self.assertIsNone(self.check(checker, shown))
 
-    def test_set(self) -> None:
+    def test_inSetTokenNamesItsKeyUnlessThereIsOnlyOne(self) -> None:
         """In a set, the token names its key, unless there is only one; each key keeps its algorithm."""
         both = [jwk(rsaKey().public_key(), kid="r"), jwk(ecKey().public_key(), kid="e")]
         checker = tokens(f"jwks={secretFile(self, json.dumps({'keys': both}))}")
@@ -208,7 +208,7 @@ class SignatureTests(TokensCase):
         self.assertIsNotNone(self.check(alone, token(rsaKey(), "RS256")))
         self.assertIsNone(self.check(alone, token(rsaKey(), "RS256", {"kid": "x"})))
 
-    def test_broken(self) -> None:
+    def test_whatIsNoTokenIsRefusedWhateverItIs(self) -> None:
         """What is no token is refused, whatever it is."""
         good = token()
         for shown in ("", ".", "..", "...", good[:-1], good + "A", good + ".x", good.replace(".", "!"), "é" * 10,
@@ -221,7 +221,7 @@ class SignatureTests(TokensCase):
                       handmade({"alg": "HS256", "b64": False}, {"sub": "a"})):  # fmt: skip
             self.assertIsNone(self.check(self.make(), shown), shown[:60])
 
-    def test_longest(self) -> None:
+    def test_tokenMayBeSoLongNoLonger(self) -> None:
         """A token may be so long, no longer."""
         short = handmade({"alg": "HS256"}, {"sub": "a", "exp": 1 << 40, "x": "x" * 12_000})
         self.assertIsNotNone(self.check(self.make(), short))
@@ -229,7 +229,7 @@ class SignatureTests(TokensCase):
         self.assertGreater(len(long), LONGEST)
         self.assertIsNone(self.check(self.make(), long))
 
-    def test_vouch(self) -> None:
+    def test_whoeverCameByKeyIsVouchedForAsLongAsItIsThereAndRuleIsSame(self) -> None:
         """Whoever came by a key is vouched for as long as it is there, and the rule is the same."""
         found = self.check(self.make(), token())
         assert found is not None
@@ -237,7 +237,7 @@ class SignatureTests(TokensCase):
         self.assertIsNone(self.make(secret=SECRET[::-1]).vouch(found))
         self.assertIsNone(self.make("issuer=x").vouch(found))
 
-    def test_silent(self) -> None:
+    def test_secretAndTokenAreNotShown(self) -> None:
         """Neither secret nor token is shown."""
         checker = self.make()
         self.assertNotIn("0123456789", repr((vars(checker), self.check(checker, token()))))
@@ -249,7 +249,7 @@ class AnythingTests(SynchronousTestCase):
     checker: Any = None
 
     @given(st.text(max_size=200) | st.lists(st.binary(max_size=30), min_size=3, max_size=3).map(lambda e: encoded(*e)))
-    def test_anything(self, shown: str) -> None:
+    def test_anythingElseIsRefused(self, shown: str) -> None:
         """Nothing but refusal comes of it."""
         if self.checker is None:
             type(self).checker = tokens(f"secret={secretFile(self, SECRET)}")
@@ -263,7 +263,7 @@ class OptionTests(SynchronousTestCase):
         """Return the sentence with which an argument is refused."""
         return str(self.assertRaises(SettingError, tokens, argument))
 
-    def test_wrong(self) -> None:
+    def test_wrongOptionsAreRefused(self) -> None:
         """One key there must be; options are known, and in their range."""
         secret = f"secret={secretFile(self, SECRET)}"
         one = "exactly one of secret=FILE, key=FILE and jwks=FILE or URL must be given, or issuer=URL alone"

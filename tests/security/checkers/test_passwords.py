@@ -56,19 +56,19 @@ class PasswordsTests(SynchronousTestCase):
         found: Principal | None = self.successResultOf(refused)
         return found
 
-    def test_provides(self) -> None:
+    def test_checkerProvidesItsInterface(self) -> None:
         """It is what it says."""
         for each in (ICredentialsChecker, IManyAtOnce, IRemembering, IVouching, INeedsReactor, ICautious):
             self.assertTrue(verifyObject(each, self.checker))
 
-    def test_known(self) -> None:
+    def test_rightPasswordOfEachIsKnown(self) -> None:
         """The right password of each is known."""
         found = self.check("alice", "one")
         self.assertEqual(found and (found.name, found.roles), ("alice", {"ops"}))
         found = self.check("bob", "zwei €")
         self.assertEqual(found and found.name, "bob")
 
-    def test_unknown(self) -> None:
+    def test_otherPasswordsAreRefused(self) -> None:
         """No other is: not another's, not the hash, not one that is too long or no text."""
         for name, password in (
             ("alice", "zwei €"),
@@ -111,7 +111,7 @@ class PasswordsTests(SynchronousTestCase):
         asked = extract_parameters(self.hashed[0])
         self.assertEqual((asked.type, asked.memory_cost, asked.time_cost), (Type.ID, MEMORY, PASSES))
 
-    def test_remembered(self) -> None:
+    def test_rightPasswordIsKnownWithoutHashForWhile(self) -> None:
         """A right password is known without a hash for a while; a wrong one never."""
         right, wrong = Password("alice", "one"), Password("alice", "two")
         self.assertIsNone(self.checker.remembered(right))
@@ -122,7 +122,7 @@ class PasswordsTests(SynchronousTestCase):
         self.clock.advance(REMEMBERED)
         self.assertIsNone(self.checker.remembered(right))
 
-    def test_earlier(self) -> None:
+    def test_earlierPasswordIsGoodUntilItsEnd(self) -> None:
         """An earlier password is good until its end; a name with two costs two hashes, as do names that nobody has."""
         for end, expires in (("21000101T000000Z", 4102444800.0), ("20000101T000000Z", None)):
             self.checker = self.make(f"alice:{self.alice}\nalice:{self.bob}:ops:{end}\n")
@@ -138,7 +138,7 @@ class PasswordsTests(SynchronousTestCase):
             self.check("nobody", "wrong")
             self.assertEqual(self.hashed, [self.alice, self.bob][: 2 if expires else 1] + [self.alice, self.bob])
 
-    def test_vouch(self) -> None:
+    def test_somebodyIsVouchedForAsLongAsPasswordIsSameWithRolesOfToday(self) -> None:
         """Somebody is vouched for as long as the password is the same, with the roles of today."""
         who = self.check("alice", "one")
         assert who is not None
@@ -170,7 +170,7 @@ class PasswordsTests(SynchronousTestCase):
         ends = f"alice:{self.alice}::21000101T000000Z\n"
         self.assertRaises(SettingError, Passwords, secretFile(self, ends + ends))
 
-    def test_silent(self) -> None:
+    def test_passwordsAndHashesAreNotShown(self) -> None:
         """Neither passwords nor hashes are shown."""
         shown = repr((self.checker, self.check("alice", "one"), Password("alice", "one")))
         self.assertNotIn("argon2", shown)
@@ -180,7 +180,7 @@ class PasswordsTests(SynchronousTestCase):
 class FloodTests(SynchronousTestCase):
     """More logins than threads, from many addresses."""
 
-    def test_bounded(self) -> None:
+    def test_onlyFewReachThreadsBoundedNumberWaitsOthersAreRefusedAtOnce(self) -> None:
         """Only few reach the threads, a bounded number waits, the others are refused at once; all are answered."""
         clock = ThreadClock(held=True)
         checker = Passwords(secretFile(self, f"alice:{CHEAP.hash('one')}\n"))
@@ -206,7 +206,7 @@ class FloodTests(SynchronousTestCase):
 class RealTests(SynchronousTestCase):
     """A hash as it is made, in a thread as it is taken."""
 
-    def test_thread(self) -> None:
+    def test_hashesRunInReactorsThreadsAndOutcomeIsReportedInItsOwn(self) -> None:
         """Hashes run in the reactor's threads, and the outcome is reported in its own."""
         told: Queue[Any] = Queue()
         pool = ThreadPool(0, 1)
@@ -223,7 +223,7 @@ class RealTests(SynchronousTestCase):
         call(*arguments)
         self.assertEqual(self.successResultOf(asked).name, "alice")
 
-    def test_made(self) -> None:
+    def test_hashesAreMadeAsOWASPAsksEachWithSaltOfItsOwn(self) -> None:
         """Hashes are made as OWASP asks, each with a salt of its own."""
         first, second = hashOf("one"), hashOf("one")
         self.assertNotEqual(first, second)

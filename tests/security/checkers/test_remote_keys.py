@@ -97,7 +97,7 @@ class RemoteCase(SynchronousTestCase):
 class RotationTests(RemoteCase):
     """Keys come and go."""
 
-    def test_first(self) -> None:
+    def test_firstClientsWaitForOneFetch(self) -> None:
         """The first clients wait for one fetch; then keys are known at once."""
         waiting = [self.ask(signed(0)), self.ask(signed(1)), self.ask(signed(2))]
         self.provider.answer(keySet(0, 1))
@@ -105,7 +105,7 @@ class RotationTests(RemoteCase):
         self.failureResultOf(waiting[2], UnauthorizedLogin)
         self.assertEqual((self.ask(signed(1)).name, self.provider.asked), ("alice", [URL]))
 
-    def test_unknown(self) -> None:
+    def test_unknownKeyIsLookedForOnceInSomeSeconds(self) -> None:
         """An unknown key is looked for once in some seconds; known ones do not wait for that."""
         self.ready(0)
         self.assertIsInstance(self.ask(signed(1)).value, UnauthorizedLogin)
@@ -116,13 +116,13 @@ class RotationTests(RemoteCase):
         self.provider.answer(keySet(0, 1))
         self.assertEqual(self.successResultOf(waiting).name, "alice")
 
-    def test_algorithm(self) -> None:
+    def test_tokenWithAnotherAlgorithmCausesNoFetch(self) -> None:
         """A token with another algorithm causes no fetch."""
         for shown in (token(), token(rsaKey(), "RS512")):
             self.assertIsInstance(self.ask(Token(shown)).value, UnauthorizedLogin)
         self.assertEqual(self.provider.asked, [])
 
-    def test_withdrawn(self) -> None:
+    def test_keysInUseAreFetchedAgainBeforehand(self) -> None:
         """Keys in use are fetched again beforehand; after a pause their clients wait for it."""
         self.ready(0)
         self.clock.advance(STALE)
@@ -148,7 +148,7 @@ class RotationTests(RemoteCase):
         self.clock.advance(MAX_AGE)
         self.assertIsInstance(self.ask(signed(0)), Deferred)
 
-    def test_answers(self) -> None:
+    def test_anythingButKeySetIsFailureSaidInLog(self) -> None:
         """Anything but a key set is a failure, said in the log."""
         for said, code, reason in (
             (keySet(0), 302, "the answer is 302"),
@@ -178,7 +178,7 @@ class RotationTests(RemoteCase):
             [self.successResultOf(each).name for each in [*waiting[1:], last]], ["alice"] * (MAX_WAITING - 1)
         )
 
-    def test_vouch(self) -> None:
+    def test_reloadKeepsClientsAlthoughNewCheckerHasNoKeysYetUnlessItAsks(self) -> None:
         """A reload keeps the clients although the new checker has no keys yet, unless it asks elsewhere."""
         self.ready(0)
         who = self.ask(signed(0))
@@ -192,7 +192,7 @@ class QueryTests(RemoteCase):
 
     source = KeySource(URL + "?key=secret")
 
-    def test_hidden(self) -> None:
+    def test_queryIsAskedForAndNeverLogged(self) -> None:
         """It is asked for, and never logged, whatever fails."""
         log = type("L", (), {"error": lambda _, text, **more: self.complaints.append(text.format(**more))})()
         self.patch(remote_keys, "_log", log)
@@ -207,7 +207,7 @@ class QueryTests(RemoteCase):
             self.assertNotIn("secret", line)
             self.assertIn(URL, line)
 
-    def test_vouched(self) -> None:
+    def test_anotherQueryIsAnotherSource(self) -> None:
         """Another query is another source: its principals are not vouched for."""
         self.ready(0)
         principal = self.ask(signed(0))

@@ -16,14 +16,14 @@ from tests.security.secrets_on_disk import secretFile
 class SecretTests(SynchronousTestCase):
     """For HS256."""
 
-    def test_read(self) -> None:
+    def test_bytesOfFileAreSecretButForOneLineEndBehindThem(self) -> None:
         """The bytes of the file are the secret, but for one line end behind them."""
         for end in (b"", b"\n", b"\r\n"):
             (key,) = ofSecret(secretFile(self, SECRET + end)).keys
             self.assertEqual((key.algorithm, key.key), ("HS256", SECRET))
         self.assertEqual(ofSecret(secretFile(self, SECRET + b"\n\n")).keys[0].key, SECRET + b"\n")
 
-    def test_short(self) -> None:
+    def test_fewerThan32BytesAreTooFew(self) -> None:
         """Fewer than 32 bytes are too few."""
         path = secretFile(self, SECRET[1:])
         error = self.assertRaises(SettingError, ofSecret, path)
@@ -34,12 +34,12 @@ class SecretTests(SynchronousTestCase):
         error = self.assertRaises(SettingError, ofSecret, secretFile(self, publicPem(rsaKey())))
         self.assertIn("say key= where it is a public key", str(error))
 
-    def test_warns(self) -> None:
+    def test_secretThatOthersCanReadIsWarnedOf(self) -> None:
         """Others must not read it; a public key they may."""
         self.assertEqual(len(ofSecret(secretFile(self, SECRET, 0o644)).warnings), 1)
         self.assertEqual(ofPem(secretFile(self, publicPem(rsaKey()), 0o644)).warnings, ())
 
-    def test_silent(self) -> None:
+    def test_secretIsNotShown(self) -> None:
         """It is not shown."""
         self.assertNotIn("0123456789", repr(ofSecret(secretFile(self, SECRET)).keys))
 
@@ -47,13 +47,13 @@ class SecretTests(SynchronousTestCase):
 class PemTests(SynchronousTestCase):
     """Public keys."""
 
-    def test_kinds(self) -> None:
+    def test_kindOfKeySettlesAlgorithm(self) -> None:
         """The kind of the key settles the algorithm."""
         for key, algorithm in ((rsaKey(), "RS256"), (ecKey(), "ES256")):
             (found,) = ofPem(secretFile(self, publicPem(key))).keys
             self.assertEqual((found.algorithm, found.id), (algorithm, ""))
 
-    def test_certificate(self) -> None:
+    def test_certificateStandsForItsKey(self) -> None:
         """A certificate stands for its key."""
         import tempfile
         from pathlib import Path
@@ -61,7 +61,7 @@ class PemTests(SynchronousTestCase):
         made = makeCertificate(Path(tempfile.mkdtemp(dir=".")))
         self.assertEqual(ofPem(str(made.certificate)).keys[0].algorithm, "ES256")
 
-    def test_wrong(self) -> None:
+    def test_whatIsNoPublicKeyOfTheseKindsIsRefused(self) -> None:
         """What is no public key of these kinds is refused."""
         for content, words in (
             (b"", "holds no public key and no certificate in PEM"),
@@ -81,7 +81,7 @@ class SetTests(SynchronousTestCase):
         """Return the keys of a set."""
         return ofSet(secretFile(self, json.dumps({"keys": keys}))).keys
 
-    def test_kinds(self) -> None:
+    def test_eachKeyIsBoundToItsAlgorithmAndKnownByItsId(self) -> None:
         """Each key is bound to its algorithm and known by its id."""
         keys = self.read(
             jwk(rsaKey().public_key(), kid="a", alg="RS256", use="sig"), jwk(ecKey().public_key(), kid="b")

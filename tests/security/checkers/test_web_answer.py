@@ -54,12 +54,12 @@ class BodyTests(SynchronousTestCase):
         self.assertTrue(self.response.transport.disconnecting or self.response.transport.disconnected)
         self.response.end(b"more")
 
-    def test_cut(self) -> None:
+    def test_bodyThatIsCutOffIsNone(self) -> None:
         """A body that is cut off is none."""
         self.response.end(b'{"principal": "a"}', reason=ConnectionLost())
         self.failureResultOf(self.body, ConnectionLost)
 
-    def test_cancelled(self) -> None:
+    def test_whoDoesNotWantItAnyMoreEndsConnection(self) -> None:
         """Who does not want it any more ends the connection."""
         self.body.addErrback(lambda _: None)
         self.body.cancel()
@@ -69,7 +69,7 @@ class BodyTests(SynchronousTestCase):
 class PrincipalTests(SynchronousTestCase):
     """Reading it."""
 
-    def test_whole(self) -> None:
+    def test_nameAndWhateverElseThereIsToSay(self) -> None:
         """A name, and whatever else there is to say."""
         self.assertEqual(principalOf(b'{"principal": "a", "x": 1}', "p"), Principal("a", proof="p"))
         asked = principalOf(b'{"principal": "a", "claims": {"n": 7, "of": {"x": "y"}, "no": true}}', "p")
@@ -79,7 +79,7 @@ class PrincipalTests(SynchronousTestCase):
         self.assertEqual((found.roles, found.grants["publish"], found.grants["read"], found.expires),
                          ({"r"}, ("t",), (), 7.5))  # fmt: skip
 
-    def test_wrong(self) -> None:
+    def test_anythingElseIsNoAnswer(self) -> None:
         """Anything else is no answer."""
         for answer in (b"", b"{}", b"[]", b"true", b'"a"', b'{"principal": 7}', b'{"principal": ""}', b"\xff",
                        b'{"principal": "anonymous"}', b'{"principal": "spawn:x"}', b"[" * 60_000,

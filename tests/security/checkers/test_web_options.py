@@ -23,12 +23,12 @@ class WebOptionsTests(SynchronousTestCase):
         """Return the sentence with which an argument is refused."""
         return str(self.assertRaises(SettingError, webService, argument))
 
-    def test_plain(self) -> None:
+    def test_urlAloneIsEnough(self) -> None:
         """A URL alone is enough; a comma in it has a backslash before it."""
         service = self.service(r"https://auth.example:444/check?a=1\,2")
         self.assertEqual((service.url, service.timeout, service.cache), ("https://auth.example:444/check?a=1,2", 5, 60))
 
-    def test_all(self) -> None:
+    def test_allOptionsAtOnce(self) -> None:
         """All options at once."""
         folder = Path(self.mktemp())
         folder.mkdir()
@@ -39,14 +39,14 @@ class WebOptionsTests(SynchronousTestCase):
         self.assertIsInstance(service.policy, BrowserLikePolicyForHTTPS)
         self.assertNotIn("the-token", repr(service))
 
-    def test_warns(self) -> None:
+    def test_secretsOverOpenLineOrInOpenFileAreWorthWord(self) -> None:
         """Secrets over an open line, or in an open file, are worth a word; not on this machine."""
         self.assertEqual(self.service("http://127.0.0.1:8000/x").warnings, ())
         (words,) = self.service("http://auth.example/x").warnings
         self.assertEqual(words, "auth http sends passwords and tokens to auth.example without encryption: use https")
         self.assertEqual(len(self.service(f"https://a.example/,bearer={secretFile(self, 't', 0o644)}").warnings), 1)
 
-    def test_wrong(self) -> None:
+    def test_whatCannotBeAskedIsRefusedAndSecretsInItAreNotRepeated(self) -> None:
         """What cannot be asked is refused, and secrets in it are not repeated."""
         for url in (
             "",

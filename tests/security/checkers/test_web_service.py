@@ -73,12 +73,12 @@ class WebServiceTests(SynchronousTestCase):
         self.agent.answers[-1].callback(response)
         response.end(body)
 
-    def test_provides(self) -> None:
+    def test_serviceProvidesItsInterface(self) -> None:
         """It is what it says."""
         for each in (ICredentialsChecker, IManyAtOnce, IRemembering, IVouching, INeedsReactor, ICautious):
             self.assertTrue(verifyObject(each, self.checker))
 
-    def test_question(self) -> None:
+    def test_serviceIsAskedByPost(self) -> None:
         """It is asked by POST, in the words of a FlexiMQ JOIN."""
         for credentials, said in (
             (Token("t"), {"type": "token", "token": "t"}),
@@ -90,13 +90,13 @@ class WebServiceTests(SynchronousTestCase):
             self.assertEqual((method, uri, body), (b"POST", URL.encode(), said))
             self.assertEqual((headers[b"Content-Type"], headers[b"X"]), ([b"application/json"], [b"y"]))
 
-    def test_known(self) -> None:
+    def test_whoIsNamedIsLetIn(self) -> None:
         """Who is named is let in."""
         asked = self.ask()
         self.answer()
         self.assertEqual(self.successResultOf(asked), Principal("alice", proof=URL))
 
-    def test_unknown(self) -> None:
+    def test_401And403AreClearNo(self) -> None:
         """401 and 403 are a clear no."""
         for code in (401, 403):
             asked = self.ask(Token(str(code)))
@@ -132,7 +132,7 @@ class WebServiceTests(SynchronousTestCase):
             self.answer(b"", 500)
         self.assertEqual(len(self.complaints), 1)
 
-    def test_deadline(self) -> None:
+    def test_answerAfterDeadlineIsRefused(self) -> None:
         """It has so long to answer, the body included."""
         asked = self.ask()
         self.clock.advance(4.9)
@@ -144,7 +144,7 @@ class WebServiceTests(SynchronousTestCase):
         self.assertTrue(response.transport.disconnecting or response.transport.disconnected)
         self.assertEqual(self.complaints, ["no answer in 5 seconds"])
 
-    def test_gone(self) -> None:
+    def test_whoGoesBeforeAnswerTakesQuestionAlong(self) -> None:
         """Who goes before the answer takes the question along."""
         asked = self.ask()
         asked.cancel()
@@ -152,7 +152,7 @@ class WebServiceTests(SynchronousTestCase):
         self.assertEqual(self.agent.cancelled, self.agent.answers)
         self.assertEqual((self.complaints, self.clock.getDelayedCalls()), ([], []))
 
-    def test_cached(self) -> None:
+    def test_answerIsRememberedForJustTheseCredentials(self) -> None:
         """What it said is known for a while, for just these credentials."""
         self.ask()
         self.answer()
@@ -177,7 +177,7 @@ class WebServiceTests(SynchronousTestCase):
         self.ask()
         self.assertEqual(len(self.agent.asked), 3)
 
-    def test_expires(self) -> None:
+    def test_nothingIsKnownForLongerThanItIsGoodAndWhatIsGoodNoMoreIsNo(self) -> None:
         """Nothing is known for longer than it is good, and what is good no more is a no."""
         self.ask()
         self.answer(b'{"principal": "alice", "expires": 1007}')
@@ -189,7 +189,7 @@ class WebServiceTests(SynchronousTestCase):
         self.answer(b'{"principal": "alice", "expires": 1000}')
         self.failureResultOf(asked, UnauthorizedLogin)
 
-    def test_vouch(self) -> None:
+    def test_serviceVouchesForThoseItLetIn(self) -> None:
         """It vouches for those that the same service let in."""
         self.assertIsNotNone(self.checker.vouch(Principal("alice", proof=URL)))
         self.assertIsNone(self.checker.vouch(Principal("alice", proof="https://other.example/")))
@@ -212,7 +212,7 @@ class RealTests(TestCase):
     """A real service on loopback."""
 
     @inlineCallbacks
-    def test_real(self) -> Any:
+    def test_realServiceAnswersYesAndNo(self) -> Any:
         """It is asked, and answers yes and no."""
         from twisted.internet import reactor
 

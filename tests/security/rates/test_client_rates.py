@@ -27,7 +27,7 @@ class MeterTests(SynchronousTestCase):
         assert meter is not None
         return meter
 
-    def test_off(self) -> None:
+    def test_whereNothingIsLimitedThereIsNoMeter(self) -> None:
         """Where nothing is limited there is no meter."""
         self.assertIsNone(Rates().meter("anna"))
 
@@ -70,7 +70,7 @@ class MeterTests(SynchronousTestCase):
         nobody.spend(1000, 0)
         self.assertEqual([each.wait() for each in (first, second, other, nobody)], [1, 1, 0, 0])
 
-    def test_both(self) -> None:
+    def test_clientsOwnAllowanceAndThatOfItsPrincipalBothCount(self) -> None:
         """A client's own allowance and that of its principal both count."""
         rates = self.rates(Allowance(TEN), Allowance(Rate(15, 15)))
         first, second = self.meter(rates, "anna"), self.meter(rates, "anna")
@@ -78,7 +78,7 @@ class MeterTests(SynchronousTestCase):
         second.spend(10, 0)
         self.assertAlmostEqual(first.wait(), 5 / 15)
 
-    def test_freed(self) -> None:
+    def test_principalWhoseClientsHaveGoneAndOweNothingIsForgotten(self) -> None:
         """A principal whose clients have gone and owe nothing is forgotten."""
         rates = self.rates(principal=Allowance(TEN))
         first, second = self.meter(rates, "anna"), self.meter(rates, "anna")
@@ -120,7 +120,7 @@ class MeterTests(SynchronousTestCase):
         first.close()
         self.assertEqual(rates.principals, 1)
 
-    def test_admits(self) -> None:
+    def test_ofRunSoManyAreAdmittedAsAreWithinRateAndOnlyThoseAreCharged(self) -> None:
         """Of a run, so many are admitted as are within the rate, and only those are charged."""
         meter = self.meter(self.rates(Allowance(TEN), refuses=True))
         self.assertEqual([meter.admits(4, 400), meter.admits(100, 10000), meter.admits(1, 100)], [4, 6, 0])
@@ -141,7 +141,7 @@ class MeterTests(SynchronousTestCase):
         self.clock.advance(1)
         self.assertEqual([meter.admitsSubscription() for _ in range(2)], [True, False])
 
-    def test_changed(self) -> None:
+    def test_newRulesCountForWhoIsThereAsFarAsItHadMeter(self) -> None:
         """New rules count for who is there, as far as it had a meter."""
         rates = self.rates(Allowance(TEN), Allowance(TEN))
         meter = self.meter(rates, "anna")

@@ -20,7 +20,7 @@ class FlappingTests(SynchronousTestCase):
             self.flapping.left(who, lived)
             self.clock.advance(every)
 
-    def test_below(self) -> None:
+    def test_oneDepartureLessIsNoneTooMany(self) -> None:
         """One departure less is none too many."""
         self.leave(times=2)
         self.assertEqual(self.flapping.waits("anna"), 0)
@@ -35,7 +35,7 @@ class FlappingTests(SynchronousTestCase):
         self.assertEqual(self.flapping.waits("anna"), 0)
         self.assertEqual(len(self.flapping), 0)
 
-    def test_slowly(self) -> None:
+    def test_departuresFurtherApartDoNotAddUp(self) -> None:
         """Departures further apart do not add up."""
         self.leave(times=10, every=WINDOW / 2)
         self.assertEqual(self.flapping.waits("anna"), 0)
@@ -45,26 +45,26 @@ class FlappingTests(SynchronousTestCase):
         self.leave(times=100, lived=WINDOW)
         self.assertEqual(self.flapping.waits("anna"), 0)
 
-    def test_nobody(self) -> None:
+    def test_clientsThatAreNotToldApartAreNotCounted(self) -> None:
         """Clients that are not told apart are not counted."""
         self.leave(None, times=100)
         self.assertEqual((self.flapping.waits(None), len(self.flapping)), (0, 0))
 
-    def test_off(self) -> None:
+    def test_withoutNumberNobodyHasToWait(self) -> None:
         """Without a number nobody has to wait."""
         off = FlappingLimit()
         for _ in range(100):
             off.left("anna", 0.0)
         self.assertEqual((off.waits("anna"), len(off)), (0, 0))
 
-    def test_bounded(self) -> None:
+    def test_howeverManyComeAndGoNoMoreAreRememberedThanThat(self) -> None:
         """However many come and go, no more are remembered than that: of those who left and of those who wait."""
         for number in range(100):
             self.leave(number, times=3)
             self.leave(-number, times=2)
             self.assertLessEqual(len(self.flapping), 20)
 
-    def test_forgotten(self) -> None:
+    def test_whoLeftMinuteAgoIsForgottenWhenSomebodyElseLeaves(self) -> None:
         """Who left a minute ago is forgotten when somebody else leaves."""
         self.leave("anna")
         self.clock.advance(WINDOW)

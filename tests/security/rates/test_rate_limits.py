@@ -88,7 +88,7 @@ class RateLimitedAdmissionTests(SynchronousTestCase):
         for _ in range(2):
             self.flapping.left(who, 1.0)
 
-    def test_interface(self) -> None:
+    def test_limitedAdmissionSaysWhatInnerOneSays(self) -> None:
         """It is an admission, and says of itself what the one behind it does."""
         verifyObject(IAdmission, self.admission)
         self.assertTrue(self.admission.required)
@@ -104,7 +104,7 @@ class RateLimitedAdmissionTests(SynchronousTestCase):
         self.clock.advance(0.5)
         self.successResultOf(self.admission.admit("anna", FAR))
 
-    def test_local(self) -> None:
+    def test_thisMachinesOwnMayTryAsOftenAsTheyLike(self) -> None:
         """This machine's own may try as often as they like."""
         for _ in range(100):
             self.successResultOf(self.admission.admit(None, LOCAL))
@@ -153,7 +153,7 @@ class RateLimitedAdmissionTests(SynchronousTestCase):
         self.clock.advance(60)
         self.successResultOf(self.admission.admit(None, LOCAL))
 
-    def test_peers(self) -> None:
+    def test_clientsAreToldApartByPrincipalElseByAddress(self) -> None:
         """Clients are told apart by principal, else by address; no name can be taken for an address."""
         self.assertEqual(clientKey("anna", FAR), clientKey("anna", LOCAL))
         self.assertEqual(clientKey(None, FAR), addressKey(FAR))
@@ -182,12 +182,12 @@ class PacesTests(SynchronousTestCase):
             maybeDeferred(admission.admit, None, FAR).addBoth(outcomes.append)
         return [isinstance(getattr(each, "value", None), JoinRejected) for each in outcomes]
 
-    def test_rules(self) -> None:
+    def test_everySettingStandsInItsPlace(self) -> None:
         """Every setting stands in its place."""
         self.assertEqual(rulesOf(self.slow), RateRules(rates(1, 2, 3), rates(4, 5, 6), True))
         self.assertFalse(rulesOf(self.free).on)
 
-    def test_of(self) -> None:
+    def test_addressesHavePacesToo(self) -> None:
         """So do those of addresses."""
         rateLimits = RateLimits.of(self.slow, self.clock)
         self.assertEqual((rateLimits.connects.rate, rateLimits.joins.rate), (Rate(7, 7), Rate(1, 1)))
@@ -195,7 +195,7 @@ class PacesTests(SynchronousTestCase):
         self.assertEqual(self.refused(rateLimits), [False, True])
         self.assertEqual(self.refused(RateLimits.of(self.free, self.clock)), [False, False])
 
-    def test_reload(self) -> None:
+    def test_preparedRatesChangeNothingBeforeTheyAreTaken(self) -> None:
         """What is prepared changes nothing before it is done, and everything then."""
         rateLimits = RateLimits.of(self.free, self.clock)
         change = rateLimits.prepare(self.slow)

@@ -15,16 +15,16 @@ class BucketTests(SynchronousTestCase):
         """It is full at first."""
         self.bucket = Bucket(Rate(10, 20), 100.0)
 
-    def test_burst(self) -> None:
+    def test_whatMayComeAtOnceMayComeAtOnceAndNotOneMore(self) -> None:
         """What may come at once may come at once, and not one more."""
         self.assertEqual([self.bucket.take(1, 100.0) for _ in range(21)], [True] * 20 + [False])
 
-    def test_refills(self) -> None:
+    def test_bucketFillsAtItsRate(self) -> None:
         """It fills at its rate, up to the burst."""
         self.bucket.spend(20, 100.0)
         self.assertEqual([self.bucket.left(100.0 + each) for each in (0, 0.5, 2, 100)], [0, 5, 20, 20])
 
-    def test_debt(self) -> None:
+    def test_whatCameIsChargedAndItSaysHowLongUntilThatIsMadeGood(self) -> None:
         """What came is charged, and it says how long until that is made good."""
         self.bucket.spend(120, 100.0)
         self.assertEqual((self.bucket.left(100.0), self.bucket.wait(100.0)), (-100, 10.0))
@@ -43,14 +43,14 @@ class BucketTests(SynchronousTestCase):
         self.bucket.spend(20, 100.0)
         self.assertEqual([self.bucket.left(each) for each in (40.0, 40.0, 41.0)], [0, 0, 10])
 
-    def test_full(self) -> None:
+    def test_bucketIsFullAgainAfterDebt(self) -> None:
         """It is as good as new when all was made good."""
         self.assertTrue(self.bucket.isFull(100.0))
         self.bucket.spend(1, 100.0)
         self.assertFalse(self.bucket.isFull(100.0))
         self.assertTrue(self.bucket.isFull(100.1))
 
-    def test_changed(self) -> None:
+    def test_anotherRateCountsFromThenOn(self) -> None:
         """Another rate counts from then on; a debt stays, what is over the new burst does not."""
         self.bucket.change(Rate(1, 2))
         self.assertEqual(self.bucket.left(100.0), 2)
@@ -88,19 +88,19 @@ class KeyedBucketsTests(SynchronousTestCase):
         """At most 10 are remembered."""
         self.buckets = KeyedBuckets(Rate(1, 2), 10)
 
-    def test_each(self) -> None:
+    def test_everybodyHasBucketOfItsOwn(self) -> None:
         """Everybody has a bucket of its own."""
         self.assertEqual([self.buckets.passes("a", 0.0) for _ in range(3)], [True, True, False])
         self.assertTrue(self.buckets.passes("b", 0.0))
         self.assertTrue(self.buckets.passes("a", 1.0))
 
-    def test_without(self) -> None:
+    def test_withoutRateEverybodyPassesAndNothingIsRemembered(self) -> None:
         """Without a rate everybody passes, and nothing is remembered."""
         free = KeyedBuckets(None)
         self.assertTrue(all(free.passes("a", 0.0) for _ in range(1000)))
         self.assertEqual(len(free), 0)
 
-    def test_bounded(self) -> None:
+    def test_howeverManyComeNoMoreAreRememberedThanThat(self) -> None:
         """However many come, no more are remembered than that."""
         for number in range(1000):
             self.buckets.passes(number, 0.0)
@@ -117,7 +117,7 @@ class KeyedBucketsTests(SynchronousTestCase):
         self.assertEqual(len(self.buckets), 2)
         self.assertFalse(self.buckets.passes("bad", 9.5))
 
-    def test_changed(self) -> None:
+    def test_anotherRateCountsForThoseWhoAreKnownToo(self) -> None:
         """Another rate counts for those who are known too; none forgets them."""
         self.buckets.passes("a", 0.0)
         self.buckets.change(Rate(10, 1))
