@@ -166,7 +166,7 @@ class Networks(FlexiCase):
 
     def test_silentConnectionIsReplaced(self) -> None:
         """After three unanswered PINGs."""
-        one = self.connected(keep_alive=0.1, timeout=0.5)
+        one = self.connected(keep_alive=0.1, timeout=5.0)
         self.network.isSilent = True
         self.until(lambda: State.AWAY in self.states)
         self.network.isSilent = False
