@@ -101,7 +101,7 @@ class Play:
 
 
 def run(seconds: float, recipes: Callable[[], bytes], play: Play | None = None) -> Report:
-    """Play recipes for so long.
+    """Play recipes for so long, and at least until the process has warmed up.
 
     :raises Broken: the broker did what it never must, or the process grew.
     """
@@ -109,7 +109,7 @@ def run(seconds: float, recipes: Callable[[], bytes], play: Play | None = None) 
     report = play.report
     began, cpu = time.perf_counter(), time.process_time()
     memory = 0
-    while (gone := time.perf_counter() - began) < seconds:
+    while (gone := time.perf_counter() - began) < seconds or not memory:
         for _ in range(20):
             play.recipe(recipes())
         if not memory and gone > WARM * seconds:

@@ -17,6 +17,7 @@ from fleximq.security.checkers.remote_keys import KeySource, RemoteKeys
 from fleximq.security.checkers.web_options import trusting
 from fleximq.security.checkers.web_service import Service, WebService, body
 from fleximq.security.credentials import Token
+from tests.broker_process import PATIENCE
 from tests.certificates import makeCertificate
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -83,13 +84,14 @@ class BoundedAgentTests(TestCase):
     @inlineCallbacks
     def test_answerThatIsTooLargeAnywhereIsGivenUpAndItsConnectionClosed(self) -> Any:
         """An answer that is too large anywhere is given up, and its connection closed."""
+        self.patch(remote_keys, "TIMEOUT", PATIENCE)
         for what, (beginning, part) in ENDLESS.items():
             place = self.listen(beginning, part)
             complaints: list[str] = []
             log = type("L", (), {"error": lambda _, text, reason, to=complaints, **more: to.append(reason)})()
             self.patch(web_service, "_log", log)
             self.patch(remote_keys, "_log", log)
-            checker = WebService(Service(f"http://{place}/", 30.0, 0.0))
+            checker = WebService(Service(f"http://{place}/", PATIENCE, 0.0))
             checker.useReactor(self.reactor)
             keys = RemoteKeys(KeySource(f"http://{place}/keys"))
             keys.useReactor(self.reactor)
@@ -108,7 +110,7 @@ class BoundedAgentTests(TestCase):
         answer = OK + field * 100 + b"Content-Length: 4\r\n\r\nbody"
         for tls in (None, serverContext(TlsFiles(str(made.both)))):
             place = self.listen(answer, b"", tls)
-            agent = agentOf(self.reactor, 5.0, trusting(str(made.certificate)))
+            agent = agentOf(self.reactor, PATIENCE, trusting(str(made.certificate)))
             response = yield agent.request(b"GET", f"{'http' if tls is None else 'https'}://{place}/".encode())
             found = yield body(response)
             self.assertEqual((response.code, found), (200, b"body"))
@@ -123,7 +125,7 @@ class BoundedAgentTests(TestCase):
         folder = Path(self.mktemp())
         folder.mkdir()
         place = self.listen(OK, b"", serverContext(TlsFiles(str(makeCertificate(folder).both))))
-        asked = agentOf(self.reactor, 5.0, None).request(b"GET", f"https://{place}/".encode())
+        asked = agentOf(self.reactor, PATIENCE, None).request(b"GET", f"https://{place}/".encode())
         error = yield self.assertFailure(asked, Exception)
         self.assertEqual(reasonOf(error), "ResponseNeverReceived")
 
@@ -134,6 +136,6 @@ class BoundedAgentTests(TestCase):
         port = reactor.listenTCP(0, Factory(), interface="127.0.0.1")
         place = f"127.0.0.1:{port.getHost().port}"
         yield port.stopListening()
-        asked = agentOf(reactor, 5.0, None).request(b"GET", f"http://{place}/".encode())
+        asked = agentOf(reactor, PATIENCE, None).request(b"GET", f"http://{place}/".encode())
         error = yield self.assertFailure(asked, ConnectionRefusedError)
         self.assertEqual(reasonOf(error), "ConnectionRefusedError")

@@ -219,7 +219,7 @@ class RealTests(TestCase):
         site: Any = Site(Door())
         port: Any = reactor.listenTCP(0, site, interface="127.0.0.1")
         self.addCleanup(port.stopListening)
-        checker = webService(f"http://127.0.0.1:{port.getHost().port}/check")
+        checker = webService(f"http://127.0.0.1:{port.getHost().port}/check,timeout=60")
         checker.useReactor(reactor)
         found = yield checker.requestAvatarId(Token("good"))
         self.assertEqual(found.name, "alice")
