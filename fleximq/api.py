@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING, Any
 # ruff: isort: off
 if TYPE_CHECKING:
     from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource
+    from fleximq.client.errors import Answered, RequestFailed
+    from fleximq.client.events import Delivery, Notification, Request
+    from fleximq.client.payloads import Packed
+    from fleximq.client.settings import Codec
     from fleximq.config.option_values import (
         count as readCount, flag as readFlag, seconds as readSeconds, size as readSize, text as readText,
     )
@@ -26,6 +30,8 @@ if TYPE_CHECKING:
         NotKept, NotPermitted, NotRecorded, NotStored, SettingError, SubscriptionFailed, TooLarge, TooManyRequests,
         Unauthorized,
     )
+    from fleximq.in_process.client import InProcessClient
+    from fleximq.in_process.subscription import Subscription
     from fleximq.interfaces import (
         IBrokerExtension, IBrokerObserver, IConversation, IDialect, IExtensionContext, IForm, IPeer, IRecordWatcher,
         IRights, ISource, ISubscriber,
@@ -39,38 +45,46 @@ if TYPE_CHECKING:
     from fleximq.security.credentials import IApiKey, ICertificate, IPassword, ISignature, IToken
     from fleximq.security.principal import Admitted, Principal, isName
     from fleximq.security.secret_files import read as readSecretFile, text as textOfSecretFile
+    from fleximq.services.embedding import EmbeddedBroker, makeService
     from fleximq.status import Status
     from fleximq.values.message import Content, Message
     from fleximq.wire.minimq_line import LineScanner
     from fleximq.wire.payload_conversion import toBytes, toMessagePack, toText
 
 __all__ = [
-    "EVERYTHING", "TOPIC_BYTES", "Action", "Admitted", "AuthenticationFailed", "BadFraming", "BadRequest",
-    "BrokerError", "Checker", "ClientNotFound", "Conflict", "ConnectedClient", "ConnectionState", "Content",
-    "Dialect", "Envelope", "Extension", "Forbidden", "IApiKey", "IBrokerExtension", "IBrokerObserver", "ICautious",
-    "ICertificate", "IConversation", "IDialect", "IExtensionContext", "IForm", "IManyAtOnce", "INeedsReactor",
-    "IPassword", "IPeer", "IRecordWatcher", "IRemembering", "IRights", "ISignature", "ISource", "ISubscriber",
-    "IToken", "IUnguessable", "IVouching", "InvalidRouting", "InvalidTopic", "JoinRejected", "Limits", "LineScanner",
-    "ListenerContext", "Message", "MessageSource", "NoCapacity", "NoLongerKept", "NotFound", "NotImplementedByBroker",
-    "NotKept", "NotPermitted", "NotRecorded", "NotStored", "Outbox", "OwnLimits", "Principal", "SettingError",
-    "Settings", "Status", "StreamFactory", "StreamSession", "SubscriptionFailed", "TooLarge", "TooManyRequests",
-    "Unauthorized", "isName", "readCount", "readFlag", "readSeconds", "readSecretFile", "readSize", "readText",
-    "textOfSecretFile", "toBytes", "toMessagePack", "toText",
+    "EVERYTHING", "TOPIC_BYTES", "Action", "Admitted", "Answered", "AuthenticationFailed", "BadFraming", "BadRequest",
+    "BrokerError", "Checker", "ClientNotFound", "Codec", "Conflict", "ConnectedClient", "ConnectionState", "Content",
+    "Delivery", "Dialect", "EmbeddedBroker", "Envelope", "Extension", "Forbidden", "IApiKey", "IBrokerExtension",
+    "IBrokerObserver", "ICautious", "ICertificate", "IConversation", "IDialect", "IExtensionContext", "IForm",
+    "IManyAtOnce", "INeedsReactor", "IPassword", "IPeer", "IRecordWatcher", "IRemembering", "IRights", "ISignature",
+    "ISource", "ISubscriber", "IToken", "IUnguessable", "IVouching", "InProcessClient", "InvalidRouting",
+    "InvalidTopic", "JoinRejected", "Limits", "LineScanner", "ListenerContext", "Message", "MessageSource",
+    "NoCapacity", "NoLongerKept", "NotFound", "NotImplementedByBroker", "NotKept", "NotPermitted", "NotRecorded",
+    "NotStored", "Notification", "Outbox", "OwnLimits", "Packed", "Principal", "Request", "RequestFailed",
+    "SettingError", "Settings", "Status", "StreamFactory", "StreamSession", "Subscription", "SubscriptionFailed",
+    "TooLarge", "TooManyRequests", "Unauthorized", "isName", "makeService", "readCount", "readFlag", "readSeconds",
+    "readSecretFile", "readSize", "readText", "textOfSecretFile", "toBytes", "toMessagePack", "toText",
 ]
 # fmt: on
 
 #: The names of each module; ``name=public`` where the public name is another one.
 _HOMES = {
     "broker.envelope": "ConnectedClient Envelope MessageSource",
+    "client.errors": "Answered RequestFailed",
+    "client.events": "Delivery Notification Request",
+    "client.payloads": "Packed",
+    "client.settings": "Codec",
     "config.option_values": "count=readCount flag=readFlag seconds=readSeconds size=readSize text=readText",
     "config.settings": "Settings",
     "dialects.context": "Context=ListenerContext",
     "dialects.outbox": "Outbox",
     "dialects.session": "ConnectionState StreamSession",
     "dialects.stream": "StreamFactory",
-    "errors": "AuthenticationFailed BadFraming BadRequest BrokerError ClientNotFound Conflict Forbidden InvalidRouting "
-    "InvalidTopic JoinRejected NoCapacity NoLongerKept NotFound NotImplementedByBroker NotKept NotPermitted "
-    "NotRecorded NotStored SettingError SubscriptionFailed TooLarge TooManyRequests Unauthorized",
+    "errors": "AuthenticationFailed BadFraming BadRequest BrokerError ClientNotFound Conflict Forbidden "
+    "InvalidRouting InvalidTopic JoinRejected NoCapacity NoLongerKept NotFound NotImplementedByBroker NotKept "
+    "NotPermitted NotRecorded NotStored SettingError SubscriptionFailed TooLarge TooManyRequests Unauthorized",
+    "in_process.client": "InProcessClient",
+    "in_process.subscription": "Subscription",
     "interfaces": "IBrokerExtension IBrokerObserver IConversation IDialect IExtensionContext IForm IPeer "
     "IRecordWatcher IRights ISource ISubscriber",
     "limits": "Limits OwnLimits TOPIC_BYTES",
@@ -81,6 +95,7 @@ _HOMES = {
     "security.credentials": "IApiKey ICertificate IPassword ISignature IToken",
     "security.principal": "Admitted Principal isName",
     "security.secret_files": "read=readSecretFile text=textOfSecretFile",
+    "services.embedding": "EmbeddedBroker makeService",
     "status": "Status",
     "values.message": "Content Message",
     "wire.minimq_line": "LineScanner",

@@ -347,6 +347,15 @@ class IExtensionContext(Interface):
         :raises NoCapacity: the broker or the principal has the maximum number of clients.
         """
 
+    def factory(dialect: str = "") -> Any:
+        """Return a factory of connections (``IProtocolFactory``) for any server endpoint of Twisted.
+
+        Its clients are admitted, limited and counted as those of the option ``listen``. Without a dialect's name it
+        accepts all dialects, and HTTP. The caller opens the port and closes it.
+
+        :raises SettingError: the dialect does not exist.
+        """
+
 
 class IBrokerExtension(Interface):
     """A service that runs with the broker, such as :class:`fleximq.plugin.Extension`; a plug-in for ``--extension``."""

@@ -40,13 +40,13 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     | _WIRES
     | {"broker", "security.principal", "security.rates", "client", "dialects.connection", "dialects.fleximq"},
     "web": _SETTINGS | {"broker", "security"},
-    "api": _SETTINGS | {"plugin", "wire", "broker", "security", "dialects"},
+    "api": _SETTINGS | {"plugin", "wire", "broker", "security", "dialects", "client", "in_process", "services"},
     "telemetry": frozenset({"api"}),
     "startup": _GROUND | {"compiled", "config", "endpoints", "dialects.registry", "security.authentication.schemes"},
     "services": _SETTINGS
     | _WIRES
     | {"startup", "broker", "journal", "security", "endpoints", "dialects", "web", "cluster", "in_process"}
-    | {"client.settings"},
+    | {"client.settings", "client.loops.steady_timers"},
     "tap": _SETTINGS | {"startup", "services"},
     "cli": _GROUND
     | _WIRES
@@ -106,7 +106,13 @@ STEPS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("dialects.websocket", "dialects.fleximq", "dialects.blipmq", "dialects.minimq", "dialects.identity"),
         ("dialects.fleximq_ws", "dialects.identity_ws"),
     ),
-    "services": (("services.network",), ("services.process",), ("services",), ("services.compose",)),
+    "services": (
+        ("services.network",),
+        ("services.process",),
+        ("services",),
+        ("services.compose",),
+        ("services.embedding",),
+    ),
     "cli": (
         ("cli",),
         ("cli.client_commands", "cli.cluster_commands"),

@@ -105,8 +105,6 @@ async def passTo(function: Callable[[Any], Any], subscription: Subscription[Any]
                 result = function(message)
                 if isawaitable(result):
                     await result
-            except CancelledError:
-                raise
             except Exception:
                 _log.failure("The function for messages of {topic} failed", topic=subscription.topic)
     except BrokerError as error:

@@ -46,6 +46,7 @@ def compose(
     reload: Reload | None = None,
     wall: Callable[[], float] = time.time,
     failStop: Callable[[str], None] | None = None,
+    ownsProcess: bool = True,
 ) -> MultiService:
     """Return a service with the broker and all its listeners; no port or file is open before it starts.
 
@@ -56,6 +57,7 @@ def compose(
     :param environment: variables that spawned programs inherit, and the address of the service manager.
     :param reload: holds the same settings, and gets the participants of a reload; by default the settings never change.
     :param wall: returns the seconds since 1970; those of the reactor are for durations only.
+    :param ownsProcess: whether it may handle signals, and raise the limit on open files.
     :raises SettingError: a listener or extension is invalid, or plug-ins conflict.
     """
     failure = StartupFailure({})
@@ -69,6 +71,7 @@ def compose(
         failStop or failure.duringStop,
         environment,
         wall,
+        ownsProcess,
     )
     host = _nodeOf(inputs) if settings.cluster else SingleHost(inputs)
     return _Composition(inputs, host).service()
@@ -130,7 +133,9 @@ class _Composition:
         reactor, settings, wall = self._inputs.reactor, self._inputs.settings, self._inputs.wall
         lag = LagService(reactor)
         self._listeners.makeSite(lag)
-        for service in (OpenFilesService(settings), lag, ClockStepService(reactor, wall)):
+        if self._inputs.ownsProcess:
+            OpenFilesService(settings).setServiceParent(early)
+        for service in (lag, ClockStepService(reactor, wall)):
             service.setServiceParent(early)
         if settings.busyPoll and processors() >= 2:
             seconds = settings.busyPoll / 1e6
@@ -143,7 +148,7 @@ class _Composition:
         for chosen in settings.extension:
             configuration = configurationOf(chosen, registry)
             clients = InProcessClients(self._broker, reactor, lambda: reload.settings, rightsOf, rates)
-            context = ExtensionContext(self._broker, settings, reactor, clients)
+            context = ExtensionContext(self._broker, settings, reactor, clients, listeners.factory)
             extension = registry.extensions[chosen.name]
             service = ExtensionService(extension, configuration, context, self._host.abortStart)
             service.setServiceParent(brokerService)

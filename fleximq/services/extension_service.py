@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.interfaces import IProtocolFactory
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
@@ -40,11 +41,19 @@ STOP_TIMEOUT = 10.0
 class ExtensionContext:
     """The broker's interface for one extension, and its registrations."""
 
-    def __init__(self, broker: Broker, settings: Settings, reactor: Any, clients: InProcessClients) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        settings: Settings,
+        reactor: Any,
+        clients: InProcessClients,
+        makeFactory: Callable[[str], IProtocolFactory],
+    ) -> None:
         self.broker = broker
         self.settings = settings
         self.reactor = reactor
         self._clients = clients
+        self._makeFactory = makeFactory
         self._undo: list[Callable[[], None]] = []
 
     def connect(
@@ -71,6 +80,10 @@ class ExtensionContext:
         """Notify a watcher of journal records until the extension stops."""
         self.broker.recordWatchers.add(watcher)
         self._undo.append(lambda: self.broker.recordWatchers.remove(watcher))
+
+    def factory(self, dialect: str = "") -> IProtocolFactory:
+        """Return a factory of connections for any endpoint of Twisted."""
+        return self._makeFactory(dialect)
 
     def release(self) -> None:
         self._clients.closeAll()

@@ -3,6 +3,7 @@
 :mod:`fleximq.services.compose` makes the same parts for both; a host makes those that differ, and holds their services.
 """
 
+import signal
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -41,6 +42,7 @@ class Inputs:
     failStop: Callable[[str], None]
     environment: Mapping[str, str]
     wall: Callable[[], float]
+    ownsProcess: bool
 
 
 class Place(NamedTuple):
@@ -146,6 +148,7 @@ class SingleHost(Host):
             self.abortStart,
             self.wakeup,
             self._inputs.failStop,
+            signal.signal if self._inputs.ownsProcess else None,
         )
         self.beat = service.beat
 

@@ -104,7 +104,7 @@ class JournalService(MultiService):
     _abortStart: Callable[[str], NoReturn]
     _wakeup: Wakeup
     _failStop: Callable[[str], None]
-    _onSignal: Callable[[int, Any], Any] = signal.signal
+    _onSignal: Callable[[int, Any], Any] | None = signal.signal
     _retry: Any = field(default=None, init=False)
     _pause: float = FIRST_RETRY
     _before: Any = field(default=None, init=False)
@@ -127,7 +127,8 @@ class JournalService(MultiService):
         self._begin(opened)
         state = opened.recovered
         # A signal may arrive at any point in the code.
-        self._before = self._onSignal(signal.SIGUSR2, lambda *_: self._reactor.callFromThread(self.reopen))
+        if self._onSignal is not None:
+            self._before = self._onSignal(signal.SIGUSR2, lambda *_: self._reactor.callFromThread(self.reopen))
         for sentence in (*state.torn, *state.lost):
             warn(sentence)
         milliseconds = round((time.monotonic() - began) * 1000)
@@ -201,7 +202,7 @@ class JournalService(MultiService):
             if self._retry is not None:
                 self._retry.cancel()
                 self._retry = None
-            if self._before is not None:
+            if self._before is not None and self._onSignal is not None:
                 self._onSignal(signal.SIGUSR2, self._before)
                 self._before = None
             reason = opened.close()

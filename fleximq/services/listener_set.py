@@ -5,11 +5,12 @@ from functools import partial
 from typing import Any
 
 from twisted.application.service import MultiService
+from twisted.internet.interfaces import IProtocolFactory
 
 from fleximq.broker.broker import Broker
 from fleximq.dialects.connection.slow_consumer import policyOf
 from fleximq.dialects.context import Context
-from fleximq.endpoints.listen import Listen
+from fleximq.endpoints.listen import Listen, ListenDefaults
 from fleximq.security.access_policy import AccessPolicy
 from fleximq.security.listener_principal import ListenerAdmission
 from fleximq.security.rates.rate_limits import RateLimitedAdmission, RateLimits
@@ -79,6 +80,28 @@ class ListenerSet:
 
     def _add(self, listen: Listen, place: Place, dialectsFor: Callable[[Context], ListenerDialects]) -> None:
         listen.checkPassed()
+        service = ListenerService(
+            self._inputs.reactor,
+            listen,
+            self._factory(listen, dialectsFor),
+            self._host.abortStart,
+            self._inputs.abortRun,
+            lambda: self._limit.refused,
+            self._shortage.left,
+            place.entrance,
+        )
+        service.setServiceParent(place.parent)
+
+    def factory(self, dialect: str = "") -> IProtocolFactory:
+        """Return a factory of connections of one dialect, or of all, for an endpoint that others open.
+
+        :raises SettingError: the dialect does not exist.
+        """
+        inputs = self._inputs
+        listen = Listen(dialect or None, "tcp:0", ListenDefaults.of(inputs.settings, inputs.registry.dialects))
+        return self._factory(listen, partial(self._dialects, listen))
+
+    def _factory(self, listen: Listen, dialectsFor: Callable[[Context], ListenerDialects]) -> IProtocolFactory:
         inputs, counted, limit = self._inputs, self._counted, self._limit
         context = self._contextFor(listen.proxied, self.connections.sessions, listen.principal)
         behindProxy = RateLimitedAdmission(self.security.admissionFor(proxied=True), self.rateLimits, counted)
@@ -86,17 +109,7 @@ class ListenerSet:
         if listen.proxied:  # the connection limit counts by the address that the proxy names
             deadline = inputs.settings.handshakeTimeout
             factory = ProxiedFactory(factory, limit.enterFrom, inputs.reactor, deadline, counted, self._logLimits)
-        service = ListenerService(
-            inputs.reactor,
-            listen,
-            limit.limited(factory, listen.proxied),
-            self._host.abortStart,
-            inputs.abortRun,
-            lambda: limit.refused,
-            self._shortage.left,
-            place.entrance,
-        )
-        service.setServiceParent(place.parent)
+        return limit.limited(factory, listen.proxied)
 
     def _dialects(self, listen: Listen, context: Context) -> ListenerDialects:
         return dialectsOf(self._inputs.registry, context, listen.dialect)

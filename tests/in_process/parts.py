@@ -8,9 +8,11 @@ from fleximq.broker.broker import Broker
 from fleximq.config.permission_options import tables
 from fleximq.config.rate_options import Rate
 from fleximq.config.settings import Settings
+from fleximq.errors import SettingError
 from fleximq.in_process.clients import InProcessClients
 from fleximq.security.permissions import Permissions
 from fleximq.security.rates.client_rates import Allowance, RateRules, Rates
+from fleximq.services.extension_service import ExtensionContext
 
 
 def makeClients(
@@ -29,3 +31,12 @@ def makeClients(
     permissions = Permissions(None, None if principals is None else tables("principals", principals))
     rates = Rates(RateRules(Allowance(rate), refuses=refuses), clock.seconds)
     return InProcessClients(broker, clock, lambda: settings or Settings(), permissions.rightsOf, rates)
+
+
+def contextOf(broker: Broker, clock: Any) -> ExtensionContext:
+    """Return the context of an extension of a broker that stands alone, without listeners."""
+    return ExtensionContext(broker, Settings(), clock, makeClients(broker, clock), _noFactory)
+
+
+def _noFactory(dialect: str) -> Any:
+    raise SettingError("there are no listeners here")

@@ -17,9 +17,9 @@ from fleximq.dialects.registry import Registry, installed
 from fleximq.errors import SettingError
 from fleximq.interfaces import IBrokerExtension, IExtensionContext
 from fleximq.services.compose import compose
-from fleximq.services.extension_service import STOP_TIMEOUT, ExtensionContext, ExtensionService
+from fleximq.services.extension_service import STOP_TIMEOUT, ExtensionService
 from tests.broker.parts import Collector, Witness, makeBroker, text
-from tests.in_process.parts import makeClients
+from tests.in_process.parts import contextOf
 
 
 class Sample(Service):
@@ -96,7 +96,7 @@ class ExtensionServiceTests(SynchronousTestCase):
     def service(self, **raises: Exception) -> ExtensionService:
         """Return the service of a sample that raises these in its steps."""
         self.extension = SampleExtension(**raises)
-        context = ExtensionContext(self.broker, Settings(), self.reactor, makeClients(self.broker, self.reactor))
+        context = contextOf(self.broker, self.reactor)
         return ExtensionService(self.extension, {"n": 1}, context, abortStart)
 
     def started(self, **raises: Exception) -> ExtensionService:
@@ -122,7 +122,7 @@ class ExtensionServiceTests(SynchronousTestCase):
         """The context and the sample are what they say."""
         verifyObject(
             IExtensionContext,
-            ExtensionContext(self.broker, Settings(), self.reactor, makeClients(self.broker, self.reactor)),
+            contextOf(self.broker, self.reactor),
         )
         verifyObject(IBrokerExtension, SampleExtension())
 

@@ -15,17 +15,15 @@ from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import Envelope
 from fleximq.broker.presence import OwnMessages
 from fleximq.broker.rules import BrokerRules
-from fleximq.config.settings import Settings
 from fleximq.errors import NotKept
 from fleximq.interfaces import IForm, IRecordWatcher, ISubscriber
 from fleximq.journal.memory_journal import MemoryJournal
-from fleximq.services.extension_service import ExtensionContext
 from fleximq.telemetry.choices import Choices
 from fleximq.telemetry.service import TelemetryService
 from fleximq.values.message import Content, Message
 from fleximq.wire.fleximq_frame import encodeFrame
 from fleximq.wire.fleximq_header import MessageType
-from tests.in_process.parts import makeClients
+from tests.in_process.parts import contextOf
 from tests.telemetry.test_carrier import PARENT
 
 
@@ -62,7 +60,7 @@ class TracingCase(SynchronousTestCase):
             self.clock, self.journal, lambda digits: "0" * digits, lambda message: "x",
             self.failures.append, BrokerRules(durable=("kept.#",)),
         )  # fmt: skip
-        self.context = ExtensionContext(self.broker, Settings(), self.clock, makeClients(self.broker, self.clock))
+        self.context = contextOf(self.broker, self.clock)
         self.service = TelemetryService(
             self.context, self.choices, lambda choices: SimpleSpanProcessor(self.exporter), maybeDeferred
         )

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from functools import cache, partial
 from math import inf
-from threading import Condition, Thread
+from threading import Condition, Thread, current_thread
 from typing import Any
 
 from fleximq.broker.deadlines import Deadlines, Timer
@@ -25,7 +25,12 @@ def timersOf(reactor: Any) -> Any:
     It is the reactor itself if its seconds are not those of the system clock; for other reactors its ``callLater``
     takes a function without arguments.
     """
-    return Deadlines(ThreadClock(reactor)) if abs(reactor.seconds() - time.time()) < 1.0 else reactor
+    return Deadlines(ThreadClock(reactor)) if followsSystemClock(reactor) else reactor
+
+
+def followsSystemClock(reactor: Any) -> bool:
+    """Return whether a reactor's seconds are those of the system clock."""
+    return bool(abs(reactor.seconds() - time.time()) < 1.0)
 
 
 class ThreadClock:
@@ -51,10 +56,20 @@ class ThreadClock:
                 self._thread.start()
         return alarm
 
+    def end(self) -> None:
+        """End the thread, and wait for that; a timer that is set later starts another."""
+        with self._changed:
+            thread, self._thread, self._due = self._thread, None, inf
+            self._changed.notify()
+        if thread is not None:
+            thread.join()
+
     def _wait(self) -> None:
         while True:
             with self._changed:
                 while (left := self._due - self.seconds()) > 0:
+                    if self._thread is not current_thread():
+                        return
                     if not self._changed.wait(min(left, LINGER)) and self._due == inf:
                         self._thread = None
                         return

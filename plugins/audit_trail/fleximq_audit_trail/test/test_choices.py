@@ -4,7 +4,7 @@ import os
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.errors import SettingError
+from fleximq.api import SettingError
 from fleximq_audit_trail.choices import Choices, configure
 
 

@@ -2,23 +2,17 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from twisted.internet.address import IPv4Address
 from twisted.internet.defer import maybeDeferred
 from twisted.internet.testing import MemoryReactorClock, StringTransport
+from twisted.plugin import getPlugins
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from fleximq.config.extension_options import EnabledExtension
-from fleximq.config.settings import Settings
-from fleximq.dialects.registry import installed
-from fleximq.errors import SettingError
-from fleximq.interfaces import IBrokerExtension, IBrokerObserver, IForm, ISubscriber
-from fleximq.services.compose import compose
-from fleximq.services.extension_service import ExtensionContext
-from fleximq.wire.fleximq_frame import encodeFrame
-from fleximq.wire.fleximq_header import MessageType, packHeader
+from fleximq.api import EVERYTHING, IBrokerExtension, IBrokerObserver, IForm, ISubscriber, SettingError, makeService
 from fleximq_audit_trail.choices import Choices
 from fleximq_audit_trail.service import AuditTrail
 from fleximq_audit_trail.watcher import LONGEST, Watcher
@@ -50,9 +44,7 @@ class AuditTrailTests(SynchronousTestCase):
     def broker(self, **options: object) -> Any:
         """Return a started broker."""
         self.reactor: Any = ReactorAtOnce()
-        chosen = EnabledExtension("audit_trail", {"path": str(self.path), **options})
-        whole = compose(self.reactor, Settings(extension=(chosen,)))
-        whole.privilegedStartService()
+        whole = makeService(self.reactor, extension={"audit_trail": {"path": str(self.path), **options}})
         whole.startService()
         return whole
 
@@ -75,7 +67,8 @@ class AuditTrailTests(SynchronousTestCase):
         return [each for each in self.events() if each["event"] == "published"]
 
     def test_twistedFindsThePlugIn(self) -> None:
-        verifyObject(IBrokerExtension, installed().extensions["audit_trail"])
+        (found,) = (each for each in getPlugins(IBrokerExtension) if each.name == "audit_trail")
+        verifyObject(IBrokerExtension, found)
 
     def test_watcherProvidesItsInterfaces(self) -> None:
         watcher = Watcher([].append, None)  # type: ignore[arg-type]
@@ -104,10 +97,9 @@ class AuditTrailTests(SynchronousTestCase):
 
     def test_adjacentPublicationsWithOneEnvelopeAreOneLine(self) -> None:
         whole = self.broker()
-        publication = encodeFrame(MessageType.PUB, 1000, packHeader({"topic": "t"}), b"\xa3abc")
-        peer = self.connect()
-        peer.dataReceived(encodeFrame(MessageType.JOIN, 0) + publication)
-        peer.dataReceived(3 * publication)
+        client = whole.connect(EVERYTHING)
+        client.publish("t", "abc")
+        client.publish_many("t", ["abc"] * 3)
         said = [(each["dialect"], each["count"], each["size"]) for each in self.published(whole)]
         self.assertEqual(said, [("fleximq", 1, 4), ("fleximq", 3, 12)])
 
@@ -138,7 +130,7 @@ class AuditTrailTests(SynchronousTestCase):
 
     def test_aFileThatCannotBeOpenedEndsTheStart(self) -> None:
         self.path.mkdir()
-        context = ExtensionContext(None, Settings(), ReactorAtOnce(), None)  # type: ignore[arg-type]
+        context: Any = SimpleNamespace(reactor=ReactorAtOnce())
         choices = Choices(str(self.path / "new"))
         self.path.rmdir()
         error = self.assertRaises(SettingError, AuditTrail(context, choices).startService)

@@ -4,15 +4,11 @@ from typing import Any
 
 from twisted.internet.address import IPv4Address
 from twisted.internet.testing import MemoryReactorClock, StringTransport
+from twisted.plugin import getPlugins
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from fleximq.broker.envelope import Envelope
-from fleximq.config.settings import Settings
-from fleximq.dialects.registry import installed
-from fleximq.interfaces import IForm, ISource, ISubscriber
-from fleximq.services.compose import compose
-from fleximq.values.message import Content, Message
+from fleximq.api import Content, Envelope, IDialect, IForm, ISource, ISubscriber, Message, makeService
 from fleximq_line_echo.dialect import LINE_BYTES, LINES
 
 HERE = IPv4Address("TCP", "127.0.0.1", 50000)
@@ -52,14 +48,13 @@ class LineTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.reactor: Any = MemoryReactorClock()
-        whole = compose(self.reactor, Settings(listen=("tcp:1", "line_echo+tcp:2")))
-        whole.privilegedStartService()
-        whole.startService()
-        self.addCleanup(whole.stopService)
+        broker = makeService(self.reactor, listen=["tcp:1", "line_echo+tcp:2"])
+        broker.startService()
+        self.addCleanup(broker.stopService)
         self.shared, self.own = (server[1] for server in self.reactor.tcpServers)
 
     def test_twistedFindsThePlugIn(self) -> None:
-        dialect = installed().dialects["line_echo"]
+        (dialect,) = (each for each in getPlugins(IDialect) if each.name == "line_echo")
         self.assertEqual((dialect.name, dialect.beginnings), ("line_echo", (b"+",)))
 
     def test_interfaces(self) -> None:

@@ -2,24 +2,32 @@
 
 import base64
 import os
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from twisted.cred.checkers import ICredentialsChecker
 from twisted.cred.error import UnauthorizedLogin
 from twisted.cred.strcred import findCheckerFactory
 from twisted.internet.address import IPv4Address
-from twisted.internet.task import Clock
+from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
-from fleximq.config.settings import Settings
-from fleximq.errors import SettingError
-from fleximq.security.access_policy import AccessPolicy
-from fleximq.security.credentials import Password
+from fleximq.api import IPassword, SettingError, makeService
 from fleximq_time_codes.checker import LASTING, PERIOD, TimeCodes, codeOf
 
 KEY = b"12345678901234567890"
+HERE = IPv4Address("TCP", "127.0.0.1", 50000)
+
+
+@implementer(IPassword)
+class Password(NamedTuple):
+    """What a client shows."""
+
+    username: str
+    password: str
 
 
 class TimeCodesTests(SynchronousTestCase):
@@ -46,8 +54,8 @@ class TimeCodesTests(SynchronousTestCase):
 
     def test_vectors(self) -> None:
         """RFC 6238, appendix B: the last six digits."""
-        for time, code in ((59, "287082"), (1111111109, "081804"), (1234567890, "005924"), (20000000000, "353130")):
-            self.assertEqual(codeOf(KEY, time // PERIOD), code)
+        for moment, code in ((59, "287082"), (1111111109, "081804"), (1234567890, "005924"), (20000000000, "353130")):
+            self.assertEqual(codeOf(KEY, moment // PERIOD), code)
 
     def test_aCodeIsValidInItsPeriodAndBothNeighbours(self) -> None:
         found = []
@@ -78,9 +86,20 @@ class TimeCodesTests(SynchronousTestCase):
 
     def test_twistedFindsTheCheckerAndTheBrokerUsesIt(self) -> None:
         self.assertTrue(verifyObject(ICredentialsChecker, findCheckerFactory("time_codes").generateChecker(self.path)))
-        clock = Clock()
-        admission = AccessPolicy.of(Settings(auth=(f"time_codes:{self.path}",)), clock).admissionFor()
-        asked = admission.admit(Password("alice", "000"), IPv4Address("TCP", "127.0.0.1", 1))
-        self.assertNoResult(asked)
-        clock.advance(1)
-        self.failureResultOf(asked)
+        reactor: Any = MemoryReactorClock()
+        broker = makeService(reactor, auth=[f"time_codes:{self.path}"])
+        broker.startService()
+        self.addCleanup(broker.stopService)
+        factory = reactor.tcpServers[0][1]
+        answers = [self.answer(reactor, factory, code) for code in ("000000", codeOf(KEY, int(time.time()) // PERIOD))]
+        self.assertEqual(answers, [b"HTTP/1.1 401", b"HTTP/1.1 200"])
+
+    def answer(self, reactor: Any, factory: Any, code: str) -> bytes:
+        """Return the begin of the answer to a request for a page that needs credentials."""
+        protocol, transport = factory.buildProtocol(HERE), StringTransport(peerAddress=HERE)
+        protocol.makeConnection(transport)
+        shown = base64.b64encode(f"alice:{code}".encode())
+        protocol.dataReceived(b"GET /api/about HTTP/1.1\r\nHost: x\r\nAuthorization: Basic " + shown + b"\r\n\r\n")
+        reactor.pump([0.5] * 10)
+        answer: bytes = transport.value()[:12]
+        return answer
