@@ -19,7 +19,6 @@ from fleximq.broker.replay.feed import DeferredRun
 from fleximq.broker.traffic import Traffic
 from fleximq.dialects.connection.handover import isPlain
 from fleximq.dialects.connection.outbox_state import TRANSITIONS, HalfClose, OutboxEvent, OutboxState
-from fleximq.dialects.connection.shared_output import SHARED_BYTES
 from fleximq.dialects.connection.slow_consumer import DISCONNECT, Block, PausablePublisher, Policy
 from fleximq.dialects.connection.tcp_socket import probePeer
 from fleximq.dialects.connection.write_backlog import Chunk, WriteBacklog
@@ -176,12 +175,6 @@ class Outbox:
         """The number of bytes to be written at the end of the turn."""
         return sum(map(len, self._fresh))
 
-    @property
-    def sharableChunk(self) -> Chunk | None:
-        """See :class:`~fleximq.dialects.connection.shared_output.Sender`."""
-        fresh = self._fresh
-        return fresh[-1] if fresh and len(fresh[-1]) >= SHARED_BYTES and self._direct else None
-
     def flush(self) -> None:
         """Write the output of this turn, or buffer it while the peer does not read."""
         fresh = self._fresh
@@ -257,12 +250,9 @@ class Outbox:
         self._publisher = None
 
     def _send(self, chunks: Sequence[Chunk]) -> None:
-        socket, shared = self._transport.socket, self._turn.shared
+        socket = self._transport.socket
         try:
-            if shared is not None:
-                sent = shared.send(socket, chunks)
-            else:
-                sent = socket.send(chunks[0]) if len(chunks) == 1 else socket.sendmsg(chunks)
+            sent = socket.send(chunks[0]) if len(chunks) == 1 else socket.sendmsg(chunks)
         except OSError:  # full, or an error that the transport's next write reports too
             sent = 0
         self.traffic.bytesOut += sent

@@ -499,7 +499,6 @@ class OwnersTurnTests(SynchronousTestCase):
             """One connection."""
 
             pendingBytes = 0
-            sharableChunk = None
 
             def __init__(self, name: str) -> None:
                 self.name = name

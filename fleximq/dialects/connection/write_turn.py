@@ -16,7 +16,6 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from fleximq.broker.envelope import ConnectedClient
-from fleximq.dialects.connection.shared_output import SHARERS, Sender, SharedOutput
 from fleximq.dialects.connection.slow_consumer import PausablePublisher
 from fleximq.dialects.connection.write_backlog import Chunk
 
@@ -35,7 +34,7 @@ def doNothing() -> None:
     """Do nothing; ``afterRead`` without a busy poll."""
 
 
-class TurnWriter(Sender, Protocol):
+class TurnWriter(Protocol):
     """An object that writes at the end of a turn: an outbox, or the channel list that serves several."""
 
     def flush(self) -> None:
@@ -49,11 +48,11 @@ class TurnWriter(Sender, Protocol):
 class WriteTurn:
     """The objects with pending output. While a read is processed, ``open`` is set and ``reader`` is its connection.
 
-    ``afterRead`` is called at the end of each read. ``shared`` is the output of several connections, while they write.
+    ``afterRead`` is called at the end of each read.
     """
 
     __slots__ = ("_clock", "_isChecking", "_later", "_postponedSince", "_postponements", "_waiting", "afterRead",
-                 "open", "reader", "shared")  # fmt: skip
+                 "open", "reader")  # fmt: skip
 
     def __init__(self, clock: IReactorTime) -> None:
         self.open = False
@@ -62,7 +61,6 @@ class WriteTurn:
         self._clock = clock
         self._waiting: list[TurnWriter] = []
         self._later: dict[Callable[[], None], None] = {}
-        self.shared: SharedOutput | None = None
         self._postponedSince: float | None = None
         self._postponements = 0
         self._isChecking = False
@@ -128,16 +126,11 @@ class WriteTurn:
                 self._workLater()
             waiting = self._waiting
             self._waiting = []
-            if len(waiting) >= SHARERS:
-                self.shared = SharedOutput.of(waiting)
             for outbox in waiting:
                 try:
                     outbox.flush()
                 except Exception:
                     _log.failure(_FAILED)
-            if self.shared is not None:
-                self.shared.close()
-                self.shared = None
 
     def _workLater(self) -> None:
         later, self._later = self._later, {}

@@ -69,10 +69,6 @@ class ChannelList:
         """The size of a list, a guess: lists are made when they are sent."""
         return self._context.settings.limits.text
 
-    @property
-    def sharableChunk(self) -> None:
-        """None: lists are made when they are sent."""
-
     def flush(self) -> None:
         """Send the list to clients with an older one, after the answers of the turn."""
         self._scheduled = False

@@ -4,7 +4,6 @@ A listener that cannot be opened ends the process with one sentence. Its connect
 here. Standard input and output are both listener and connection: the broker stops when their client disconnects.
 """
 
-import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -120,7 +119,7 @@ class ListenerService(Service):
         self.port = port
         if self._entrance is not None:  # nothing was accepted yet: that takes another turn of the reactor
             port.factory = self._entrance(port.factory)
-        tuneListening(port)
+        tuneSocket(getattr(port, "socket", None))
         acceptFew(port, self._reactor, self._refused, self._left)
         if self.running:
             self._logAddress()
@@ -144,27 +143,6 @@ class ListenerService(Service):
         if IListeningPort.providedBy(port):
             return port.stopListening()
         return None if port is None else port.finish(self._reactor)
-
-
-class _FastAcceptSocket(socket.socket):
-    """A listening socket that accepts with a tenth less processor time for a join: Python's turns its own family and
-    type into enum members each time.
-    """
-
-    __slots__ = ()
-
-    def accept(self) -> tuple[socket.socket, Any]:
-        number, address = self._accept()  # type: ignore[attr-defined]
-        own: Any = super(socket.socket, self)
-        return socket.socket(own.family, own.type, own.proto, number), address
-
-
-def tuneListening(port: Any) -> None:
-    """Let a port accept faster, and each TCP connection inherit TCP_NODELAY and keep-alive probes from its socket."""
-    listening = getattr(port, "socket", None)
-    if type(listening) is socket.socket:
-        listening.__class__ = _FastAcceptSocket
-    tuneSocket(listening)
 
 
 def acceptFew(

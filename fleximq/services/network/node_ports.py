@@ -16,13 +16,14 @@ from twisted.logger import Logger
 from twisted.protocols.policies import WrappingFactory
 
 from fleximq.cluster.interfaces import NodeRecord, ShardOwner
+from fleximq.dialects.connection.tcp_socket import tuneSocket
 from fleximq.endpoints.endpoint_string import BACKLOG
 from fleximq.endpoints.listen import Listen
 from fleximq.errors import SettingError
 from fleximq.security.peer_address import isAddress
 from fleximq.services.network.connection_limit import ConnectionLimit
 from fleximq.services.network.forwarding import ForwardedFactory, Forwarding, Place
-from fleximq.services.network.listeners import acceptFew, tuneListening
+from fleximq.services.network.listeners import acceptFew
 from fleximq.services.network.node_listener import NodeListener, makeContext
 from fleximq.services.network.open_files import Shortage
 
@@ -104,7 +105,7 @@ class NodePorts(MultiService):
 
     def _listen(self, port: int, interface: str) -> None:
         self._port = self._reactor.listenTCP(port, self._nodes, BACKLOG, interface)
-        tuneListening(self._port)
+        tuneSocket(getattr(self._port, "socket", None))
         acceptFew(self._port, self._reactor, lambda: 0, Shortage(self._reactor).left)
 
     def aim(self, owner: ShardOwner, living: Mapping[str, NodeRecord]) -> None:

@@ -18,7 +18,6 @@ class Writer:
         self.turn = turn
         self.flushed = 0
         self.pendingBytes = pending
-        self.sharableChunk = None
         self._more = more
         self._error = error
 
@@ -36,7 +35,6 @@ class Written:
     """Notes when it was asked to write."""
 
     pendingBytes = 0
-    sharableChunk = None
 
     def __init__(self, order: list[str]) -> None:
         self._order = order
