@@ -3,6 +3,7 @@
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
+from fleximq.broker.consumers import polled_subscription
 from fleximq.broker.consumers.polled_subscription import PolledSubscription
 from fleximq.broker.consumers.polled_subscriptions import DROPPED_EXPIRED, UNKNOWN, PolledSubscriptions
 from fleximq.broker.envelope import ConnectedClient, QueueDelivery
@@ -146,6 +147,19 @@ class TimeToLiveTests(SubscriptionCase):
         self.put("E")
         self.advance(0.25)
         self.assertEqual((self.poll(3), self.world.counts), ("E--", {DROPPED: 1, EXPIRED: 3}))
+
+    def test_manyExpiredUntrackedAreDroppedInSlicesAndNoneIsDelivered(self) -> None:
+        self.patch(polled_subscription, "SLICE", 2)
+        one = self.one = self.make(self.world.makeQueue(timeToLiveOf=lambda topic: 0.5)).open(X, "key", "t", 1)
+        self.put("ABCDE")
+        self.world.clock.rightNow += 0.5
+        self.put("F")
+        self.assertEqual((one.depth, self.poll(1), one.depth, one.preparing), (4, "-", 2, True))
+        got: list[str] = []
+        one.whenPrepared(lambda: got.append(self.poll(1)))
+        self.assertEqual((self.poll(1), one.depth, got), ("-", 2, []))
+        self.advance(0)
+        self.assertEqual((got, one.depth, self.world.counts[EXPIRED]), (["F"], 0, 5))
 
     def test_full(self) -> None:
         """A publisher is refused until they expire, and no longer."""

@@ -666,3 +666,63 @@ class PlainTimeToLiveTests(QueueCase):
         self.put("cd")
         self.advance(50)
         self.assertEqual(self.take(3), "cd-")
+
+
+class ManyExpiredTests(QueueCase):
+    """Many messages that are too old are dropped in slices, whoever meets them, and none of them is delivered."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.patch(queue, "SLICE", 2)
+        self.queue = self.make(timeToLive=10.0)
+
+    def expired(self, names: str) -> None:
+        """Deliver messages, and let their time pass unnoticed."""
+        self.put(names)
+        self.world.clock.rightNow += 10
+
+    def test_aConsumerDropsOneSliceOfTheExpiredMessagesAndGetsNone(self) -> None:
+        self.expired("abcde")
+        self.put("f")
+        self.assertEqual((self.take(1), self.queue.depth, self.queue.preparing), ("-", 4, True))
+
+    def test_moreConsumersInTheSameTurnDropNone(self) -> None:
+        self.expired("abcde")
+        self.put("f")
+        self.assertEqual((self.take(3), self.queue.depth), ("---", 4))
+
+    def test_aConsumerThatWaitsGetsTheFirstMessageThatIsNotTooOld(self) -> None:
+        self.expired("abcde")
+        self.put("f")
+        self.take(1)
+        got: list[str] = []
+        self.queue.whenPrepared(lambda: got.append(self.take(1)))
+        steps = [(self.queue.depth, "".join(got)) for _ in range(3) if turn(self.world.clock)]
+        self.assertEqual((steps, self.world.counts[EXPIRED]), ([(2, ""), (0, "f")], 5))
+
+    def test_aWaitingConsumerIsWokenAfterTheLastSlice(self) -> None:
+        self.expired("abcde")
+        self.put("f")
+        got: list[str] = []
+        self.queue.whenReady(lambda: got.append(self.take(1)))
+        self.queue.takeMany(None, 0)
+        for _ in range(3):
+            turn(self.world.clock)
+        self.assertEqual(got, ["f"])
+
+    def test_aFullQueueDropsAboutAsManyAsArrive(self) -> None:
+        """And one slice in each turn; the publication is admitted nevertheless."""
+        self.queue = self.make(timeToLive=10.0, maxMessages=20)
+        self.expired("abcdefghijklmnopqrst")
+        self.assertEqual((self.queue.admits(1, 0), self.queue.depth), (None, 14))
+        self.put("A")
+        self.assertEqual((self.queue.depth, self.world.counts[DROPPED]), (15, 0))
+
+    def test_deliveriesThatReturnedExpireInSlicesToo(self) -> None:
+        self.put("abcde")
+        self.queue.takeMany("x", 5)
+        self.world.clock.rightNow += 10
+        self.queue.release("x")
+        self.assertEqual((self.queue.returned, self.take(1)), (3, "-"))
+        turn(self.world.clock)
+        self.assertEqual(self.queue.returned, 1)
