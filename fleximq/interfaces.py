@@ -299,6 +299,29 @@ class IJournal(IJournalAppend, IJournalRead, IJournalStage):
         """Return ``state`` ("ok" or "read-only"), ``reason``, and the losses found at opening."""
 
 
+class IQueueState(Interface):
+    """The broker's side of a journal's checkpoints and retention."""
+
+    def snapshot() -> Any:
+        """Return the state for a restart after the commits so far, as values of MessagePack that never change."""
+
+    def needed() -> Mapping[str, int]:
+        """Return, by topic, the lowest offset that a queue still needs."""
+
+    def reading() -> Mapping[str, int]:
+        """Return the next offset of each consumer group; these do not delay retention."""
+
+
+class IRecoveredState(Interface):
+    """The state of the broker that a journal has when it is opened: the last snapshot, and access to the later log."""
+
+    snapshot = Attribute("""The last snapshot, None if there is none.""")
+    clean = Attribute("""Whether the last stop was orderly, so that all state records were written.""")
+
+    def replay(batches: Callable[["StoredBatch"], None], notes: Callable[["StateRecord"], None]) -> None:
+        """Pass all records and state records after the snapshot, in order."""
+
+
 class IDialect(Interface):
     """A dialect for listeners, a plug-in of Twisted, such as :class:`fleximq.plugin.Dialect`.
 

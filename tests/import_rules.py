@@ -30,7 +30,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "broker": _VALUES,
     "journal": _VALUES - {"rights"} | {"config.journal_options"},
     "cluster": _GROUND | {"values", "journal.files", "journal.format", "journal.recovery", "journal.writing"},
-    "cluster.owner_journal": _GROUND | {"values", "journal"},
+    "cluster.owner_journal": _GROUND | {"interfaces", "values", "journal"},
     "security": _SETTINGS,
     "client": _GROUND | {"values", "wire", "compiled", "endpoints.standard_streams", "broker.deadlines"},
     "endpoints": _GROUND

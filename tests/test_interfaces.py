@@ -14,9 +14,6 @@ import fleximq
 #: The room that never meets Twisted or its interfaces, and whose modules load Spark.
 _WITHOUT_INTERFACES = "fleximq.pipeline"
 
-#: The session of the FlexiMQ dialect still has methods that are assigned when it is made.
-_BEING_COMPOSED = {f"fleximq.dialects.fleximq.{name}" for name in ("messages", "replies", "session")}
-
 
 def classes() -> Iterator[type]:
     """Yield the classes that fleximq defines."""
@@ -33,6 +30,10 @@ def _fail(name: str) -> None:
     raise ImportError(name)
 
 
+#: Slots that hold the methods of another object, since a call in between would cost a delivery half its time.
+_SLOTS = {"fleximq.dialects.fleximq.session.FlexiSession": ("deliver", "forward", "receiveBroadcast")}
+
+
 def breaches(one: type) -> Iterator[str]:
     """Yield a sentence for each interface that a class of fleximq declares and does not have."""
     foreign = [base for base in one.__mro__ if not base.__module__.startswith(("fleximq.", __name__))]
@@ -40,16 +41,22 @@ def breaches(one: type) -> Iterator[str]:
         if interface is Interface or any(interface.implementedBy(base) for base in foreign):
             continue
         try:
-            verifyClass(interface, one)
+            verifyClass(interface, _withMethods(one))
         except Invalid as error:
             yield f"{one.__module__}.{one.__qualname__}: {error}"
+
+
+def _withMethods(one: type) -> type:
+    """Return a class in which the slots that hold methods are properties, which verifyClass passes over."""
+    names = _SLOTS.get(f"{one.__module__}.{one.__qualname__}", ())
+    return type(one.__name__, (one,), {name: property() for name in names}) if names else one
 
 
 class InterfaceTests(SynchronousTestCase):
     """All rooms but the pipeline."""
 
     def test_everyImplementerHasTheMethodsOfItsInterfaces(self) -> None:
-        found = [one for one in classes() if list(implementedBy(one)) and one.__module__ not in _BEING_COMPOSED]
+        found = [one for one in classes() if list(implementedBy(one))]
         self.assertEqual([sentence for one in found for sentence in breaches(one)], [])
         self.assertGreater(len(found), 60)
 

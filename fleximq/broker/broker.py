@@ -32,7 +32,7 @@ from fleximq.broker.publishing.transactions import Transactions
 from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.replay.client_subscriptions import ClientSubscriptions
 from fleximq.broker.replay.expiry import RecordExpiry
-from fleximq.broker.replay.feed import Outlet
+from fleximq.broker.replay.feed import IOutlet
 from fleximq.broker.replay.replay import Replays, Start
 from fleximq.broker.replay.searches import Searches
 from fleximq.broker.rules import AgeLimits, BrokerRules
@@ -351,7 +351,7 @@ class Broker:
         """
         self.clientSubscriptions.subscribe(client, subscriber, name, literal)
 
-    def follow(self, client: ConnectedClient, outlet: Outlet, name: str, start: Start) -> None:
+    def follow(self, client: ConnectedClient, outlet: IOutlet, name: str, start: Start) -> None:
         """Deliver the journal's records of a name or pattern from a start on, then live publications, in order.
 
         Every message is delivered with its offset, and once, even if several of the client's subscriptions match.
@@ -364,7 +364,7 @@ class Broker:
         self.clientSubscriptions.follow(client, outlet, name, start)
 
     def recall(
-        self, client: ConnectedClient, outlet: Outlet, name: str, literal: bool = False, history: int = 0
+        self, client: ConnectedClient, outlet: IOutlet, name: str, literal: bool = False, history: int = 0
     ) -> None:
         """Deliver past messages to a new subscription before later ones: the last ``history`` messages of a durable
         topic, or the latest message of each topic with that setting.

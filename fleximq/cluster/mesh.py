@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import msgpack
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
+from zope.interface import Interface
 
 from fleximq.cluster.interfaces import IMeshLink
 
@@ -79,22 +80,22 @@ class Reading(Protocol):
         """Remove a reason."""
 
 
-class MeshUser(Protocol):
+class IMeshUser(Interface):
     """The broker's side of a mesh."""
 
-    def interestChanged(self, node: str, added: Sequence[Interest], removed: Sequence[Interest]) -> None:
+    def interestChanged(node: str, added: Sequence[Interest], removed: Sequence[Interest]) -> None:
         """Learn that a node wants other messages."""
 
-    def received(self, node: str, runs: Sequence[Any]) -> None:
+    def received(node: str, runs: Sequence[Any]) -> None:
         """Deliver runs of another node to the clients of this one."""
 
-    def reading(self) -> Reading | None:
+    def reading() -> Reading | None:
         """Return what pauses the publisher of the run that is being queued."""
 
-    def asked(self, question: Any, answer: Callable[[Any], None]) -> None:
+    def asked(question: Any, answer: Callable[[Any], None]) -> None:
         """Answer a question of another node, now or later, or not at all."""
 
-    def counted(self, event: str, number: int) -> None:
+    def counted(event: str, number: int) -> None:
         """Count an event: messages ``lost`` between nodes, or ``unconfirmed`` subscriptions."""
 
 
@@ -136,7 +137,7 @@ class Mesh:
     node: str
     session: str
     clock: IReactorTime
-    user: MeshUser
+    user: IMeshUser
     atTurnEnd: Callable[[Callable[[], None]], object]
 
     def __post_init__(self) -> None:

@@ -11,18 +11,20 @@ from typing import Any
 
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
+from zope.interface import implementer
 
 from fleximq.cluster.copy import Copy
 from fleximq.cluster.interfaces import Refused
 from fleximq.cluster.stream_log import StreamLog, StreamWorker
 from fleximq.errors import NotKept
+from fleximq.interfaces import IQueueState
 from fleximq.journal.broker_journal import BrokerJournal, ClosedJournal
 from fleximq.journal.files.segment_table import SegmentTable
 from fleximq.journal.format.control_frames import LostRange
 from fleximq.journal.journal_folder import JournalFolder
-from fleximq.journal.opened_journal import OpenedJournal
+from fleximq.journal.opened_journal import IWriting, OpenedJournal
 from fleximq.journal.reading.reader_thread import ReaderThread
-from fleximq.journal.recovery.recovered_state import IQueueStateOwner, NoQueueState, RecoveredJournal, sentenceOf
+from fleximq.journal.recovery.recovered_state import NoQueueState, RecoveredJournal, sentenceOf
 from fleximq.journal.retention.segment_removal import FreedSpace
 from fleximq.journal.stored_records import StoredRecords
 from fleximq.journal.writing.group_commit import sizeOf
@@ -69,8 +71,9 @@ class FollowedJournal(StoredRecords, StandbyJournal):
         return self._copy.next
 
 
+@implementer(IWriting)
 class StreamWriting:
-    """The :class:`fleximq.journal.opened_journal.Writing` of an owner. After a fault another node takes the shard."""
+    """The :class:`fleximq.journal.opened_journal.IWriting` of an owner. After a fault another node takes the shard."""
 
     isBounded = True
     isRetried = False
@@ -145,7 +148,7 @@ class OwnerJournal(BrokerJournal):
         self._trimmed = trimmed
         self._refusal = refusal
         #: The broker's side of the journal, needed to take the shard.
-        self.queues: IQueueStateOwner = NoQueueState()
+        self.queues: IQueueState = NoQueueState()
         self._reader: ReaderThread | None = None
         self._readSegments: SegmentTable | None = None
         self._owned: OpenedJournal | None = None

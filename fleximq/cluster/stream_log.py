@@ -22,13 +22,14 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
+from zope.interface import implementer
 
 from fleximq.cluster.copy import Copy, CopyError
 from fleximq.cluster.interfaces import HEADROOM, MOST_PIECES, ClusterError, Deposed, ICluster, Piece, Refused, Unknown
 from fleximq.journal.format.control_frames import SegmentStart, encodeSegment, encodeStateRecords
 from fleximq.journal.format.frame import Frame, FrameKind, seal
-from fleximq.journal.writing.commit import Commit
-from fleximq.journal.writing.writer_thread import reasonOf
+from fleximq.journal.writing.commit import Commit, ICommitLog
+from fleximq.journal.writing.writer_thread import IWorker, reasonOf
 from fleximq.limits import MEBIBYTE
 
 #: Seconds between two requests for the same slot.
@@ -55,6 +56,7 @@ class _Sealing:
         return buffers
 
 
+@implementer(ICommitLog)
 class StreamLog:
     """The end of a shard's stream, for one owner in one term.
 
@@ -291,8 +293,9 @@ class StreamLog:
             raise Deposed("this node does not own the shard any more")
 
 
+@implementer(IWorker)
 class StreamWorker:
-    """Does the work of an owner's :class:`StreamLog` in order, on the reactor's thread, as a ``Worker``.
+    """Does the work of an owner's :class:`StreamLog` in order, on the reactor's thread, as an ``IWorker``.
 
     :param ended: called once, with the error that ends the work for good: from then on no result is reported.
     """
@@ -307,14 +310,14 @@ class StreamWorker:
         """No thread is needed."""
 
     def hand(self, work: Callable[[], object], done: Callable[[], None]) -> None:
-        """See :class:`Worker`; the work may return an awaitable."""
+        """See :class:`IWorker`; the work may return an awaitable."""
         self._work.append((work, done))
         if not (self._busy or self._stopped):
             self._busy = True
             Deferred.fromCoroutine(self._run()).addErrback(self._failed)
 
     def remind(self, seconds: float, call: Callable[[], None]) -> None:
-        """See :class:`Worker`."""
+        """See :class:`IWorker`."""
         self._clock.callLater(seconds, self._remindNow, call)
 
     def _remindNow(self, call: Callable[[], None]) -> None:

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from twisted.internet.interfaces import IReactorTime
+from zope.interface import implementer
 
-from fleximq.broker.replay.feed import DeferredForm
+from fleximq.broker.replay.feed import DeferredForm, IOutlet
 from fleximq.broker.slices import Slices
 from fleximq.dialects.outbox import Outbox
 from fleximq.errors import BrokerError
@@ -24,11 +25,12 @@ CHUNK_BYTES = MEBIBYTE
 LOW_WATER = 1 << 18
 
 
+@implementer(IOutlet)
 @dataclass(eq=False)
 class ReplayOutlet:
     """Sends replayed messages to one connection.
 
-    ``form`` renders live runs, ``render`` records, in slices if it is slow; ``take`` sends both. ``failed`` is called
+    ``form`` renders live runs, ``render`` records, in slices if it is slow; ``take`` sends both. ``onFailed`` is called
     when the subscription of this name has failed.
     """
 
@@ -38,7 +40,7 @@ class ReplayOutlet:
     form: DeferredForm
     render: Callable[[Sequence[StoredBatch]], bytes]
     take: Callable[[Any], None]
-    failed: Callable[[BrokerError, str], None] = lambda error, name: None
+    onFailed: Callable[[BrokerError, str], None] = lambda error, name: None
     slices: Slices | None = None
     chunkBytes: int = CHUNK_BYTES
     _lent: int = field(default=0, init=False)
@@ -67,6 +69,10 @@ class ReplayOutlet:
     def sendBatches(self, batches: Sequence[StoredBatch]) -> None:
         """Send records."""
         self.send(self.render(batches))
+
+    def failed(self, error: BrokerError, name: str) -> None:
+        """Report that the subscription of this name has ended."""
+        self.onFailed(error, name)
 
     def close(self) -> None:
         """Restore the outbox limit as soon as the output allows it."""

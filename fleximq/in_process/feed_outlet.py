@@ -4,7 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from twisted.internet.interfaces import IReactorTime
+from zope.interface import implementer
 
+from fleximq.broker.replay.feed import IOutlet
 from fleximq.broker.slices import Slices
 from fleximq.dialects.fleximq.forms import REPLAY_FORMS, records
 from fleximq.errors import BrokerError
@@ -14,6 +16,7 @@ from fleximq.limits import MEBIBYTE
 from fleximq.values.records import StoredBatch
 
 
+@implementer(IOutlet)
 class FeedOutlet:
     """The client's side of a feed: it reads on while the subscriptions have less than half of ``prefetch`` unread.
 

@@ -7,14 +7,16 @@ from enum import Enum, auto
 from functools import partial
 from typing import Any
 
+from zope.interface import implementer
+
 from fleximq.config.journal_options import Fsync
 from fleximq.errors import JournalError
 from fleximq.journal.files.folder_files import Lock
 from fleximq.journal.files.journal_context import JournalContext
-from fleximq.journal.opened_journal import OpenedJournal
+from fleximq.journal.opened_journal import IWriting, OpenedJournal
 from fleximq.journal.recovery.recovery import offsetAfterGap, verifyTail
 from fleximq.journal.writing.commit import SegmentOpening
-from fleximq.journal.writing.writer_thread import CommitWriter, Worker, reasonOf
+from fleximq.journal.writing.writer_thread import CommitWriter, IWorker, reasonOf
 from fleximq.values.records import Run
 from fleximq.values.transitions import Transitions
 
@@ -51,11 +53,12 @@ TRANSITIONS: Transitions[State, Event] = Transitions(
 )
 
 #: Makes the worker that writes, from a log, ``callFromThread`` and a function that gets the reason of a failed sync.
-MakeWorker = Callable[[CommitWriter, Callable[..., Any], Callable[[str], None]], Worker]
+MakeWorker = Callable[[CommitWriter, Callable[..., Any], Callable[[str], None]], IWorker]
 
 
+@implementer(IWriting)
 class DiskWriting:
-    """The :class:`fleximq.journal.opened_journal.Writing` of a journal of a single broker, which holds the lock."""
+    """The :class:`fleximq.journal.opened_journal.IWriting` of a journal of a single broker, which holds the lock."""
 
     isBounded = False
 
@@ -75,7 +78,7 @@ class DiskWriting:
 
     @property
     def isRetried(self) -> bool:
-        """See :class:`fleximq.journal.opened_journal.Writing`; so with all below."""
+        """See :class:`fleximq.journal.opened_journal.IWriting`; so with all below."""
         return self._group.readOnly is not None and self._log.mayRecover
 
     def begin(self) -> None:

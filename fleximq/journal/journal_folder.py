@@ -7,6 +7,7 @@ from functools import partial
 
 from fleximq.config.journal_options import Fsync
 from fleximq.errors import JournalError
+from fleximq.interfaces import IQueueState
 from fleximq.journal.disk_writing import DiskWriting, MakeWorker
 from fleximq.journal.files.folder_files import Lock, checkFolder, identify
 from fleximq.journal.files.journal_context import JournalContext
@@ -14,7 +15,7 @@ from fleximq.journal.files.segment_table import SegmentTable
 from fleximq.journal.format.control_frames import LostRange
 from fleximq.journal.opened_journal import JournalLimits, OpenedJournal
 from fleximq.journal.reading.reader_thread import ReaderThread
-from fleximq.journal.recovery.recovered_state import IQueueStateOwner, NoQueueState
+from fleximq.journal.recovery.recovered_state import NoQueueState
 from fleximq.journal.recovery.recovery import recover
 from fleximq.journal.retention.former_patterns import withFormer
 from fleximq.journal.writing.writer_thread import WriterThread, reasonOf
@@ -44,7 +45,7 @@ class JournalFolder:
         self._makeWorker = makeWorker
         self._makeReader = makeReader
 
-    def open(self, queues: IQueueStateOwner | None = None, onFault: Callable[[], None] = lambda: None) -> OpenedJournal:
+    def open(self, queues: IQueueState | None = None, onFault: Callable[[], None] = lambda: None) -> OpenedJournal:
         """Lock and check the folder, cut off a torn tail, and return the journal; blocks. Raises JournalError.
 
         :param queues: the broker's side, which is restored from ``recovered`` before the journal begins.
@@ -63,7 +64,7 @@ class JournalFolder:
             lock.release()
             raise
 
-    def _opened(self, lock: Lock, queues: IQueueStateOwner, onFault: Callable[[], None]) -> OpenedJournal:
+    def _opened(self, lock: Lock, queues: IQueueState, onFault: Callable[[], None]) -> OpenedJournal:
         context = self.context
         id = identify(context.files, context.folder, lambda: secrets.token_hex(16))
         notices: list[str] = []

@@ -1,30 +1,30 @@
 """A journal whose folder is open: its records can be read, and from :meth:`OpenedJournal.begin` on it stores others.
 
-:mod:`fleximq.journal.writing.group_commit` collects runs, a :class:`Writing` writes them,
+:mod:`fleximq.journal.writing.group_commit` collects runs, a :class:`IWriting` writes them,
 :mod:`fleximq.journal.files.segment_table` locates them, and :mod:`fleximq.journal.reading.reader_thread` reads them.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from zope.interface import implementer
+from zope.interface import Attribute, Interface, implementer
 
 from fleximq.errors import NotKept
-from fleximq.interfaces import IJournal
+from fleximq.interfaces import IJournal, IQueueState
 from fleximq.journal.files.folder_files import DurableEnd
 from fleximq.journal.files.journal_context import JournalContext
 from fleximq.journal.reading.reader_thread import ReaderThread
-from fleximq.journal.recovery.recovered_state import IQueueStateOwner, RecoveredJournal
+from fleximq.journal.recovery.recovered_state import RecoveredJournal
 from fleximq.journal.retention.cleaner_thread import CleanerThread
 from fleximq.journal.retention.retention_rules import RetentionPolicy
 from fleximq.journal.retention.segment_removal import FreedSpace
 from fleximq.journal.retention.topic_limit import TopicLimit
 from fleximq.journal.stored_records import StoredRecords
-from fleximq.journal.writing.commit import Commit, CommitLog, SegmentOpening, Snapshot
+from fleximq.journal.writing.commit import Commit, ICommitLog, SegmentOpening, Snapshot
 from fleximq.journal.writing.group_commit import GroupCommit
 from fleximq.journal.writing.staging_area import StagingArea
-from fleximq.journal.writing.writer_thread import Worker
+from fleximq.journal.writing.writer_thread import IWorker
 from fleximq.limits import MEBIBYTE
 from fleximq.values.histogram import Commits
 from fleximq.values.records import OnCommitted, OnStaged, PublishedRun, Run
@@ -51,35 +51,31 @@ class JournalLimits:
     rules: RetentionPolicy | None = None
 
 
-class Writing(Protocol):
+class IWriting(Interface):
     """The place to which an opened journal writes: the files of its folder, or the stream of a cluster."""
 
-    #: Whether :meth:`admit` has something to check.
-    isBounded: bool
+    isBounded = Attribute("""Whether :meth:`admit` has something to check.""")
+    isRetried = Attribute("""Whether the journal is read-only for a cause that may pass: it should be reopened.""")
 
-    @property
-    def isRetried(self) -> bool:
-        """Whether the journal is read-only for a cause that may pass, so that it should be reopened."""
-
-    def begin(self) -> None:
+    def begin() -> None:
         """Write the beginning of a segment, then :meth:`OpenedJournal.accept` runs. Raises JournalError."""
 
-    def admit(self, runs: Iterable[Run], count: int) -> None:
+    def admit(runs: Iterable[Run], count: int) -> None:
         """Check that runs have room where they are written; raises NotKept for ``count`` messages."""
 
-    def reopen(self, found: Callable[[str | None], None]) -> None:
+    def reopen(found: Callable[[str | None], None]) -> None:
         """See :class:`fleximq.interfaces.IJournal`."""
 
-    def look(self) -> None:
+    def look() -> None:
         """Check that the journal's files exist, in times without commits; if not, later runs are refused."""
 
-    def beat(self, answered: Callable[[], None]) -> None:
+    def beat(answered: Callable[[], None]) -> None:
         """Call back when the writing thread has finished its present work; never, if it hangs or is missing."""
 
-    def end(self) -> str | None:
+    def end() -> str | None:
         """Write all pending runs and a last checkpoint; return why these could not be written."""
 
-    def release(self) -> None:
+    def release() -> None:
         """Let others write the folder, if nothing can be written by this one any more."""
 
 
@@ -105,8 +101,8 @@ class OpenedJournal(StoredRecords):
         limits: JournalLimits,
         recovered: RecoveredJournal,
         reader: ReaderThread,
-        queues: IQueueStateOwner,
-        makeWriting: "Callable[[OpenedJournal], Writing]",
+        queues: IQueueState,
+        makeWriting: "Callable[[OpenedJournal], IWriting]",
         *,
         id: str,
         notices: Sequence[str] = (),
@@ -161,7 +157,7 @@ class OpenedJournal(StoredRecords):
         opening = SegmentOpening(self.id, self.snapshot(), self.recovered.lastOffset)
         return Commit(last=0, next=self.group.next, time=self._context.now(), opening=opening)
 
-    def accept(self, commit: Commit, log: CommitLog, worker: Worker) -> None:
+    def accept(self, commit: Commit, log: ICommitLog, worker: IWorker) -> None:
         """Accept runs from now on; ``commit`` is the :meth:`firstCommit`, which this log has written."""
         self._settled(commit)
         worker.start()

@@ -23,6 +23,7 @@ from fleximq.config.journal_options import fsyncOf, retentionOf, timeToLiveOf
 from fleximq.config.settings import Settings
 from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.errors import JournalError
+from fleximq.interfaces import IQueueState
 from fleximq.journal.retention.retention_rules import RetentionPolicy
 from fleximq.journal.retention.segment_removal import FreedSpace
 from fleximq.services.process.wakeup import Wakeup
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from fleximq.journal.broker_journal import BrokerJournal
     from fleximq.journal.journal_folder import JournalFolder
     from fleximq.journal.opened_journal import OpenedJournal
-    from fleximq.journal.recovery.recovered_state import IQueueStateOwner, RecoveredJournal
+    from fleximq.journal.recovery.recovered_state import RecoveredJournal
 
 _log = Logger()
 
@@ -99,7 +100,7 @@ class JournalService(MultiService):
     _reactor: Any
     _folder: "JournalFolder"
     journal: "BrokerJournal"
-    _queues: "IQueueStateOwner"
+    _queues: "IQueueState"
     _restore: Callable[["RecoveredJournal"], None]
     _abortStart: Callable[[str], NoReturn]
     _wakeup: Wakeup

@@ -19,8 +19,9 @@ from fleximq.broker.broker import Broker
 from fleximq.broker.clients import BLOCK
 from fleximq.broker.envelope import FIRST_CLIENT_ID, LAST_CLIENT_ID, Envelope
 from fleximq.broker.publishing.transactions import RecordSource
+from fleximq.broker.topics.topic_table import ISubscriptionWatcher
 from fleximq.cluster.interfaces import ClusterError, IMeshLink
-from fleximq.cluster.mesh import Interest, Mesh, Peer, Reading
+from fleximq.cluster.mesh import IMeshUser, Interest, Mesh, Peer, Reading
 from fleximq.dialects.connection.read_pauses import ReadPauses
 from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.dialects.fleximq.forms import FlexiSource
@@ -164,9 +165,10 @@ class Membership(NamedTuple):
     refusal: Callable[[], str]
 
 
+@implementer(IMeshUser, ISubscriptionWatcher)
 class MeshNode:
-    """A broker's part in the mesh: a :class:`fleximq.cluster.mesh.MeshUser` and a
-    :class:`~fleximq.broker.topics.topic_table.SubscriptionWatcher`. ``isOwner``: whether this node owns the journal.
+    """A broker's part in the mesh: a :class:`fleximq.cluster.mesh.IMeshUser` and a
+    :class:`~fleximq.broker.topics.topic_table.ISubscriptionWatcher`. ``isOwner``: whether this node owns the journal.
     """
 
     def __init__(self, broker: Broker, membership: Membership, ids: IdBlocks) -> None:
@@ -200,7 +202,7 @@ class MeshNode:
     # -- subscriptions -----------------------------------------------------------------------------
 
     def interestChanged(self, node: str, added: Sequence[Interest], removed: Sequence[Interest]) -> None:
-        """See :class:`MeshUser`."""
+        """See :class:`IMeshUser`."""
         topics, peer = self._broker.topics, self.mesh.peers.get(node)
         remote = self._remotes.get(node)
         if remote is None:
@@ -254,7 +256,7 @@ class MeshNode:
             self.mesh.remove(name, durable)
 
     def asked(self, question: Any, answer: Callable[[Any], None]) -> None:
-        """See :class:`MeshUser`."""
+        """See :class:`IMeshUser`."""
         title, arguments = question
         try:
             self.listings.asked(title, arguments, answer)
@@ -262,7 +264,7 @@ class MeshNode:
             _log.warn("another node asked what cannot be answered: {error}", error=error)
 
     def counted(self, event: str, number: int) -> None:
-        """See :class:`MeshUser`."""
+        """See :class:`IMeshUser`."""
         family = EventFamily.DROPPED if event == "lost" else EventFamily.ERROR
         label = "lost between nodes" if event == "lost" else "subscription not confirmed by all nodes"
         self._broker.observers.counted(CountedEvent(family, label), number)
@@ -284,11 +286,11 @@ class MeshNode:
             self._turn.flush()
 
     def reading(self) -> Reading | None:
-        """See :class:`MeshUser`."""
+        """See :class:`IMeshUser`."""
         return None if self._turn.reader is None else self._turn.reader.readPauses
 
     def received(self, node: str, runs: Sequence[Any]) -> None:
-        """See :class:`MeshUser`."""
+        """See :class:`IMeshUser`."""
         self._turn.open = True
         self._turn.reader = self._readers.setdefault(node, RemoteReader(self.mesh, node))
         try:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from twisted.application.service import Service
 from twisted.internet.interfaces import IDelayedCall, IProtocolFactory, IReactorTime
 from twisted.logger import Logger
+from zope.interface import implementer
 
 from fleximq.broker.broker import Broker
 from fleximq.config.settings import Settings
@@ -25,7 +26,7 @@ from fleximq.values.log_limit import LogLimits
 from fleximq.values.unadmitted_budget import UnadmittedBudget
 from fleximq.web.api import Api
 from fleximq.web.health_pages import Check, Look, healthAnswer
-from fleximq.web.metrics import Metrics
+from fleximq.web.metrics import IReactorLag, Metrics
 from fleximq.web.queue_survey import QueueSurveyor
 from fleximq.web.request import HttpRefusal, HttpReply, Page, PageRequest
 from fleximq.web.site import RequestRules, WebSite
@@ -55,6 +56,7 @@ class ClusterState(Protocol):
         """Return why the node answers only requests about itself, "" if it answers all."""
 
 
+@implementer(IReactorLag)
 class LagService(Service):
     """Measures the delay of the event loop each second; ``histogram`` has the results."""
 

@@ -9,12 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import InitVar, dataclass
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import Any
 
 import twisted
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
+from zope.interface import Attribute, Interface
 
 from fleximq import __version__
 from fleximq.broker.broker import Broker
@@ -62,13 +63,11 @@ _TRAFFIC = {
 _TABLE = {metric.name: metric for metric in METRICS}
 
 
-class ReactorLag(Protocol):
-    """The lag of the event loop; ``latest`` is the latest, in seconds."""
+class IReactorLag(Interface):
+    """The lag of the event loop."""
 
-    histogram: Histogram
-
-    @property
-    def latest(self) -> float: ...
+    histogram = Attribute("""The :class:`fleximq.values.histogram.Histogram` of all measurements, in seconds.""")
+    latest = Attribute("""The latest measurement, in seconds.""")
 
 
 @dataclass(eq=False, repr=False)
@@ -81,7 +80,7 @@ class Metrics:
 
     _broker: Broker
     _surveyor: QueueSurveyor
-    _lag: ReactorLag
+    _lag: IReactorLag
     _waiting: Callable[[], int]
     _top: int
     cluster: InitVar[Callable[[], Mapping[str, float]] | None] = None

@@ -5,9 +5,11 @@ from typing import Any
 
 import msgpack
 from twisted.internet.task import Clock
+from zope.interface import implementer
 
 from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource, QueueDelivery
+from fleximq.interfaces import IRecoveredState
 from fleximq.limits import Limits
 from fleximq.values.message import Content, Message
 from fleximq.values.records import StoredBatch
@@ -19,6 +21,7 @@ from tests.slow_journal import SlowJournal
 SOURCE = MessageSource()
 
 
+@implementer(IRecoveredState)
 class LoggedJournal(SlowJournal):
     """Writes records and notes to ``log`` at each commit, the notes of a commit behind its records.
 

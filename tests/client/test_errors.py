@@ -10,13 +10,13 @@ from fleximq.client.errors import Answered, ConnectionLost, JoinRefused, Publish
 class AnsweredTests(SynchronousTestCase):
     """Errors with a status."""
 
-    def test_textHasNumberNameAndWords(self) -> None:
-        """As far as there are."""
+    def test_text(self) -> None:
+        """The text has the number, its name where it has one, and the words where there are some."""
         texts = [str(RequestFailed(404, "no such path")), str(RequestFailed(404, "")), str(RequestFailed(499, "own"))]
         self.assertEqual(texts, ["404 not found: no such path", "404 not found", "499: own"])
 
-    def test_errorsCanBePickled(self) -> None:
-        """With the others in them."""
+    def test_pickled(self) -> None:
+        """All that is in an error comes back, the errors beside it as well."""
         for kind in (JoinRefused, RequestFailed, SubscribeFailed, PublishFailed):
             error = pickle.loads(pickle.dumps(kind(503, "full", "a", b"\x01")))
             self.assertIs(type(error), kind)
@@ -28,7 +28,7 @@ class AnsweredTests(SynchronousTestCase):
         self.assertEqual((again.others[0].words, again.count), ("odd", 7))
         self.assertEqual(str(pickle.loads(pickle.dumps(ConnectionLost("gone")))), "gone")
 
-    def test_oneNameCatchesAllAnswers(self) -> None:
-        """``Answered``."""
+    def test_family(self) -> None:
+        """One name catches all of them."""
         for kind in (JoinRefused, RequestFailed, SubscribeFailed, PublishFailed):
             self.assertTrue(issubclass(kind, Answered))

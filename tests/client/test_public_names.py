@@ -83,35 +83,35 @@ def attributesOf(found: Any) -> list[str]:
 class NamesTests(SynchronousTestCase):
     """All forms of the client."""
 
-    def test_documentedNamesCanBeImported(self) -> None:
-        """All of them."""
+    def test_documented(self) -> None:
+        """Each documented name can be imported."""
         self.assertEqual([name for name, found in documented() if found is None], [])
 
-    def test_formsExportTheirDocumentedNames(self) -> None:
-        """And no others."""
+    def test_exported(self) -> None:
+        """The forms export their documented names and no others."""
         for name in NAMES:
             module = importlib.import_module(f"fleximq.client.{name}")
             if module in CLIENTS:
                 self.assertEqual({*module.__all__}, {*NAMES[name]}, name)
 
-    def test_attributesAreInSnakeCase(self) -> None:
-        """But where Twisted calls them."""
+    def test_attributes(self) -> None:
+        """Methods, properties and fields are in snake_case, but where Twisted calls them."""
         classes = [found for _, found in documented() if inspect.isclass(found)]
         classes = [each for each in classes if not issubclass(each, JoiningFactory | JoiningProtocol)]
         names = [name for each in classes for name in attributesOf(each)]
         self.assertIn("publish_many", names)
         self.assertEqual([name for name in names if not _SNAKE.fullmatch(name)], [])
 
-    def test_argumentsAreInSnakeCaseAndSpelledOut(self) -> None:
-        """A misspelled one is a TypeError."""
+    def test_arguments(self) -> None:
+        """Arguments are in snake_case, and each is spelled out: one that is misspelled is a TypeError."""
         for name, found in documented():
             for place, function in functionsOf(name, found):
                 for each in inspect.signature(function).parameters.values():
                     self.assertRegex(each.name, _SNAKE, place)
                     self.assertNotIn(each.kind, (each.VAR_KEYWORD, each.VAR_POSITIONAL), place)
 
-    def test_formsHaveTheSameMethodsAndArguments(self) -> None:
-        """Of each client."""
+    def test_same(self) -> None:
+        """The forms of a client have the same methods with the same arguments."""
         kinds: Any = (
             (blocking.Client, onAsyncio.Client, onTwisted.Client),
             (blocking.Subscription, onAsyncio.Subscription, onTwisted.Subscription),
@@ -180,8 +180,8 @@ class KeywordTests(SynchronousTestCase):
 class RefusalTests(SynchronousTestCase):
     """Arguments that no function knows."""
 
-    def test_connectRefusesUnknownKeywords(self) -> None:
-        """In each form; mypy does as well."""
+    def test_connect(self) -> None:
+        """Each form refuses a keyword that it does not know."""
         reactor: Any = None
         calls: Any = (
             lambda: blocking.connect(keep_alife=1),  # type: ignore[call-arg]
@@ -197,8 +197,8 @@ class RefusalTests(SynchronousTestCase):
         for call in calls:
             self.assertRaises(TypeError, call)
 
-    def test_publishRefusesAMisspelledKey(self) -> None:
-        """It is not sent."""
+    def test_publish(self) -> None:
+        """A misspelled key is refused, not sent."""
         inner = create_autospec(LoopClient, instance=True)
         clients: Any = (inner, Wrapper.__new__(blocking.Client), Wrapper.__new__(onTwisted.Client))
         for client in clients:
@@ -211,8 +211,8 @@ class RefusalTests(SynchronousTestCase):
 class ReprTests(SynchronousTestCase):
     """What a shell or a log shows of clients and subscriptions."""
 
-    def test_clientShowsItsIdUrlAndState(self) -> None:
-        """A subscription its topic and the number of unread deliveries; no secret is shown."""
+    def test_client(self) -> None:
+        """The id, the URL and the state; then the topic and how much is unread. Nothing is secret."""
 
         def script(peer: Peer) -> None:
             peer.letIn()
@@ -228,8 +228,8 @@ class ReprTests(SynchronousTestCase):
             client.hang_up()
             self.assertEqual(repr(client), f"<Client 1000 at {url}, closed>")
 
-    def test_clientThatIsNotAwaitedSaysWhatToWrite(self) -> None:
-        """Without the query of its URL, which may hold a secret."""
+    def test_connecting(self) -> None:
+        """A query may hold a secret, so it is not shown; a client that is not awaited says so."""
         found = onAsyncio.connect("ws://localhost:1/path?token=hidden")
         self.assertEqual(repr(found), "<Connecting to ws://localhost:1/path>")
         with self.assertRaisesRegex(TypeError, "async with"), found:
@@ -237,6 +237,6 @@ class ReprTests(SynchronousTestCase):
         with self.assertRaisesRegex(AttributeError, "no 'publish' before the connection: .*await"):
             found.publish("a", 1)
 
-    def test_credentialsAreNotShown(self) -> None:
-        """In settings."""
+    def test_settings(self) -> None:
+        """Credentials are not shown."""
         self.assertNotIn("hidden", repr(settings.ClientSettings(credentials={"token": "hidden"})))

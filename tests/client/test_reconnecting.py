@@ -148,6 +148,31 @@ class Networks(FlexiCase):
         one.flush()
         self.assertEqual(self.values(subscription, 301), [*range(300), bytes(3000)])
 
+    def test_flushedPublicationsSurviveManyCuts(self) -> None:
+        """Anywhere in the bytes; nothing hangs."""
+        one, subscription = self.connected(), self.direct().subscribe(self.topic)
+        confirmed: list[int] = []
+        for batch in range(12):
+            self.network.cutAfter = random.randint(100, 6000)
+            if batch % 3 == 0:
+                self.network.cut()
+            numbers = range(batch * 40, batch * 40 + 40)
+            while True:
+                try:
+                    one.publish_many(self.topic, numbers)
+                    one.flush(SOON)
+                    break
+                except ConnectionLost:
+                    self.network.cutAfter = random.randint(3000, 9000)
+            confirmed += numbers
+        self.network.cutAfter = None
+        self.direct().publish(self.topic, "end")
+        got = []
+        while (value := self.values(subscription, 1)[0]) != "end":
+            self.assertIsNotNone(value)
+            got.append(value)
+        self.assertEqual(sorted(set(got)), confirmed)
+
     def test_subscriberGetsNothingTwiceOverManyCuts(self) -> None:
         """And goes on."""
         one, other = self.connected(), self.direct()

@@ -12,8 +12,8 @@ from fleximq.client.topic_warnings import literalDoubt, literalTopic
 class LiteralTests(SynchronousTestCase):
     """Topics without wildcards."""
 
-    def test_warningIsAtTheLineOfTheProgram(self) -> None:
-        """Also for a topic given by name."""
+    def test_line(self) -> None:
+        """The warning is at the line of the program, also for a topic given by name."""
 
         @literalTopic
         def work(client: Any, topic: str, value: int) -> int:
@@ -24,7 +24,7 @@ class LiteralTests(SynchronousTestCase):
             self.assertEqual([work(None, "a..b", 1), work(None, topic="a.b", value=2)], [1, 2])
         self.assertEqual([each.filename for each in caught], [__file__])
 
-    def test_topicMustBeAText(self) -> None:
-        """The error is one sentence."""
+    def test_type(self) -> None:
+        """A topic that is not a text is an error in one sentence."""
         error = self.assertRaises(TypeError, literalDoubt, 5)
         self.assertEqual(str(error), "the topic is 5, but must be a str")

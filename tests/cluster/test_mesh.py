@@ -7,14 +7,16 @@ from typing import Any
 
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
 from fleximq.cluster import mesh
 from fleximq.cluster.interfaces import IMeshLink
-from fleximq.cluster.mesh import ALL, BARRIER, SILENCE, Interest, Mesh
+from fleximq.cluster.mesh import ALL, BARRIER, SILENCE, IMeshUser, Interest, Mesh
 from tests.cluster.memory import MemoryLink, MemoryServers
 
 
+@implementer(IMeshUser)
 class Node:
     """A node without clients; ``wanted`` has the interest of the others, ``runs`` what it received."""
 
@@ -29,7 +31,7 @@ class Node:
         self.mesh.start()
 
     def interestChanged(self, node: str, added: Sequence[Interest], removed: Sequence[Interest]) -> None:
-        """See :class:`fleximq.cluster.mesh.MeshUser`; so with the next."""
+        """See :class:`fleximq.cluster.mesh.IMeshUser`; so with the next."""
         wanted = self.wanted.setdefault(node, set())
         assert wanted.isdisjoint(added) and wanted.issuperset(removed)
         self.wanted[node] = (wanted | set(added)) - set(removed)

@@ -4,7 +4,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from zope.interface import implementer
+
 from fleximq.config.journal_options import Fsync
+from fleximq.interfaces import IQueueState
 from fleximq.journal.broker_journal import BrokerJournal
 from fleximq.journal.files.file_system import Files
 from fleximq.journal.files.journal_context import JournalContext
@@ -13,9 +16,9 @@ from fleximq.journal.format.control_frames import LostRange
 from fleximq.journal.journal_folder import JournalFolder
 from fleximq.journal.opened_journal import JournalLimits, OpenedJournal
 from fleximq.journal.reading.reader_thread import ReaderThread
-from fleximq.journal.recovery.recovered_state import IQueueStateOwner, RecoveredJournal
+from fleximq.journal.recovery.recovered_state import RecoveredJournal
 from fleximq.journal.retention.retention_rules import RetentionPolicy
-from fleximq.journal.writing.writer_thread import CommitWriter
+from fleximq.journal.writing.writer_thread import CommitWriter, IWorker
 from fleximq.values.records import QOS1, PublishedRun, Run, StoredBatch
 
 ALWAYS = Fsync("always")
@@ -26,6 +29,7 @@ def atOnce(function: Callable[..., Any], *arguments: Any) -> None:
     function(*arguments)
 
 
+@implementer(IWorker)
 class Steps:
     """Carries out commits one by one, by :meth:`step`."""
 
@@ -133,7 +137,7 @@ class JournalAtOnce(BrokerJournal):
         limits = JournalLimits(segmentBytes=segmentBytes, rules=rules)
         self.folder = JournalFolder(context, fsync, limits, makeWorker, makeReader)
 
-    def open(self, queues: IQueueStateOwner | None = None) -> RecoveredJournal:
+    def open(self, queues: IQueueState | None = None) -> RecoveredJournal:
         """Open it, and return its content."""
         self.opened = self.folder.open(queues)
         self.become(self.opened)

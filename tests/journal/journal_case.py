@@ -5,8 +5,10 @@ from queue import SimpleQueue
 from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
 
 from fleximq.config.journal_options import Fsync
+from fleximq.interfaces import IQueueState
 from fleximq.journal.disk_writing import State
 from fleximq.journal.files.file_system import Files
 from fleximq.journal.files.journal_context import JournalContext
@@ -19,6 +21,7 @@ from tests.journal.faulty_files import FaultyFiles
 from tests.journal.steps import ALWAYS, Steps, published
 
 
+@implementer(IQueueState)
 class FakeKeeper:
     """Its snapshot is ``state``, or it raises ``error``."""
 

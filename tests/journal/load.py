@@ -12,9 +12,11 @@ from random import Random
 from typing import Any
 
 import msgpack
+from zope.interface import implementer
 
 from fleximq.config.journal_options import Fsync
 from fleximq.errors import NotKept
+from fleximq.interfaces import IQueueState
 from fleximq.journal.retention.retention_rules import RetentionPolicy
 from fleximq.journal.retention.segment_removal import SegmentRemoval
 from fleximq.values.state_records import (
@@ -55,6 +57,7 @@ class Kept:
 
 
 @dataclass
+@implementer(IQueueState)
 class Queues:
     """What the broker would know: what is acknowledged by queue, which are open, and the highest client id."""
 

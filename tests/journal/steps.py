@@ -3,13 +3,15 @@
 from collections.abc import Callable
 from typing import Any
 
+from zope.interface import implementer
+
 from fleximq.config.journal_options import Fsync
 from fleximq.journal.files.file_system import Files
 from fleximq.journal.files.segment_table import segmentName
 from fleximq.journal.format.frame import FrameHeader, completeFrame
 from fleximq.journal.writing.commit import Commit, SegmentOpening, Snapshot
 from fleximq.journal.writing.group_commit import GroupCommit
-from fleximq.journal.writing.writer_thread import CommitWriter
+from fleximq.journal.writing.writer_thread import CommitWriter, IWorker
 from fleximq.values.message import Content, Message
 from fleximq.values.records import PublishedRun, runOf
 
@@ -17,6 +19,7 @@ JOURNAL = "0123456789abcdef" * 2
 ALWAYS = Fsync("always")
 
 
+@implementer(IWorker)
 class Steps:
     """A worker that does one piece of work for each :meth:`step`; ``reminder`` is what it was to be reminded of."""
 

@@ -5,10 +5,12 @@ remembers recent records for it.
 """
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
+
+from zope.interface import implementer
 
 from fleximq.broker.consumer_groups import ConsumerGroups
 from fleximq.broker.consumers.polled_subscriptions import PolledSubscriptions
@@ -20,6 +22,7 @@ from fleximq.broker.queues.queue_state import QueueState
 from fleximq.broker.queues.recorder import Recorder
 from fleximq.broker.rules import AgeLimits
 from fleximq.broker.topics.topic_table import TopicTable
+from fleximq.interfaces import IQueueState, IRecoveredState
 from fleximq.values.records import QOS1, StoredBatch
 from fleximq.values.state_records import (
     QueueAcknowledged,
@@ -84,21 +87,7 @@ class Arrival(NamedTuple):
 _MAX_ASSUMED, _MAX_ASSUMED_IN_ALL = 256, 8192
 
 
-class RestoredQueues(Protocol):
-    """The result of opening a journal: the last snapshot, and access to the later log."""
-
-    @property
-    def snapshot(self) -> Mapping[str, Any] | None:
-        """The last snapshot, None if there is none."""
-
-    @property
-    def clean(self) -> bool:
-        """Whether the last stop was orderly, so that all state records were written."""
-
-    def replay(self, batches: Callable[[StoredBatch], None], notes: Callable[[StateRecord], None]) -> None:
-        """Pass all records and state records after the snapshot, in order."""
-
-
+@implementer(IQueueState)
 @dataclass(eq=False, repr=False)
 class Checkpointer:
     """Makes snapshots of all durable queues, and restores the queues from them."""
@@ -155,7 +144,7 @@ class Checkpointer:
         recorder.writeInto(state)
         return state
 
-    def restore(self, found: RestoredQueues) -> None:
+    def restore(self, found: IRecoveredState) -> None:
         """Restore all queues; call this before clients can use them."""
         if found.snapshot:
             self._idsGiven(found.snapshot["lastId"])

@@ -7,7 +7,7 @@ from functools import partial
 
 from fleximq.broker.authorization import permitListening, permitsListening
 from fleximq.broker.envelope import ClientSubscription, ConnectedClient
-from fleximq.broker.replay.feed import Outlet
+from fleximq.broker.replay.feed import IOutlet
 from fleximq.broker.replay.replay import Replays, Start
 from fleximq.broker.topics.names import checkName
 from fleximq.broker.topics.topic_table import TopicTable
@@ -40,7 +40,7 @@ class ClientSubscriptions:
         if name not in client.subscriptions:
             self._add(client, subscriber, name, literal)
 
-    def follow(self, client: ConnectedClient, outlet: Outlet, name: str, start: Start) -> None:
+    def follow(self, client: ConnectedClient, outlet: IOutlet, name: str, start: Start) -> None:
         """See :meth:`fleximq.broker.broker.Broker.follow`."""
         self.check(client, name, False)
         feedRange, search = self._replays.check(client, name, start)

@@ -13,17 +13,16 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import partial
 from heapq import heappop, heappush
-from typing import Any, Protocol
+from typing import Any
 
-from zope.interface import implementer
+from zope.interface import Attribute, Interface, implementer
 
 from fleximq.broker.envelope import Envelope
 from fleximq.broker.replay.expiry import RecordExpiry
-from fleximq.broker.slices import Slices
 from fleximq.broker.topics.topic_table import Topic
 from fleximq.broker.topics.wildcard_tree import Wildcards
 from fleximq.errors import BrokerError, NoLongerKept
-from fleximq.interfaces import IForm, IJournalRead, ISubscriber, ISubscriberProxy
+from fleximq.interfaces import IForm, IJournalRead, ISubscriberProxy
 from fleximq.values.records import StoredBatch
 from fleximq.values.transitions import Transitions
 
@@ -129,39 +128,31 @@ class DeferredForm:
         return DeferredRun(self._form, envelope, body, count)
 
 
-class Outlet(Protocol):
-    """The connection's side of a feed; its dialect makes it.
+class IOutlet(Interface):
+    """The connection's side of a feed; its dialect makes it."""
 
-    ``form`` is one object for all connections that receive the same bytes, ``subscriber`` is what the feed replaces for
-    topics in its ranges, ``chunkBytes`` about how many bytes to read at a time. ``slices`` render the records if that
-    can be slow, one slice per turn for all connections.
-    """
+    form = Attribute("""The :class:`DeferredForm`, one for all connections that receive the same bytes.""")
+    subscriber = Attribute("""The :class:`fleximq.interfaces.ISubscriber` that the feed replaces in its ranges.""")
+    chunkBytes = Attribute("""About how many bytes to read at a time.""")
+    slices = Attribute("""The :class:`Slices` that render records if that can be slow; None: at once.""")
+    full = Attribute("""Whether the connection has too much unsent output.""")
 
-    form: DeferredForm
-    subscriber: ISubscriber
-    chunkBytes: int
-    slices: Slices | None
-
-    @property
-    def full(self) -> bool:
-        """Whether the connection has too much unsent output."""
-
-    def whenRelieved(self, call: Callable[[], None]) -> None:
+    def whenRelieved(call: Callable[[], None]) -> None:
         """Call once it is not full any more; never, if the connection ends."""
 
-    def soon(self, call: Callable[[], None]) -> None:
+    def soon(call: Callable[[], None]) -> None:
         """Call in a later reactor turn."""
 
-    def send(self, rendered: Any) -> None:
+    def send(rendered: Any) -> None:
         """Send a run; it does not count as unread output of a slow consumer."""
 
-    def sendBatches(self, batches: Sequence[StoredBatch]) -> None:
+    def sendBatches(batches: Sequence[StoredBatch]) -> None:
         """Send records, likewise."""
 
-    def failed(self, error: BrokerError, name: str) -> None:
+    def failed(error: BrokerError, name: str) -> None:
         """Report that the subscription of this name has ended."""
 
-    def close(self) -> None:
+    def close() -> None:
         """End the output."""
 
 
@@ -197,7 +188,7 @@ class Feed:
     """
 
     _journal: IJournalRead
-    outlet: Outlet
+    outlet: IOutlet
     permanent: bool
     _expiry: RecordExpiry
     _coveredElsewhere: Callable[[str], bool]

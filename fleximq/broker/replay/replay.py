@@ -13,7 +13,7 @@ from typing import NamedTuple
 from fleximq.broker.authorization import permits
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.replay.expiry import RecordExpiry
-from fleximq.broker.replay.feed import Feed, FeedRange, Outlet
+from fleximq.broker.replay.feed import Feed, FeedRange, IOutlet
 from fleximq.broker.replay.searches import BackSearch, Searches
 from fleximq.broker.topics.names import checkName, checkPattern, rangesOf
 from fleximq.broker.topics.topic_table import TopicTable
@@ -96,7 +96,7 @@ class Replays:
             self._searches.run(client, feedRange.name, _placeFound(feed, feedRange, search))
 
     def recall(
-        self, client: ConnectedClient, outlet: Outlet, name: str, literal: bool = False, history: int = 0
+        self, client: ConnectedClient, outlet: IOutlet, name: str, literal: bool = False, history: int = 0
     ) -> None:
         """See :meth:`fleximq.broker.broker.Broker.recall`."""
         if not self._journal.onDisk or (self._retained is None and not history):
@@ -118,7 +118,7 @@ class Replays:
         else:
             self._searches.findBack(client, BackSearch(journal, feed, feedRange, number, kept))
 
-    def _recallRetained(self, client: ConnectedClient, outlet: Outlet, feedRange: FeedRange) -> None:
+    def _recallRetained(self, client: ConnectedClient, outlet: IOutlet, feedRange: FeedRange) -> None:
         """Deliver the latest message of each topic, and then what follows the present end."""
         journal, end = self._journal, self._journal.end
         retained = self._retained or (lambda name: False)
@@ -149,13 +149,13 @@ class Replays:
         else:
             self._searches.run(client, feedRange.name, steps(), retained=True)
 
-    def _pass(self, client: ConnectedClient, outlet: Outlet, feedRange: FeedRange) -> Feed:
+    def _pass(self, client: ConnectedClient, outlet: IOutlet, feedRange: FeedRange) -> Feed:
         feed = self.feed(client, outlet, permanent=False)
         self._topics.reroute()
         feed.addRange(feedRange)
         return feed
 
-    def feed(self, client: ConnectedClient, outlet: Outlet, permanent: bool) -> Feed:
+    def feed(self, client: ConnectedClient, outlet: IOutlet, permanent: bool) -> Feed:
         """Return a feed of the client; it is to be subscribed to the names of its ranges if it is the permanent one."""
         feeds = self._permanent if permanent else self._temporary
         if client not in feeds:
@@ -208,14 +208,14 @@ class Replays:
     def _feedsOf(self, client: ConnectedClient) -> tuple[Feed, ...]:
         return tuple(feeds[client] for feeds in (self._permanent, self._temporary) if client in feeds)
 
-    def _setProxies(self, client: ConnectedClient, outlet: Outlet) -> None:
+    def _setProxies(self, client: ConnectedClient, outlet: IOutlet) -> None:
         """Let the client's feeds replace the connection for topics in their ranges, the permanent one first."""
         if feeds := self._feedsOf(client):
             self._topics.proxies[outlet.subscriber] = feeds
         else:
             self._topics.proxies.pop(outlet.subscriber, None)
 
-    def _lost(self, client: ConnectedClient, outlet: Outlet, name: str, error: BrokerError) -> None:
+    def _lost(self, client: ConnectedClient, outlet: IOutlet, name: str, error: BrokerError) -> None:
         self._unsubscribe(client, name)
         outlet.failed(error, name)
 

@@ -10,7 +10,9 @@ from collections import deque
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
+
+from zope.interface import Interface
 
 from fleximq.broker.topics.names import checkName
 from fleximq.broker.topics.wildcard_tree import Wildcards
@@ -94,13 +96,13 @@ class _Bound:
     times: int = 0
 
 
-class SubscriptionWatcher(Protocol):
+class ISubscriptionWatcher(Interface):
     """Learns each subscription of a topic table: its name or pattern, and whether it makes the topic durable."""
 
-    def subscribed(self, subscriber: ISubscriber, name: str, durable: bool) -> None:
+    def subscribed(subscriber: ISubscriber, name: str, durable: bool) -> None:
         """Learn that a subscription was added."""
 
-    def unsubscribed(self, subscriber: ISubscriber, name: str, durable: bool) -> None:
+    def unsubscribed(subscriber: ISubscriber, name: str, durable: bool) -> None:
         """Learn that a subscription was removed."""
 
 
@@ -138,7 +140,7 @@ class TopicTable:
     proxies: dict[ISubscriber, tuple[ISubscriberProxy, ...]] = field(default_factory=dict)
     others: set[ISubscriber] = field(default_factory=set)
     _bounds: dict[ISubscriber, _Bound] = field(default_factory=dict)
-    watcher: SubscriptionWatcher | None = None
+    watcher: ISubscriptionWatcher | None = None
 
     def __len__(self) -> int:
         return len(self._topics)

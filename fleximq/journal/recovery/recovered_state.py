@@ -1,10 +1,13 @@
-"""The content of a recovered journal with its replay, and the interface of the owner of queue state."""
+"""The content of a recovered journal with its replay."""
 
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
-from typing import Any, Protocol
+from typing import Any
+
+from zope.interface import implementer
 
 from fleximq.errors import JournalError, systemReason
+from fleximq.interfaces import IQueueState, IRecoveredState
 from fleximq.journal.files.file_system import Files
 from fleximq.journal.files.frame_scan import LARGE, DamagedRange, frameAt, framesOf
 from fleximq.journal.files.journal_context import JournalContext
@@ -17,26 +20,22 @@ from fleximq.values.records import StoredBatch
 from fleximq.values.state_records import StateRecord
 
 
-class IQueueStateOwner(Protocol):
-    """The broker's side of checkpoints and retention, by default without queues."""
+@implementer(IQueueState)
+class NoQueueState:
+    """The state of a broker without queues."""
 
     def snapshot(self) -> Any:
-        """Return the state for a restart after the commits so far, as values of MessagePack that never change."""
+        """See :class:`fleximq.interfaces.IQueueState`; so with all below."""
         return None
 
     def needed(self) -> Mapping[str, int]:
-        """Return, by topic, the lowest offset that a queue still needs."""
         return {}
 
     def reading(self) -> Mapping[str, int]:
-        """Return the next offset of each consumer group; these do not delay retention."""
         return {}
 
 
-class NoQueueState(IQueueStateOwner):
-    """The owner of a journal without queues."""
-
-
+@implementer(IRecoveredState)
 class RecoveredJournal:
     """The content of a journal. ``segments`` are all segments; the last one is not extended any more. ``end`` is the
     position of the next segment, ``nextOffset`` its first offset; ``lastOffset`` is the next offset before a possible

@@ -8,10 +8,11 @@ from threading import Event, Thread
 from typing import Any
 
 from fleximq.errors import NotKept
+from fleximq.interfaces import IQueueState
 from fleximq.journal.files.journal_context import JournalContext
 from fleximq.journal.files.segment_table import SegmentTable
 from fleximq.journal.reading.reader_thread import ReaderThread
-from fleximq.journal.recovery.recovered_state import IQueueStateOwner, NoQueueState
+from fleximq.journal.recovery.recovered_state import NoQueueState
 from fleximq.journal.retention.retention_rules import RetentionPolicy
 from fleximq.journal.retention.segment_removal import FreedSpace, SegmentRemoval
 from fleximq.journal.retention.segment_rewrite import Stopped
@@ -38,7 +39,7 @@ class CleanerThread:
     segments: SegmentTable
     reader: ReaderThread
     rules: RetentionPolicy | None
-    queues: IQueueStateOwner = field(default_factory=NoQueueState)
+    queues: IQueueState = field(default_factory=NoQueueState)
     _: KW_ONLY
     maxBytes: int = 0
     roll: Callable[[], None] = lambda: None

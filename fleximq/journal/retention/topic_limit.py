@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 
 from fleximq.errors import NotKept
-from fleximq.journal.recovery.recovered_state import IQueueStateOwner
+from fleximq.interfaces import IQueueState
 from fleximq.journal.retention.retention_rules import ExpiryDecision, RetentionPolicy, Verdict
 from fleximq.limits import DEAD
 from fleximq.values.records import TopicBounds
@@ -32,7 +32,7 @@ class TopicLimit:
         most: int,
         known: Mapping[str, TopicBounds],
         rules: RetentionPolicy | None,
-        queues: IQueueStateOwner,
+        queues: IQueueState,
         now: Callable[[], int],
         makeRoom: Callable[[], None],
     ) -> None:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
+from zope.interface import Interface
+
 from fleximq.journal.format import control_frames
 from fleximq.journal.format.column_builder import AppendedRun
 from fleximq.journal.format.control_frames import encodeStateRecords
@@ -167,10 +169,10 @@ class SegmentOpening:
         yield from self.snapshot.frames(position, clean=False)
 
 
-class CommitLog(Protocol):
+class ICommitLog(Interface):
     """The end of the journal that commits extend: a file, or the stream of a cluster."""
 
-    def carryOut(self, commit: "Commit") -> object:
+    def carryOut(commit: "Commit") -> object:
         """Write a commit and fill in its result; called by a worker, which may have to wait for what this returns."""
 
 

@@ -13,14 +13,14 @@ from fleximq.errors import NotKept
 from fleximq.journal.format.column_builder import AppendedRun
 from fleximq.journal.writing.commit import (
     Commit,
-    CommitLog,
     CommitPart,
+    ICommitLog,
     MergedStateRecords,
     RecordsPart,
     SegmentOpening,
     Snapshot,
 )
-from fleximq.journal.writing.writer_thread import Worker, reasonOf
+from fleximq.journal.writing.writer_thread import IWorker, reasonOf
 from fleximq.values.records import DIALECTS, OTHER_DIALECT, Blobs, OnCommitted, Run
 from fleximq.values.state_records import StateRecord
 
@@ -63,8 +63,8 @@ class GroupCommit:
         self.appended = self.decided = self.time = 0
         self.overloaded = False
         self.readOnly: str | None = "the journal is not open"
-        self._commitLog: CommitLog | None = None
-        self._worker: Worker | None = None
+        self._commitLog: ICommitLog | None = None
+        self._worker: IWorker | None = None
         self._bytes = 0
         self._room: list[Callable[[], None]] = []
         self._reminded = self._opening = self._faulty = self.reopening = False
@@ -72,7 +72,7 @@ class GroupCommit:
         self._writing: Commit | None = None
         self._telling: Commit | None = None
 
-    def begin(self, log: CommitLog, worker: Worker) -> None:
+    def begin(self, log: ICommitLog, worker: IWorker) -> None:
         """Accept runs from now on; the worker runs the commits of this log."""
         self._commitLog, self._worker = log, worker
         self.readOnly = None

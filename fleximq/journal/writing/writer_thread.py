@@ -14,14 +14,15 @@ from contextlib import suppress
 from errno import ENOENT
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Protocol
+
+from zope.interface import Interface, implementer
 
 from fleximq.config.journal_options import Fsync
 from fleximq.errors import systemReason
 from fleximq.journal.files.file_system import Files, mayPass, writeAll
 from fleximq.journal.files.segment_table import segmentName
 from fleximq.journal.format.frame import Frame, FrameKind, seal
-from fleximq.journal.writing.commit import Commit
+from fleximq.journal.writing.commit import Commit, ICommitLog
 from fleximq.values.background_thread import startWithoutSignals
 
 #: The last bytes that stay in the system's cache, for readers of recent records.
@@ -101,6 +102,7 @@ class ActiveSegment:
         self._files.close(self._descriptor)
 
 
+@implementer(ICommitLog)
 class CommitWriter:
     """The end of the journal on the writer's thread. Not for concurrent use.
 
@@ -248,26 +250,27 @@ def reasonOf(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-class Worker(Protocol):
+class IWorker(Interface):
     """Runs work that may wait for the disk."""
 
-    def start(self) -> None:
+    def start() -> None:
         """Start."""
 
-    def hand(self, work: Callable[[], object], done: Callable[[], None]) -> None:
+    def hand(work: Callable[[], object], done: Callable[[], None]) -> None:
         """Run the work, later or on another thread, in order; :meth:`drain` then calls ``done``."""
 
-    def remind(self, seconds: float, call: Callable[[], None]) -> None:
+    def remind(seconds: float, call: Callable[[], None]) -> None:
         """Have :meth:`drain` call this after a delay."""
 
-    def drain(self, seconds: float = 0.0) -> bool:
+    def drain(seconds: float = 0.0) -> bool:
         """Call the ``done`` of finished work, waiting up to ``seconds`` for the first; False if there was none."""
 
-    def stop(self, seconds: float) -> bool:
+    def stop(seconds: float) -> bool:
         """End after all work; False if it takes longer than ``seconds``."""
 
 
-class WriterThread(Worker):
+@implementer(IWorker)
+class WriterThread:
     """A thread that runs the given work, and the log's syncs in between; ``failed`` gets the reason of a failed one."""
 
     def __init__(self, log: CommitWriter, callFromThread: Callable[..., object], failed: Callable[[str], None]) -> None:
@@ -287,7 +290,7 @@ class WriterThread(Worker):
         self._work.put((work, done))
 
     def remind(self, seconds: float, call: Callable[[], None]) -> None:
-        """See :class:`Worker`; one at a time."""
+        """See :class:`IWorker`; one at a time."""
         self._reminder = call
         self._work.put(seconds)
 

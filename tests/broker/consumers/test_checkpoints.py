@@ -5,12 +5,14 @@ from collections.abc import Callable
 from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
 
 from fleximq.broker.consumers.checkpoints import assumeDelivered
 from fleximq.broker.consumers.polled_subscriptions import DROPPED_EXPIRED
 from fleximq.broker.queues.last_deliveries import DEAD_LETTERS_REFUSED
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.errors import NotFound, NotKept, SubscriptionFailed
+from fleximq.interfaces import IRecoveredState
 from fleximq.values.records import StoredBatch
 from fleximq.values.state_records import (
     GroupProgress,
@@ -530,6 +532,7 @@ class NeededTests(RestartCase):
         self.assertEqual(self.world.broker.checkpointer.needed(), {"t": 2})
 
 
+@implementer(IRecoveredState)
 class _Notes:
     """A journal that was closed in order, with only these notes."""
 

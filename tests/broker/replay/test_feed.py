@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
 from fleximq.broker.envelope import Envelope, MessageSource
 from fleximq.broker.replay import feed
-from fleximq.broker.replay.feed import DeferredForm
+from fleximq.broker.replay.feed import DeferredForm, IOutlet
 from fleximq.broker.replay.replay import Start
 from fleximq.broker.slices import Slices
 from fleximq.errors import BrokerError
@@ -35,6 +36,7 @@ class WithOffsets(AsMessages):
         return list(range(envelope.offset, envelope.offset + count)) if envelope.offset else ["live"]
 
 
+@implementer(IOutlet)
 class Reader(Collector):
     """A connection that takes what it is given; ``offsets`` are what came. It is its own outlet."""
 

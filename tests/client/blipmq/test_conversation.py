@@ -1,4 +1,4 @@
-"""The frames of a BlipMQ client, without input and output."""
+"""What a BlipMQ client says and hears, without any I/O."""
 
 from typing import Any
 
@@ -17,21 +17,21 @@ class TalkTests(SynchronousTestCase):
     """One connection."""
 
     def setUp(self) -> None:
-        """Make one."""
+        """Begin it."""
         self.nacked: list[tuple[int | None, int | None, Nack]] = []
         self.talk = BlipConversation(lambda *told: self.nacked.append(told))
 
     def said(self, data: bytes) -> list[Any]:
-        """Return the frames in sent bytes."""
+        """Return the frames of what is to be sent."""
         return [(kind, head, each) for kind, head, correlations, _ in BlipScanner().feed(data) for each in correlations]
 
     def answer(self, kind: FrameType, correlation: int, payload: bytes = b"") -> None:
-        """Let the broker send a frame, a byte at a time."""
+        """Let the broker say something, a byte at a time."""
         for byte in encodeFrame(kind, correlation, payload):
             self.talk.received(bytes([byte]))
 
-    def test_helloAndAuthAreTheDocumentsExamples(self) -> None:
-        """Each is answered by an ACK or a NACK."""
+    def test_hello(self) -> None:
+        """HELLO and AUTH are those of the document's examples, and answered by ACKs."""
         data, hello, auth = self.talk.hello("dev-key")
         (one, head, first), (two, key, second) = self.said(data)
         self.assertEqual((one, head, two, key), (FrameType.HELLO, b"\0\1", FrameType.AUTH, b"\0\7dev-key"))
@@ -40,16 +40,16 @@ class TalkTests(SynchronousTestCase):
         self.answer(FrameType.NACK, second, encodeNack(401, "invalid API key"))
         self.assertEqual(self.assertRaises(Answered, auth.result).status, 401)
 
-    def test_subscribeIsAnsweredWithItsId(self) -> None:
-        """In the ACK."""
+    def test_subscribe(self) -> None:
+        """The ACK has the id."""
         data, pending = self.talk.subscribe("demo", 1)
         ((kind, head, correlation),) = self.said(data)
         self.assertEqual((kind, head), (FrameType.SUBSCRIBE, b"\0\4demo\1"))
         self.answer(FrameType.ACK, correlation, encodeSubscription(42))
         self.assertEqual(pending.result(), 42)
 
-    def test_moreDeliveriesThanPollsEndTheConnection(self) -> None:
-        """So does a frame over 16 MiB."""
+    def test_tooMany(self) -> None:
+        """A round ends the connection with more deliveries than POLLs, and so does a frame over 16 MiB."""
         self.talk.poll(7, 2)
         for tag in (1, 2):
             self.answer(FrameType.PUBLISH, tag, encodePublish("t", 1) + b"a")
@@ -57,8 +57,8 @@ class TalkTests(SynchronousTestCase):
         other = BlipConversation(lambda *told: None)
         self.assertRaises(BrokerError, other.received, ((16 << 20) + 1).to_bytes(4, "big") + b"\3" + bytes(8))
 
-    def test_deliveriesBeforeAPongBelongToTheOldestRound(self) -> None:
-        """Tags are no correlation ids of the client."""
+    def test_rounds(self) -> None:
+        """What comes before a PONG belongs to the oldest round; tags are no correlation ids of ours."""
         one, first = self.talk.poll(7, 2)
         two, second = self.talk.poll(8, 1)
         polls = self.said(one + two)
@@ -72,8 +72,8 @@ class TalkTests(SynchronousTestCase):
         self.assertEqual(first.result(), [BlipDelivery("t", b"a", 1, 1, 7), BlipDelivery("t", b"b", 0, 0, 7)])
         self.assertEqual(second.result(), [])
 
-    def test_nackOfAPollEndsItsRoundOnce(self) -> None:
-        """It is no refusal of a publication."""
+    def test_refusedRound(self) -> None:
+        """A NACK to a POLL ends its round, once."""
         data, pending = self.talk.poll(7, 2)
         polls = self.said(data)
         for _, _, correlation in polls[:2]:
@@ -82,8 +82,8 @@ class TalkTests(SynchronousTestCase):
         self.assertEqual(self.assertRaises(SubscribeFailed, pending.result).status, 404)
         self.assertEqual(self.nacked, [])
 
-    def test_nackNamesAPublicationOrATag(self) -> None:
-        """With neither, it is the end."""
+    def test_nacked(self) -> None:
+        """NACKs tell publications by their number, ACKs by their tag, and the end by neither."""
         data = self.talk.publications(encodePublish("t", 1), 5, [b"a", b"b"])
         (_, _, first), (_, _, second) = self.said(data)
         self.answer(FrameType.NACK, second, encodeNack(500, "disk"))
@@ -92,8 +92,8 @@ class TalkTests(SynchronousTestCase):
         wanted = [(6, None, Nack(500, "disk")), (None, 3, Nack(404, "unknown")), (None, None, Nack(401, "gone"))]
         self.assertEqual((second - first, self.nacked), (1, wanted))
 
-    def test_nackOfAPingIsToldByAFlushOnly(self) -> None:
-        """ACKs are not stored; a round goes on."""
+    def test_notStored(self) -> None:
+        """A NACK to a PING says that ACKs are not stored; only those who flush are told, and a round goes on."""
         data, flush = self.talk.ping()
         polls, pending = self.talk.poll(7, 1)
         for _, _, correlation in (self.said(data)[0], self.said(polls)[1]):
@@ -102,24 +102,24 @@ class TalkTests(SynchronousTestCase):
         self.assertEqual((flush.result(), pending.result()), (None, []))
         self.assertEqual(self.nacked, [(None, 0, Nack(500, "disk"))])
 
-    def test_answerToNothingEndsTheConnection(self) -> None:
-        """Of any type."""
+    def test_unasked(self) -> None:
+        """What answers nothing ends the connection."""
         for kind, payload in (
             (FrameType.ACK, encodeSubscription(1)), (FrameType.PONG, b""), (FrameType.POLL, encodeSubscription(1)),
             (FrameType.PUBLISH, encodePublish("t", 1)),
         ):  # fmt: skip
             self.assertRaises(BrokerError, BlipConversation(lambda *told: None).received, encodeFrame(kind, 1, payload))
 
-    def test_lossFailsAllWaits(self) -> None:
-        """For answers."""
+    def test_lost(self) -> None:
+        """Whoever waits for an answer is told."""
         waiting = [self.talk.subscribe("t", 1)[1], self.talk.ping()[1], self.talk.poll(1, 1)[1]]
         self.talk.lost(ConnectionLost("gone"))
         for each in waiting:
             self.assertRaises(ConnectionLost, each.result)  # type: ignore[attr-defined]
 
     @given(st.lists(st.binary(max_size=40)))
-    def test_anyBytesAreReadOrRefused(self, pieces: list[bytes]) -> None:
-        """In any pieces."""
+    def test_anything(self, pieces: list[bytes]) -> None:
+        """Whatever comes is understood or refused."""
         talk = BlipConversation(lambda *told: None)
         talk.poll(1, 3)
         try:

@@ -43,8 +43,8 @@ class ForkTests(SynchronousTestCase):
         self.addCleanup(client.hang_up)
         return client
 
-    def test_clientIsClosedInTheChild(self) -> None:
-        """It says why; another one can be made."""
+    def test_child(self) -> None:
+        """In the child it is closed, and says why; another one can be made."""
         client = self.connected()
         subscription = client.subscribe("a")
 
@@ -64,8 +64,8 @@ class ForkTests(SynchronousTestCase):
             [each.split(":")[0] for each in said], ["the connection belongs to the parent of this process"] * 3
         )
 
-    def test_clientGoesOnInTheParent(self) -> None:
-        """Also when the child has ended."""
+    def test_parent(self) -> None:
+        """In the parent it goes on, also when the child has ended."""
         client = self.connected()
         subscription = client.subscribe("b")
         client.publish("b", 1)
@@ -75,8 +75,8 @@ class ForkTests(SynchronousTestCase):
         self.assertEqual([each and each.value for each in (subscription.next(), subscription.next())], [1, 2])
         self.assertIs(client.state, State.JOINED)
 
-    def test_closingInTheChildReportsNoMessages(self) -> None:
-        """They are the parent's, those of other threads as well."""
+    def test_unflushed(self) -> None:
+        """Closing it in the child reports no messages, those of other threads included: they are the parent's."""
         client = self.connected()
         thread = threading.Thread(target=client.publish, args=("c", 1))
         thread.start()
@@ -93,8 +93,8 @@ class ForkTests(SynchronousTestCase):
         self.assertEqual(inChild(work), None)
         client.flush()
 
-    def test_locksOfOtherThreadsDoNotHold(self) -> None:
-        """In the child."""
+    def test_busy(self) -> None:
+        """It makes no difference that another thread was sending, and held its locks."""
         client = self.connected()
         with client._inner._connection._sending, client._inner._subscribing:
             self.assertEqual(inChild(client.hang_up), None)
@@ -104,8 +104,8 @@ class ForkTests(SynchronousTestCase):
 class QueueForkTests(SynchronousTestCase):
     """Clients of BlipMQ and MiniMQ that were open when the process forked."""
 
-    def test_queueClientsAreClosedInTheChild(self) -> None:
-        """Closing them and their iterators has no effect; the parent's go on."""
+    def test_child(self) -> None:
+        """In the child they are closed, and closing them and their iterators does nothing; the parent's go on."""
         url = f"tcp://127.0.0.1:{_broker.broker.port()}"
         blip, mini = blipmq.connect(url), minimq.connect(url)
         self.addCleanup(blip.hang_up)
@@ -125,6 +125,6 @@ class QueueForkTests(SynchronousTestCase):
         blip.flush()
         self.assertEqual([blip.state, mini.state], [State.JOINED, State.JOINED])
 
-    def test_keyMustBeUtf8(self) -> None:
-        """Of BlipMQ."""
+    def test_key(self) -> None:
+        """A BlipMQ key that is no text in UTF-8 is refused."""
         self.assertRaises(SettingError, blipmq.connect, "tcp://127.0.0.1:1", key="\udcff")

@@ -1,4 +1,4 @@
-"""One socket that several threads share: all waits end, and messages are sent whole."""
+"""One socket between several threads: nobody is left waiting, and no message is torn."""
 
 import signal
 import socket
@@ -40,34 +40,34 @@ class WireSocketCase(SynchronousTestCase):
 
 
 class ReadingTests(WireSocketCase):
-    """Waiting threads read."""
+    """Whoever waits reads."""
 
-    def test_waitingThreadReads(self) -> None:
-        """For itself."""
+    def test_one(self) -> None:
+        """A single thread reads for itself."""
         self.peer.publish("a", 1)
         self.assertTrue(self.waitFor(1))
 
-    def test_waitReturnsItsResult(self) -> None:
-        """The true value."""
+    def test_result(self) -> None:
+        """What is returned is what was ready."""
         self.peer.publish("a", 1)
         found = self.wire.waitFor(lambda: self.heard and self.heard[0], PATIENCE)
         assert isinstance(found, Delivery)
         self.assertEqual(found.value, 1)
 
-    def test_connectionGoesOnAfterATimeout(self) -> None:
-        """Without a result."""
+    def test_timeout(self) -> None:
+        """Nothing comes in time; the connection goes on."""
         self.assertFalse(self.waitFor(1, 0.001))
         self.peer.publish("a", 1)
         self.assertTrue(self.waitFor(1))
 
-    def test_waitOfZeroReadsAvailableBytes(self) -> None:
-        """And returns."""
+    def test_noTime(self) -> None:
+        """Without any time, what has come already is read."""
         self.peer.publish("a", 1)
         self.assertTrue(self.waitFor(1, 0))
         self.assertFalse(self.waitFor(2, 0))
 
-    def test_signalInterruptsAWaitWithoutATimeout(self) -> None:
-        """Even if the system gives it to another thread."""
+    def test_signal(self) -> None:
+        """A signal is heard by who waits without end, even if the system gives it to another thread."""
 
         class Interrupted(Exception):
             pass
@@ -88,15 +88,15 @@ class ReadingTests(WireSocketCase):
         other.result()
         self.assertEqual(self.heard, [])
 
-    def test_eachOfSeveralThreadsGetsItsResult(self) -> None:
-        """By whichever thread it is read."""
+    def test_several(self) -> None:
+        """Of several that wait each gets what it waits for, whoever reads it."""
         threads = [InThread(lambda n=n: self.waitFor(n)) for n in (3, 1, 2, 4)]  # type: ignore[misc]
         for n in range(4):
             self.peer.publish("a", n)
         self.assertEqual([each.result() for each in threads], [True] * 4)
 
-    def test_otherThreadReadsAfterATimeoutOfTheReader(self) -> None:
-        """And gets its result."""
+    def test_successor(self) -> None:
+        """When the one who reads has waited long enough, another one reads on."""
         entered = threading.Event()
 
         def ready() -> bool:
@@ -110,8 +110,8 @@ class ReadingTests(WireSocketCase):
         self.peer.publish("a", 1)
         self.assertTrue(second.result())
 
-    def test_pausedThreadIsWokenWhenThereIsRoom(self) -> None:
-        """It does not read while the inbox is full."""
+    def test_wakened(self) -> None:
+        """Who is full and needs nothing is told when something was taken."""
         self.isFull = True
         self.peer.publish("a", 1)
         entered = threading.Event()
@@ -129,28 +129,28 @@ class ReadingTests(WireSocketCase):
             self.wire.wake()
         self.assertTrue(waiting.result())
 
-    def test_threadThatNeedsAnAnswerReadsAlthoughFull(self) -> None:
-        """Others pause."""
+    def test_needed(self) -> None:
+        """Who needs an answer reads although it is full."""
         self.isFull = True
         self.peer.publish("a", 1)
         self.assertTrue(self.waitFor(1))
 
-    def test_pausedThreadNoticesTheEnd(self) -> None:
-        """After a while."""
+    def test_stuck(self) -> None:
+        """Who is full and needs nothing still finds out that the connection has ended."""
         self.patch(shared_connection, "_FULL_CHECK_SECONDS", 0.01)
         self.isFull = True
         self.peer.hangUp()
         self.assertRaises(ConnectionLost, self.waitFor, 1, PATIENCE, False)
 
-    def test_errorOfACallbackEndsTheConnection(self) -> None:
-        """Events after it are lost."""
+    def test_brokenHeard(self) -> None:
+        """An error of who hears ends the connection: what came behind it is lost."""
         self.wire._onDeliveries = lambda run: 1 / 0  # type: ignore[assignment]
         self.peer.publish("a", 1)
         self.assertRaises(ZeroDivisionError, self.waitFor, 1)
         self.assertRaises(ConnectionLost, self.waitFor, 1)
 
-    def test_errorOfAConditionIsItsCallers(self) -> None:
-        """Others go on."""
+    def test_brokenReady(self) -> None:
+        """An error of who asks is his own; others go on."""
         self.assertRaises(ZeroDivisionError, self.wire.waitFor, lambda: 1 / 0, PATIENCE)
         self.peer.publish("a", 1)
         self.assertTrue(self.waitFor(1))
@@ -159,31 +159,31 @@ class ReadingTests(WireSocketCase):
 class EndTests(WireSocketCase):
     """The connection ends."""
 
-    def test_eventsBeforeTheEndAreHandled(self) -> None:
-        """Then the end is raised."""
+    def test_before(self) -> None:
+        """What came before the end is heard, then the end."""
         self.peer.publish("a", 1)
         self.peer.hangUp()
         self.assertTrue(self.waitFor(1))
         self.assertRaises(ConnectionLost, self.waitFor, 2)
         self.assertTrue(self.waitFor(1))
 
-    def test_otherBytesEndTheConnection(self) -> None:
-        """After the events before them."""
+    def test_garbage(self) -> None:
+        """What is no FlexiMQ ends it; what came before in the same piece is heard."""
         self.peer.publish("a", 1)
         self.peer.stream.sendall(b"\x02" + bytes(40))
         error = self.assertRaises(ConnectionLost, self.waitFor, 2)
         self.assertIn("not FlexiMQ", str(error))
         self.assertEqual(len(self.heard), 1)
 
-    def test_endIsRaisedInAllWaits(self) -> None:
-        """By whichever thread it is noticed."""
+    def test_all(self) -> None:
+        """All who wait are told, whoever notices."""
         threads = [InThread(lambda: self.waitFor(1)) for _ in range(4)]
         self.peer.hangUp()
         for each in threads:
             self.assertRaises(ConnectionLost, each.result)
 
-    def test_closingEndsAllWaits(self) -> None:
-        """Closing again has no effect."""
+    def test_closed(self) -> None:
+        """AsyncClosedOnExit tells all who wait, and can be done twice."""
         threads = [InThread(lambda: self.waitFor(1)) for _ in range(4)]
         self.wire.close()
         self.wire.close()
@@ -191,8 +191,8 @@ class EndTests(WireSocketCase):
             self.assertIn("closed", str(self.assertRaises(ConnectionLost, each.result)))
         self.assertRaises(ConnectionLost, self.wire.send, b"x")
 
-    def test_lastMessagesAreReadBeforeSendingFails(self) -> None:
-        """They have the reason."""
+    def test_saidBeforeTheEnd(self) -> None:
+        """Where sending fails, what the broker said before it closed is heard first."""
         self.peer.refuse(413)
         self.peer.hangUp()
         self.assertRaises(ConnectionLost, self.sendForEver)
@@ -205,24 +205,24 @@ class EndTests(WireSocketCase):
 
 
 class SendingTests(WireSocketCase):
-    """Sending."""
+    """Whole messages, whatever happens."""
 
-    def test_bothSidesCanSendLargeMessagesAtOnce(self) -> None:
-        """Neither waits for the other."""
+    def test_bothFull(self) -> None:
+        """Two sides that send large messages to each other both get through."""
         sending = InThread(lambda: self.wire.send(self.conversation.publication("b", bytes(LARGE))))
         self.peer.stream.sendall(Conversation().publication("a", bytes(LARGE)))
         self.assertEqual(len(self.peer.hear("PUB").payload), LARGE)
         sending.result()
         self.assertTrue(self.waitFor(1))
 
-    def test_bothSidesCanSendWhileAnotherThreadWaits(self) -> None:
-        """With a timeout that ends meanwhile."""
+    def test_bothFullWhileAnotherWaits(self) -> None:
+        """So they do where another thread waits, and has waited long enough in between."""
         waiting = InThread(lambda: self.waitFor(1, 0.01))
-        self.test_bothSidesCanSendLargeMessagesAtOnce()
+        self.test_bothFull()
         waiting.result()
 
-    def test_messagesOfSeveralThreadsAreNotMixed(self) -> None:
-        """However large."""
+    def test_wholeMessages(self) -> None:
+        """Large messages of several threads do not mix."""
         threads = [
             InThread(lambda n=n: self.wire.send(self.conversation.publication("b", bytes((n,)) * (LARGE >> 2))))  # type: ignore[misc]
             for n in range(4)
@@ -232,22 +232,22 @@ class SendingTests(WireSocketCase):
             each.result()
         self.assertEqual(sorted(bodies), [bytes((n,)) * (LARGE >> 2) for n in range(4)])
 
-    def test_endDuringAMessageIsNoticed(self) -> None:
-        """By the sending thread."""
+    def test_cutByPeer(self) -> None:
+        """A peer that goes in the middle of a message is noticed."""
         sending = InThread(lambda: self.wire.send(bytes(LARGE)))
         self.peer.stream.recv(1)
         self.peer.hangUp()
         self.assertRaises(ConnectionLost, sending.result)
 
-    def test_closingEndsAThreadThatSends(self) -> None:
-        """Although the peer does not read."""
+    def test_closedWhileSending(self) -> None:
+        """AsyncClosedOnExit ends a thread that cannot send."""
         sending = InThread(lambda: self.wire.send(bytes(LARGE)))
         self.peer.stream.recv(1)
         self.wire.close()
         self.assertRaises(ConnectionLost, sending.result)
 
-    def test_interruptDuringAMessageEndsTheConnection(self) -> None:
-        """Half of it may have been sent."""
+    def test_interrupted(self) -> None:
+        """Who is interrupted in a message ends the connection: its half cannot be taken back."""
         calls = iter([None])
 
         def interrupted() -> None:
@@ -258,8 +258,8 @@ class SendingTests(WireSocketCase):
         self.assertRaises(KeyboardInterrupt, self.wire.send, bytes(LARGE))
         self.assertIn("interrupted", str(self.assertRaises(ConnectionLost, self.wire.send, b"x")))
 
-    def test_sendingThreadReadsAvailableBytes(self) -> None:
-        """From time to time, without waiting."""
+    def test_glance(self) -> None:
+        """Who sends much hears what the broker says, without waiting for anything."""
         self.peer.refuse(403)
         receiving = InThread(self.peer.untilEnd)
         for _ in range(8):
@@ -270,7 +270,7 @@ class SendingTests(WireSocketCase):
 
 
 class OwedTests(WireSocketCase):
-    """Automatic answers."""
+    """What is answered by itself."""
 
     def ping(self, stamp: int) -> None:
         """Let the broker ask for a sign of life."""
@@ -281,8 +281,8 @@ class OwedTests(WireSocketCase):
         self.assertEqual((heard.kind, heard.sender), ("PONG", 1000))
         return int(heard.header["keepalive"]["timestamp"])
 
-    def test_pingsAreAnsweredDuringAWait(self) -> None:
-        """Which goes on."""
+    def test_pongs(self) -> None:
+        """PINGs are answered while a thread waits, and it does not notice."""
         waiting = InThread(lambda: self.waitFor(1))
         for stamp in (5, 6):
             self.ping(stamp)
@@ -291,8 +291,8 @@ class OwedTests(WireSocketCase):
         self.assertTrue(waiting.result())
         self.assertEqual(len(self.heard), 1)
 
-    def test_pingsAreAnsweredBySendingThreads(self) -> None:
-        """That read from time to time."""
+    def test_pongOfSender(self) -> None:
+        """PINGs are answered by a thread that only sends."""
         self.ping(5)
         receiving = InThread(self.peer.untilEnd)
         for _ in range(8):
@@ -300,8 +300,8 @@ class OwedTests(WireSocketCase):
         self.wire.close()
         self.assertEqual([self.pongOf(each) for each in receiving.result() if each.kind == "PONG"], [5])
 
-    def test_answerIsSentWholeWhenThereIsRoom(self) -> None:
-        """In the send buffer."""
+    def test_owedWhileFull(self) -> None:
+        """An answer that does not fit is sent whole as soon as there is room."""
         message = self.conversation.publication("b", b"")
         with self.wire.lock:
             while self.wire._sendSome(message) == len(message):
@@ -315,8 +315,8 @@ class OwedTests(WireSocketCase):
         self.peer.publish("a", 1)
         self.assertTrue(waiting.result())
 
-    def test_automaticAnswersAreLimited(self) -> None:
-        """To 1 MiB."""
+    def test_bound(self) -> None:
+        """What nobody waits for is left out when too much is owed already."""
         with self.wire.lock:
             for _ in range(100):
                 self.wire.sendLater(bytes(1 << 16))
@@ -327,8 +327,8 @@ class OwedTests(WireSocketCase):
 class TransitionTests(SynchronousTestCase):
     """The table of the socket's states."""
 
-    def test_eachStateAndEvent(self) -> None:
-        """The next state, or an error in tests."""
+    def test_all(self) -> None:
+        """Each state and event: the next state, or an error in tests."""
         unconnected, connected, ended, reconnecting, lost, closed = WireState
         attached, endSeen, isLost, isLostForNow, isClosed = WireEvent
         expected = {

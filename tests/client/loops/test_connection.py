@@ -1,4 +1,4 @@
-"""When sent bytes are written, and which of several transports counts."""
+"""When what is sent is written, and which of several lines is listened to."""
 
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
@@ -37,7 +37,7 @@ class Turns(Loop):
 
 
 class Wire(Transport):
-    """A transport that notes its calls."""
+    """A line that remembers what was done to it."""
 
     def __init__(self) -> None:
         self.done: list[object] = []
@@ -59,7 +59,7 @@ class Wire(Transport):
 
 
 class Client:
-    """Notes the calls of a connection."""
+    """Remembers what it was told."""
 
     def __init__(self) -> None:
         self.told: list[object] = []
@@ -76,13 +76,13 @@ class Client:
 
 
 def connect(connection: Connection, wire: Wire) -> None:
-    """Connect a transport."""
+    """Let a line come about."""
     connection.transportMade(wire)
     connection.transportConnected(wire)
 
 
 class ConnectionTests(SynchronousTestCase):
-    """A connected connection."""
+    """A connection whose line is there."""
 
     def setUp(self) -> None:
         """Connect."""
@@ -90,23 +90,23 @@ class ConnectionTests(SynchronousTestCase):
         self.connection = Connection(self.loop, *self.client.callbacks)
         connect(self.connection, self.wire)
 
-    def test_bytesOfOneTurnAreWrittenTogether(self) -> None:
-        """At its end."""
+    def test_together(self) -> None:
+        """What is sent in one turn is written at once, at its end."""
         self.connection.send(b"a")
         self.connection.send(b"b")
         self.assertEqual(self.wire.done, [])
         self.loop.clock.advance(0)
         self.assertEqual(self.wire.done, [b"ab"])
 
-    def test_sendingNowTakesCollectedBytesAlong(self) -> None:
-        """None are left for the end of the turn."""
+    def test_now(self) -> None:
+        """What is sent now takes what was collected along, and nothing is left for the end of the turn."""
         self.connection.send(b"a")
         self.connection.sendNow(b"b")
         self.loop.clock.advance(0)
         self.assertEqual(self.wire.done, [b"ab"])
 
-    def test_writtenBytesAreFramedTogether(self) -> None:
-        """The frame is asked for without bytes, too."""
+    def test_framed(self) -> None:
+        """The frame is put around what is written, and asked for where nothing was sent."""
         connection = Connection(self.loop, *self.client.callbacks, lambda data: b"<" + data + b">")
         connect(connection, self.wire)
         connection.send(b"a")
@@ -115,8 +115,8 @@ class ConnectionTests(SynchronousTestCase):
         connection.writePending()
         self.assertEqual(self.wire.done, [b"<ab>", b"<>"])
 
-    def test_senderWaitsFromTheLimitOn(self) -> None:
-        """Until the transport accepts more."""
+    def test_patience(self) -> None:
+        """Below 64 KiB nobody waits; from there on, until the line takes more."""
         self.successResultOf(Deferred.fromCoroutine(self.connection.sendAndDrain(MUCH[:-1])))
         self.connection.transportPaused(self.wire)
         waiting = Deferred.fromCoroutine(self.connection.sendAndDrain(b"x"))
@@ -126,8 +126,8 @@ class ConnectionTests(SynchronousTestCase):
         self.connection.transportResumed(self.wire)
         self.successResultOf(waiting)
 
-    def test_senderOfFewBytesWaitsWhilePaused(self) -> None:
-        """As others."""
+    def test_patienceForFewBytes(self) -> None:
+        """While the line takes no more, senders of few bytes wait, too."""
         self.connection.transportPaused(self.wire)
         waiting = Deferred.fromCoroutine(self.connection.sendAndDrain(b"x"))
         self.loop.clock.advance(0)
@@ -135,8 +135,8 @@ class ConnectionTests(SynchronousTestCase):
         self.connection.transportResumed(self.wire)
         self.successResultOf(waiting)
 
-    def test_automaticAnswersAreLimitedWhilePaused(self) -> None:
-        """To 1 MiB; others are dropped."""
+    def test_automaticAnswers(self) -> None:
+        """While the line takes no more, up to 1 MiB of automatic answers is written, and the rest is dropped."""
         self.connection.transportPaused(self.wire)
         for _ in range(20):
             self.connection.sendAnswer(MUCH)
@@ -147,29 +147,29 @@ class ConnectionTests(SynchronousTestCase):
         self.loop.clock.advance(0)
         self.assertEqual(self.wire.done[-1], b"a")
 
-    def test_droppedTransportEndsWaits(self) -> None:
-        """Of senders."""
+    def test_patienceEnds(self) -> None:
+        """Nobody waits for a line that has ended."""
         self.connection.transportPaused(self.wire)
         waiting = Deferred.fromCoroutine(self.connection.sendAndDrain(MUCH))
         self.loop.clock.advance(0)
         self.connection.drop()
         self.successResultOf(waiting)
 
-    def test_eventsOfTheTransportAreReported(self) -> None:
-        """In order."""
+    def test_told(self) -> None:
+        """The client is told what happens on the line."""
         self.connection.bytesReceived(self.wire, b"a")
         self.connection.transportLost(self.wire, ConnectionLost("gone"))
         self.assertEqual(self.client.told, ["made", b"a", "gone"])
 
-    def test_endWritesCollectedBytes(self) -> None:
-        """Then it closes the transport."""
+    def test_end(self) -> None:
+        """The end comes behind what was collected."""
         self.connection.send(b"a")
         self.connection.end()
         self.assertEqual(self.wire.done, [b"a", "close"])
         self.assertIsNone(self.connection.transport)
 
-    def test_dropDiscardsCollectedBytes(self) -> None:
-        """They are not written to the next transport."""
+    def test_drop(self) -> None:
+        """What was collected for a line that is dropped is written to no other."""
         self.connection.send(b"a")
         self.connection.drop()
         other = Wire()
@@ -177,15 +177,15 @@ class ConnectionTests(SynchronousTestCase):
         self.loop.clock.advance(0)
         self.assertEqual((self.wire.done, other.done), (["abort"], []))
 
-    def test_droppedTransportIsIgnored(self) -> None:
-        """Its bytes and its end."""
+    def test_deaf(self) -> None:
+        """What happens on a line that was dropped is nobody's business."""
         self.connection.drop()
         self.connection.bytesReceived(self.wire, b"a")
         self.connection.transportLost(self.wire, ConnectionLost("gone"))
         self.assertEqual(self.client.told, ["made"])
 
-    def test_lateTransportIsAborted(self) -> None:
-        """One that is not expected any more."""
+    def test_late(self) -> None:
+        """A line that comes when nobody listens for it any more is aborted."""
         for leave in (self.connection.drop, self.connection.end, lambda: self.connection.transportMade(Wire())):
             late = Wire()
             self.connection.transportMade(late)

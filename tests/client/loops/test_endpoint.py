@@ -302,7 +302,7 @@ class LoopbackTests(TestCase):
         client = await self.served(self.endpoint(), factory)
         self.assertEqual(await self.delivered(client, client), 7)
 
-    async def test_tlsOfTheEndpointIsUsed(self) -> None:
+    async def test_tlsEndpoint(self) -> None:
         """The endpoint's TLS; a certificate that it does not trust is told as such."""
         folder = Path(self.mktemp())
         folder.mkdir()
@@ -327,7 +327,7 @@ class LoopbackTests(TestCase):
                 await protocol.joined()
             await client.close()
 
-    async def test_unixEndpointIsUsed(self) -> None:
+    async def test_unixEndpoint(self) -> None:
         """A socket in the file system."""
         with BrokerProcess("--listen", "unix:socket") as broker:
             endpoint = UNIXClientEndpoint(reactor, str(broker.folder / "socket"))
@@ -335,7 +335,7 @@ class LoopbackTests(TestCase):
             self.assertEqual(await self.delivered(client, client), 7)
             await client.close()
 
-    async def test_blipmqHasFactoryAndProtocol(self) -> None:
+    async def test_blipmq(self) -> None:
         """Factory and protocol of BlipMQ."""
         client = await self.served(self.endpoint(), BlipClientFactory(reactor, key="k"))
         protocol = await connectProtocol(self.endpoint(), BlipClientProtocol(reactor))
@@ -345,7 +345,7 @@ class LoopbackTests(TestCase):
             self.assertEqual((await subscription.next(60)).text, "x")
         await client.close()
 
-    async def test_minimqHasFactoryProtocolAndConnect(self) -> None:
+    async def test_minimq(self) -> None:
         """Factory, protocol and ``connect`` of MiniMQ."""
         client = await self.served(self.endpoint(), MiniClientFactory(reactor))
         protocol = await connectProtocol(self.endpoint(), MiniClientProtocol(reactor))

@@ -84,8 +84,8 @@ class ServiceTests(SynchronousTestCase):
         self.client.serve("/a", call)
         return started
 
-    def test_noFunctionStartsWhilePaused(self) -> None:
-        """PINGs are answered."""
+    def test_waitsForRoom(self) -> None:
+        """While the broker accepts no more, no function starts; PINGs are read all the same."""
         started = self.serve(lambda request: bytes(100_000))
         self.loop.connection.transportPaused(self.loop.wire)
         self.request(100)
@@ -95,8 +95,8 @@ class ServiceTests(SynchronousTestCase):
         self.resume()
         self.assertEqual((len(started), len(self.heard())), (100, 100))
 
-    def test_answerIsWrittenWhenThereIsRoom(self) -> None:
-        """Its function has ended before."""
+    def test_answerWaitsForRoom(self) -> None:
+        """The answer of a function that ends while the broker accepts no more is written later."""
         ends: Deferred[int] = Deferred()
         self.serve(lambda request: ends)
         self.request()
@@ -107,8 +107,8 @@ class ServiceTests(SynchronousTestCase):
         self.resume()
         self.assertEqual([each.value for each in self.heard()], [5])
 
-    def test_upToAThousandFunctionsRunAtOnce(self) -> None:
-        """The next one starts when one has ended."""
+    def test_manyAtOnce(self) -> None:
+        """Up to 1,000 functions run at once; the next one starts when one of them has ended."""
         running: list[Deferred[int]] = []
 
         def run(request: Request) -> "Deferred[int]":
@@ -125,8 +125,8 @@ class ServiceTests(SynchronousTestCase):
         running[-1].callback(7)
         self.assertEqual((len(running), len(self.heard())), (1002, 1001))
 
-    def test_requestsBeyondPrefetchAreRefused(self) -> None:
-        """With 503, and accepted again later."""
+    def test_tooMany(self) -> None:
+        """Requests beyond ``prefetch`` are answered with 503 at once, and accepted again later."""
         ends: Deferred[int] = Deferred()
         started = self.serve(lambda request: ends)
         for _ in range(100):
@@ -136,8 +136,8 @@ class ServiceTests(SynchronousTestCase):
         self.request()
         self.assertEqual((len(started), {each.status for each in self.heard()}), (65, {200}))
 
-    def test_waitingRequestsOfALostConnectionDoNotStart(self) -> None:
-        """They are dropped."""
+    def test_lostBeforeStart(self) -> None:
+        """Requests of a lost connection whose function has not started are dropped."""
         started = self.serve(lambda request: None)
         self.loop.connection.transportPaused(self.loop.wire)
         self.request(3)
@@ -146,8 +146,8 @@ class ServiceTests(SynchronousTestCase):
         self.assertEqual((started, self.client._clientState.requests.size), ([], 0))
         self.client.hang_up()
 
-    def test_functionMayRequest(self) -> None:
-        """While further requests are refused."""
+    def test_askInsideFunction(self) -> None:
+        """A function can send requests while further ones are refused."""
 
         async def ask(request: Request) -> Any:
             return await self.client.ask("/broker/about")

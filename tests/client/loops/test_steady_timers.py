@@ -52,8 +52,8 @@ class SteppedCase(SynchronousTestCase):
 class TimerTests(SteppedCase):
     """ReactorLoop.later()."""
 
-    def test_timersFireInTimeAfterStepsOfTheClock(self) -> None:
-        """Forward or backward; others do not fire."""
+    def test_steps(self) -> None:
+        """A timer fires in time after a step of the system clock, forward or backward, and no other does."""
         for step in 7200.0, 100.0, -3600.0:
             self.called.clear()
             cancels = [self.loop.later(60, lambda: self.called.append("60"))]
@@ -65,8 +65,8 @@ class TimerTests(SteppedCase):
             self.assertEqual(self.called, ["0.05"])
             cancels[0]()
 
-    def test_timeoutToConnectFollowsTheMonotonicClock(self) -> None:
-        """As other timers."""
+    def test_connecting(self) -> None:
+        """The timeout of an attempt to connect, too."""
         self.patch(reactor, "UNIXClientEndpoint", lambda *arguments, **more: _Nowhere())
         found: list[Any] = []
         nothing: Any = found.append
@@ -89,13 +89,13 @@ class _Nowhere:
 class ChoiceTests(SynchronousTestCase):
     """timersOf()."""
 
-    def test_reactorWithAnotherClockKeepsItsTimers(self) -> None:
-        """That of a broker, or of a test."""
+    def test_otherClock(self) -> None:
+        """A reactor that does not count by the system clock keeps its own timers: that of a broker, or of a test."""
         clock = Clock()
         self.assertIs(timersOf(clock), clock)
 
-    def test_clientsOfAReactorShareAThread(self) -> None:
-        """One."""
+    def test_shared(self) -> None:
+        """All clients on a reactor share one thread."""
         made: Any = SteppedReactor()
         self.addCleanup(made.fireSystemEvent, "shutdown")
         self.assertIs(timersOf(made), timersOf(made))

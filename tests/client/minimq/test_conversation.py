@@ -1,4 +1,4 @@
-"""The lines of a MiniMQ client, without input and output."""
+"""What a MiniMQ client says and hears, without any I/O."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,8 +16,8 @@ _FIELD = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 class TalkTests(SynchronousTestCase):
     """One connection."""
 
-    def test_linesAreTheDocumentsExamples(self) -> None:
-        """Section 5, a byte at a time; answers have the order of the commands."""
+    def test_workflow(self) -> None:
+        """The examples of the document, section 5, a byte at a time; answers come in the order of the commands."""
         talk = MiniConversation()
         message = MiniMessage("111-aaa", "my-topic", "This is a test message.")
         line, [produced] = talk.produce([message])
@@ -32,8 +32,8 @@ class TalkTests(SynchronousTestCase):
         self.assertEqual((produced.result(), consumed.result(), nothing.result()), ("111-aaa", message, None))
         self.assertTrue(ponged.done)
 
-    def test_errorIsThatOfItsCommand(self) -> None:
-        """Later answers are not disturbed."""
+    def test_errors(self) -> None:
+        """Errors say what they are about, and those behind them are not disturbed."""
         talk = MiniConversation()
         produced, consumed = talk.produce([MiniMessage("i", "t", "c")])[1][0], talk.consume("t")[1]
         _, ponged = talk.ping()
@@ -43,8 +43,8 @@ class TalkTests(SynchronousTestCase):
         self.assertEqual(self.assertRaises(ConsumeFailed, consumed.result).status, 403)
         self.assertIsNone(ponged.result())
 
-    def test_nothingIsExpectedIfOneMessageCannotBeWritten(self) -> None:
-        """Of several."""
+    def test_unwritable(self) -> None:
+        """Of several messages of which one cannot be written, none is expected to be answered."""
         talk = MiniConversation()
         several = [MiniMessage("i", "t", "c"), MiniMessage("j", "t", "line\nbreak")]
         self.assertRaises(ValueError, talk.produce, several)
@@ -52,26 +52,24 @@ class TalkTests(SynchronousTestCase):
         talk.received(b"PONG:\n")
         self.assertIsNone(ponged.result())
 
-    def test_wrongAnswersEndTheConnection(self) -> None:
-        """To nothing, no PONG, an error without a number, or no UTF-8."""
+    def test_unasked(self) -> None:
+        """A line that answers nothing, a PONG that is none, an error without a number, and no UTF-8."""
         self.assertRaises(BrokerError, MiniConversation().received, b"NO_MSG\n")
         for line in (b"HTTP/1.1 400\n", b"ERROR:x:y\n", b"\xff\n"):
             talk = MiniConversation()
             talk.ping()
             self.assertRaises(BrokerError, talk.received, line)
 
-    def test_lossFailsAllWaits(self) -> None:
-        """For answers."""
+    def test_lost(self) -> None:
+        """Whoever waits for an answer is told."""
         talk = MiniConversation()
         _, pending = talk.consume("t")
         talk.lost(ConnectionLost("gone"))
         self.assertRaises(ConnectionLost, pending.result)
 
     @given(_FIELD, _FIELD, _FIELD, _FIELD, _FIELD)
-    def test_brokerReadsAnyLineAsItWasMeant(
-        self, id: str, topic: str, content: str, correlation: str, replyTo: str
-    ) -> None:
-        """A message that cannot be written is refused."""
+    def test_line(self, id: str, topic: str, content: str, correlation: str, replyTo: str) -> None:
+        """What can be written is read by a broker as it was meant; all else is refused."""
         message = MiniMessage(id, topic, content, correlation, replyTo)
         try:
             line = lineOf(message)

@@ -1,4 +1,4 @@
-"""The state of a client over several connections, without input and output."""
+"""What a client keeps account of over several connections, without any connection."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -27,17 +27,17 @@ LOST = ConnectionLost("gone")
 
 
 class LedgerCase(SynchronousTestCase):
-    """The state of a client, which receives frames and collects those that it sends."""
+    """A clientState that is told what comes, and notes what it says."""
 
     def setUp(self) -> None:
-        """Join."""
+        """Have joined."""
         self.states: list[tuple[State, Any]] = []
         self.asked = 0
         self.said: list[bytes] = []
         self.have(ClientSettings(buffer=1000))
 
     def have(self, settings: ClientSettings) -> None:
-        """Replace the state by a new one."""
+        """Have a new clientState."""
         self.clientState = ClientState(
             settings,
             self.said.append,
@@ -59,7 +59,7 @@ class LedgerCase(SynchronousTestCase):
         return joined
 
     def heard(self) -> list[Any]:
-        """Return the frames sent since the last call."""
+        """Return what was said by itself, and forget it."""
         found = list(cut(b"".join(self.said)))
         self.said.clear()
         return found
@@ -87,22 +87,22 @@ class LedgerCase(SynchronousTestCase):
 
 
 class ConnectionTests(LedgerCase):
-    """Several connections, one after the other."""
+    """Connections that come and go."""
 
-    def test_firstConnectionAnnouncesTheInterval(self) -> None:
-        """And the client is joined."""
+    def test_joined(self) -> None:
+        """With the first connection it asks for the interval, and is there."""
         [ping] = self.heard()
         self.assertEqual(ping.header["keepalive"]["interval"], 30)
         self.assertEqual((self.states, self.clientState.state), ([(State.JOINED, None)], State.JOINED))
 
-    def test_refusedJoinFailsWithItsStatus(self) -> None:
-        """As the result of the connection."""
+    def test_refusedJoin(self) -> None:
+        """Who is not let in is told with the status."""
         joined = self.clientState.begin(Conversation())
         self.clientState.dataReceived(frame("REP", 0, {"status": 401}))
         self.assertEqual(self.assertRaises(JoinRefused, joined.result).status, 401)
 
-    def test_nextConnectionSubscribesEachNameOnce(self) -> None:
-        """Those with a start first, after their last offset; then the client is joined."""
+    def test_again(self) -> None:
+        """Each name is subscribed once, those from the past first and behind what came; then it is there."""
         self.subscribe("b"), self.subscribe("b"), self.subscribe("c.*")
         past = self.subscribe("a", "first")
         self.clientState.dataReceived(frame("PUB", 7, {"topic": "a", "offset": 41}, b"\1"))
@@ -118,8 +118,8 @@ class ConnectionTests(LedgerCase):
         self.assertEqual((joined.result(), past.isConfirmed), (1001, True))
         self.assertEqual([state for state, _ in self.states], [State.JOINED, State.AWAY, State.JOINED])
 
-    def test_subscriptionRefusedOnTheNextConnectionEnds(self) -> None:
-        """The others go on."""
+    def test_refusedAgain(self) -> None:
+        """A subscription that is refused on the new connection ends; the others go on."""
         one, two = self.subscribe("a"), self.subscribe("b")
         self.clientState.lose(LOST)
         self.heard()
@@ -131,8 +131,8 @@ class ConnectionTests(LedgerCase):
         self.assertIsInstance(one.end, SubscribeFailed)
         self.assertEqual((two.end, joined.done), (None, True))
 
-    def test_lossFailsAllWaitsForAnswers(self) -> None:
-        """At once."""
+    def test_waiting(self) -> None:
+        """Whoever waits for an answer is told at once that there will be none."""
         _, barrier = self.clientState.barrier()
         _, _, reply = self.clientState.request(5, "/p", b"")
         self.assertTrue(self.clientState.needsAnswers)
@@ -141,13 +141,13 @@ class ConnectionTests(LedgerCase):
         self.assertRaises(ConnectionLost, reply.result)
         self.assertFalse(self.clientState.needsAnswers)
 
-    def test_idsOfRequestsCannotBeGuessed(self) -> None:
-        """By a client that knows earlier ones."""
+    def test_ids(self) -> None:
+        """Another client that knows earlier ids of requests cannot guess the next one."""
         first, second = (self.clientState.request("svc", "/p", b"")[1] for _ in range(2))
         self.assertNotEqual(first[:5], second[:5])
 
-    def test_endIsToldOnceToSubscriptionsAndWaits(self) -> None:
-        """With its reason."""
+    def test_ended(self) -> None:
+        """The end is told once, to boxes and to those who wait for a connection."""
         box = self.subscribe("a")
         self.clientState.lose(LOST)
         arrival = self.clientState.whenJoined()
@@ -158,16 +158,16 @@ class ConnectionTests(LedgerCase):
         self.assertRaises(ConnectionLost, self.clientState.whenJoined().result)
         self.assertEqual([state for state, _ in self.states], [State.JOINED, State.AWAY, State.CLOSED])
 
-    def test_lossNamesSubscriptionsThatMissMessages(self) -> None:
-        """Not those with a start."""
+    def test_missing(self) -> None:
+        """The loss names the subscriptions that miss something: not those from the past."""
         self.subscribe("a")
         self.subscribe("b.*")
         self.subscribe("c", "first")
         self.clientState.lose(LOST)
         self.assertEqual(self.states[-1][1].missing, ("a", "b.*"))
 
-    def test_cancelledWaitForAConnectionIsForgotten(self) -> None:
-        """Cancelling again has no effect."""
+    def test_waitedTooLong(self) -> None:
+        """Who waits no longer for a connection is forgotten."""
         self.clientState.lose(LOST)
         arrival = self.clientState.whenJoined()
         self.clientState.cancelWait(arrival)
@@ -175,8 +175,8 @@ class ConnectionTests(LedgerCase):
         self.join()
         self.assertFalse(arrival.done)
 
-    def test_nothingIsRequestedWithoutAConnection(self) -> None:
-        """The call fails, so that it does not wait for an answer that cannot arrive."""
+    def test_away(self) -> None:
+        """Without a connection nothing is asked, so that nobody waits for what never comes."""
         clientState = self.clientState
         clientState.lose(LOST)
         for call in (
@@ -187,14 +187,14 @@ class ConnectionTests(LedgerCase):
             self.assertRaises(ConnectionLost, call)
         self.assertFalse(clientState.inbox.boxes)
 
-    def test_clientGivesUpAfterThreeSilentIntervals(self) -> None:
-        """With a PING in each."""
+    def test_silence(self) -> None:
+        """The broker is asked in each interval, and given up after three in which nothing came."""
         self.heard()
         self.assertEqual([self.clientState.tick(False) for _ in range(4)], [True, True, True, False])
         self.assertEqual([each.kind for each in self.heard()], ["PING"] * 3)
 
-    def test_anyFrameIsASignOfLife(self) -> None:
-        """A client that does not read gives up no broker."""
+    def test_noSilence(self) -> None:
+        """Anything that comes is a sign of life, and nobody is given up who is not read."""
         for _ in range(10):
             self.assertTrue(self.clientState.tick(False))
             self.clientState.dataReceived(frame("PONG", 1, {"keepalive": {"timestamp": 0}}))
@@ -202,14 +202,14 @@ class ConnectionTests(LedgerCase):
 
 
 class LaterTests(LedgerCase):
-    """Messages without a connection."""
+    """What is said while there is no connection."""
 
     def publish(self, n: int, size: int = 1) -> None:
         """Publish while away."""
         self.clientState.bufferUntilJoined(size, lambda said: said.publication(f"t{n}", b"\1"))
 
-    def test_bufferedMessagesAreSentInOrder(self) -> None:
-        """With the id of the new connection."""
+    def test_sent(self) -> None:
+        """It is sent in order, with the new id."""
         self.clientState.lose(LOST)
         self.heard()
         self.publish(1)
@@ -219,19 +219,19 @@ class LaterTests(LedgerCase):
         self.assertEqual([(each.header["topic"], each.sender) for each in pubs], [("t1", 1001), ("t2", 1001)])
         self.assertTrue(self.clientState.accounts.needsFlush)
 
-    def test_bufferAcceptsUpToItsLimit(self) -> None:
-        """At the limit, not above."""
+    def test_full(self) -> None:
+        """What does not fit is refused; at the bound it fits."""
         self.clientState.lose(LOST)
         self.publish(1, 1000 - 64)
         self.assertRaises(BufferFull, self.publish, 2, 0)
 
-    def test_nothingIsBufferedAfterTheEnd(self) -> None:
-        """There will be no connection."""
+    def test_over(self) -> None:
+        """When there will be no connection, nothing is kept."""
         self.clientState.end(None)
         self.assertRaises(ConnectionLost, self.publish, 1)
 
-    def test_lossOfSentMessagesIsToldOnce(self) -> None:
-        """Of buffered ones only when they were sent and lost."""
+    def test_uncertain(self) -> None:
+        """What was sent before a loss is told, once; what was kept while away only when that was sent and lost."""
         self.clientState.accounts.countSent(self.clientState.accounts.current())
         self.clientState.lose(LOST)
         self.assertRaises(ConnectionLost, self.clientState.checkLosses)
@@ -242,8 +242,8 @@ class LaterTests(LedgerCase):
         self.clientState.lose(LOST)
         self.assertRaises(ConnectionLost, self.clientState.checkLosses)
 
-    def test_lossHasTheRefusalsBeforeIt(self) -> None:
-        """The next flush does not raise them for later messages."""
+    def test_refusedBeforeLoss(self) -> None:
+        """The loss tells the refusals before it, so that the next flush does not blame later messages for them."""
         self.clientState.accounts.countSent(self.clientState.accounts.current())
         self.refuse(413, "a")
         self.clientState.lose(LOST)
@@ -258,8 +258,8 @@ class LaterTests(LedgerCase):
         self.clientState.lose(LOST)
         self.assertNotIn("413", str(self.clientState.lost))
 
-    def test_bufferedMessagesFollowTheSubscriptions(self) -> None:
-        """Whose answers confirm none of them."""
+    def test_keptBehindSubscriptions(self) -> None:
+        """What answers the new subscriptions says nothing of what was kept meanwhile, and is sent behind them."""
         self.subscribe("a")
         self.clientState.lose(LOST)
         self.heard()
@@ -272,7 +272,7 @@ class LaterTests(LedgerCase):
 
 
 class HeardTests(LedgerCase):
-    """Received frames."""
+    """What comes."""
 
     def request(self, path: str, payload: bytes = b"\1", **more: Any) -> None:
         """Ask the client."""
@@ -286,8 +286,8 @@ class HeardTests(LedgerCase):
             taken.append(accepted.request.path)
         return taken
 
-    def test_requestToAnotherPathIsNotFound(self) -> None:
-        """Those to served paths wait for an answer."""
+    def test_requests(self) -> None:
+        """Served paths are handed on; others are answered with 404."""
         self.heard()
         self.clientState.served["/a"] = lambda request: None
         self.request("/a")
@@ -295,8 +295,8 @@ class HeardTests(LedgerCase):
         self.assertEqual((self.asked, self.waiting()), (1, ["/a"]))
         self.assertEqual([each.status for each in self.heard()], [404])
 
-    def test_requestsBeyondOneMebibyteAreRefused(self) -> None:
-        """With 503, until an earlier one is answered; a smaller ``prefetch`` changes nothing."""
+    def test_tooManyRequests(self) -> None:
+        """Beyond the limit, 1 MiB at least, requests are answered with 503 until an earlier one is answered."""
         self.have(ClientSettings(prefetch=1))
         self.clientState.served["/a"] = lambda request: None
         self.heard()
@@ -312,8 +312,8 @@ class HeardTests(LedgerCase):
         self.request("/a")
         self.assertEqual((self.heard(), self.asked, self.waiting()), ([], 2, ["/a"]))
 
-    def test_largerPrefetchIsTheLimitOfRequests(self) -> None:
-        """In bytes."""
+    def test_requestsUpToPrefetch(self) -> None:
+        """``prefetch`` is the limit where it is more than 1 MiB."""
         self.have(ClientSettings(prefetch=3 << 20))
         self.clientState.served["/a"] = lambda request: None
         self.heard()
@@ -321,8 +321,8 @@ class HeardTests(LedgerCase):
             self.request("/a", bytes(1 << 20))
         self.assertEqual((len(self.waiting()), [each.status for each in self.heard()]), (3, [503, 503]))
 
-    def test_longHeadersOfRequestsCount(self) -> None:
-        """With the memory of the decoded header."""
+    def test_longHeaders(self) -> None:
+        """Requests of long headers count what the decoded headers may take."""
         self.have(ClientSettings(prefetch=1))
         self.clientState.served["/a"] = lambda request: None
         self.heard()
@@ -330,22 +330,22 @@ class HeardTests(LedgerCase):
             self.request("/a", more=bytes(10_000))
         self.assertEqual((len(self.waiting()), [each.status for each in self.heard()]), (2, [503]))
 
-    def test_waitingRequestsOfALostConnectionAreDropped(self) -> None:
-        """The broker answers them."""
+    def test_requestsOfLostConnection(self) -> None:
+        """Requests that wait when the connection is lost are not answered, since the broker answers them."""
         self.clientState.served["/a"] = lambda request: None
         self.request("/a", bytes(1 << 20))
         self.clientState.lose(LOST)
         self.assertEqual((self.waiting(), self.clientState.requests.size), ([], 0))
 
-    def test_pingIsAnswered(self) -> None:
-        """With its timestamp."""
+    def test_pinged(self) -> None:
+        """A PING is answered."""
         self.heard()
         self.clientState.dataReceived(frame("PING", 1, {"keepalive": {"timestamp": 9}}))
         [pong] = self.heard()
         self.assertEqual((pong.kind, pong.header), ("PONG", {"keepalive": {"timestamp": 9}}))
 
-    def test_refusalOfADetachedBarrierIsLeftToTheNextFlush(self) -> None:
-        """Its caller has stopped waiting."""
+    def test_left(self) -> None:
+        """What is refused before a PONG for which nobody waits any more is told by the next flush."""
         data, barrier = self.clientState.barrier()
         self.clientState.detachBarrier(barrier)
         self.refuse(403, "a")
@@ -420,7 +420,7 @@ class HeardTests(LedgerCase):
 
 
 class HelpingTests(SynchronousTestCase):
-    """Functions and values without a state."""
+    """What needs no state."""
 
     def test_headerFieldsAreGivenOnce(self) -> None:
         """Own fields may have any other name."""
@@ -432,36 +432,36 @@ class HelpingTests(SynchronousTestCase):
         self.assertEqual(headerFields(b"k", None, "c", "r", own), named | own)
 
     def published(self, values: Iterable[object], pack: Any = packed) -> list[list[Any]]:
-        """Return the values in each chunk."""
+        """Return what is published, by chunksOf."""
         return [[each.value for each in cut(make(Conversation()))] for _, make in chunksOf("a", values, pack)]
 
-    def test_manyValuesAreSentInChunks(self) -> None:
-        """Of about 1 MiB."""
+    def test_portions(self) -> None:
+        """Many values are cut into chunksOf of about a MiB, and none is lost."""
         said = Conversation()
         found = [(size, cut(make(said))) for size, make in chunksOf("a", (bytes(1000) for _ in range(3000)))]
         self.assertEqual(sum(len(frames) for _, frames in found), 3000)
         self.assertTrue(all(size < 1.1 * (1 << 20) for size, _ in found))
         self.assertEqual(list(chunksOf("a", [])), [])
 
-    def test_chunkIsMadeAsSoonAsItIsFull(self) -> None:
-        """Of values without an end."""
+    def test_lazily(self) -> None:
+        """A portion is there as soon as it is full."""
         endless = chunksOf("a", iter(lambda: bytes(1 << 19), None))
         self.assertEqual([len(cut(next(endless)[1](Conversation()))) for _ in range(3)], [2, 2, 2])
 
-    def test_bytesAmongOtherValuesKeepTheirType(self) -> None:
-        """At any place; so do subclasses."""
+    def test_mixed(self) -> None:
+        """Bytes among other values are what they are, wherever they stand, and so are their subclasses."""
         for values in ([b"a", b"b", 1, b"c"], [1, b"a", b"b"], [b"a", None], [b"a", b"b"], [b"a", "b", b"", [b"c"]]):
             self.assertEqual(self.published(values), [values])
         self.assertEqual(self.published([b"a", Packed(packed(5)), b"b"]), [[b"a", 5, b"b"]])
         large = bytes(1 << 20)
         self.assertEqual(self.published([large, 1, large, b"a"]), [[large], [1, large], [b"a"]])
 
-    def test_otherCodecPacksBytes(self) -> None:
-        """As all other values."""
+    def test_otherCodec(self) -> None:
+        """With another codec bytes are packed by it, too."""
         self.assertEqual(self.published([b"a", 1], lambda value: packed([value])), [[[b"a"], [1]]])
 
-    def test_distrustAndRefusalsForGoodAreNotTransient(self) -> None:
-        """All other errors are."""
+    def test_transient(self) -> None:
+        """Another attempt is of use unless somebody does not trust or does not let in."""
         self.assertTrue(
             isTransient(LOST) and isTransient(JoinRefused(503, "full")) and isTransient(JoinRefused(429, "slowly"))
         )
@@ -469,8 +469,8 @@ class HelpingTests(SynchronousTestCase):
             isTransient(Untrusted("no")) or isTransient(JoinRefused(401, "no")) or isTransient(JoinRefused(604, "no"))
         )
 
-    def test_pendingIsResolvedOnce(self) -> None:
-        """And calls its function once."""
+    def test_pending(self) -> None:
+        """It is settled once, and tells so."""
         told: list[None] = []
         pending: Pending[int] = Pending()
         pending.onDone = lambda: told.append(None)
@@ -478,8 +478,8 @@ class HelpingTests(SynchronousTestCase):
         pending.fail(LOST)
         self.assertEqual((pending.result(), len(told)), (1, 1))
 
-    def test_wrongSettingsAreRefusedWithoutSecrets(self) -> None:
-        """The interval is limited to that of the broker."""
+    def test_settings(self) -> None:
+        """Values that make no sense are refused, and credentials are not shown."""
         numbers: Any = ({"threads": 0}, {"timeout": 0}, {"keep_alive": 0}, {"buffer": -1}, {"prefetch": 0})
         for wrong in (*numbers, {"reconnect": False}):
             self.assertRaises(SettingError, ClientSettings, **wrong)

@@ -1,4 +1,4 @@
-"""The frames that a client sends are those of the document; those that it receives are read at every split."""
+"""What a client says is what the document asks for, and what it hears is understood at every split."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -31,7 +31,7 @@ WELCOME = frame("REP", 1000, {"status": 200})
 
 
 def eventsIn(conversation: Conversation, data: bytes) -> Iterator[Event]:
-    """Yield the events of a conversation, each delivery alone."""
+    """Yield what a conversation hears, each delivery alone."""
     for each in conversation.runs(data):
         if isinstance(each, list):
             yield from each
@@ -47,51 +47,30 @@ def joined(**more: Any) -> Conversation:
 
 
 def checked(data: bytes) -> tuple[Heard, Header]:
-    """Return a frame and its header as the broker's own rules read it."""
+    """Return the one frame that this is, and its header, which the broker's own rules take."""
     [heard] = cut(data)
     return heard, checkHeader(MessageType[heard.kind], peek(heard.raw[26 : len(heard.raw) - 8 - len(heard.payload)]))
 
 
 class SaidTests(SynchronousTestCase):
-    """Sent frames, as the broker reads them."""
+    """Every message, as the broker reads it."""
 
     def setUp(self) -> None:
-        """Join."""
+        """Have joined."""
         self.conversation = joined()
 
-    def test_eachFrameIsAsTheDocumentHasIt(self) -> None:
-        """Sender, header and payload; a JOIN has no sender, and a header only with a name or credentials."""
-        one, auth = self.conversation, {"type": "token", "token": "t"}
-        asked = Request("x", "/do", b"", 1001, {})
-        several = [{"client_id": 5, "path": "/n"}, {"client_name": "svc", "path": "/n"}]
-        reply = {
-            "status": 404,
-            "routing": [{"client_id": 1001, "path": "/do"}],
-            "reqrep": {"type": "correlation", "id": "x"},
-        }
-        request = {"routing": [{"client_id": 1001, "path": "/do"}], "reqrep": {"type": "request", "id": "x"}}
-        fields = {"topic": "news", "message_id": "1", "key": b"k"}
-        for data, kind, header, payload in (
-            (Conversation().join(), "JOIN", {}, b""),
-            (Conversation().join(auth, "me"), "JOIN", {"client_name": "me", "auth": auth}, b""),
-            (one.publication("news", b"\1"), "PUB", {"topic": "news"}, b"\1"),
-            (one.publication("news", b"", {"message_id": "1", "key": b"k"}), "PUB", fields, b""),
-            (one.subscription("a.*"), "SUB", {"topic": "a.*"}, b""),
-            (one.unsubscription("a.*"), "UNSUB", {"topic": "a.*"}, b""),
-            (one.request(1001, "/do", b"\1", "x"), "REQ", request, b"\1"),
-            (one.reply(asked, b"\1", 404), "REP", reply, b"\1"),
-            (one.notification([5, "svc"], "/n", b""), "NOTIF", {"routing": several}, b""),
-            (one.broadcast(b"\1"), "BCAST", {}, b"\1"),
-            (one.ping(5), "PING", {"keepalive": {"timestamp": 5}}, b""),
-            (one.ping(5, 300), "PING", {"keepalive": {"timestamp": 5, "interval": 300}}, b""),
-            (one.pong(5), "PONG", {"keepalive": {"timestamp": 5}}, b""),
-        ):
-            heard, _ = checked(data)
-            sender = 0 if kind == "JOIN" else 1000
-            self.assertEqual((heard.kind, heard.sender, heard.header, heard.payload), (kind, sender, header, payload))
+    def test_join(self) -> None:
+        """A JOIN has no header unless there is something to say."""
+        [heard] = cut(Conversation().join())
+        self.assertEqual((heard.kind, heard.sender, heard.header, heard.payload), ("JOIN", 0, {}, b""))
 
-    def test_privateKeySignsTheChallengeOnce(self) -> None:
-        """It is not sent."""
+    def test_joinWithCredentials(self) -> None:
+        """Credentials and a name are where the document has them."""
+        heard, _ = checked(Conversation().join({"type": "token", "token": "t"}, "me"))
+        self.assertEqual(heard.header, {"client_name": "me", "auth": {"type": "token", "token": "t"}})
+
+    def test_privateKey(self) -> None:
+        """A private key is not sent: it signs the broker's challenge in another JOIN, once."""
         key = newPrivateKey()
         conversation = Conversation()
         conversation.begin({"type": "private_key", "private_key": key}, "me")
@@ -105,35 +84,45 @@ class SaidTests(SynchronousTestCase):
         [refused] = eventsIn(conversation, answer)
         self.assertEqual((type(refused), len(conversation.toSend)), (Refusal, 2))
 
-    def test_refusalWithoutAChallengeIsOne(self) -> None:
-        """Of a private key."""
+    def test_refusedKey(self) -> None:
+        """A refusal without a challenge is one."""
         for payload in (b"", b"\xc1", msgpack.packb("no"), msgpack.packb({"challenge": 7})):
             conversation = Conversation()
             conversation.begin({"type": "private_key", "private_key": newPrivateKey()})
             [refused] = eventsIn(conversation, frame("REP", 0, {"status": 401}, payload))
             self.assertIsInstance(refused, Refusal)
 
-    def test_headMadeBeforeJoiningIsNotUsedAgain(self) -> None:
-        """It has another id."""
+    def test_publication(self) -> None:
+        """A PUB names its topic and the client."""
+        heard, header = checked(self.conversation.publication("news", b"\x01"))
+        self.assertEqual((heard.sender, header.topic, heard.value), (1000, "news", 1))
+
+    def test_keys(self) -> None:
+        """Further keys stand beside the topic."""
+        heard, _ = checked(self.conversation.publication("news", b"", {"message_id": "1", "key": b"k"}))
+        self.assertEqual(heard.header, {"topic": "news", "message_id": "1", "key": b"k"})
+
+    def test_topicSaidBeforeJoining(self) -> None:
+        """A head made before the id was known is not used after."""
         conversation = Conversation()
         conversation.publication("news", b"")
         list(eventsIn(conversation, WELCOME))
         self.assertEqual(cut(conversation.publication("news", b""))[0].sender, 1000)
 
-    def test_severalPublicationsAreFramesInOnePiece(self) -> None:
-        """None are no bytes."""
+    def test_publications(self) -> None:
+        """Many are one piece, each a frame of its own."""
         data = self.conversation.publications("news", list(map(packed, range(100))))
         self.assertEqual([heard.value for heard in cut(data)], list(range(100)))
         self.assertEqual(self.conversation.publications("news", []), b"")
 
-    def test_bytesArePackedAsByMessagePack(self) -> None:
-        """At each kind of length."""
+    def test_binary(self) -> None:
+        """Values that are bytes get the head that MessagePack gives them, at every kind of length."""
         values = [bytes(size) for size in (0, 1, 255, 256, 65_535, 65_536)]
         data = self.conversation.publications("news", values, areBinary=True)
         self.assertEqual(data, self.conversation.publications("news", list(map(msgpack.packb, values))))
 
-    def test_bytesBeyondMessagePackAreRefused(self) -> None:
-        """4 GiB or more."""
+    def test_tooLong(self) -> None:
+        """Bytes that MessagePack cannot hold are refused."""
 
         class Long(bytes):
             def __len__(self) -> int:
@@ -141,17 +130,53 @@ class SaidTests(SynchronousTestCase):
 
         self.assertRaises(ValueError, self.conversation.publications, "news", [Long()], areBinary=True)
 
-    def test_moreTopicsThanAreRememberedAreRight(self) -> None:
-        """Each has its own head."""
+    def test_manyTopics(self) -> None:
+        """More topics than are remembered are all said right."""
         for n in [*range(1500), 0, 1499]:
             self.assertEqual(cut(self.conversation.publication(f"t{n}", b""))[0].header, {"topic": f"t{n}"})
 
-    def test_eachStartIsOneOfTheBroker(self) -> None:
-        """By its own rules."""
+    def test_subscription(self) -> None:
+        """A SUB names the pattern, and nothing else without a start."""
+        heard, header = checked(self.conversation.subscription("a.*"))
+        self.assertEqual((heard.header, header.start), ({"topic": "a.*"}, None))
+
+    def test_starts(self) -> None:
+        """Each kind of start is one that the broker knows."""
         for start, kind in [("first", "first"), ("last", "last"), (7, "offset"), (0, "offset"), ({"time": 5}, "time")]:
             _, header = checked(self.conversation.subscription("a", start))
             assert header.start is not None
             self.assertEqual(header.start.kind, kind)
+
+    def test_unsubscription(self) -> None:
+        """An UNSUB names what the SUB did."""
+        self.assertEqual(checked(self.conversation.unsubscription("a.*"))[0].header, {"topic": "a.*"})
+
+    def test_request(self) -> None:
+        """A REQ has one target and an id."""
+        heard, header = checked(self.conversation.request(1001, "/do", b"\x01", "x"))
+        self.assertEqual((heard.sender, header.routing, header.id), (1000, ((1001, "/do", ""),), "x"))
+
+    def test_reply(self) -> None:
+        """A REP goes to who asked, with his id and a status."""
+        asked = Request("x", "/do", b"", 1001, {})
+        heard, header = checked(self.conversation.reply(asked, b"\x01", 404))
+        self.assertEqual((header.routing, header.id, heard.status), (((1001, "/do", ""),), "x", 404))
+
+    def test_notification(self) -> None:
+        """A NOTIF names all its targets."""
+        _, header = checked(self.conversation.notification([5, 6], "/n", b""))
+        self.assertEqual(header.routing, ((5, "/n", ""), (6, "/n", "")))
+
+    def test_broadcast(self) -> None:
+        """A BCAST has no header."""
+        [heard] = cut(self.conversation.broadcast(b"\x01"))
+        self.assertEqual((heard.kind, heard.header, heard.value), ("BCAST", {}, 1))
+
+    def test_pings(self) -> None:
+        """PING and PONG have a timestamp, and a PING perhaps an interval."""
+        self.assertEqual(checked(self.conversation.ping(5))[1].timestamp, 5)
+        self.assertEqual(checked(self.conversation.ping(5, 300))[1].interval, 300)
+        self.assertEqual(checked(self.conversation.pong(5))[0].header, {"keepalive": {"timestamp": 5}})
 
 
 def correlated(id: str, **more: Any) -> dict[str, Any]:
@@ -189,22 +214,27 @@ EVENTS = [event for _, event in HEARD]
 
 
 class HeardTests(SynchronousTestCase):
-    """Received frames."""
+    """Every message that a broker sends."""
 
-    def test_eachFrameIsItsEvent(self) -> None:
-        """As listed above."""
+    def test_each(self) -> None:
+        """Each one means what it should."""
         for data, event in HEARD:
             self.assertEqual(list(eventsIn(joined(), data)), [event])
 
-    def test_piecesOfOneAndSevenBytesAreTheSameEvents(self) -> None:
-        """See also the arbitrary pieces below."""
-        for size in (1, 7):
+    def test_everySplit(self) -> None:
+        """Cut in two at any place, they mean the same."""
+        for place in range(len(ALL) + 1):
             conversation = joined()
-            pieces = [ALL[place : place + size] for place in range(0, len(ALL), size)]
-            self.assertEqual([event for piece in pieces for event in eventsIn(conversation, piece)], EVENTS)
+            events = [*eventsIn(conversation, ALL[:place]), *eventsIn(conversation, ALL[place:])]
+            self.assertEqual(events, EVENTS, place)
 
-    def test_largeAnswersAreAsSmallOnes(self) -> None:
-        """With a value, or as a refusal."""
+    def test_byteByByte(self) -> None:
+        """One byte at a time, they mean the same."""
+        conversation = joined()
+        self.assertEqual([each for byte in ALL for each in eventsIn(conversation, bytes((byte,)))], EVENTS)
+
+    def test_largeAnswers(self) -> None:
+        """A large answer means the same as a small one, with a value or as a refusal."""
         value = bytes(range(256)) * 1024
         [event] = eventsIn(joined(), frame("REP", 7, correlated("i"), packed(value)))
         self.assertEqual(event, Reply("i", 200, packed(value), 7, correlated("i")))
@@ -212,13 +242,13 @@ class HeardTests(SynchronousTestCase):
         refusal = eventsIn(joined(), frame("REP", 1, {"status": 403}, packed("no" * 40_000)))
         self.assertEqual(list(refusal), [Refusal(403, "no" * 40_000, "", packed("no" * 40_000))])
 
-    def test_runIsItsDeliveriesInOrder(self) -> None:
-        """Each with its value."""
+    def test_run(self) -> None:
+        """A run is as many deliveries, in order."""
         run = b"".join(frame("PUB", 7, {"topic": "a"}, packed(n)) for n in range(300))
         self.assertEqual([each.value for each in eventsIn(joined(), run)], list(range(300)))  # type: ignore[union-attr]
 
-    def test_alternatingTopicsAndPublishersAreNotMixed(self) -> None:
-        """More than are remembered, with and without further fields."""
+    def test_alternating(self) -> None:
+        """Topics and publishers that alternate, more than are remembered, twice, with fields and without."""
         said = [(f"t{n}", n % 3, {"key": str(n)} if n % 5 == 0 else {}) for n in range(1500)] * 2
         data = b"".join(frame("PUB", sender, {"topic": topic, **more}, b"\x01") for topic, sender, more in said)
         heard = [each for each in eventsIn(joined(), data) if isinstance(each, Delivery)]
@@ -226,8 +256,8 @@ class HeardTests(SynchronousTestCase):
                          [(topic, sender, {"topic": topic, **more}) for topic, sender, more in said])  # fmt: skip
         self.assertEqual({each.payload for each in heard}, {b"\x01"})
 
-    def test_framesWithoutAMeaningAreIgnored(self) -> None:
-        """For a client."""
+    def test_meaningless(self) -> None:
+        """What means nothing to a client is passed over."""
         for data in [
             frame("REP", 1, {}),
             frame("REP", 1, {"status": 200}),
@@ -241,70 +271,70 @@ class HeardTests(SynchronousTestCase):
         ]:
             self.assertEqual(list(eventsIn(joined(), data)), [], data)
 
-    def test_errorBeforeTheAnswerToTheJoinIsARefusal(self) -> None:
-        """The client has no id then."""
+    def test_refusedToJoin(self) -> None:
+        """Before the JOIN was answered, an error is a refusal of it."""
         data = frame("REP", 0, {"status": 401}, msgpack.packb("who?"))
         conversation = Conversation()
         self.assertEqual(list(eventsIn(conversation, data)), [Refusal(401, "who?", "", msgpack.packb("who?"))])
         self.assertEqual(conversation.id, 0)
 
-    def test_otherBytesAreAnErrorAfterEarlierEvents(self) -> None:
-        """BadFraming."""
+    def test_garbage(self) -> None:
+        """What is no FlexiMQ is an error, behind all that was understood."""
         conversation = joined()
         events = eventsIn(conversation, HEARD[0][0] + b"\x02" + bytes(40))
         self.assertEqual(next(events), HEARD[0][1])
         self.assertRaises(BadFraming, next, events)
 
-    def test_messageOverTheLimitIsRefusedByItsLength(self) -> None:
-        """One at the limit is read."""
+    def test_tooLarge(self) -> None:
+        """A message over the limit is refused on its length; one at the limit is not."""
         data = frame("BCAST", 7, None, bytes(66))
         self.assertEqual(len(list(eventsIn(joined(limit=100), data))), 1)
         self.assertRaises(TooLarge, list, eventsIn(joined(limit=99), data[:34]))
 
-    def test_receivedHeaderMayBeLongerThanASentOne(self) -> None:
-        """The broker adds fields."""
+    def test_longHeader(self) -> None:
+        """A header may be longer than a client's own, for the broker adds to it."""
         header = {"topic": "t", "pad": "x" * 65_536, "offset": 5}
         [event] = eventsIn(joined(), frame("PUB", 7, header))
         self.assertEqual(event, Delivery("t", b"", 7, header))
 
 
 class JoiningTests(SynchronousTestCase):
-    """The limit of bytes before the answer to the JOIN."""
+    """What a broker may send before it answers the JOIN."""
 
-    def test_upToOneMebibyteIsReadBeforeTheAnswer(self) -> None:
-        """Even of a longer frame; more is an error."""
+    def test_bytesBeforeAnswer(self) -> None:
+        """Up to 1 MiB in all is read, even if a longer frame is announced; more is an error."""
         conversation = Conversation()
         long = frame("PUB", 1, {"topic": "a"}, bytes(1 << 24))
         self.assertEqual(list(conversation.runs(long[: 1 << 20])), [])
         self.assertRaises(TooLarge, list, conversation.runs(b"a"))
 
-    def test_sameLimitHoldsOnAWebSocket(self) -> None:
-        """Whose frame may be incomplete."""
+    def test_bytesBeforeAnswerOnWebSocket(self) -> None:
+        """The same holds on a WebSocket, whose frame may be incomplete."""
         conversation = conversationOn(Url.parse("ws://localhost:7890"), unpacked)
         self.assertEqual(list(conversation.runs(b"a")), [])
         self.assertRaises(TooLarge, list, conversation.runs(bytes(1 << 20)))
 
-    def test_joinedClientReadsMore(self) -> None:
-        """In one message."""
+    def test_bytesAfterAnswer(self) -> None:
+        """Once joined, a message may be longer."""
         conversation = joined()
         long = frame("PUB", 7, {"topic": "a"}, bytes(3 << 20))
         self.assertEqual(len(list(eventsIn(conversation, long))), 1)
 
 
 class ValuesTests(SynchronousTestCase):
-    """Payloads."""
+    """Payloads there and back."""
 
-    def test_noBytesAreNone(self) -> None:
-        """As a value."""
+    def test_nothing(self) -> None:
+        """No bytes are None."""
         self.assertIsNone(unpacked(b""))
 
-    def test_wrongPayloadIsAValueError(self) -> None:
-        """Not one value, or none that Python can represent."""
+    def test_noValues(self) -> None:
+        """What is no single value, or none that Python can hold, is a ValueError."""
         for payload in [b"\xc1", b"\x01\x01", b"\xa5ab", b"\xa1\xff", b"\x81\x90\x01", b"\xc7\x0c\xff" + b"\xff" * 12]:
             self.assertRaises(ValueError, unpacked, payload)
 
-    def test_errorHasItsTextOrNone(self) -> None:
-        """A text, or a map with one."""
+    def test_words(self) -> None:
+        """An error says a text, or a map with one; all else is no words."""
         for value, words in [
             ("no", "no"),
             ({"error": "no", "first": 5}, "no"),
@@ -315,8 +345,8 @@ class ValuesTests(SynchronousTestCase):
             self.assertEqual(errorText(packed(value)), words)
         self.assertEqual(errorText(b"\xc1"), "")
 
-    def test_offsetIsANumber(self) -> None:
-        """Another type is none."""
+    def test_offset(self) -> None:
+        """A delivery without a number under ``offset`` has no offset."""
         self.assertIsNone(Delivery("a", b"", 7, {"offset": "5"}).offset)
         self.assertEqual(Delivery("a", b"", 7, {"offset": 5}).offset, 5)
 
@@ -330,24 +360,24 @@ _VALUES = st.recursive(
 
 
 class ArbitraryTests(SynchronousTestCase):
-    """Arbitrary input."""
+    """Whatever comes, in whatever pieces."""
 
     @given(_VALUES)
-    def test_anyValueIsUnpackedAsPacked(self, value: Any) -> None:
-        """Of MessagePack."""
+    def test_values(self, value: Any) -> None:
+        """Every value of MessagePack comes back."""
         self.assertEqual(unpacked(packed(value)), value)
 
     @given(st.lists(st.integers(0, len(ALL))))
-    def test_anyPiecesAreTheSameEvents(self, places: list[int]) -> None:
-        """At any places."""
+    def test_pieces(self, places: list[int]) -> None:
+        """However it is cut, the same is heard."""
         conversation = joined()
         cuts = [0, *sorted(places), len(ALL)]
         pieces = [ALL[start:end] for start, end in zip(cuts, cuts[1:], strict=False)]
         self.assertEqual([event for piece in pieces for event in eventsIn(conversation, piece)], EVENTS)
 
     @given(st.lists(st.binary(max_size=60)), st.integers(0, 12))
-    def test_anyBytesAreEventsOrAnError(self, pieces: list[bytes], kind: int) -> None:
-        """Also after the beginning of a frame."""
+    def test_bytes(self, pieces: list[bytes], kind: int) -> None:
+        """Arbitrary bytes are events or one of the two errors, also behind a frame's beginning."""
         conversation = joined()
         try:
             for piece in [b"\x01" + bytes((kind,)), *pieces]:
@@ -356,7 +386,7 @@ class ArbitraryTests(SynchronousTestCase):
             return
 
     @given(st.binary(max_size=60), st.binary(max_size=30), st.integers(0, 12))
-    def test_anyHeaderLeavesTheNextFrame(self, header: bytes, payload: bytes, kind: int) -> None:
-        """Readable."""
+    def test_headers(self, header: bytes, payload: bytes, kind: int) -> None:
+        """Arbitrary headers in whole frames do no harm to what comes behind them."""
         events = list(eventsIn(joined(), frame(kind, 1, header or None, payload) + HEARD[0][0]))
         self.assertEqual(events[-1], HEARD[0][1])

@@ -1,4 +1,4 @@
-"""Deliveries reach the subscriptions that match, and unread ones are counted."""
+"""What comes goes to the subscriptions that it belongs to, and what waits is counted."""
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -21,43 +21,43 @@ class InboxTests(SynchronousTestCase):
         self.relieved: list[int] = []
         self.inbox = Inbox(lambda: self.relieved.append(self.inbox.bufferedBytes), pauseAbove=1000, maximum=3000)
 
-    def test_deliveriesAreTakenInOrder(self) -> None:
-        """Then there is none."""
+    def test_order(self) -> None:
+        """What comes is taken in order; then there is nothing."""
         box = self.inbox.open("a")
         for size in range(3):
             self.inbox.put(delivery("a", size=size))
         self.assertEqual([self.inbox.take(box) for _ in range(4)], [*(delivery("a", size=n) for n in range(3)), None])
 
-    def test_namesAndPatternsMatchAsInTheBroker(self) -> None:
-        """A name without wildcards matches itself."""
+    def test_names(self) -> None:
+        """A name without wildcards is only itself; a pattern is what the broker makes of it."""
         boxes = {name: self.inbox.open(name) for name in ("a.b", "a.*", "a.#", "#", "a/b", "a.c")}
         self.inbox.put(delivery("a/b"))
         got = {name for name, box in boxes.items() if box.waiting}
         self.assertEqual(got, {"a.*", "a.#", "#", "a/b"})
 
-    def test_wildcardsDoNotMatchADollarSign(self) -> None:
-        """At the first level."""
+    def test_hidden(self) -> None:
+        """A wildcard at the first level does not match what begins with a dollar sign."""
         box = self.inbox.open("#")
         self.inbox.put(delivery("$sys/clients/joined"))
         self.assertFalse(box.waiting)
 
-    def test_subscriptionsOfOneNameGetACopyEach(self) -> None:
-        """The second one to close is the last."""
+    def test_twice(self) -> None:
+        """Two subscriptions of one name get a copy each; the second one to close is the last."""
         one, two = self.inbox.open("a"), self.inbox.open("a")
         self.inbox.put(delivery("a"))
         self.assertEqual((len(one.waiting), len(two.waiting)), (1, 1))
         self.assertEqual((self.inbox.close(one), self.inbox.close(one), self.inbox.close(two)), (False, False, True))
 
-    def test_closedBoxKeepsItsDeliveries(self) -> None:
-        """And gets no more."""
+    def test_closed(self) -> None:
+        """A closed box keeps what it has, and gets no more."""
         box = self.inbox.open("a")
         self.inbox.put(delivery("a"))
         self.inbox.close(box)
         self.inbox.put(delivery("a"))
         self.assertEqual((len(box.waiting), box.end), (1, True))
 
-    def test_closedBoxDoesNotCount(self) -> None:
-        """Its deliveries may never be taken."""
+    def test_closedIsNotCounted(self) -> None:
+        """What waits in a closed box, which perhaps nobody will ever take, makes nobody wait."""
         box = self.inbox.open("a")
         self.inbox.put(delivery("a", size=1001))
         self.inbox.close(box)
@@ -65,15 +65,15 @@ class InboxTests(SynchronousTestCase):
         self.inbox.take(box)
         self.assertEqual(self.inbox.bufferedBytes, 0)
 
-    def test_laterSubscriptionGetsLaterDeliveries(self) -> None:
-        """Also of a topic that is known already."""
+    def test_openedLater(self) -> None:
+        """A subscription to a topic of which something came already gets what comes from then on."""
         self.inbox.put(delivery("a"))
         box = self.inbox.open("a")
         self.inbox.put(delivery("a"))
         self.assertEqual(len(box.waiting), 1)
 
-    def test_moreTopicsThanAreRememberedAreDelivered(self) -> None:
-        """Each to its boxes."""
+    def test_manyTopics(self) -> None:
+        """More topics than are remembered find their way."""
         box = self.inbox.open("t.*")
         for n in range(10_002):
             self.inbox.put(delivery(f"t.{n}"))
@@ -82,14 +82,14 @@ class InboxTests(SynchronousTestCase):
         self.assertEqual(len(box.waiting), 1)
         self.assertLessEqual(len(self.inbox._receivers), 10_000)
 
-    def test_longTopicsAreNotRemembered(self) -> None:
-        """But delivered."""
+    def test_longTopics(self) -> None:
+        """Topics longer than a broker allows are delivered, but not remembered."""
         box = self.inbox.open("#")
         self.inbox.put(delivery("t" * 3000))
         self.assertEqual((len(box.waiting), self.inbox._receivers), (1, {}))
 
-    def test_longHeadersCountWithTheirMemory(self) -> None:
-        """Until they are taken, alone and in a run."""
+    def test_longHeaders(self) -> None:
+        """A delivery counts what its header may take, until it is taken, alone and in a run."""
         box = self.inbox.open("a")
         header = received({"topic": "a", "more": []}, 10)
         assert isinstance(header, LargeHeader)
@@ -101,29 +101,29 @@ class InboxTests(SynchronousTestCase):
             self.inbox.take(box)
         self.assertEqual(self.inbox.bufferedBytes, 0)
 
-    def test_runIsAsItsDeliveries(self) -> None:
-        """For the boxes, and in size."""
+    def test_run(self) -> None:
+        """Deliveries that came together go where each alone would, and count as much."""
         one, all, other = self.inbox.open("a"), self.inbox.open("#"), self.inbox.open("b")
         run = [delivery("a", size=n) for n in range(3)]
         self.assertIsNone(self.inbox.putRun(run))
         self.assertEqual((list(one.waiting), list(all.waiting), list(other.waiting)), (run, run, []))
         self.assertEqual(self.inbox.bufferedBytes, 2 * (3 * EVENT_BYTES + 3))
 
-    def test_runForABoxWithAStartHasOffsets(self) -> None:
-        """The box knows the last one."""
+    def test_runFromPast(self) -> None:
+        """A box that begins in the past takes those with an offset, and knows the last one."""
         box = self.inbox.open("a", "first")
         self.inbox.putRun([delivery("a", offset=4), delivery("a", offset=5)])
         self.inbox.putRun([delivery("a"), delivery("a")])
         self.assertEqual(([each.offset for each in box.waiting], box.resumeStart()), ([4, 5], 6))
 
-    def test_runThatOverrunsABoxIsKeptInPart(self) -> None:
-        """As much as fits."""
+    def test_runOverrun(self) -> None:
+        """Of a run that is too much, what fits is kept."""
         box = self.inbox.open("a")
         self.assertIs(self.inbox.putRun([delivery("a", size=900)] * 5), box)
         self.assertEqual(len(box.waiting), 3)
 
-    def test_gapIsGivenOnceForEachLoss(self) -> None:
-        """To boxes without a start that ask for it."""
+    def test_gaps(self) -> None:
+        """Those that ask for them get a gap for each loss between deliveries, unless they have a start."""
         silent, told, past = self.inbox.open("a"), self.inbox.open("a", gaps=True), self.inbox.open("b", "first", True)
         self.inbox.putGaps()
         self.inbox.putGaps()
@@ -137,8 +137,8 @@ class InboxTests(SynchronousTestCase):
         self.inbox.take(silent)
         self.assertEqual(self.inbox.bufferedBytes, 0)
 
-    def test_notificationsGoToTheirBoxes(self) -> None:
-        """Until they are closed."""
+    def test_direct(self) -> None:
+        """What comes to the client itself goes to those who ask for it, until they close."""
         box = self.inbox.openDirect()
         said = Notification("/n", b"\1", 5, {})
         self.inbox.putDirect(said)
@@ -146,8 +146,8 @@ class InboxTests(SynchronousTestCase):
         self.inbox.putDirect(said)
         self.assertEqual((list(box.waiting), self.inbox.bufferedBytes), ([said], 0))
 
-    def test_inboxIsFullAboveItsLimit(self) -> None:
-        """Not at it; it is relieved once."""
+    def test_full(self) -> None:
+        """It is full above its mark, not at it, and who waits is told when it is no longer."""
         box = self.inbox.open("a")
         self.inbox.put(delivery("a", size=500 - EVENT_BYTES))
         self.inbox.put(delivery("a", size=500 - EVENT_BYTES))
@@ -158,8 +158,8 @@ class InboxTests(SynchronousTestCase):
             continue
         self.assertEqual((self.relieved, self.inbox.bufferedBytes), ([500 + EVENT_BYTES], 0))
 
-    def test_overrunBoxIsNamedAndItsNameClosed(self) -> None:
-        """Deliveries in it can be taken."""
+    def test_overrun(self) -> None:
+        """A box that holds too much is named, and closed with all of its name."""
         one, two, other = self.inbox.open("a"), self.inbox.open("a"), self.inbox.open("#")
         self.inbox.put(delivery("#", size=1))
         self.assertIsNone(self.inbox.put(delivery("a", size=3000 - EVENT_BYTES - EVENT_BYTES - 1)))
@@ -169,8 +169,8 @@ class InboxTests(SynchronousTestCase):
         self.assertIsInstance(two.end, Overrun)
         self.assertIsNone(other.end)
 
-    def test_closingAllLeavesEarlierErrors(self) -> None:
-        """Of boxes that were closed."""
+    def test_closeAll(self) -> None:
+        """All boxes can be closed at once; an error that closed one stays."""
         one, two = self.inbox.open("a"), self.inbox.open("b")
         self.inbox.overrun(one)
         self.inbox.closeAll()
@@ -185,8 +185,8 @@ class PastTests(SynchronousTestCase):
         """Have an inbox."""
         self.inbox = Inbox(lambda: None)
 
-    def test_unconfirmedBoxTakesOffsetsOnly(self) -> None:
-        """Others are repeated with one."""
+    def test_notBegun(self) -> None:
+        """Until such a one has begun, only what has an offset belongs to it."""
         box = self.inbox.open("a", "first")
         self.inbox.put(delivery("a"))
         self.inbox.put(delivery("a", 5))
@@ -194,8 +194,8 @@ class PastTests(SynchronousTestCase):
         self.inbox.put(delivery("a"))
         self.assertEqual([each.offset for each in box.waiting], [5, None])
 
-    def test_boxesWithAStartMustNotOverlap(self) -> None:
-        """In either order."""
+    def test_common(self) -> None:
+        """Two of them have no topic in common."""
         for one, other in [
             ("a", "a"), ("a.b", "a.*"), ("a.*", "a/b"), ("a.#", "a"), ("#", "x.y"), ("a.*.c", "*.b.#"), ("a.#", "*"),
         ]:  # fmt: skip
@@ -204,21 +204,21 @@ class PastTests(SynchronousTestCase):
                 inbox.open(first, "first")
                 self.assertRaises(ValueError, inbox.open, second, "first")
 
-    def test_boxesWithAStartMayBeApart(self) -> None:
-        """In any number."""
+    def test_apart(self) -> None:
+        """Those that have none are all welcome."""
         for name in ["a.b", "a/b", "c.*", "d.*.x", "d.*.y", "c.x.y.#", "e.#", "f.#.*"]:
             self.inbox.open(name, "first")
 
-    def test_nameOfABoxWithAStartIsItsOwn(self) -> None:
-        """Other names may overlap, without a start."""
+    def test_sameName(self) -> None:
+        """Nor has one the name of another subscription, whichever is first; with another name it may overlap."""
         self.inbox.open("a")
         self.inbox.open("b", "first")
         self.assertRaises(ValueError, self.inbox.open, "a", "first")
         self.assertRaises(ValueError, self.inbox.open, "b")
         self.inbox.open("#")
 
-    def test_refusalOfASubscriptionEndsIt(self) -> None:
-        """That of a publication does not."""
+    def test_endedByBroker(self) -> None:
+        """What the broker says of its name ends it; what it says of a publication does not."""
         box, other = self.inbox.open("a", "first"), self.inbox.open("b")
         self.assertFalse(self.inbox.refused(Refusal(503, "", "a", b"")))
         self.assertFalse(self.inbox.refused(Refusal(404, "", "b", b"")))

@@ -1,4 +1,4 @@
-"""The estimated size of a decoded header is near its memory."""
+"""What a decoded header counts is near what it takes."""
 
 import sys
 from typing import Any
@@ -28,21 +28,21 @@ class SizeTests(SynchronousTestCase):
         self.assertLess(taken(fields), 3 * size)
         return size
 
-    def test_fewFieldsCountLittle(self) -> None:
-        """Texts and numbers."""
+    def test_fields(self) -> None:
+        """Few fields with texts and numbers take few bytes."""
         self.assertLess(self.check({"topic": "a.b.c", "offset": 1 << 40, "message_id": "x" * 20}), 1000)
 
-    def test_manyShortFieldsCountEach(self) -> None:
-        """By their number."""
+    def test_manyFields(self) -> None:
+        """Many short fields count for themselves."""
         self.check({f"{number:x}": number for number in range(1000)})
 
-    def test_emptyMapsCountAsObjects(self) -> None:
-        """Of one byte each."""
+    def test_nested(self) -> None:
+        """Empty maps of one byte each count as what they become."""
         self.check({"topic": "a", "more": [{} for _ in range(10_000)]})
         self.check({"topic": "a", "more": [{"a": {}} for _ in range(10_000)]})
 
-    def test_eventCountsPayloadAndHeader(self) -> None:
-        """If it has one of its own."""
+    def test_events(self) -> None:
+        """An event counts its payload, and a header of its own."""
         self.assertEqual(memoryOf(Delivery("a", b"12345", 7, {"topic": "a"})), EVENT_BYTES + 5)
         header = received({"topic": "a", "more": []}, 1000)
         assert isinstance(header, LargeHeader)

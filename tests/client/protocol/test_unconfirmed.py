@@ -1,4 +1,4 @@
-"""Losses and refusals that a flush raises, and in which thread or task."""
+"""Who is told of what was lost or refused, without any connection."""
 
 import contextvars
 import gc
@@ -57,24 +57,24 @@ class AccountsCase(SynchronousTestCase):
 class LossTests(AccountsCase):
     """A loss of what was under way."""
 
-    def test_nothingUnconfirmedIsNoLoss(self) -> None:
-        """Before the first message, and after a confirmation."""
+    def test_nothing(self) -> None:
+        """Where nothing is under way nothing is lost."""
         self.accounts.lose(LOST)
         self.publish()
         self.confirm()
         self.accounts.lose(LOST)
         self.assertIsNone(self.accounts.takeLoss())
 
-    def test_lastOfSeveralLossesIsToldOnce(self) -> None:
-        """To one account."""
+    def test_latest(self) -> None:
+        """Of several losses the last one is told, once."""
         self.publish()
         self.accounts.lose(LOST)
         self.publish()
         self.accounts.lose(AGAIN)
         self.assertEqual((self.accounts.takeLoss(), self.accounts.takeLoss()), (AGAIN, None))
 
-    def test_messageBeingSentIsLost(self) -> None:
-        """Although a PONG arrived meanwhile; a dropped one is not."""
+    def test_begun(self) -> None:
+        """What was begun is lost though a PONG came meanwhile, and what was dropped is not."""
         account = self.accounts.current()
         self.accounts.beginSend(account)
         self.confirm()
@@ -86,13 +86,13 @@ class LossTests(AccountsCase):
         self.accounts.lose(LOST)
         self.assertIsNone(self.accounts.takeLoss())
 
-    def test_messageOfAnEndedConnectionIsLost(self) -> None:
-        """It gets no number."""
+    def test_late(self) -> None:
+        """What gets no number because its connection is over is told as well."""
         self.accounts.loseLate(self.accounts.current(), LOST)
         self.assertEqual((self.accounts.takeLoss(), self.accounts.takeLoss()), (LOST, None))
 
-    def test_flushIsNeededUntilItIsDone(self) -> None:
-        """Or while a loss is untold."""
+    def test_owing(self) -> None:
+        """There is something to flush until it was flushed, and where somebody has to be told."""
         self.assertFalse(self.accounts.needsFlush)
         self.publish()
         self.confirm()
@@ -109,8 +109,8 @@ class LossTests(AccountsCase):
 class OwnerTests(AccountsCase):
     """Several who publish."""
 
-    def test_eachOwnerIsToldOnce(self) -> None:
-        """Also one that was started by another."""
+    def test_each(self) -> None:
+        """Everybody has an account, also who was started by one who has; each is told."""
         one, two = Owner(), Owner()
         first = self.by(one)
         first(self.publish)
@@ -121,8 +121,8 @@ class OwnerTests(AccountsCase):
         self.assertEqual([first(self.accounts.takeLoss), second(self.accounts.takeLoss)], [LOST, LOST])
         self.assertEqual([first(self.accounts.takeLoss), second(self.accounts.takeLoss)], [None, None])
 
-    def test_flushInTheContextOfAnotherIsHis(self) -> None:
-        """Its owner is not told again."""
+    def test_wrapped(self) -> None:
+        """Who flushes in the context of another one does it for him."""
         one = Owner()
         first = self.by(one)
         first(self.publish)
@@ -130,8 +130,8 @@ class OwnerTests(AccountsCase):
         wrapped = first(self.by, Owner())
         self.assertEqual([wrapped(self.accounts.takeLoss), first(self.accounts.takeLoss)], [LOST, None])
 
-    def test_contextsWithoutOwnersShareAnOpenAccount(self) -> None:
-        """Until all of its messages are confirmed."""
+    def test_ownerless(self) -> None:
+        """Without owners those share an account who find it before all of it is settled, and no longer."""
         first = self.by(None)
         account = first(self.publish)
         second = first(self.by, None)
@@ -140,8 +140,8 @@ class OwnerTests(AccountsCase):
         self.assertIsNot(second(self.publish), account)
         self.assertIsNot(first(self.publish), account)
 
-    def test_laterAccountIsNotToldAgain(self) -> None:
-        """Of the same loss."""
+    def test_toldOnce(self) -> None:
+        """Who was told is not told of the same loss by an account that he opens later."""
         one, two = self.by(None), self.by(None)
         one(self.publish)
         two(self.publish)
@@ -152,23 +152,23 @@ class OwnerTests(AccountsCase):
         self.assertIsNone(one(self.accounts.takeLoss))
         self.assertIs(two(self.accounts.takeLoss), LOST)
 
-    def test_lossOfAnEndedOwnerIsToldOnce(self) -> None:
-        """To the next flush."""
+    def test_gone(self) -> None:
+        """Who is gone leaves what was not confirmed to the one who flushes next."""
         self.by(Owner())(self.publish)
         gc.collect()
         self.accounts.lose(LOST)
         self.assertEqual((self.accounts.takeLoss(), self.accounts.takeLoss()), (LOST, None))
 
-    def test_endedOwnerWithoutALossLeavesNone(self) -> None:
-        """All of it was confirmed."""
+    def test_goneAndConfirmed(self) -> None:
+        """Who is gone when all of it was confirmed leaves nothing."""
         self.by(Owner())(self.publish)
         gc.collect()
         self.confirm()
         self.accounts.lose(LOST)
         self.assertIsNone(self.accounts.takeLoss())
 
-    def test_manyEndedOwnersTakeLittleMemory(self) -> None:
-        """Their loss is told."""
+    def test_small(self) -> None:
+        """However many come and go, little is kept of them."""
         for _ in range(5000):
             self.by(Owner())(self.publish)
         gc.collect()
@@ -177,8 +177,8 @@ class OwnerTests(AccountsCase):
         self.accounts.lose(LOST)
         self.assertIs(self.accounts.takeLoss(), LOST)
 
-    def test_accountsOfSeveralClientsShareAContext(self) -> None:
-        """Without those that are over."""
+    def test_otherClients(self) -> None:
+        """Accounts of several clients are beside each other in one context, without those that are over."""
         others = [Accounts(ContextAccounts(lambda: None)) for _ in range(3)]
         here = self.by(None)
 
@@ -232,8 +232,8 @@ class OwnerTests(AccountsCase):
 class ThreadTests(SynchronousTestCase):
     """Accounts of threads."""
 
-    def test_eachThreadHasAnAccountThatEndsWithIt(self) -> None:
-        """Others cannot find it."""
+    def test_each(self) -> None:
+        """Each thread has one, which ends with it."""
         accounts = Accounts(ThreadAccounts())
 
         def publish() -> int:
@@ -259,40 +259,40 @@ def refusals(*paths: str) -> Refusals:
 class RefusalsTests(SynchronousTestCase):
     """Refusals since some moment."""
 
-    def test_noRefusalsAreNoError(self) -> None:
-        """And have no last one."""
+    def test_none(self) -> None:
+        """None are no error."""
         refusals().check()
         self.assertIsNone(refusals().last)
 
-    def test_firstRefusalIsRaisedWithTheOthers(self) -> None:
-        """In their order."""
+    def test_others(self) -> None:
+        """The first is raised, the others stand in it in their order."""
         error = self.assertRaises(PublishFailed, refusals("a", "b", "c").check)
         self.assertEqual((error.path, error.words, error.count), ("a", "no a", 3))
         self.assertEqual([other.path for other in error.others], ["b", "c"])
 
-    def test_refusalsBeyondTheLimitAreCounted(self) -> None:
-        """Not stored."""
+    def test_bound(self) -> None:
+        """Beyond a thousand they are counted only."""
         error = self.assertRaises(PublishFailed, refusals(*map(str, range(MAX_REFUSALS + 5))).check)
         self.assertEqual(
             (len(error.others), error.count, error.others[-1].path),
             (MAX_REFUSALS - 1, MAX_REFUSALS + 5, str(MAX_REFUSALS - 1)),
         )
 
-    def test_refusalsBeyondOneMebibyteAreCounted(self) -> None:
-        """Also when several are joined."""
+    def test_boundOfBytes(self) -> None:
+        """Beyond 1 MiB of texts and payloads they are counted only, also when they are joined."""
         found = Refusals()
         for _ in range(5):
             found.add(PublishFailed(400, "no", "", bytes(1 << 19)))
         error = self.assertRaises(PublishFailed, Refusals([found, found]).check)
         self.assertEqual((len(error.others), error.count), (1, 10))
 
-    def test_laterRefusalsFollow(self) -> None:
-        """When several are joined."""
+    def test_extend(self) -> None:
+        """Later ones stand behind."""
         error = self.assertRaises(PublishFailed, Refusals([refusals("a"), refusals("b", "c")]).check)
         self.assertEqual(([each.path for each in error.others], error.count), (["b", "c"], 3))
 
-    def test_firstRefusalWithoutATopicCanBeRemoved(self) -> None:
-        """And no second one."""
+    def test_nameless(self) -> None:
+        """The first that names nothing can be taken out."""
         kept = refusals("a", "", "b")
         found = kept.popNameless()
         assert found is not None

@@ -11,25 +11,25 @@ from fleximq.client.queues.blocking import LoopThread, inThread, loopThread
 class LoopThreadTests(SynchronousTestCase):
     """Waiting for it, from here and there."""
 
-    def test_processHasOneLoop(self) -> None:
-        """In a thread."""
+    def test_one(self) -> None:
+        """A process has one."""
         self.assertIs(loopThread(), loopThread())
         self.assertTrue(loopThread().isMine)
 
-    def test_resultsAndErrorsAreReturned(self) -> None:
-        """Also of a function in its own thread."""
+    def test_run(self) -> None:
+        """Results and errors come back, also those of a function in a thread of its own."""
         self.assertEqual(loopThread().call(divmod, 7, 2), (3, 1))
         self.assertRaises(ZeroDivisionError, loopThread().call, divmod, 7, 0)
         self.assertEqual(loopThread().run(inThread(str.upper, "a")), "A")
         self.assertRaises(TypeError, loopThread().run, inThread(str.upper, 1))
 
-    def test_callbackMustNotWait(self) -> None:
-        """For its own thread; the error says so."""
+    def test_callback(self) -> None:
+        """A callback that waits for its own thread is told, and does not hang."""
         error = self.assertRaises(RuntimeError, loopThread().call, lambda: loopThread().call(int))
         self.assertIn("another thread", str(error))
 
-    def test_childHasALoopOfItsOwn(self) -> None:
-        """That of its parent is closed there."""
+    def test_fork(self) -> None:
+        """A child has one of its own, and that of its parent is of no use there."""
         parents = loopThread()
         child = os.fork()
         if not child:
@@ -42,8 +42,8 @@ class LoopThreadTests(SynchronousTestCase):
                 os._exit(code)
         self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
 
-    def test_loopKnowsItsProcess(self) -> None:
-        """By its number."""
+    def test_mine(self) -> None:
+        """It tells where it was made."""
         other = LoopThread()
         other._pid = -1
         self.assertFalse(other.isMine)

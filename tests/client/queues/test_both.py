@@ -184,14 +184,14 @@ class Conversations(QueueCase):
         closed.close()
         self.exchange(f"{self.network.url},127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}")
 
-    def test_tlsNeedsATrustedCertificate(self) -> None:
-        """Messages arrive inside TLS."""
+    def test_tls(self) -> None:
+        """The certificate must be trusted."""
         url = f"tls://localhost:{_SECURE.broker.port()}"
         self.exchange(url, Tls(authority=str(_SECURE.made.certificate)))
         self.assertRaises(Untrusted, self.form.connect, url)
 
-    def test_unixSocketIsAnAddress(self) -> None:
-        """By ``ipc://``."""
+    def test_ipc(self) -> None:
+        """A UNIX socket."""
         with BrokerProcess("--listen", "unix:door") as broker:
             self.exchange(f"ipc://{broker.folder / 'door'}")
 

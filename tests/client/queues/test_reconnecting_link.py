@@ -16,8 +16,8 @@ URL = Url.parse("tcp://localhost:7890")
 class GreetingTests(SynchronousTestCase):
     """A broker that does not admit the client."""
 
-    def test_moreThanOneMebibyteBeforeAdmissionEndsTheConnection(self) -> None:
-        """Even as one unfinished line or frame."""
+    def test_bytesBeforeAdmission(self) -> None:
+        """More than 1 MiB before the client is admitted ends the connection, even as one unfinished line or frame."""
         begins = {LoopBlipClient: (1 << 23).to_bytes(4, "big") + b"\3" + bytes(8), LoopMiniClient: b"x"}
         for kind, begin in begins.items():
             loop = Dialing()
@@ -55,29 +55,29 @@ class ProduceManyTests(SynchronousTestCase):
         self.loop.connection.transportLost(self.loop.wire, ConnectionLost("gone"))
         self.loop.clock.advance(0)
 
-    def test_lossHasTheConfirmedIds(self) -> None:
-        """By index."""
+    def test_lost(self) -> None:
+        """After a loss the error has the ids of those that were confirmed."""
         self.send(b"zero\none\n")
         self.lose()
         error = self.failureResultOf(self.producing, ConnectionLost).value
         self.assertEqual((error.confirmed, str(error)), ({0: "zero", 1: "one"}, "gone"))
 
-    def test_timeoutHasTheConfirmedIds(self) -> None:
-        """By index."""
+    def test_late(self) -> None:
+        """So has the error after the time limit."""
         self.send(b"zero\n")
         self.loop.clock.advance(6)
         self.loop.clock.advance(0)
         self.assertEqual(self.failureResultOf(self.producing, ProduceTimeout).value.confirmed, {0: "zero"})
 
-    def test_refusalBeforeALossIsRaised(self) -> None:
-        """Without waiting on the lost connection."""
+    def test_refusedAndLost(self) -> None:
+        """A refusal before the loss is raised instead of the loss, without waiting on the lost connection."""
         self.loop.connection.bytesReceived(self.loop.wire, b"zero\nERROR:400:too long\n")
         self.lose()
         error = self.failureResultOf(self.producing, ProduceFailed).value
         self.assertEqual((error.place, error.confirmed), (1, {0: "zero"}))
 
-    def test_callEndsWithTheConnectionAfterA400(self) -> None:
-        """Or when the broker has answered a PING."""
+    def test_waitsForEnd(self) -> None:
+        """After a 400 the call ends when the connection has ended, or the broker has answered a PING."""
         self.send(b"zero\nERROR:400:too long\ntwo\n")
         self.assertNoResult(self.producing)
         self.send(b"PONG:\n")
