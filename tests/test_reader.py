@@ -46,16 +46,14 @@ class ReaderCase(SynchronousTestCase):
 class ReadTests(ReaderCase):
     """What is read."""
 
-    def test_all(self) -> None:
-        """Every record, in order, with the columns of the source."""
+    def test_everyRecordIsReadInOrderWithAllColumns(self) -> None:
         table = read(self.folder).read_all()
         self.assertEqual(tuple(table.schema.names), COLUMNS)
         self.assertEqual(table.column("offset").to_pylist(), list(range(1, 301)))
         self.assertEqual(table.column("value").to_pylist(), [b"%d" % number for number in range(300)])
         self.assertEqual(tuple(bounds(self.folder)), (1, 301))
 
-    def test_selected(self) -> None:
-        """By topic, offset and time, and all of them at once."""
+    def test_topicsOffsetsAndTimesSelectRecords(self) -> None:
         odd = list(range(1, 301, 2))
         self.assertEqual(self.found(topics="a.#"), odd)
         self.assertEqual(self.found(topics=["a.*", "b"]), list(range(1, 301)))
@@ -66,14 +64,12 @@ class ReadTests(ReaderCase):
         self.assertEqual(self.found(since=tenth, until=twentieth), list(range(10, 20)))
         self.assertEqual(self.found(topics="a.x", start=5, since=tenth, until=twentieth), list(range(11, 20, 2)))
 
-    def test_columns(self) -> None:
-        """Columns come in the order in which they are named."""
+    def test_columnsAreInTheOrderNamed(self) -> None:
         self.assertEqual(
             read(self.folder, columns=["value", "content", "topic"]).schema.names, ["value", "content", "topic"]
         )
 
-    def test_pruned(self) -> None:
-        """Segments without the topic are not opened: a damaged one is not noticed."""
+    def test_segmentsWithoutTheTopicAreNotOpened(self) -> None:
         self.written.kept("c", *[b"%04000d" % number for number in range(3)])
         segments = sorted(self.folder.glob("*.fxj"))
         first = segments[1]
@@ -81,7 +77,7 @@ class ReadTests(ReaderCase):
         self.assertEqual(len(self.found(topics="c")), 3)
         self.assertRaises(JournalError, self.found)
 
-    def test_missing(self) -> None:
+    def test_lostRecordsRaiseOrAreTold(self) -> None:
         """Lost records raise, or are told to a function; so are those before the first one."""
         second = sorted(self.folder.glob("*.fxj"))[1]
         content = bytearray(second.read_bytes())
@@ -96,15 +92,13 @@ class ReadTests(ReaderCase):
         sorted(self.folder.glob("*.fxj"))[0].unlink()
         self.assertRaises(JournalError, self.found, start=1)
 
-    def test_wrong(self) -> None:
-        """Wrong arguments are one sentence each."""
+    def test_wrongArgumentsAreRefused(self) -> None:
         self.assertRaises(ValueError, read, self.folder, columns=["none"])
         self.assertRaises(ValueError, read, self.folder, since=datetime(2024, 1, 1))
         self.assertRaises(JournalError, read, self.folder / "none")
         self.assertRaises(JournalError, bounds, self.folder / "none")
 
-    def test_light(self) -> None:
-        """Neither Spark nor Twisted is imported."""
+    def test_neitherSparkNorTwistedIsImported(self) -> None:
         words = (
             "import sys, fleximq.reader; sys.exit(any(name in sys.modules for name in ('pyspark', 'py4j', 'twisted')))"
         )
@@ -114,8 +108,7 @@ class ReadTests(ReaderCase):
 class RecipeTests(ReaderCase):
     """The recipes of docs/reference/reader.rst, run as they are."""
 
-    def test_recipes(self) -> None:
-        """Each prints what the page says."""
+    def test_eachRecipePrintsWhatThePageSays(self) -> None:
         blocks = PAGE.split(".. recipe: ")[1:]
         self.assertEqual([each.split("\n")[0] for each in blocks], ["pyarrow", "polars", "duckdb"])
         for block in blocks:

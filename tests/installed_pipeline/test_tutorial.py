@@ -33,8 +33,7 @@ class TutorialTests(SynchronousTestCase):
         found = "\n".join(line.rstrip() for line in self.tutorial.run(name).splitlines())
         self.assertEqual(found.strip(), readme.printed(TEXT, name).strip())
 
-    def test_page(self) -> None:
-        """Each command works, prints what stands there, and the chart is drawn."""
+    def test_eachCommandPrintsWhatThePageSaysAndTheChartIsDrawn(self) -> None:
         self.tutorial.run("publish")
         self.prints("ask")
         self.tutorial.run("ingest")

@@ -140,28 +140,24 @@ class InstalledTests(SynchronousTestCase):
             "fleximq-pipeline", "sql", "--journal", self.journal, "--format", "csv", *words, folder=None, **more
         )
 
-    def test_describe(self) -> None:
-        """What needs no Spark works without any Java."""
+    def test_describeNeedsNoJava(self) -> None:
         ended = self.run_("fleximq-pipeline", "describe", "--journal", self.journal, "--subscribe", "news")
         self.assertEqual((ended.returncode, ended.stderr), (0, ""))
         self.assertIn("n BIGINT, text STRING", ended.stdout)
 
-    def test_sql(self) -> None:
-        """A question is answered, and Spark says nothing."""
+    def test_sqlPrintsTheAnswerAndNothingOfSpark(self) -> None:
         ended = self.sql("select topic, count(*) as n from messages group by topic order by n", "--no-cache")
         self.assertEqual((ended.stdout, ended.returncode), ("topic,n\nnews.local,1\nnews,20000\n", 0))
         self.assertEqual(told(ended.stderr), [])
 
-    def test_failure(self) -> None:
-        """A query that fails on the way is one sentence."""
+    def test_failedQueryIsOneSentence(self) -> None:
         ended = self.sql("select 1 / (offset - 2) as a from news", "--no-cache")
         self.assertEqual((ended.returncode, ended.stdout), (1, ""), ended.stderr)
         lines = told(ended.stderr)
         self.assertEqual(len(lines), 1, ended.stderr)
         self.assertTrue(lines[0].startswith("fleximq-pipeline: Division by zero"), ended.stderr)
 
-    def test_archive(self) -> None:
-        """The first run makes the archive of classes and says so, the second uses it and says nothing."""
+    def test_firstRunSaysThatItMakesTheArchiveOfClassesAndTheSecondUsesIt(self) -> None:
         words = ("select max(offset) as m from news",)
         cache = self.folder / "cache"
         first = self.sql(*words, XDG_CACHE_HOME=str(cache))
@@ -181,7 +177,7 @@ class InstalledTests(SynchronousTestCase):
         third = self.sql(*words, XDG_CACHE_HOME=str(cache))
         self.assertEqual((third.returncode, third.stdout), (0, "m\n20000\n"), third.stderr)
 
-    def test_cluster(self) -> None:
+    def test_executorsReadTheJournalWithTheCodeOfTheWheel(self) -> None:
         """Two executors in processes of their own read the journal with the wheel's code."""
         # Spark's workers write into its home, so that is one of the test's own.
         home = self.folder / "spark"
@@ -192,13 +188,10 @@ class InstalledTests(SynchronousTestCase):
         program.write_text(PROGRAM)
         ended = self.run_("python", str(program), self.journal, str(self.folder / "out"), SPARK_HOME=str(home))
         self.assertEqual(
-            ended.stdout,
-            "rows 20000\nall 20001 executors 2\nours True False\nstreamed 20001\n",
-            ended.stderr,
+            ended.stdout, "rows 20000\nall 20001 executors 2\nours True False\nstreamed 20001\n", ended.stderr
         )
 
-    def test_tutorial(self) -> None:
-        """What the tutorial says works as written, and prints what it says."""
+    def test_tutorialWorksAsWritten(self) -> None:
         if find_spec("matplotlib") is None:
             raise SkipTest("matplotlib is not installed: pip install fleximq[chart]")
         with Tutorial() as tutorial:
@@ -212,8 +205,7 @@ class InstalledTests(SynchronousTestCase):
                     self.assertEqual(found.strip(), readme.printed(TEXT, name).strip())
             self.assertTrue((tutorial.folder / "rates.svg").exists())
 
-    def test_submit(self) -> None:
-        """``spark-submit`` runs the command's file."""
+    def test_sparkSubmitRunsTheFileOfTheCommand(self) -> None:
         file = self.run_("python", "-c", "import fleximq.pipeline.main as main; print(main.__file__)").stdout.strip()
         spark = Path(pyspark.__file__).parent
         java = self.run_(

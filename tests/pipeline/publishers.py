@@ -13,15 +13,7 @@ from typing import Any
 
 import msgpack
 
-from tests.conversations.clients import (
-    BlipClient,
-    Ended,
-    FlexiClient,
-    IdentityClient,
-    MiniClient,
-    Stream,
-    counted,
-)
+from tests.conversations.clients import BlipClient, Ended, FlexiClient, IdentityClient, MiniClient, Stream, counted
 from tests.wire.flexi_variants import MAPS
 
 Address = tuple[str, int]

@@ -57,8 +57,7 @@ class BatchCase(SynchronousTestCase):
 class TableTests(BatchCase):
     """What there is to read."""
 
-    def test_rows(self) -> None:
-        """Every record is a row with all that is known of it."""
+    def test_everyRecordIsARowWithAllColumns(self) -> None:
         rows = sorted(self.load().collect(), key=lambda row: row.offset)
         self.assertEqual([row.offset for row in rows], list(range(1, 31)))
         self.assertEqual(
@@ -79,34 +78,29 @@ class TableTests(BatchCase):
         seconds = self.load().selectExpr("unix_micros(timestamp) AS at", "offset").collect()
         self.assertEqual({row.offset: row.at for row in seconds}[5], TIME + 1_000_000)
 
-    def test_schema(self) -> None:
-        """The columns are those that the documentation names, in Spark's and in Arrow's words."""
+    def test_columnsAreThoseOfTheDocumentation(self) -> None:
         from pyspark.sql.pandas.types import to_arrow_schema
 
         schema = self.load().schema
         self.assertEqual(tuple(schema.fieldNames()), COLUMNS)
         self.assertTrue(to_arrow_schema(schema, timezone="UTC").equals(SCHEMA))
 
-    def test_empty(self) -> None:
-        """A journal without records is an empty table."""
+    def test_emptyJournalIsAnEmptyTable(self) -> None:
         empty = Written(str(self.parent / "empty"))
         self.assertEqual(self.load(empty.folder).collect(), [])
 
-    def test_grows(self) -> None:
-        """What is committed later is in the next query."""
+    def test_laterRecordsAreInTheNextQuery(self) -> None:
         table = self.load()
         self.assertEqual(table.count(), 30)
         self.written.kept("news", b"more")
         self.assertEqual(self.load().count(), 31)
 
-    def test_sql(self) -> None:
-        """It is a table for SQL, too."""
+    def test_journalIsATableOfSql(self) -> None:
         self.spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW kept USING fleximq OPTIONS (path '{self.folder}')")
         rows = self.spark.sql("SELECT topic, count(*) AS n FROM kept GROUP BY topic ORDER BY topic").collect()
         self.assertEqual([tuple(row) for row in rows], [("news", 10), ("news.late", 10), ("sport", 10)])
 
-    def test_columns(self) -> None:
-        """Only the columns that are asked for are read, by an option or by a schema."""
+    def test_columnsAreChosenByAnOptionOrASchema(self) -> None:
         table = self.load(columns="value,offset")
         self.assertEqual(table.columns, ["value", "offset"])
         self.assertEqual(sorted(row.value for row in table.collect())[0], b"l0")
@@ -115,8 +109,7 @@ class TableTests(BatchCase):
         wrong = self.spark.read.format("fleximq").schema("offset STRING")
         self.assertIn("no column offset of type string", self.fails(lambda: wrong.load(self.folder)))
 
-    def test_parts(self) -> None:
-        """In however many partitions it is read, each row comes once."""
+    def test_eachRowIsThereOnceInAnyNumberOfPartitions(self) -> None:
         table = self.load(minPartitions="4")
         self.assertGreater(table.rdd.getNumPartitions(), 1)
         self.assertEqual(self.offsets(table), list(range(1, 31)))
@@ -125,8 +118,7 @@ class TableTests(BatchCase):
 class ChoiceTests(BatchCase):
     """What of it is read."""
 
-    def test_topics(self) -> None:
-        """By name, by regular expression, by a pattern of subscriptions."""
+    def test_topicsAreNamesOrARegularExpressionOrAPattern(self) -> None:
         for options, topics in [
             ({"subscribe": "news,sport"}, {"news", "sport"}),
             ({"subscribePattern": "news.*"}, {"news", "news.late"}),
@@ -136,8 +128,7 @@ class ChoiceTests(BatchCase):
             found = {row.topic for row in self.load(**options).select("topic").collect()}
             self.assertEqual(found, topics)
 
-    def test_ranges(self) -> None:
-        """From and to offsets and times; the end is not in it."""
+    def test_rangesOfOffsetsAndTimesExcludeTheirEnd(self) -> None:
         at = (TIME + 3_000_000) // 1000
         for options, start, end in [
             ({"startingOffsets": "7", "endingOffsets": "12"}, 7, 12),
@@ -149,8 +140,7 @@ class ChoiceTests(BatchCase):
         ]:
             self.assertEqual(self.offsets(self.load(**options)), list(range(start, end)), options)
 
-    def test_filters(self) -> None:
-        """Filters give the same rows whether Spark hands them to the source or not."""
+    def test_filtersGiveTheSameRowsPushedOrNot(self) -> None:
         conditions = [
             "offset >= 7 AND offset < 12",
             "topic = 'news' AND offset > 10",
@@ -169,8 +159,7 @@ class ChoiceTests(BatchCase):
                     found = self.offsets(self.load(pushFilters=push).where(condition))
                     self.assertEqual(found, offsets, (setting, push, condition))
 
-    def test_pushed(self) -> None:
-        """With setting and option on, Spark leaves the filter to the source."""
+    def test_pushedFilterIsNotRepeatedBySpark(self) -> None:
         self.addCleanup(self.spark.conf.unset, PUSHDOWN)
         self.spark.conf.set(PUSHDOWN, "true")
         for push in ("true", "false"):
@@ -178,8 +167,7 @@ class ChoiceTests(BatchCase):
             plan = table._jdf.queryExecution().executedPlan().toString()
             self.assertEqual("Filter (" in plan, push == "false")
 
-    def test_usedTwice(self) -> None:
-        """Conditions of one use of a table are none of its other uses, though Spark is allowed to tell them."""
+    def test_eachUseOfATableHasItsOwnConditions(self) -> None:
         self.addCleanup(self.spark.conf.unset, PUSHDOWN)
         self.spark.conf.set(PUSHDOWN, "true")
         table = self.load()
@@ -188,8 +176,7 @@ class ChoiceTests(BatchCase):
         low, high = table.where("offset < 5"), table.where("offset >= 5")
         self.assertEqual(low.union(high).count(), 30)
 
-    def test_secrets(self) -> None:
-        """What a broker is told to let the pipeline in is in no plan."""
+    def test_credentialsAreInNoPlan(self) -> None:
         table = self.load(
             consumerGroup="g", lagUrl="tcp://127.0.0.1:1", token="opensesame", credentials='{"k": "opensesame"}'
         )
@@ -199,8 +186,7 @@ class ChoiceTests(BatchCase):
 class SeveralTests(BatchCase):
     """Several brokers' journals at once."""
 
-    def test_glob(self) -> None:
-        """A glob or a list of folders is one table; offsets are each journal's own."""
+    def test_globOrListOfFoldersIsOneTable(self) -> None:
         other = self.fill(str(self.parent / "two"))
         for path in (f"{self.parent}/*", [self.folder, other.folder]):
             rows = self.load(path).groupBy("journal").count().collect()
@@ -208,8 +194,7 @@ class SeveralTests(BatchCase):
         some = self.load(f"{self.parent}/*", startingOffsets=f'{{"{other.id}": 21}}')
         self.assertEqual(some.count(), 40)
 
-    def test_none(self) -> None:
-        """A path with no journal is an error that says so."""
+    def test_pathWithoutAJournalIsRefused(self) -> None:
         self.assertIn("is no journal: it has no file identity", self.fails(lambda: self.load(str(self.parent))))
         self.assertIn("there is no journal in", self.fails(lambda: self.load(f"{self.parent}/x*")))
 
@@ -217,8 +202,7 @@ class SeveralTests(BatchCase):
 class LossTests(BatchCase):
     """What is not there any more."""
 
-    def test_removed(self) -> None:
-        """To begin with an offset that retention has removed is an error, or begins with the first there is."""
+    def test_removedOffsetIsAnErrorOrBeginsLater(self) -> None:
         for path in sorted(Path(self.folder).glob("*.fxj"))[:1]:
             path.unlink()
         first = self.offsets(self.load())[0]
@@ -227,8 +211,7 @@ class LossTests(BatchCase):
         self.assertIn(f"has no offsets 1 to {first - 1} any more: retention has removed them", words)
         self.assertEqual(self.offsets(self.load(startingOffsets="1", failOnDataLoss="false"))[0], first)
 
-    def test_damaged(self) -> None:
-        """Damage is an error that names the offsets, or is passed over."""
+    def test_damageNamesTheOffsetsOrIsPassedOver(self) -> None:
         self.written.kept("news", b"A1", b"A2", b"A3")
         self.written.kept("news", b"whole")
         path = next(path for path in Path(self.folder).glob("*.fxj") if b"A2" in path.read_bytes())
@@ -236,6 +219,5 @@ class LossTests(BatchCase):
         self.assertIn("offsets 31 to 33: bytes are damaged: the check sum is wrong", self.fails(self.load))
         self.assertEqual(self.offsets(self.load(failOnDataLoss="false")), [*range(1, 31), 34])
 
-    def test_options(self) -> None:
-        """A wrong option is one sentence."""
+    def test_wrongOptionIsOneSentence(self) -> None:
         self.assertIn("the source has no option 'subscibe'", self.fails(lambda: self.load(subscibe="a")))

@@ -24,43 +24,36 @@ class PlaceTests(SynchronousTestCase):
         self.assertIn(words, str(error))
         return str(error)
 
-    def test_none(self) -> None:
-        """A URL is needed, and one that is one."""
+    def test_urlIsRequiredAndChecked(self) -> None:
         self.assertIn("'url' is missing", str(self.assertRaises(OptionRefused, Place.of, {})))
         self.assertIn("'url' cannot be used", str(self.assertRaises(OptionRefused, Place.of, {"url": "nowhere"})))
 
-    def test_credentials(self) -> None:
-        """A token, or a map in JSON."""
+    def test_credentialsAreATokenOrAMapInJson(self) -> None:
         self.assertIsNone(Place.of({"url": URL}).credentials)
         self.assertEqual(Place.of({"url": URL, "token": "s"}).credentials, {"type": "token", "token": "s"})
         written = '{"type": "basic", "username": "a"}'
         self.assertEqual(Place.of({"url": URL, "credentials": written}).credentials, {"type": "basic", "username": "a"})
 
-    def test_badCredentials(self) -> None:
-        """What they are is not said, nor shown with the place."""
+    def test_credentialsAreNotShown(self) -> None:
         for bad in ("s3cret", '["s3cret"]', '{"s3cret": 1}'):
             self.assertNotIn("s3cret", self.refuses("'credentials' must be a JSON map", credentials=bad))
         self.assertNotIn("s3cret", repr(Place.of({"url": URL, "token": "s3cret"})))
 
-    def test_seconds(self) -> None:
-        """How long it waits, within limits."""
+    def test_timeoutHasLimits(self) -> None:
         self.assertEqual(Place.of({"url": URL, "brokerTimeout": "0"}).timeout, 0)
         self.assertEqual(Place.of({"url": URL, "brokerTimeout": "86400"}).timeout, 86_400)
         for bad in ("-1", "86401", "nan", "soon"):
             self.refuses("'brokerTimeout'", brokerTimeout=bad)
 
-    def test_pickled(self) -> None:
-        """It travels whole."""
+    def test_placeCanBePickled(self) -> None:
         place = Place.of({"url": URL, "token": "s", "caFile": "ca.pem", "certFile": "c.pem", "keyFile": "k.pem"})
         self.assertEqual(pickle.loads(pickle.dumps(place)), place)
 
-    def test_files(self) -> None:
-        """Files that cannot be read are told before anybody is called."""
+    def test_unreadableFilesAreRefusedBeforeConnecting(self) -> None:
         place = Place.of({"url": "tls://localhost:7891", "caFile": "/nowhere/ca.pem"})
         self.assertIn("'caFile'", str(self.assertRaises(OptionRefused, place.connect)))
 
-    def test_unspeakable(self) -> None:
-        """A URL of another kind is refused when it is used."""
+    def test_urlOfAnotherKindIsRefusedWhenUsed(self) -> None:
         error = self.assertRaises(OptionRefused, Place.of({"url": "stdio://"}).connect)
         self.assertIn("that a broker has started", str(error))
 
@@ -118,34 +111,28 @@ class LinkTests(SynchronousTestCase):
 
         return BrokerLink(cast(Place, self.place), sleep, lambda: self.time)
 
-    def test_answer(self) -> None:
-        """One connection serves all that is asked."""
+    def test_oneConnectionServesAllRequests(self) -> None:
         link = self.link([1, 2])
         self.assertEqual([link.ask("/a"), link.ask("/b")], [1, 2])
         self.assertEqual((len(self.place.clients), self.time), (1, 0))
 
-    def test_lost(self) -> None:
-        """A lost connection is made again, and so is the question."""
+    def test_lostConnectionAndRequestAreRepeated(self) -> None:
         link = self.link([ConnectionLost("gone"), TimeoutError("late"), "answer"], [None, ConnectionLost("no"), None])
         self.assertEqual(link.ask("/a"), "answer")
         self.assertEqual([client.closed for client in self.place.clients], [True, True, False])
 
-    def test_busy(self) -> None:
-        """A broker that keeps nothing at the moment is asked again on the same connection."""
+    def test_busyBrokerIsAskedAgainOnTheSameConnection(self) -> None:
         link = self.link([RequestFailed(503, "the disk is full"), RequestFailed(429, "too many"), "answer"])
         self.assertEqual(link.ask("/a"), "answer")
         self.assertEqual(len(self.place.clients), 1)
 
-    def test_patience(self) -> None:
-        """It ends when the time is over, and the last reason is told."""
+    def test_lastReasonIsToldWhenTheTimeIsOver(self) -> None:
         link = self.link([], [ConnectionLost("nobody listens")] * 1000)
         error = self.assertRaises(BrokerGone, link.ask, "/a")
         self.assertEqual(str(error), f"the broker at {URL} is away: nobody listens")
         self.assertTrue(9 < self.time <= 10)
 
-    def test_nodes(self) -> None:
-        """Another node is asked if one cannot serve the request or lags; one that hangs does not take all the time."""
-
+    def test_otherNodeIsAskedIfOneCannotServeLagsOrHangs(self) -> None:
         def check(answer: int) -> int:
             if answer < 5:
                 raise Behind("4 is before 5")
@@ -165,8 +152,7 @@ class LinkTests(SynchronousTestCase):
         error = self.assertRaises(BrokerGone, link.ask, "/a", None, check)
         self.assertEqual(str(error), f"no node at {URL} has all records: 4 is before 5")
 
-    def test_notice(self) -> None:
-        """After some seconds of silence the log names the broker, the longest wait and the last reason."""
+    def test_waitIsLoggedWithTheBrokerAndTheLongestWait(self) -> None:
         self.patch(wait_notice, "SILENCE", 0.0)
         link = self.link(["answer"], [ConnectionLost("nobody listens"), None])
         noticed = Event()
@@ -182,13 +168,11 @@ class LinkTests(SynchronousTestCase):
         [words] = said
         self.assertIn(f"waiting for the broker at {URL}, for 10 s at most: ", words)
 
-    def test_full(self) -> None:
-        """So it does where the journal keeps nothing."""
+    def test_fullJournalIsToldWhenTheTimeIsOver(self) -> None:
         error = self.assertRaises(BrokerRefused, self.link([RequestFailed(503, "disk full", "/a")] * 1000).ask, "/a")
         self.assertIn("503 service unavailable: disk full", str(error))
 
-    def test_refused(self) -> None:
-        """Other answers are final."""
+    def test_otherAnswersAreFinal(self) -> None:
         for error, kind, words in (
             (RequestFailed(409, "no such token", "/sink/commit"), BrokerRefused, "answered /sink/commit with 409"),
             (
@@ -203,16 +187,14 @@ class LinkTests(SynchronousTestCase):
             self.assertIn(words, str(found))
             self.assertEqual(self.time, 0)
 
-    def test_notLetIn(self) -> None:
-        """Wrong credentials are told at once, without them."""
+    def test_wrongCredentialsAreToldAtOnce(self) -> None:
         error = self.assertRaises(BrokerRefused, self.link([], [JoinRefused(604, "bad token")]).ask, "/a")
         self.assertEqual(
             str(error), f"the broker at {URL} does not let the pipeline in: 604 authentication failed: bad token"
         )
         self.assertEqual(self.time, 0)
 
-    def test_closed(self) -> None:
-        """Leaving the block ends the connection."""
+    def test_leavingTheBlockClosesTheConnection(self) -> None:
         with self.link([1]) as link:
             link.ask("/a")
         self.assertEqual([client.closed for client in self.place.clients], [True])
@@ -221,8 +203,7 @@ class LinkTests(SynchronousTestCase):
 class RealBrokerTests(SynchronousTestCase):
     """With the real program."""
 
-    def test_aboutAndGone(self) -> None:
-        """A broker answers while it is there, and is missed afterwards; without a journal it has none to be read."""
+    def test_realBrokerAnswersUntilItIsGone(self) -> None:
         with BrokerProcess() as broker:
             place = Place(f"tcp://127.0.0.1:{broker.port()}", timeout=0.2)
             with BrokerLink(place) as link:

@@ -37,8 +37,7 @@ class LiveTests(SynchronousTestCase):
             client.publish_many("numbers", values)
             client.flush()
 
-    def test_table(self) -> None:
-        """All that was acknowledged is there, either way, and the two are the same."""
+    def test_acknowledgedMessagesAreReadByFolderAndByBroker(self) -> None:
         self.publish(*range(2000))
         tables = [
             self.spark.read.format("fleximq").load(self.folder),
@@ -52,8 +51,7 @@ class LiveTests(SynchronousTestCase):
         self.assertEqual(values, list(range(2000)))
 
     @nightly
-    def test_stream(self) -> None:
-        """Streams go on where they stopped, either way."""
+    def test_streamsGoOnByFolderAndByBroker(self) -> None:
         for name, options in (("path", {"path": self.folder}), ("url", {"url": self.url})):
             found: list[int] = []
             for start in (0, 300):

@@ -82,8 +82,7 @@ class DeclaredTests(SynchronousTestCase):
         )  # fmt: skip
         self.assertEqual(found.returncode, 0, found.stdout)
 
-    def test_twice(self) -> None:
-        """The first run takes what is there, the second what came since; each message once."""
+    def test_secondRunTakesNewMessagesOnly(self) -> None:
         with connect(self.url) as client:
             client.publish_many("news", ["a", "b", "x" * (1 << 20)])
             client.flush()

@@ -25,7 +25,7 @@ SEED = int(os.environ.get("FLEXIMQ_LAKE_SEED", "7"))
 class EndToEndTests(SynchronousTestCase):
     """``python -m tests.pipeline.end_to_end`` with fewer messages."""
 
-    def test_once(self) -> None:
+    def test_killsOfBrokerAndIngestLoseAndRepeatNothing(self) -> None:
         """Two kills of the broker and three of the ingest: nothing is lost, nothing twice, nothing made up."""
         try:
             java.find()
@@ -62,12 +62,10 @@ class OutcomeTests(SynchronousTestCase):
         self.assertEqual(counts, {b"other": 1})
         return found
 
-    def test_right(self) -> None:
-        """What was not confirmed may be there or not."""
+    def test_unconfirmedMessageMayBeThereOrNot(self) -> None:
         self.assertEqual(self.look(1, 2), (3, 2, 0, 0, 0))
         self.assertEqual(self.look(1, 2, 3), (3, 2, 0, 0, 1))
 
-    def test_wrong(self) -> None:
-        """What was confirmed may not be missing, and nothing may be there twice."""
+    def test_missingOrRepeatedMessageIsAFault(self) -> None:
         self.assertEqual(self.look(2, 3), (3, 2, 1, 0, 1))
         self.assertEqual(self.look(1, 2, 2, 3, 3), (3, 2, 0, 2, 1))

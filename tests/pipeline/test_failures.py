@@ -55,41 +55,34 @@ SQLSTATE: 42703; line 1 pos 7;
 class SentenceTests(SynchronousTestCase):
     """What is shown of it."""
 
-    def test_ours(self) -> None:
-        """An error of the pipeline is its own words, wherever they stand."""
+    def test_errorOfThePipelineIsItsOwnWords(self) -> None:
         self.assertEqual(
-            sentenceOf(Exception(_STREAM)),
-            "journal ab, offsets 1 to 9 are gone (failOnDataLoss=false reads on)",
+            sentenceOf(Exception(_STREAM)), "journal ab, offsets 1 to 9 are gone (failOnDataLoss=false reads on)"
         )
 
-    def test_chained(self) -> None:
-        """Of errors that led to each other the last one counts."""
+    def test_lastOfChainedErrorsCounts(self) -> None:
         self.assertEqual(sentenceOf(Exception(_CHAINED)), "the broker at tcp://a:1 is away: refused")
 
-    def test_others(self) -> None:
-        """An error of anybody else in Python keeps the name of its class."""
+    def test_otherErrorOfPythonKeepsItsClass(self) -> None:
         text = 'a\nTraceback (most recent call last):\n  File "x", line 1\n    1 / 0\nZeroDivisionError: zero\n\tat b'
         self.assertEqual(sentenceOf(Exception(text)), "ZeroDivisionError: zero")
 
-    def test_sql(self) -> None:
-        """Of an error of Spark's SQL the words are left, without its number."""
+    def test_errorOfSqlIsWithoutItsNumber(self) -> None:
         self.assertEqual(
             sentenceOf(Exception(_SQL)), "A column with name `x` cannot be resolved. Did you mean [`y`].; line 1 pos 7"
         )
 
-    def test_java(self) -> None:
-        """An error of Java that Spark did not expect is Java's words."""
+    def test_unexpectedErrorOfJavaIsItsWords(self) -> None:
         text = "An error occurred while calling o40.sql.\n: java.io.IOException: no space left\n\tat a.b"
         self.assertEqual(sentenceOf(Exception(text)), "java.io.IOException: no space left")
 
-    def test_plain(self) -> None:
-        """Other errors are their first line, or the name of their class."""
+    def test_plainErrorIsItsFirstLineOrItsClass(self) -> None:
         self.assertEqual(sentenceOf(Exception("\x1b[31mred\x1b[0m")), "red")
         self.assertEqual(sentenceOf(PipelineError("no")), "no")
         self.assertEqual(sentenceOf(ValueError("\n a\nb")), "a")
         self.assertEqual(sentenceOf(ValueError()), "ValueError")
 
-    def test_library(self) -> None:
+    def test_errorsOfLibrariesAreOnePlainSentence(self) -> None:
         """Errors of Delta Lake's and Iceberg's libraries have no colours, SQL, links, tables or several lines."""
         for text, plain in (
             (
@@ -149,8 +142,7 @@ class JournalTroubleTests(TroubleCase):
     """A journal that has not what it had."""
 
     @nightly
-    def test_retention(self) -> None:
-        """What retention has removed before it was read: the offsets are named, and nothing else gets in."""
+    def test_removedRecordsAreNamedAndNothingElseGetsIn(self) -> None:
         self.fill(10)
         self.ingest()
         self.fill(500)
@@ -164,8 +156,7 @@ class JournalTroubleTests(TroubleCase):
         self.assertIn("retention has removed them", self.gap.why)
 
     @nightly
-    def test_quarantined(self) -> None:
-        """Damage in the middle that a broker has found at its start, and put into quarantine."""
+    def test_quarantinedDamageIsAnErrorOrAGap(self) -> None:
         self.fill(300)
         self.written.close()
         first = min(Path(self.folder).glob("*.fxj"))
@@ -214,8 +205,7 @@ class BrokerTroubleTests(TroubleCase):
         return broker.__enter__()
 
     @nightly
-    def test_away(self) -> None:
-        """It ends with one sentence while the broker is away, and goes on where it was when that is back."""
+    def test_absentBrokerIsOneSentenceAndTheIngestGoesOnLater(self) -> None:
         broker = self.start()
         port = broker.port()
         url = f"tcp://127.0.0.1:{port}"
@@ -235,8 +225,7 @@ class BrokerTroubleTests(TroubleCase):
         self.assertEqual(lake.audit(self.table), [])
 
     @nightly
-    def test_noBroker(self) -> None:
-        """A first start without any broker is the same sentence, and leaves nothing that hinders a second one."""
+    def test_firstStartWithoutABrokerHindersNoSecond(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = server.getsockname()[1]
         url = f"tcp://127.0.0.1:{port}"
@@ -249,9 +238,7 @@ class BrokerTroubleTests(TroubleCase):
         self.ingest("--url", url)
         self.assertEqual(self.offsets, [1])
 
-    def test_credentials(self) -> None:
-        """Wrong credentials end it at once with the broker's words, without the credentials."""
-
+    def test_wrongCredentialsEndAtOnceAndAreNotShown(self) -> None:
         def script(peer: Peer) -> None:
             peer.hear("JOIN")
             peer.say("REP", 0, {"status": 604}, "no such token")
@@ -275,8 +262,7 @@ class DiskTests(TroubleCase):
                     resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, hard))
 
     @nightly
-    def test_full(self) -> None:
-        """Tasks that can write no more end it in one sentence; nothing of the batch is seen, and later all is."""
+    def test_fullDiskIsOneSentenceAndNothingOfTheBatchIsSeen(self) -> None:
         self.fill(10)
         self.ingest()
         for _ in range(20):
@@ -306,8 +292,7 @@ def _descendants(pid: int) -> list[int]:
 class LiarTests(TroubleCase):
     """Payloads that are not what they say."""
 
-    def test_all(self) -> None:
-        """Each is a dead letter with its bytes and a reason, whatever the format; what is beside it is a row."""
+    def test_payloadThatLiesIsADeadLetterInAnyFormat(self) -> None:
         packed = (b"\xc1", b"\x82\xa1a", b"\xdd\xff\xff\xff\xff", b"\x91" * 5000, b"\x81\xa1a\xa1\xff", b"", b"\x01")
         written = (b'{"a": 1', b"\xff", b'{"a": 1e999}', b"[" * 5000, b'{"a": "x"}', b"", b"7")
         self.written.kept("packed", b"\x81\xa1a\x01", *packed, b"\x81\xa1a\x02")

@@ -58,8 +58,7 @@ class LiveTests(SynchronousTestCase):
         """Return where each group is."""
         return [(group.name, group.next, group.records) for group in self.groups()]
 
-    def test_option(self) -> None:
-        """A stream of ``url``, or of a folder with ``lagUrl``, says where it is up to the last micro-batch."""
+    def test_streamReportsItsLastBatchToUrlOrLagUrl(self) -> None:
         self.run_("byUrl", url=self.url, consumerGroup="byUrl")
         self.run_("byPath", path=self.folder, consumerGroup="byPath", lagUrl=self.url)
         self.assertEqual(self.where(), [("byPath", 501, 0), ("byUrl", 501, 0)])
@@ -68,8 +67,7 @@ class LiveTests(SynchronousTestCase):
         self.run_("byUrl", url=self.url, consumerGroup="byUrl")
         self.assertEqual(self.where(), [("byPath", 501, 100), ("byUrl", 601, 0)])
 
-    def test_listener(self) -> None:
-        """What listens to the session tells for streams that do not."""
+    def test_listenerReportsForOtherStreams(self) -> None:
         listener = report(self.spark, self.url)
         other = report(self.spark, self.url, group="chosen", query="second")
         try:
@@ -84,18 +82,15 @@ class LiveTests(SynchronousTestCase):
 class TogetherTests(SynchronousTestCase):
     """The offsets in a query's progress."""
 
-    def test_sources(self) -> None:
-        """Of several sources; of the same journal the lower one."""
+    def test_lowerOffsetOfSeveralSourcesCounts(self) -> None:
         ends = [f'{{"{ONE}": 5, "{OTHER}": 7}}', f'{{"{ONE}": 4}}', {OTHER: 9}]
         self.assertEqual(sourceOffsets(ends), {ONE: 4, OTHER: 7})
 
-    def test_others(self) -> None:
-        """Sources of another kind have other offsets."""
+    def test_offsetsOfOtherSourcesAreIgnored(self) -> None:
         for end in (None, "", "5", "null", '{"topic": {"0": 5}}', f'{{"{ONE}": "5"}}', f'{{"{ONE}": true}}', "{", [5]):
             self.assertEqual(sourceOffsets([end]), {})
 
-    def test_behind(self) -> None:
-        """How far a query is behind; of the same journal the larger number counts, and other sources do not."""
+    def test_largerLagOfSeveralSourcesCounts(self) -> None:
         kafka = {"endOffset": {"topic": {"0": 5}}, "latestOffset": {"topic": {"0": 9}}}
         first = {"endOffset": f'{{"{ONE}": 5}}', "latestOffset": f'{{"{ONE}": 9, "{OTHER}": 4}}'}
         later = {"endOffset": {ONE: 3, OTHER: 7}, "latestOffset": {ONE: 9, OTHER: 6}}

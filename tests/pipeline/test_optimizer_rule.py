@@ -44,8 +44,7 @@ class RuleTests(BatchCase):
         self.spark = sessionWithRule()
         self.load().createOrReplaceTempView("messages")
 
-    def test_columns(self) -> None:
-        """A query over a view reads the columns that it uses, and one to count rows."""
+    def test_queryOverAViewReadsItsColumnsOnly(self) -> None:
         for query, columns in (
             ("select count(*) from messages", "offset"),
             ("select topic, count(*) from messages group by topic", "topic"),
@@ -54,14 +53,14 @@ class RuleTests(BatchCase):
         ):
             self.assertEqual([read[0] for read in reads(self.spark.sql(query))], [columns], query)
 
-    def test_frames(self) -> None:
+    def test_dataFramesReadTheirColumnsOnly(self) -> None:
         """The same holds for DataFrames, with the columns that are decoded, or that an option names."""
         self.assertEqual(reads(self.load(decode="text").selectExpr("max(error)")), [("error", "")])
         self.assertEqual(reads(self.load(columns="value,topic").selectExpr("count(*)")), [("value", "")])
         self.assertEqual(self.load(columns="value,topic").count(), 30)
         self.assertEqual(self.load(decode="text").where("error is null and decoded.value like 'l%'").count(), 10)
 
-    def test_conditions(self) -> None:
+    def test_conditionsAreAppliedWhileReading(self) -> None:
         """Conditions on topic, offset and time are applied while reading, however a column is spelled."""
         for condition, read, number in (
             ("TOPIC = 'news' and offset < 9", ("topic,offset", "EqualTo(topic,news),LessThan(offset,9)"), 3),
@@ -71,8 +70,7 @@ class RuleTests(BatchCase):
             table = self.spark.sql(f"select 1 from messages where {condition}")
             self.assertEqual((reads(table), table.count()), ([read], number), condition)
 
-    def test_usedTwice(self) -> None:
-        """Each use of a table has conditions of its own."""
+    def test_eachUseOfATableHasItsOwnConditions(self) -> None:
         union = "select offset from {0} where offset < 5 union all select offset from {0} where offset >= 25"
         for query, number in (
             (union.format("messages"), 10),
@@ -86,43 +84,36 @@ class RuleTests(BatchCase):
             self.assertEqual(len({read[1] for read in found}), 2, query)
             self.assertEqual(table.count(), number, query)
 
-    def test_limited(self) -> None:
-        """A condition on some rows of a table does not choose these rows."""
+    def test_conditionAfterALimitDoesNotChooseItsRows(self) -> None:
         self.assertEqual(
             self.spark.sql("select 1 from (select offset from messages limit 3) where offset > 2").count(), 1
         )
 
-    def test_subqueries(self) -> None:
-        """Conditions of a subquery are none of the query, nor the other way round."""
+    def test_conditionsOfASubqueryStayInIt(self) -> None:
         inner = "select offset from messages where topic = 'news' and offset > (select avg(offset) from messages)"
         self.assertEqual(self.spark.sql(inner).count(), 5)
         counts = "select (select count(*) from messages), (select count(*) from messages where topic = 'news')"
         self.assertEqual(self.spark.sql(counts).collect(), [(30, 10)])
 
-    def test_beyondPython(self) -> None:
-        """A condition that Python cannot represent is left to Spark."""
+    def test_conditionThatPythonCannotRepresentIsLeftToSpark(self) -> None:
         table = self.spark.sql("select offset from messages where timestamp < timestamp'+12000-01-01 00:00:00Z'")
         self.assertEqual(reads(table), [("offset,timestamp", "")])
         self.assertEqual(table.count(), 30)
 
-    def test_later(self) -> None:
-        """Each query over a view has the records of its time."""
+    def test_queryOverAViewHasTheRecordsOfItsTime(self) -> None:
         counts = [self.spark.table("messages").count()]
         self.written.kept("news", b"more")
         self.assertEqual([*counts, self.spark.table("messages").count()], [30, 31])
 
-    def test_option(self) -> None:
-        """The option for conditions can be off; columns are pruned nevertheless."""
+    def test_conditionsCanBeOffAndColumnsArePruned(self) -> None:
         self.assertEqual(reads(self.load(pushFilters="false").where("offset < 5").select("key")), [("offset,key", "")])
 
-    def test_setting(self) -> None:
-        """With Spark's own push-down on, the rule changes nothing."""
+    def test_withSparksOwnPushDownTheRuleChangesNothing(self) -> None:
         self.spark.conf.set(PUSHDOWN, "true")
         [(columns, _)] = reads(self.spark.sql("select count(*) from messages"))
         self.assertIn("value", columns)
 
-    def test_again(self) -> None:
-        """A second installation changes nothing."""
+    def test_secondInstallationChangesNothing(self) -> None:
         optimizer_rule.install(self.spark)
         self.assertEqual(self.spark._jsparkSession.experimental().extraOptimizations().size(), 1)
 
@@ -130,8 +121,7 @@ class RuleTests(BatchCase):
 class SealedTests(HistoryCase):
     """Sealed history and the journal as one table."""
 
-    def test_rest(self) -> None:
-        """The records of the journal are read with the columns and conditions of the query."""
+    def test_journalBesideSealedFilesIsReadWithColumnsAndConditions(self) -> None:
         self.seal()
         self.fill(5)
         self.spark = sessionWithRule()
@@ -147,12 +137,10 @@ class RefusedTests(SynchronousTestCase):
         """Return the reason."""
         return str(self.assertRaises(PipelineError, optimizer_rule.install, session))
 
-    def test_connect(self) -> None:
-        """A session of Spark Connect, whose plans are made elsewhere."""
+    def test_sparkConnectIsRefused(self) -> None:
         self.assertIn("not Spark Connect", self.refused(SimpleNamespace()))
 
-    def test_different(self) -> None:
-        """A Spark without one of the classes."""
+    def test_sparkWithoutAClassIsRefused(self) -> None:
         rules = SimpleNamespace(size=lambda: 0)
         methods = SimpleNamespace(extraOptimizations=lambda: rules)
         session = SimpleNamespace(experimental=lambda: methods)

@@ -118,14 +118,12 @@ class TlsTests(ReachingCase):
         self.between = self.relay(self.broker.port(), context)
         return {"url": f"tls://localhost:{self.between.port}"}
 
-    def test_trusted(self) -> None:
-        """With the right authority rows are read and written."""
+    def test_trustedBrokerIsReadAndWritten(self) -> None:
         options = self.serving(self.made) | {"caFile": str(self.made.certificate)}
         self.write(options)
         self.assertEqual(len(self.read(options)), 1)
 
-    def test_wrongAuthority(self) -> None:
-        """With another one, or the system's, the broker is not trusted; nobody waits for that to change."""
+    def test_brokerOfAnotherAuthorityIsRefusedAtOnce(self) -> None:
         options = self.serving(self.made)
         other = self.certificate("localhost", "other")
         for more in ({"caFile": str(other.certificate)}, {}):
@@ -135,14 +133,12 @@ class TlsTests(ReachingCase):
             )
             self.assertIn("its certificate is not trusted (self-signed certificate)", words)
 
-    def test_otherName(self) -> None:
-        """A certificate for another host is none for this one."""
+    def test_certificateForAnotherHostIsRefused(self) -> None:
         made = self.certificate("elsewhere.example")
         options = self.serving(made) | {"caFile": str(made.certificate)}
         self.assertIn("certificate is not valid for 'localhost'", self.refused(BrokerRefused, options))
 
-    def test_clientCertificate(self) -> None:
-        """A broker that wants a certificate is shown one."""
+    def test_clientCertificateIsShown(self) -> None:
         own = self.certificate("pipeline")
         options = self.serving(self.made, own) | {"caFile": str(self.made.certificate)}
         shown = {"certFile": str(own.certificate), "keyFile": str(own.key)}
@@ -150,8 +146,7 @@ class TlsTests(ReachingCase):
         self.assertEqual(len(self.read(options | shown)), 1)
         self.assertIn("pipeline", str(self.between.certificates[0]))
 
-    def test_noClientCertificate(self) -> None:
-        """Without one, or with another, it is told so at once."""
+    def test_missingOrOtherClientCertificateIsToldAtOnce(self) -> None:
         own, other = self.certificate("pipeline"), self.certificate("pipeline", "other")
         options = self.serving(self.made, own) | {"caFile": str(self.made.certificate)}
         for more in ({}, {"certFile": str(other.certificate), "keyFile": str(other.key)}):
@@ -159,8 +154,7 @@ class TlsTests(ReachingCase):
                 words = str(self.assertRaises(BrokerRefused, way, options | more))
                 self.assertIn("it does not trust this client's certificate, or requires one", words)
 
-    def test_client(self) -> None:
-        """The client itself says what it is."""
+    def test_clientItselfSaysThatACertificateIsRequired(self) -> None:
         options = self.serving(self.made, self.made)
         error = self.assertRaises(Untrusted, connect, options["url"], tls=self.made.trusting())
         self.assertIn("requires one", str(error))
@@ -169,8 +163,7 @@ class TlsTests(ReachingCase):
 class TokenTests(ReachingCase):
     """A broker that looks at tokens."""
 
-    def test_wrong(self) -> None:
-        """A wrong one is refused at once, and not told."""
+    def test_wrongTokenIsRefusedAtOnceAndNotShown(self) -> None:
         joins = []
 
         def script(peer: Peer) -> None:
@@ -204,22 +197,19 @@ class AwayTests(ReachingCase):
         time.sleep(0.2)
         self.start(port=port)
 
-    def test_atStart(self) -> None:
-        """It is waited for; both ways go on when it is there."""
+    def test_absentBrokerIsWaitedFor(self) -> None:
         port = self.port()
         options = {"url": f"tcp://127.0.0.1:{port}"}
         self.during(partial(self.startLater, port))
         self.write(options)
         self.assertEqual(len(self.read(options)), 1)
 
-    def test_tooLong(self) -> None:
-        """After ``brokerTimeout`` that is an error with the last reason."""
+    def test_absenceOverTheTimeoutIsAnErrorWithTheLastReason(self) -> None:
         url = f"tcp://127.0.0.1:{self.port()}"
         words = self.refused(BrokerGone, {"url": url, "brokerTimeout": "0.3"})
         self.assertEqual(words, f"the broker at {url} is away: cannot connect to {url}: Connection refused")
 
-    def test_inTheMiddle(self) -> None:
-        """A connection that is cut while rows are read is made again, and no row is lost or doubled."""
+    def test_cutConnectionLosesAndRepeatsNoRow(self) -> None:
         broker = self.start()
         self.fill(broker)
         for after in (1_000, 3_000_000, 6_000_000):
@@ -227,8 +217,7 @@ class AwayTests(ReachingCase):
             self.assertEqual(self.read({"url": f"tcp://127.0.0.1:{relay.port}"}), list(range(1, ROWS + 1)))
             self.assertEqual(relay.cuts, 1)
 
-    def test_killedInTheMiddle(self) -> None:
-        """So with a broker that is killed and started again between two answers."""
+    def test_killedBrokerLosesAndRepeatsNoRow(self) -> None:
         broker = self.start()
         self.fill(broker)
         port = broker.port()
@@ -242,7 +231,7 @@ class AwayTests(ReachingCase):
             found += batch.column("offset").to_pylist()
         self.assertEqual(found, list(range(1, ROWS + 1)))
 
-    def test_goneInTheMiddle(self) -> None:
+    def test_brokerThatStaysAwayEndsTheReading(self) -> None:
         """One that does not come back ends the reading with its sentence; what was given before was right."""
         broker = self.start()
         self.fill(broker)
@@ -260,8 +249,7 @@ class AwayTests(ReachingCase):
         self.assertEqual(found, list(range(1, len(found) + 1)))
         self.assertLess(len(found), ROWS)
 
-    def test_otherJournal(self) -> None:
-        """Another journal behind the same URL is not read for the first; nor is it while a stream goes on."""
+    def test_otherJournalOfTheSameUrlIsNotRead(self) -> None:
         one, other = self.start(), self.start("other")
         for broker in (one, other):
             self.fill(broker)
@@ -277,8 +265,7 @@ class AwayTests(ReachingCase):
         self.assertIn(f"now, not {journal.id} any more", str(error))
         self.assertIn(f"now, not {journal.id} any more", str(self.assertRaises(BrokerRefused, journal.end)))
 
-    def test_otherJournalInTheMiddle(self) -> None:
-        """Nor when it comes between two answers."""
+    def test_otherJournalBetweenTwoAnswersIsNotRead(self) -> None:
         one, other = self.start(), self.start("other")
         for broker in (one, other):
             self.fill(broker)

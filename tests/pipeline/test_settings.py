@@ -41,19 +41,17 @@ class SettingsCase(SynchronousTestCase):
 class ChosenTests(SettingsCase):
     """What comes before what."""
 
-    def test_defaults(self) -> None:
-        """Without anything the job's own values count."""
+    def test_defaultsAreThoseOfTheJob(self) -> None:
         chosen = self.choose()
         self.assertEqual((chosen.most, chosen.table, chosen.kind, chosen.once), (7, None, None, False))
         self.assertEqual((chosen.master, chosen.conf, chosen.journal, chosen.config), (None, None, None, None))
 
-    def test_line(self) -> None:
-        """The command line's values are read as what they are."""
+    def test_commandLineIsReadByType(self) -> None:
         chosen = self.choose("--most", "2KiB", "--table", "x", "--table=y", "--once", "--conf", "spark.a=b=c")
         self.assertEqual((chosen.most, chosen.table, chosen.once), (2048, ["x", "y"], True))
         self.assertEqual(chosen.conf, ["spark.a=b=c"])
 
-    def test_file(self) -> None:
+    def test_fileHasTheSameNamesInTables(self) -> None:
         """The file has the same names, in tables of the job, of what is read and of Spark; others are for others."""
         chosen = self.choose(
             *self.file(
@@ -68,7 +66,7 @@ class ChosenTests(SettingsCase):
         self.assertEqual((chosen.master, chosen.verbose, chosen.no_cache), ("local[1]", True, True))
         self.assertEqual(chosen.conf, ["spark.a=1", "spark.b=true", "spark.c=d"])
 
-    def test_both(self) -> None:
+    def test_commandLineComesBeforeTheFile(self) -> None:
         """The command line comes before the file, also with lists, and with what is read instead of each other."""
         words = self.file('source.journal = "j"\nsource.topics = ["a", "b"]\njob.most = 5\njob.table = ["x"]\n')
         chosen = self.choose(*words, "--most", "6", "--table", "y", "--url", "tcp://a:1", "--subscribe", "c")
@@ -87,15 +85,13 @@ class RefusedTests(SettingsCase):
         error = self.assertRaises(SettingError, self.choose, *words)
         self.assertEqual(str(error), f"{words[1]}{sentence}")
 
-    def test_unknown(self) -> None:
-        """Names that nobody has."""
+    def test_unknownNamesAreRefused(self) -> None:
         self.refused("job.mots = 1", ": [job] has no setting 'mots'")
         self.refused("[source]\nfolder = 1", ": [source] has no setting 'folder'")
         self.refused("[jobs]\n", ": there is no setting 'jobs'")
         self.refused("[job]\njournal = 'j'", ": [job] has no setting 'journal'")
 
-    def test_types(self) -> None:
-        """Values of the wrong type, or that are none of those allowed."""
+    def test_wrongTypesAndChoicesAreRefused(self) -> None:
         size = "but must be a number of bytes, e.g. 65536, 64KiB, 16MiB or 1GiB"
         self.refused("job.most = true", f": most is True, {size}")
         self.refused("job.once = 1", ": once is 1, but must be true or false")
@@ -103,18 +99,15 @@ class RefusedTests(SettingsCase):
         self.refused("job.kind = 'd'", ": kind is 'd', but must be a, b or c")
         self.refused("job = 1", ": job is 1, but must be a table, e.g. [job]")
         self.refused(
-            "spark.conf = ['x']",
-            ": conf is 'x', but must be NAME=VALUE with a name of Spark, e.g. spark.ui.port=4040",
+            "spark.conf = ['x']", ": conf is 'x', but must be NAME=VALUE with a name of Spark, e.g. spark.ui.port=4040"
         )
 
-    def test_unreadable(self) -> None:
-        """A file that is not there, and one that is not TOML."""
+    def test_missingFileAndWrongTomlAreRefused(self) -> None:
         error = self.assertRaises(SettingError, self.choose, "--config", "/not/there")
         self.assertEqual(str(error), "/not/there cannot be read: no such file or directory")
         self.refused("job", " is not TOML: expected '=' after a key in a key/value pair (at end of document)")
 
-    def test_line(self) -> None:
-        """A wrong command line is one sentence as well."""
+    def test_wrongCommandLineIsOneSentence(self) -> None:
         for words, sentence in (
             (("--most", "x"), "most is 'x', but must be a number of bytes"),
             (("--what",), "unrecognized arguments: --what"),
@@ -132,13 +125,11 @@ class SourceTests(SettingsCase):
         """Return the options for a command line."""
         return sourceOptions(self.choose(*words))
 
-    def test_folders(self) -> None:
-        """One folder, or several as JSON."""
+    def test_foldersAreAPathOrJson(self) -> None:
         self.assertEqual(self.options("--journal", "a*"), {"path": "a*"})
         self.assertEqual(self.options("--journal", "a", "--journal", "b"), {"path": '["a", "b"]'})
 
-    def test_brokers(self) -> None:
-        """Brokers, and what lets in there."""
+    def test_brokersHaveUrlsAndCredentials(self) -> None:
         brokers = "--url tcp://u:1 --url tcp://v:1 --token t --ca-file c --cert-file d --key-file k".split()
         self.assertEqual(
             self.options(*brokers, "--subscribe", "x", "--subscribe", "y"),
@@ -154,8 +145,7 @@ class SourceTests(SettingsCase):
         options = self.options("--url", "tcp://u:1", "--topics", "a.*")
         self.assertEqual(options, {"url": "tcp://u:1", "topics": "a.*"})
 
-    def test_refused(self) -> None:
-        """Nothing to read, and what excludes each other."""
+    def test_missingAndExcludingSourcesAreRefused(self) -> None:
         for words, sentence in (
             ([], "--journal FOLDER or --url URL is needed: the source to read"),
             (["--journal", "a", "--url", "tcp://b:1"], "--journal and --url exclude each other"),

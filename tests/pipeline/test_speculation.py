@@ -90,24 +90,20 @@ class SpeculationTests(SynchronousTestCase):
         told = {**_SETTINGS, "spark.master": master, "spark.eventLog.dir": f"file://{self.folder}/events"}
         self.settings = [f"{name}={value}" for name, value in told.items()]
 
-    def test_parquet(self) -> None:
-        """Plain files by day."""
+    def test_speculativeTasksWriteEachRowOnceToParquet(self) -> None:
         self.ingest("parquet")
 
-    def test_delta(self) -> None:
-        """With the log of Delta Lake."""
+    def test_speculativeTasksWriteEachRowOnceToDelta(self) -> None:
         self.ingest("delta")
 
-    def test_iceberg(self) -> None:
-        """With the log of Iceberg."""
+    def test_speculativeTasksWriteEachRowOnceToIceberg(self) -> None:
         self.ingest("iceberg")
 
-    def test_killed(self) -> None:
+    def test_killedExecutorWritesEachRowOnce(self) -> None:
         """An executor is killed while the first attempt waits in it or in the other one."""
         self.ingest("parquet", kills=True)
 
-    def test_sink(self) -> None:
-        """Rows that are published."""
+    def test_speculativeTasksPublishEachRowOnce(self) -> None:
         lines = [f"{number} of the lines" for number in range(_BATCHES * _EACH)]
         for batch in range(_BATCHES):
             text = "\n".join(lines[batch * _EACH : (batch + 1) * _EACH])

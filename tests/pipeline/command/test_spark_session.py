@@ -21,8 +21,7 @@ if not skip:
 class NoticeTests(SynchronousTestCase):
     """The start of Spark, which may take long."""
 
-    def test_start(self) -> None:
-        """A line says so after some seconds; only at the first one on this machine it says how long it may take."""
+    def test_slowStartIsSaidAndTheFirstOneTellsHowLongItMayTake(self) -> None:
         self.patch(wait_notice, "SILENCE", 0.0)
         cache = patch.dict(os.environ, XDG_CACHE_HOME=str(Path(self.mktemp()).absolute()))
         cache.start()
@@ -62,13 +61,11 @@ class MemoryTests(SynchronousTestCase):
         file.write_text(written)
         return driverMemory((str(file),))
 
-    def test_limited(self) -> None:
-        """A quarter of what this process may have, and at least a GiB."""
+    def test_memoryIsAQuarterOfTheLimitAndAtLeastAGibibyte(self) -> None:
         self.assertEqual(self.limited(f"{2 * GIBIBYTE}\n"), GIBIBYTE)
         self.assertEqual(self.limited("1000"), GIBIBYTE)
 
-    def test_unlimited(self) -> None:
-        """Without a limit that can be read it is a quarter of the machine's, at most 4 GiB."""
+    def test_withoutALimitMemoryIsAQuarterOfTheMachineAtMostFourGibibytes(self) -> None:
         expected = driverMemory(())
         self.assertTrue(GIBIBYTE <= expected <= 4 * GIBIBYTE)
         self.assertEqual(self.limited("max\n"), expected)

@@ -24,7 +24,6 @@ class PrintedTests(SynchronousTestCase):
             printError()
         return out.getvalue()
 
-    def test_gone(self) -> None:
-        """Nothing, if nobody reads the worker's output any more; other errors have their traceback."""
+    def test_brokenPipeIsNotPrintedButOtherErrorsAre(self) -> None:
         self.assertEqual(self.printed(BrokenPipeError()), "")
         self.assertIn("ValueError: a", self.printed(ValueError("a")))

@@ -57,12 +57,12 @@ class AnyDamageTests(SynchronousTestCase):
         self.assertEqual(gone - named, set(), what)
         return len(gone)
 
-    def test_whole(self) -> None:
+    def test_undamagedJournalIsReadAsAWhole(self) -> None:
         """An undamaged journal is read as a whole, and nothing is said to be missing."""
         for parts in (1, 4):
             self.assertEqual(self.read(self.small.state, parts), (self.expected, []))
 
-    def test_flippedBits(self) -> None:
+    def test_anyFlippedBitLosesNoOtherRecords(self) -> None:
         """One bit in any segment."""
         random = Random(5)
         gone = 0
@@ -72,8 +72,7 @@ class AnyDamageTests(SynchronousTestCase):
             gone += self.assertHonest(self.small.flipped(name, bit), random.choice((1, 4)), (name, bit))
         self.assertGreater(gone, 100)
 
-    def test_flippedBitsWithoutIndex(self) -> None:
-        """Likewise where there is no index to say what should be there."""
+    def test_anyFlippedBitLosesNoOtherRecordsWithoutAnIndex(self) -> None:
         random = Random(6)
         indexes = [name for name in self.small.state.names if name.endswith(".idx")]
         for _ in range(100):
@@ -84,7 +83,7 @@ class AnyDamageTests(SynchronousTestCase):
                 del state.names[index]
             self.assertHonest(state, random.choice((1, 4)), (name, bit))
 
-    def test_zeros(self) -> None:
+    def test_stretchOfZerosLosesNoOtherRecords(self) -> None:
         """A stretch of zeros, as a disk leaves it that has lost a page."""
         random = Random(7)
         for _ in range(100):

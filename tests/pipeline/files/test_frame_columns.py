@@ -133,8 +133,7 @@ def someFrames(draw: st.DrawFn) -> list[Frame]:
 class AnyFramesTests(SynchronousTestCase):
     """Against the decoder of the journal."""
 
-    def test_longAndShort(self) -> None:
-        """Frames with few records and with many, one or several together, all of it or a part."""
+    def test_framesOfAnyLengthAreReadWholeOrInPart(self) -> None:
         for sizes in ([1], [31, 33], [32], [100, 1, 300], [200] * 4, [1] * 50):
             for header in (b"", b"\x81\xa3key\xa1k"):
                 frames: list[Frame] = []
@@ -150,8 +149,7 @@ class AnyFramesTests(SynchronousTestCase):
 
     @given(someFrames())
     @settings(max_examples=repetitions(60, 750), deadline=None)
-    def test_allColumns(self, frames: list[Frame]) -> None:
-        """Everything that is in the frames comes out, in their order."""
+    def test_allColumnsOfTheFramesAreReadInOrder(self, frames: list[Frame]) -> None:
         buffer, places = joined(frames)
         self.assertEqual(rowsOf(buffer, places, Selection()), expected(buffer, places))
         found = [row["content"] for row in rowsOf(buffer, places, Selection(), ("content",))]
@@ -164,10 +162,9 @@ class AnyFramesTests(SynchronousTestCase):
         st.tuples(st.integers(TIME, TIME + 60), st.integers(TIME, TIME + 60)),
     )
     @settings(max_examples=repetitions(60, 750), deadline=None)
-    def test_selection(
+    def test_topicsOffsetsAndTimesFilterAloneAndTogether(
         self, frames: list[Frame], topics: Any, offsets: tuple[int, int], times: tuple[int, int]
     ) -> None:
-        """Topics, offsets and times are filters, each by itself and together."""
         buffer, places = joined(frames)
         rows = expected(buffer, places)
         since, until = (_EPOCH + timedelta(microseconds=time) for time in times)
@@ -188,8 +185,7 @@ class AnyFramesTests(SynchronousTestCase):
 
     @given(someFrames())
     @settings(max_examples=50, deadline=None)
-    def test_offsetsAndTimes(self, frames: list[Frame]) -> None:
-        """Offsets and times can be had alone."""
+    def test_offsetsAndTimesCanBeReadAlone(self, frames: list[Frame]) -> None:
         buffer, places = joined(frames)
         found = [
             (int(offset), _EPOCH + timedelta(microseconds=int(time)))
@@ -200,8 +196,9 @@ class AnyFramesTests(SynchronousTestCase):
 
     @given(someFrames(), st.data())
     @settings(max_examples=repetitions(120, 1500), deadline=None)
-    def test_contradictions(self, frames: list[Frame], data: st.DataObject) -> None:
-        """Whatever bytes stand in a body, a frame is refused or read, and nothing outside of it is looked at."""
+    def test_frameWithAnyBodyIsRefusedOrReadAndNothingOutsideOfIt(
+        self, frames: list[Frame], data: st.DataObject
+    ) -> None:
         buffer, places = joined(frames)
         changed = bytearray(buffer)
         for _ in range(data.draw(st.integers(1, 3))):
@@ -216,8 +213,7 @@ class AnyFramesTests(SynchronousTestCase):
             except FrameError:
                 pass
 
-    def test_ends(self) -> None:
-        """Ends of payloads that do not ascend from 0 to all there is are refused in long frames, too."""
+    def test_endsThatDoNotAscendToTheLengthAreRefusedInLongFrames(self) -> None:
         made = [each for number in range(2) for each in encodeRecords([appended(*[b"abc"] * 40)], 1 + 40 * number)]
         buffer, (first, second) = joined(made)
         shape = second.at + 64
@@ -240,39 +236,33 @@ class BatchesTests(SynchronousTestCase):
         buffer, places = joined(made)
         return list(decodeFrames(buffer, places, COLUMNS, JOURNAL, Selection()))
 
-    def test_manySmall(self) -> None:
-        """Small frames are put together, up to 40,000 records, or 4 MiB."""
+    def test_smallFramesAreJoinedUpTo40000RecordsOr4Mebibytes(self) -> None:
         self.assertEqual([batch.num_rows for batch in self.batches(b"x", 900, 100)], [40_000, 40_000, 10_000])
         self.assertEqual([batch.num_rows for batch in self.batches(b"x" * 100_000, 90, 1)], [41, 41, 8])
 
-    def test_large(self) -> None:
-        """A frame that fills a batch is one of its own, whose payloads are not copied."""
+    def test_largeFrameIsABatchWithoutCopyOfItsPayloads(self) -> None:
         self.patch(frame_columns, "_BYTES", 1 << 20)
         batches = self.batches(b"x" * 40_000, 3, 26)
         self.assertEqual([batch.num_rows for batch in batches], [26, 26, 26])
         self.assertEqual(batches[1].column("value").to_pylist(), [b"x" * 40_000] * 26)
 
-    def test_nothingWanted(self) -> None:
-        """There are no empty batches."""
+    def test_thereAreNoEmptyBatches(self) -> None:
         buffer, places = joined(encodeRecords([appended(b"1")], 1))
         self.assertEqual(list(decodeFrames(buffer, places, COLUMNS, JOURNAL, Selection(end=1))), [])
         self.assertEqual(list(decodeFrames(buffer, [], COLUMNS, JOURNAL, Selection())), [])
 
-    def test_order(self) -> None:
-        """Columns come in the order in which they are asked for."""
+    def test_columnsAreInTheOrderAskedFor(self) -> None:
         buffer, places = joined(encodeRecords([appended(b"1", b"2")], 5))
         self.assertEqual(
             rowsOf(buffer, places, Selection(), ("value", "offset")),
             [{"value": b"1", "offset": 5}, {"value": b"2", "offset": 6}],
         )
 
-    def test_otherKinds(self) -> None:
-        """A frame without records is refused."""
+    def test_frameWithoutRecordsIsRefused(self) -> None:
         raw = (VECTORS / "gap.fxj").read_bytes()
         self.assertRaises(FrameError, rowsOf, raw, [PlacedFrame(0)], Selection())
 
-    def test_vectors(self) -> None:
-        """The published frames are read as the page says."""
+    def test_publishedFramesAreReadAsThePageSays(self) -> None:
         for name in ("records", "sparse-records", "staged"):
             raw = (VECTORS / f"{name}.fxj").read_bytes()
             places = [PlacedFrame(0, 77 if name == "staged" else -1)]

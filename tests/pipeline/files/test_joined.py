@@ -35,16 +35,14 @@ class JoinedTests(RetentionCase):
         ]
         return sum(batch.num_rows for batch in batches), any(each.lost for each in missing)
 
-    def test_read(self) -> None:
-        """What stays is read, by those who looked before, too."""
+    def test_mergedSegmentIsReadByOldAndNewReaders(self) -> None:
         before = self.slices()
         self.assertEqual(self.read(before), (90, False))
         self.clean()
         self.assertEqual(self.read(self.slices()), (6, False))
         self.assertEqual(self.read(before), (6, False))
 
-    def test_between(self) -> None:
-        """So it is while the others are not gone yet."""
+    def test_mergedSegmentIsReadWhileTheOthersStillExist(self) -> None:
         remove = Recorder.remove
         bases = self.bases()
         kept = {f"{FOLDER}/{segmentName(base)}" for base in bases}

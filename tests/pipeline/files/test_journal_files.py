@@ -72,8 +72,7 @@ class LayoutCase(SynchronousTestCase):
 class WholeTests(LayoutCase):
     """A journal to which nothing happened."""
 
-    def test_everything(self) -> None:
-        """All that was committed is read, while the broker has the journal open and after it closed it."""
+    def test_committedRecordsAreReadFromAnOpenAndAClosedJournal(self) -> None:
         self.fill()
         self.assertGreater(len(self.segments()), 3)
         self.assertEqual(self.all(), self.rows)
@@ -81,15 +80,13 @@ class WholeTests(LayoutCase):
         self.assertEqual(self.all(), self.rows)
         self.assertEqual(self.missing, [])
 
-    def test_noIndex(self) -> None:
-        """Indexes save time only."""
+    def test_journalIsReadWithoutIndexes(self) -> None:
         self.fill()
         for index in self.folder.glob("*.idx"):
             index.unlink()
         self.assertEqual(self.all(), self.rows)
 
-    def test_ranges(self) -> None:
-        """From each offset to each other one, what lies between is read, in however many parts."""
+    def test_anyRangeIsReadInAnyNumberOfParts(self) -> None:
         self.fill(12)
         rows = self.rows
         journal = JournalFiles(str(self.folder))
@@ -99,14 +96,12 @@ class WholeTests(LayoutCase):
                 for parts in (1, 3):
                     self.assertEqual(self.read(journal.slices(start, end, parts=parts)), expected)
 
-    def test_bounds(self) -> None:
-        """Bounds are the first offset and the next one."""
+    def test_boundsAreTheFirstOffsetAndTheNextOne(self) -> None:
         self.assertEqual(tuple(JournalFiles(str(self.folder)).bounds()), (1, 1))
         self.fill(3)
         self.assertEqual(tuple(JournalFiles(str(self.folder)).bounds()), (1, 34))
 
-    def test_noSegment(self) -> None:
-        """A journal in which there is no segment yet is empty."""
+    def test_journalWithoutSegmentsIsEmpty(self) -> None:
         self.written.close()
         for path in self.folder.iterdir():
             if path.name != "identity":
@@ -115,16 +110,14 @@ class WholeTests(LayoutCase):
         self.assertEqual((tuple(journal.bounds()), journal.offsetAt(0)), ((1, 1), 1))
         self.assertEqual((journal.slices(1, 9), journal.segments()), ([], []))
 
-    def test_identity(self) -> None:
-        """Its id is the journal's; a folder without a journal is refused with a sentence."""
+    def test_idIsTheJournalsAndAFolderWithoutOneIsRefused(self) -> None:
         self.assertEqual(JournalFiles(str(self.folder)).id, self.written.id)
         other = self.mktemp()
         Path(other).mkdir()
         error = self.assertRaises(JournalError, JournalFiles, other)
         self.assertEqual(str(error), f"{other} is no journal: it has no file identity")
 
-    def test_grows(self) -> None:
-        """The same reader sees what was added, and reads no more than that."""
+    def test_sameReaderSeesAddedRecordsAndReadsNoOthers(self) -> None:
         journal = JournalFiles(str(self.folder))
         self.fill(2)
         first = journal.end().offset
@@ -135,8 +128,7 @@ class WholeTests(LayoutCase):
             slices = journal.slices(before, journal.end().offset)
             self.assertEqual(list(self.read(slices)), [before])
 
-    def test_topics(self) -> None:
-        """Segments that are known to lack a topic are not read."""
+    def test_segmentsWithoutTheTopicAreNotRead(self) -> None:
         self.fill(40)
         only = self.segments()[-1].stat().st_size
         for _ in range(40):
@@ -149,8 +141,7 @@ class WholeTests(LayoutCase):
         rows = {offset: row for offset, row in self.rows.items() if row[0] == "c"}
         self.assertEqual(self.read(slices, Selection(wanted)), rows)
 
-    def test_times(self) -> None:
-        """The first record of a time or later is found; segments that are older are not read."""
+    def test_firstRecordOfATimeIsFoundAndOlderSegmentsAreNotRead(self) -> None:
         for number in range(50):
             self.written.time = TIME + number * 1000
             self.written.kept("a", b"x" * 1000)
@@ -163,8 +154,7 @@ class WholeTests(LayoutCase):
         self.assertLess(sum(part.bytes for part in late), 22_000)
         self.assertEqual(list(self.read(late, Selection(since=TIME + 45_000))), [46, 47, 48, 49, 50])
 
-    def test_balanced(self) -> None:
-        """Slices have about the same size."""
+    def test_slicesHaveAboutTheSameSize(self) -> None:
         written = Written(self.mktemp(), segmentBytes=1 << 20)
         for _ in range(40):
             written.kept("a", b"x" * 70_000)
@@ -179,8 +169,7 @@ class WholeTests(LayoutCase):
 class DurableEndTests(LayoutCase):
     """How far a reader goes."""
 
-    def test_notBehind(self) -> None:
-        """What is written but not said to be committed is not read."""
+    def test_recordsBehindTheCommittedEndAreNotRead(self) -> None:
         self.fill(3)
         end = (self.folder / "end").read_bytes()
         before = self.rows
@@ -189,8 +178,7 @@ class DurableEndTests(LayoutCase):
         self.assertEqual(self.all(), before)
         self.assertEqual(self.all(0, 1 << 40), before)
 
-    def test_withoutBroker(self) -> None:
-        """Without the file, or with one that was left half written, it is the last whole frame."""
+    def test_withoutAWholeEndFileTheEndIsTheLastWholeFrame(self) -> None:
         self.fill(3)
         self.written.close()
         content = (self.folder / "end").read_bytes()
@@ -203,8 +191,7 @@ class DurableEndTests(LayoutCase):
         (self.folder / "end").unlink()
         self.assertEqual((journal.end().offset, self.all()), (expected, self.rows))
 
-    def test_unfinished(self) -> None:
-        """Without the file, an unfinished end of the last segment is no part of the journal."""
+    def test_withoutTheEndFileAnUnfinishedFrameIsNoPartOfTheJournal(self) -> None:
         self.fill(3)
         (self.folder / "end").unlink()
         last = self.segments()[-1]
@@ -215,8 +202,7 @@ class DurableEndTests(LayoutCase):
         self.assertEqual(self.all(), rows)
         self.assertEqual(self.missing, [])
 
-    def test_waits(self) -> None:
-        """While the file is being written it is looked at again."""
+    def test_endFileThatIsBeingWrittenIsReadAgain(self) -> None:
         self.fill(1)
         path = self.folder / "end"
         content = path.read_bytes()
@@ -236,8 +222,7 @@ class DurableEndTests(LayoutCase):
 class TransactionTests(LayoutCase):
     """What was staged."""
 
-    def test_published(self) -> None:
-        """It appears with its transaction, in its order, from whatever segment."""
+    def test_stagedRecordsAppearWithTheirTransactionInItsOrderFromAnySegment(self) -> None:
         tokens = [self.written.stage("q", 1, part, f"sink{part}", b"1" + part.encode(), b"2") for part in "012"]
         self.written.stage("q", 2, "0", "never", b"x")
         self.fill(30)
@@ -259,8 +244,7 @@ class TransactionTests(LayoutCase):
                 self.assertEqual(self.all(start, end), wanted)
         self.assertEqual(self.missing, [])
 
-    def test_lost(self) -> None:
-        """Where what was staged is damaged, its offsets are missing, and no others."""
+    def test_damageOfStagedRecordsLosesTheirOffsetsOnly(self) -> None:
         tokens = [self.written.stage("q", 1, part, "sink", b"payload %s" % part.encode()) for part in "012"]
         first = self.written.publishStaged("q", 1, *tokens)
         path = self.segments()[0]
@@ -291,7 +275,7 @@ class DamagedTests(LayoutCase):
         content[header.position - int(path.name[:20]) + place] ^= 1
         path.write_bytes(content)
 
-    def test_anywhere(self) -> None:
+    def test_anyFlippedBitLosesTheRecordsOfItsFrameOnly(self) -> None:
         """Wherever the bit is, the frame's records are missing, all others are there, and the reader says so."""
         _, header = self.victim
         gone = range(header.baseOffset, header.baseOffset + header.count)
@@ -310,8 +294,7 @@ class DamagedTests(LayoutCase):
                 for path in self.folder.glob("*.off"):
                     path.rename(path.with_suffix(".idx"))
 
-    def test_outside(self) -> None:
-        """Nobody is told of damage that has nothing of what is read."""
+    def test_damageOutsideOfTheRangeIsNotReported(self) -> None:
         self.flip(70)
         _, header = self.victim
         self.all(header.baseOffset + header.count)
@@ -322,8 +305,7 @@ class DamagedTests(LayoutCase):
             [(each.first, each.next) for each in self.missing], [(header.baseOffset + 9, header.baseOffset + 10)]
         )
 
-    def test_cutOff(self) -> None:
-        """A segment that is shorter than it was has lost what stood there."""
+    def test_shorterSegmentHasLostItsEnd(self) -> None:
         path, header = self.victim
         os.truncate(path, header.position - int(path.name[:20]) + 70)
         index = JournalFiles(str(self.folder))._lookups.all(1 << 60)
@@ -340,8 +322,7 @@ class RetentionTests(LayoutCase):
         super().setUp()
         self.fill(40)
 
-    def test_firstSegmentsGone(self) -> None:
-        """The journal begins later."""
+    def test_removedSegmentsBeginTheJournalLaterAndAreToldToOlderPlans(self) -> None:
         before = JournalFiles(str(self.folder))
         slices = before.slices(0, before.end().offset, parts=100, sliceBytes=1)
         first = headersOf(self.segments()[2])[0].baseOffset
@@ -356,8 +337,7 @@ class RetentionTests(LayoutCase):
         told = sorted((each.first, each.next) for each in self.missing)
         self.assertEqual((told[0][0], told[-1][1]), (1, first))
 
-    def test_rewritten(self) -> None:
-        """Frames that were taken out are passed over, also by a reader that meant to begin there."""
+    def test_removedFramesArePassedOverEvenWhereASliceBeginsInThem(self) -> None:
         before = JournalFiles(str(self.folder))
         path = self.segments()[1]
         base = int(path.name[:20])
@@ -400,29 +380,25 @@ class AdvanceTests(LayoutCase):
         self.reader = JournalFiles(str(self.folder))
         self.end = self.reader.end().offset
 
-    def test_records(self) -> None:
-        """So many records, from wherever, to the record."""
+    def test_recordsAreCountedToTheRecordFromAnyStart(self) -> None:
         for start in (1, 5, 11, 12, 200):
             for number in (1, 9, 10, 11, 12, 100):
                 found = self.reader.advance(start, self.end, number, None)
                 self.assertEqual((found.offset, found.records), (start + number, number))
 
-    def test_end(self) -> None:
-        """No further than the end, and nothing where nothing waits."""
+    def test_advanceStopsAtTheEnd(self) -> None:
         self.assertEqual(self.reader.advance(430, self.end, 100, None)[:2], (self.end, self.end - 430))
         self.assertEqual(self.reader.advance(430, 433, 100, None)[:2], (433, 3))
         self.assertEqual(self.reader.advance(self.end, self.end, 100, None)[:2], (self.end, 0))
 
-    def test_bytes(self) -> None:
-        """So many bytes in whole frames; but one frame always."""
+    def test_bytesAreCountedInWholeFramesAndAtLeastOne(self) -> None:
         one = self.reader.advance(1, self.end, None, 1)
         self.assertEqual((one.offset, one.records), (11, 10))
         more = self.reader.advance(1, self.end, None, one.bytes * 3)
         self.assertTrue(one.bytes * 2 <= more.bytes <= one.bytes * 3, more)
         self.assertEqual(self.reader.advance(1, self.end, 3, 1 << 30)[:2], (4, 3))
 
-    def test_numbersThatWereSkipped(self) -> None:
-        """Offsets that were never given are no records."""
+    def test_skippedOffsetsAreNoRecords(self) -> None:
         self.written = Written(str(self.folder), segmentBytes=20_000) if self._crash() else self.written
         before = self.end
         self.written.kept("a", b"1", b"2", b"3")
@@ -436,8 +412,7 @@ class AdvanceTests(LayoutCase):
         self.written.journal.opened.writing.release()
         return True
 
-    def test_transaction(self) -> None:
-        """A transaction's bytes are those that were staged for it."""
+    def test_bytesOfATransactionAreThoseThatWereStaged(self) -> None:
         token = self.written.stage("q", 1, "0", "sink", b"x" * 15_000)
         first = self.written.publishStaged("q", 1, token)
         found = self.reader.advance(first, first + 1, None, None)
@@ -448,8 +423,7 @@ class AdvanceTests(LayoutCase):
 class DividedTests(SynchronousTestCase):
     """Pieces in groups."""
 
-    def test_shares(self) -> None:
-        """Each group has about its share; nothing is left out or twice."""
+    def test_eachGroupHasAboutItsShareWithoutGapsOrRepeats(self) -> None:
         pieces = [(SegmentRange(0, 0, 1000, 1, 11), [(p, 1 + p // 100) for p in range(0, 1000, 100)]),
                   (SegmentRange(1000, 1000, 1300, 11, 14), [(1000, 11), (1100, 12)])]  # fmt: skip
         for parts in range(1, 20):
@@ -461,16 +435,14 @@ class DividedTests(SynchronousTestCase):
                 self.assertEqual(before[1::2], behind[::2])
         self.assertEqual([sum(p.until - p.position for p in group) for group in divided(pieces, 2)], [700, 600])
 
-    def test_nothing(self) -> None:
-        """Of nothing there are no groups."""
+    def test_nothingIsDividedIntoNoGroups(self) -> None:
         self.assertEqual(divided([], 3), [])
 
 
 class IndexTests(LayoutCase):
     """The index of another version is no harm."""
 
-    def test_damaged(self) -> None:
-        """It is not believed."""
+    def test_damagedIndexIsNotBelieved(self) -> None:
         self.fill()
         (self.folder / indexName(0)).write_bytes(b"nonsense")
         self.assertEqual(self.all(), self.rows)

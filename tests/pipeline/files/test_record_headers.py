@@ -33,39 +33,33 @@ class HeadersTests(SynchronousTestCase):
         found: list[bytes | None] = column.to_pylist()
         return found
 
-    def test_none(self) -> None:
-        """No header is no map, and has no key."""
+    def test_recordWithoutAHeaderHasNoMapAndNoKey(self) -> None:
         self.assertEqual(self.headers(b"", b""), [None, None])
         self.assertEqual(self.key(b"", b""), [None, None])
 
-    def test_texts(self) -> None:
-        """Texts are as they are, anything else is JSON."""
+    def test_textsStayAndOtherValuesBecomeJson(self) -> None:
         self.assertEqual(
             self.headers({"a": "x", "n": 5, "l": [1, None], "b": b"\0", 7: True}, b""),
             [{"a": "x", "n": "5", "l": "[1,null]", "b": '"AA=="', "7": "true"}, None],
         )
 
-    def test_key(self) -> None:
-        """The key is bytes, whatever it was."""
+    def test_keyIsBytesWhateverItsType(self) -> None:
         self.assertEqual(
             self.key({"key": "é"}, {"key": b"\xff"}, {"key": 7}, {"k": 1}, b"", {"key": None}),
             ["é".encode(), b"\xff", b"7", None, None, None],
         )
 
-    def test_noMap(self) -> None:
-        """What is no map is an empty one."""
+    def test_headerThatIsNoMapIsAnEmptyMap(self) -> None:
         self.assertEqual(self.headers([1], b"\xc1", b"\x81", 5), [{}, {}, {}, {}])
         self.assertEqual(self.key([1], b"\xc1", b"\x81"), [None, None, None])
 
-    def test_repeated(self) -> None:
-        """Equal headers are equal rows, in their places."""
+    def test_equalHeadersAreEqualRowsInTheirPlaces(self) -> None:
         self.assertEqual(
             self.headers({"a": "1"}, b"", {"a": "2"}, {"a": "1"}), [{"a": "1"}, None, {"a": "2"}, {"a": "1"}]
         )
 
     @given(st.lists(st.binary(max_size=20), max_size=5))
     @settings(max_examples=repetitions(80, 1000), deadline=None)
-    def test_anyBytes(self, headers: list[bytes]) -> None:
-        """Whatever a header is, there is a row for it."""
+    def test_anyHeaderHasARow(self, headers: list[bytes]) -> None:
         self.assertEqual(len(self.headers(*headers)), len(headers))
         self.assertEqual(len(self.key(*headers)), len(headers))

@@ -52,8 +52,7 @@ class DescribeTests(SynchronousTestCase):
         found: dict[str, list[dict[str, object]]] = json.loads(self.describe("--format", "json", *words).printed)
         return found
 
-    def test_topics(self) -> None:
-        """Records, bytes, offsets and times of each topic, and what its payloads look like."""
+    def test_eachTopicHasRecordsBytesOffsetsTimesFormatAndSchema(self) -> None:
         facts = self.facts("--journal", self.folder)
         self.assertEqual(facts["journals"], [{"journal": self.written.id, "at": self.folder, "first": 1, "next": 9}])
         topics = {topic.pop("topic"): topic for topic in facts["topics"]}
@@ -69,8 +68,7 @@ class DescribeTests(SynchronousTestCase):
         self.assertEqual((topics["words"]["format"], topics["words"]["schema"]), ("text", None))
         self.assertEqual(topics["bytes"]["format"], "raw")
 
-    def test_table(self) -> None:
-        """The same for people."""
+    def test_tablesForPeopleHaveTheSameFacts(self) -> None:
         printed = self.describe("--journal", self.folder, "--subscribe", "words").printed
         lines = printed.splitlines()
         self.assertEqual([line for line in lines if line in ("Journals", "Topics")], ["Journals", "Topics"])
@@ -79,8 +77,7 @@ class DescribeTests(SynchronousTestCase):
             ["words", "2", "12", "6", "7", "2023-11-14T22:13:25.000Z", "2023-11-14T22:13:25.000Z", "text"],
         )
 
-    def test_several(self) -> None:
-        """Topics of several journals are told apart."""
+    def test_topicsOfSeveralJournalsAreToldApart(self) -> None:
         other = Written(f"{self.folder}2")
         self.addCleanup(other.close)
         other.kept("news", b"x")
@@ -90,21 +87,18 @@ class DescribeTests(SynchronousTestCase):
             {topic["journal"] for topic in facts["topics"] if topic["topic"] == "news"}, {other.id, self.written.id}
         )
 
-    def test_empty(self) -> None:
-        """A journal without records has no topics."""
+    def test_journalWithoutRecordsHasNoTopics(self) -> None:
         empty = Written(f"{self.folder}-empty")
         self.addCleanup(empty.close)
         facts = self.facts("--journal", empty.folder)
         self.assertEqual((len(facts["journals"]), facts["topics"]), (1, []))
 
-    def test_refused(self) -> None:
-        """Nothing to describe, and a lake that is not there."""
+    def test_missingSourceAndMissingLakeAreRefused(self) -> None:
         self.assertRaises(OptionRefused, self.describe)
         error = self.assertRaises(LakeRefused, self.describe, "--lake", "/not/there")
         self.assertEqual(str(error), "the lake /not/there cannot be read: no such file or directory")
 
-    def test_broker(self) -> None:
-        """Through a broker it is the same, with the consumer groups that the broker knows."""
+    def test_brokerTellsTheSameAndItsConsumerGroups(self) -> None:
         with BrokerProcess("--journal", f"{self.folder}-b", "--durable", "#") as broker:
             url = f"tcp://127.0.0.1:{broker.port()}"
             with connect(url) as client:

@@ -78,8 +78,7 @@ class IngestCase(SynchronousTestCase):
 class RawTests(IngestCase):
     """Payloads as they are."""
 
-    def test_all(self) -> None:
-        """Without tables, every topic's messages are in the table ``messages``, with all columns of the source."""
+    def test_withoutTablesAllTopicsAreInTheTableMessagesWithAllColumnsOfTheSource(self) -> None:
         header = msgspec.msgpack.encode({"topic": "a/b", "key": "k"})
         self.written.kept("a/b", b"1", b"2", header=header)
         self.written.kept("c", b"3")
@@ -97,7 +96,7 @@ class RawTests(IngestCase):
         self.assertEqual(spans, [[(self.written.id, 1, 3, 3, 0)]])
         self.assertEqual("3 rows are in", run.said[-1])
 
-    def test_fields(self) -> None:
+    def test_fieldsThatDifferInCapitalsAreColumnsAndTheOneThatCannotIsToldOnce(self) -> None:
         """Fields whose names differ only in capitals are columns, as are those beside a number that is too large, and
         one with the name of a folder; one that can be none is told once.
         """
@@ -111,15 +110,13 @@ class RawTests(IngestCase):
         self.assertEqual(len(told), 1)
         self.assertIn("table t: the fields 's.B' are no columns, only value has them", told[0])
 
-    def test_metadata(self) -> None:
-        """A field of a payload may be called as the column of Identity's metadata is."""
+    def test_fieldMayHaveTheNameOfTheMetadataColumn(self) -> None:
         self.written.kept("a", b'{"metadata":1,"b":2}||k=v', dialect="identity", content=Content.TEXT)
         self.ingest(table=[TableSpec("t", ("a",), "json", metadata=True)])
         self.assertEqual(self.rows("t", "metadata_", "b", "metadata", "reason"), [(1.0, 2.0, {"k": "v"}, None)])
 
     @nightly
-    def test_goesOn(self) -> None:
-        """Started again, it takes what came since; started with nothing new, nothing changes."""
+    def test_secondRunTakesNewRecordsOnly(self) -> None:
         self.fill(30)
         self.ingest("--max-offsets", "7")
         self.assertEqual([row[1] for row in self.rows()], list(range(1, 31)))
@@ -130,8 +127,7 @@ class RawTests(IngestCase):
         self.assertEqual([row[1] for row in self.rows()], list(range(1, 36)))
         self.assertEqual(lake.ranges(self.table), {self.written.id: lake.Covered(1, 36, 35)})
 
-    def test_names(self) -> None:
-        """Topics keep their names, whatever they look like, and late messages go to the day they are of."""
+    def test_anyNameOfATopicIsKeptAndLateMessagesAreFiledUnderTheirDay(self) -> None:
         names = ["007", "1e5", "2024-01-31", "NaN", "a b=c%/{x}", "größe", "$stats/x", "__HIVE_DEFAULT_PARTITION__"]
         for number, name in enumerate(names):
             self.written.time = TIME - number * 86_400_000_000
@@ -142,16 +138,14 @@ class RawTests(IngestCase):
             [str(row[0]) for row in self.rows("messages", "date")][:3], ["2023-11-14", "2023-11-13", "2023-11-12"]
         )
 
-    def test_digits(self) -> None:
-        """A table whose topics are all numbers keeps them as texts, also in the names of folders."""
+    def test_topicsThatAreNumbersStayTexts(self) -> None:
         for name in ("007", "7", "1.50"):
             self.written.kept(name, b"")
         self.ingest("--layout", "topic")
         found = self.spark.read.parquet(self.table).orderBy("offset").select("topic", "fleximq_topic").collect()
         self.assertEqual([tuple(row) for row in found], [(name, name) for name in ("007", "7", "1.50")])
 
-    def test_longName(self) -> None:
-        """A name that is too long for a path, or not in ASCII, is whole in the file."""
+    def test_longNameIsWholeInTheFileAndItsFolderIsAscii(self) -> None:
         name = "ж" * 150
         self.written.kept(name, b"1")
         self.ingest("--layout", "topic")
@@ -160,8 +154,7 @@ class RawTests(IngestCase):
         self.assertEqual(pq.ParquetFile(path).read(["topic"]).column("topic").to_pylist(), [name])
         self.assertEqual(next(dataFiles(self.table)).topic, name)
 
-    def test_tables(self) -> None:
-        """Each table has the topics that its patterns name; a message may be in several, or in none."""
+    def test_eachTableHasTheTopicsOfItsPatterns(self) -> None:
         for name in ("a.x", "b.x", "c"):
             self.written.kept(name, name.encode())
         self.ingest("--table", "one=a.#,c", "--table", "two=*.x")
@@ -170,15 +163,13 @@ class RawTests(IngestCase):
         for name in ("one", "two"):
             self.assertEqual(lake.audit(f"{self.lake}/{name}"), [])
 
-    def test_starting(self) -> None:
-        """It may begin later, and the table says so."""
+    def test_tableBeginsAtTheStartingOffset(self) -> None:
         self.fill(10)
         self.ingest("--starting", "6")
         self.assertEqual([row[1] for row in self.rows()], [6, 7, 8, 9, 10])
         self.assertEqual(lake.ranges(self.table)[self.written.id].first, 6)
 
-    def test_streaming(self) -> None:
-        """It goes on while messages come, until it is told to stop."""
+    def test_ingestGoesOnUntilItIsStopped(self) -> None:
         run = FakeRun()
         thread = Thread(target=INGEST.run, args=(self.chosen("--trigger", "100ms"), run))
         thread.start()
@@ -213,8 +204,7 @@ class DecodedTests(IngestCase):
         """Publish values as MessagePack."""
         self.written.kept(topic, *(msgspec.msgpack.encode(value) for value in values))
 
-    def test_inferred(self) -> None:
-        """Columns are found, recorded and added to, while it runs and when it is started again."""
+    def test_columnsAreFoundRecordedAndAddedAlsoInLaterRuns(self) -> None:
         self.publish({"a": 1}, {"a": 2, "b": "x"})
         self.ingest("--decode", "messagepack")
         self.publish({"a": 3, "c": [1.5]})
@@ -233,8 +223,7 @@ class DecodedTests(IngestCase):
         recorded = json.loads(Path(self.table, "_fleximq", "schema").read_text())
         self.assertEqual(recorded["fields"], "a DOUBLE, b STRING, c ARRAY<DOUBLE>, d STRUCT<e: BOOLEAN>")
 
-    def test_evolvesWithinTasks(self) -> None:
-        """What different tasks of a batch find comes together."""
+    def test_columnsThatDifferentTasksFindAreUnited(self) -> None:
         for number in range(4000):
             self.publish({"n": number, f"c{number // 1000}": 1.5 if number % 2 else 1})
         self.patch(__import__("fleximq.pipeline.jobs.ingest", fromlist=["x"]), "TASK_BYTES", 70_000)
@@ -243,8 +232,7 @@ class DecodedTests(IngestCase):
         counts = found.selectExpr("count(n)", "count(c0)", "count(c3)", "count(reason)").collect()
         self.assertEqual([row[:] for row in counts], [(4000, 1000, 1000, 0)])
 
-    def test_deadLetters(self) -> None:
-        """What does not fit is a dead letter, with its bytes and the reason; all else goes on."""
+    def test_payloadThatDoesNotFitIsADeadLetterWithBytesAndReason(self) -> None:
         self.publish({"a": 1}, {"a": "no number"})
         self.written.kept("t", b"\xc1")
         self.publish({"a": 2})
@@ -264,16 +252,14 @@ class DecodedTests(IngestCase):
         self.assertEqual(found[2][3], b"\xc1")
         self.assertEqual(lake.audit(self.table), [])
 
-    def test_fractions(self) -> None:
-        """A fraction after whole numbers is no dead letter, unless the field was said to be an integer."""
+    def test_fractionAfterWholeNumbersFitsUnlessTheFieldIsAnInteger(self) -> None:
         for values in ({"temp": 20, "id": 1}, {"temp": 21.5, "id": 2}, {"temp": 22, "id": 2.5}):
             self.publish(values)
             self.ingest("--decode", "messagepack", "--integers", "id")
         found = self.rows("messages", "topic", "temp", "id")
         self.assertEqual(found, [("t", 20.0, 1), ("t", 21.5, 2), ("t~dlq", None, None)])
 
-    def test_mended(self) -> None:
-        """A schema is widened by hand; older rows stay readable, and redecode brings dead letters and fields back."""
+    def test_widenedSchemaKeepsOlderRowsAndRedecodeBringsDeadLettersBack(self) -> None:
         self.publish({"a": 1, "b": 5}, {"a": 2**40})
         self.ingest("--decode", "messagepack", "--schema", "a INT")
         self.publish({"a": 2**41})
@@ -286,8 +272,7 @@ class DecodedTests(IngestCase):
         self.assertEqual(self.rows("messages", "topic", "a", "b"), wanted)
         self.assertEqual(lake.audit(self.table), [])
 
-    def test_laterTable(self) -> None:
-        """A table that is added later says where it begins, and backfill brings what was before."""
+    def test_laterTableSaysWhereItBeginsAndBackfillAddsTheRest(self) -> None:
         self.publish({"a": 1}, {"a": 2})
         self.ingest()
         words = ("--table", "messages=#", "--table", "late=t:messagepack")
@@ -314,47 +299,41 @@ class DecodedTests(IngestCase):
         job.run(parser.parse_args(["--lake", self.lake, *words]), run)
         return run
 
-    def test_laterMisfit(self) -> None:
-        """A type that was recorded stays; what comes of another one later is a dead letter."""
+    def test_recordedTypeStaysAndALaterMisfitIsADeadLetter(self) -> None:
         self.publish({"a": 1})
         self.ingest("--decode", "messagepack")
         self.publish({"a": "x", "b": 2})
         self.ingest("--decode", "messagepack")
         self.assertEqual(self.rows("messages", "topic", "a", "b"), [("t", 1, None), ("t~dlq", None, None)])
 
-    def test_unknownYet(self) -> None:
-        """Before any column is known, what is no payload of the format is a dead letter as well."""
+    def test_payloadOfNoFormatIsADeadLetterBeforeAnyColumnIsKnown(self) -> None:
         self.written.kept("t", b"\xc1")
         self.ingest("--decode", "messagepack")
         ((topic, reason),) = self.rows("messages", "topic", "reason")
         self.assertEqual(topic, "t~dlq")
         self.assertTrue(reason)
 
-    def test_sameNames(self) -> None:
-        """A field that is called like a column of the source has an underscore behind its name."""
+    def test_fieldNamedAsAColumnOfTheSourceGetsAnUnderscore(self) -> None:
         self.publish({"offset": 5, "Topic": "x", "date": "y", "offset_": 6})
         self.ingest("--decode", "messagepack")
         self.assertEqual(
             self.rows("messages", "offset", "offset_", "Topic_", "date_", "offset__"), [(1, 5, "x", "y", 6)]
         )
 
-    def test_formats(self) -> None:
-        """Each table has its own format; texts are a column."""
+    def test_eachTableHasItsOwnFormat(self) -> None:
         self.written.kept("j", b'{"a": 1}', dialect="identity", content=Content.TEXT)
         self.written.kept("x", b"hello", dialect="identity", content=Content.TEXT)
         self.ingest("--table", "json=j:json", "--table", "texts=x:text")
         self.assertEqual(self.rows("json", "a"), [(1,)])
         self.assertEqual(self.rows("texts", "text"), [("hello",)])
 
-    def test_decodeForOthers(self) -> None:
-        """What is said for all tables counts where a table says nothing itself; raw is something, too."""
+    def test_decodeIsTheDefaultOfTablesThatSayNothingAndRawIsAFormat(self) -> None:
         self.publish({"a": 1})
         self.ingest("--decode", "messagepack", "--schema", "a INT", "--table", "one=#", "--table", "two=#:raw")
         self.assertEqual(self.rows("one", "a"), [(1,)])
         self.assertEqual(self.rows("two", "value"), [(b"\x81\xa1a\x01",)])
 
-    def test_identity(self) -> None:
-        """Metadata and base64 of the Identity dialect are taken apart where a table says so."""
+    def test_metadataAndBase64OfIdentityAreTakenApart(self) -> None:
         from fleximq.pipeline.lake.table.table_spec import tableOf
 
         self.written.kept("x", b"aGVsbG8=||sent=5", dialect="identity", content=Content.TEXT)
@@ -362,8 +341,7 @@ class DecodedTests(IngestCase):
         self.ingest(table=[tableOf("table", wanted)])
         self.assertEqual(self.rows("plain", "body", "metadata"), [(b"hello", {"sent": "5"})])
 
-    def test_otherFormat(self) -> None:
-        """A table keeps its format, and a column its type."""
+    def test_tableKeepsItsFormatAndAColumnItsType(self) -> None:
         self.publish({"a": 1})
         self.ingest("--decode", "messagepack")
         error = self.assertRaises(LakeRefused, self.ingest, "--decode", "json")
@@ -372,8 +350,7 @@ class DecodedTests(IngestCase):
         self.assertIn("has a DOUBLE and cannot take a STRING: only whole numbers become wider", str(error))
 
     @nightly
-    def test_addedByHand(self) -> None:
-        """A schema may have more columns when it is started again."""
+    def test_schemaMayGetColumnsInALaterRun(self) -> None:
         self.publish({"a": 1, "b": 2})
         self.ingest("--decode", "messagepack", "--schema", "a INT")
         self.publish({"a": 3, "b": 4})
@@ -393,16 +370,10 @@ class FailureTests(IngestCase):
         self.fail("it did not end with an error")
         return ""
 
-    def test_anyStep(self) -> None:
-        """Wherever the driver ends while it publishes, it goes on, and each row is there once."""
+    def test_crashAtAnyStepOfACommitLeavesEachRowOnce(self) -> None:
         self.fill(10)
         self.ingest()
-        steps = [
-            ("before", "publish"),
-            ("after", "publish"),
-            ("before", "_writeIntent"),
-            ("after", "_writeIntent"),
-        ]
+        steps = [("before", "publish"), ("after", "publish"), ("before", "_writeIntent"), ("after", "_writeIntent")]
         for when, name in steps[:: repetitions(3, 1)]:
             self.fill(10)
             real = getattr(BatchCommit, name)
@@ -420,8 +391,7 @@ class FailureTests(IngestCase):
             self.assertEqual([row[1] for row in self.rows()], list(range(1, self.written.next)), (when, name))
             self.assertEqual(lake.audit(self.table), [])
 
-    def test_twoTables(self) -> None:
-        """The driver ends between two tables of a batch: the second gets it when it comes again."""
+    def test_crashBetweenTwoTablesOfABatchGivesTheSecondItsRowsLater(self) -> None:
         self.fill(10)
         real = BatchCommit.publish
 
@@ -440,7 +410,7 @@ class FailureTests(IngestCase):
         for name in ("one", "two"):
             self.assertEqual([row[1] for row in self.rows(name)], list(range(1, 15)))
 
-    def test_leftBehind(self) -> None:
+    def test_refusedTableHoldsNoOtherBackAndCatchesUpLater(self) -> None:
         """A table whose format refuses a batch keeps no other back, and gets all when it is mended; both are said."""
         if noIceberg:
             raise SkipTest(noIceberg)
@@ -478,8 +448,7 @@ class FailureTests(IngestCase):
             self.assertEqual(lake.audit(f"{self.lake}/{name}"), [])
             self.assertEqual(lake.ranges(f"{self.lake}/{name}")[self.written.id], lake.Covered(1, 11, 10))
 
-    def test_otherCheckpoint(self) -> None:
-        """A checkpoint that is not the table's, or none, is refused in one sentence, and nothing is added."""
+    def test_checkpointOfAnotherTableOrNoneIsRefused(self) -> None:
         self.fill(10)
         self.ingest("--max-offsets", "5")
         self.fill(3)
@@ -496,16 +465,14 @@ class FailureTests(IngestCase):
         self.ingest()
         self.assertEqual(len(self.rows()), 14)
 
-    def test_twice(self) -> None:
-        """Two ingests into one table do not meet."""
+    def test_secondIngestIntoATableIsRefused(self) -> None:
         self.fill(1)
         self.ingest()
         with writerLock(self.table):
             error = self.assertRaises(LakeRefused, self.ingest)
         self.assertIn("another ingest feeds it", str(error))
 
-    def test_twoIngests(self) -> None:
-        """Two ingests into one lake have each a checkpoint of its own."""
+    def test_secondIngestIntoALakeNeedsItsOwnCheckpoint(self) -> None:
         self.fill(1)
         self.ingest("--table", "one=#")
         with writerLock(self.lake):
@@ -514,8 +481,7 @@ class FailureTests(IngestCase):
             self.ingest("--table", "two=#", "--checkpoint", str(self.parent / "other"))
         self.assertEqual(len(self.rows("two")), 1)
 
-    def test_full(self) -> None:
-        """A task that cannot write ends the job with one sentence; nothing is visible, and it goes on later."""
+    def test_taskThatCannotWriteEndsInOneSentenceAndNothingIsVisible(self) -> None:
         self.fill(10)
         self.ingest()
         self.fill(10)
@@ -534,8 +500,7 @@ class FailureTests(IngestCase):
         self.ingest()
         self.assertEqual(len(self.rows()), 20)
 
-    def test_damaged(self) -> None:
-        """Damage in the middle of the journal ends it with the offsets; or it goes on, and they are a gap."""
+    def test_damagedJournalNamesTheOffsetsOrLeavesAGap(self) -> None:
         self.fill(1000)
         first = sorted(name for name in os.listdir(self.folder) if name.endswith(".fxj"))[0]
         with open(f"{self.folder}/{first}", "r+b") as file:
@@ -559,8 +524,7 @@ class FailureTests(IngestCase):
 class OptionTests(IngestCase):
     """What is refused."""
 
-    def test_refused(self) -> None:
-        """Each in one sentence."""
+    def test_wrongTablesAndOptionsAreRefused(self) -> None:
         for words, sentence in (
             (("--table", "_x=#"), "a table cannot be called '_x'"),
             (("--table", "x"), "must be NAME=PATTERN"),
@@ -580,15 +544,13 @@ class OptionTests(IngestCase):
             else:
                 self.fail(f"{words} were taken")
 
-    def test_leavesNothing(self) -> None:
-        """A journal that is not there, or a beginning that cannot be, leaves no lake behind."""
+    def test_missingJournalLeavesNoLake(self) -> None:
         chosen = self.chosen()
         chosen.journal = [self.folder + "s"]
         self.assertIn("is no journal", str(self.assertRaises(JournalError, INGEST.run, chosen, FakeRun())))
         self.assertFalse(os.path.exists(self.lake))
 
-    def test_noLake(self) -> None:
-        """The lake has to be named."""
+    def test_lakeIsRequired(self) -> None:
         chosen = self.chosen()
         chosen.lake = None
         error = self.assertRaises(OptionRefused, INGEST.run, chosen, FakeRun())

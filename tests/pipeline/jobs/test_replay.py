@@ -100,53 +100,45 @@ class JournalCase(ReplayCase):
 class JournalTests(JournalCase):
     """Out of a journal."""
 
-    def test_all(self) -> None:
-        """All of it in its order; the same command again does nothing more."""
+    def test_allIsPublishedInOrderAndASecondRunAddsNothing(self) -> None:
         self.assertEqual(self.replay(*self.from_)[-1], "20 messages were published")
         self.assertEqual(self.published(), self.everything)
         self.assertIn("is over: 20 messages were published", self.replay(*self.from_)[-1])
         self.assertEqual(self.published(), self.everything)
 
-    def test_again(self) -> None:
-        """By another name it is another replay."""
+    def test_otherNameIsAnotherReplay(self) -> None:
         self.replay(*self.from_, "--subscribe", "a")
         self.replay(*self.from_, "--subscribe", "a", "--name", "again")
         self.assertEqual([value for _, value in self.published("a")], [*range(10)] * 2)
 
-    def test_range(self) -> None:
-        """It begins with an offset or a time, and ends before one."""
+    def test_replayBeginsAndEndsAtAnOffsetOrATime(self) -> None:
         self.replay(*self.from_, "--from", "3", "--to", "6")
         self.assertEqual(self.published(), self.everything[2:5])
         self.replay(*self.from_, "--from", "2023-11-14T22:13:25Z", "--to", "2023-11-14T22:13:27", "--to-topic", "t")
         self.assertEqual([value for _, value in self.published("t")], [5, 15, 6, 16])
 
-    def test_where(self) -> None:
-        """Only what a condition holds for."""
+    def test_conditionSelectsRows(self) -> None:
         self.replay(*self.from_, "--where", "publisher = 8 AND offset < 6", "--topics", "*")
         self.assertEqual(self.published(), [("b", 10), ("b", 11)])
 
-    def test_toTopic(self) -> None:
-        """It goes to where the template says."""
+    def test_templateNamesTheTopic(self) -> None:
         self.replay(*self.from_, "--to", "3", "--to-topic", "again.{topic}.x{topic}")
         self.assertEqual(self.published(), [("again.a.xa", 0), ("again.b.xb", 10)])
 
-    def test_brokersOwn(self) -> None:
-        """What lies where only the broker publishes is left out, unless it goes elsewhere."""
+    def test_topicsOfTheBrokerAreLeftOutUnlessTheyGetAnotherName(self) -> None:
         self.written.kept("$dead/a", msgpack.packb("dead"))
         self.assertEqual(self.replay(*self.from_)[-1], "20 messages were published")
         self.replay(*self.from_, "--subscribe", "$dead/a", "--to-topic", "jobs")
         self.assertEqual(self.published("jobs"), [("jobs", "dead")])
 
-    def test_several(self) -> None:
-        """Of several journals all comes, one behind the other."""
+    def test_severalJournalsAreReplayedAfterEachOther(self) -> None:
         other = Written(str(self.folder / "other"))
         other.kept("c", msgpack.packb(1), msgpack.packb(2))
         other.close()
         self.replay(*self.from_, "--journal", other.folder)
         self.assertEqual(sorted(self.published()), sorted([*self.everything, ("c", 1), ("c", 2)]))
 
-    def test_headers(self) -> None:
-        """Headers stay, a key as the text or the bytes that it was."""
+    def test_headersStayAndAKeyKeepsItsType(self) -> None:
         for key in ("k", b"\xff", None):
             header = {"message_id": "m", "n": "1"} | ({} if key is None else {"key": key})
             self.written.kept("h", b"\xc0", header=msgpack.packb(header))
@@ -156,8 +148,7 @@ class JournalTests(JournalCase):
         self.assertEqual([each.header.get("key") for each in found if each], ["k", b"\xff", None])
         self.assertEqual([(each.header["message_id"], each.header["n"]) for each in found if each], [("m", "1")] * 3)
 
-    def test_sealed(self) -> None:
-        """Sealed history and the tail of the journal come as one."""
+    def test_sealedHistoryAndJournalAreOneReplay(self) -> None:
         sealed = str(self.folder / "sealed")
         parser = ArgumentParser()
         SEAL.prepare(parser)
@@ -166,8 +157,7 @@ class JournalTests(JournalCase):
         self.replay(*self.from_, "--sealed", sealed, "--rate", "10000")
         self.assertEqual(self.published(), self.everything)
 
-    def test_throughBroker(self) -> None:
-        """A broker may be asked for what is replayed, the very one into which it goes too."""
+    def test_brokerIsReadAndWrittenEvenTheSameOne(self) -> None:
         self.replay(*self.from_)
         self.replay("--url", self.url, "--to-topic", "copy.{topic}")
         self.assertEqual(self.published("copy.a", "copy.b"), [(f"copy.{topic}", n) for topic, n in self.everything])
@@ -181,25 +171,22 @@ class JournalTests(JournalCase):
             self.replay(*self.from_, *words, run=run)
         return found
 
-    def test_rate(self) -> None:
+    def test_rateLimitsTheRowsOfASecond(self) -> None:
         """So many a second are published, each slice in a transaction."""
         self.assertEqual(self.waits("--rate", "40"), [0.0, 0.1, 0.2, 0.3, 0.4])
         self.assertEqual(self.published(), self.everything)
 
-    def test_speed(self) -> None:
-        """They come with the pauses that were between them, or shorter ones."""
+    def test_speedDividesThePauses(self) -> None:
         self.assertEqual(self.waits("--speed", "2"), [each / 2 for each in range(10)])
         self.assertEqual(self.published(), self.everything)
 
-    def test_pieces(self) -> None:
-        """What does not fit into memory at once comes in pieces, in order."""
+    def test_largeReplayIsPublishedInPiecesInOrder(self) -> None:
         self.patch(replay_source, "ROWS", 3)
         self.patch(replay_source, "_GRAIN", 2)
         self.replay(*self.from_)
         self.assertEqual(self.published(), self.everything)
 
-    def test_nothing(self) -> None:
-        """Nothing is a replay as well."""
+    def test_emptyReplayPublishesNothing(self) -> None:
         self.assertEqual(self.replay(*self.from_, "--subscribe", "none")[-1], "0 messages were published")
 
 
@@ -227,8 +214,7 @@ class CrashTests(JournalCase):
         with mock.patch.object(BatchSink, name, crash):
             self.assertRaises(Crash, self.replay, *self.from_, "--rate", "10000")
 
-    def test_everyStep(self) -> None:
-        """Wherever it ends, everything was published once in the end."""
+    def test_crashAtAnyStepPublishesEachRowOnce(self) -> None:
         self.patch(replay_source, "ROWS", 2)
         self.patch(replay_source, "_GRAIN", 2)
         steps = (("commit", True), ("write", False), ("write", True), ("commit", False))
@@ -238,8 +224,7 @@ class CrashTests(JournalCase):
         self.assertEqual(self.published(), self.everything)
 
     @nightly
-    def test_brokerKilled(self) -> None:
-        """The broker may be killed and started again meanwhile."""
+    def test_killOfTheBrokerLosesAndRepeatsNothing(self) -> None:
         self.patch(replay_source, "ROWS", 6)
         self.patch(replay_source, "_GRAIN", 2)
         self.crashes("commit", 1, before=False)
@@ -251,8 +236,7 @@ class CrashTests(JournalCase):
         self.replay(*self.from_)
         self.assertEqual(self.published(), self.everything)
 
-    def test_stopped(self) -> None:
-        """Told to stop, it stops; what came meanwhile is not part of it."""
+    def test_stoppedReplayGoesOnLaterWithoutRecordsThatCameAfterItsStart(self) -> None:
         run = FakeRun()
         run.progress = lambda *told: run.stopping.set()  # type: ignore[method-assign]
         said = self.replay(*self.from_, "--rate", "50", run=run)
@@ -261,8 +245,7 @@ class CrashTests(JournalCase):
         self.assertEqual(self.replay(*self.from_)[-1], "20 messages were published")
         self.assertEqual(self.published(), self.everything)
 
-    def test_unjournalled(self) -> None:
-        """Without a journal there it is at least once, and says so."""
+    def test_replayWithoutAJournalIsAtLeastOnceAndSaysSo(self) -> None:
         broker = self.startBroker()
         self.url = f"tcp://127.0.0.1:{broker.port()}"
         with connect(self.url) as client, client.subscribe("#") as deliveries:
@@ -290,19 +273,16 @@ class LakeTests(JournalCase):
         (self.lake / "_fleximq").mkdir()
         (self.lake / "_fleximq" / "staged.parquet").write_bytes(b"nothing to be read")
 
-    def test_all(self) -> None:
-        """All of it, dead letters in the topics in which they were."""
+    def test_lakeIsReplayedWithDeadLettersInTheirTopics(self) -> None:
         self.replay("--lake", str(self.lake))
         self.assertEqual(self.published(), self.everything)
 
-    def test_some(self) -> None:
-        """Topics, offsets, times and conditions as for journals."""
+    def test_topicsOffsetsTimesAndConditionsSelectRowsOfALake(self) -> None:
         words = ("--lake", str(self.lake), "--topics", "b", "--from", "3", "--to", "2023-11-14T22:13:25Z")
         self.replay(*words, "--where", "value != X'0c'")
         self.assertEqual(self.published(), [("b", 11), ("b", 13), ("b", 14)])
 
-    def test_noTable(self) -> None:
-        """What is no table is named."""
+    def test_folderThatIsNoTableIsRefused(self) -> None:
         (self.folder / "empty").mkdir()
         for folder in ("none", "empty"):
             error = self.assertRaises(OptionRefused, self.replay, "--lake", str(self.folder / folder))
@@ -355,8 +335,7 @@ class DialectsTests(ReplayCase):
         with IdentityClient(broker.address).subscribe("t") as identity:
             identity.say("PUBLISH:t:hello||k=v").barrier()
 
-    def test_everyDialect(self) -> None:
-        """Each gets of the replay what it got the first time."""
+    def test_eachDialectReceivesTheReplayAsTheFirstTime(self) -> None:
         first = self.startBroker("--journal", str(self.folder / "first"), "--durable", "#")
         before = self.voices(first, lambda: self.publish(first))
         words = ("--journal", str(self.folder / "first"), "--subscribe", "t")
@@ -367,7 +346,7 @@ class DialectsTests(ReplayCase):
 class ClockTests(SynchronousTestCase):
     """From when on rows are due."""
 
-    def test_firstReading(self) -> None:
+    def test_firstReadingIsNoPartOfTheRhythm(self) -> None:
         """What reading the first rows takes is no part of the rhythm: the pauses are those between the rows."""
         clock, run = [100.0], FakeRun()
         found: list[float] = []
@@ -398,16 +377,14 @@ class PiecesTests(SynchronousTestCase):
         """Return where the pieces begin and end."""
         return ((each.start, each.stop) for each in mergeSlices(grains))
 
-    def test_joined(self) -> None:
-        """Neighbours are one piece as long as they fit; those of another journal are not."""
+    def test_neighboursOfOneJournalAreJoinedWhileTheyFit(self) -> None:
         half = replay_source.ROWS // 2
         grains = [ReplaySlice("j", 10 * each, 10 * each + 10, half, 1) for each in range(3)]
         self.assertEqual(list(self.pieces(*grains)), [(0, 20), (20, 30)])
         self.assertEqual(list(self.pieces(grains[0], grains[1]._replace(journal="k"))), [(0, 10), (10, 20)])
         self.assertEqual(list(self.pieces()), [])
 
-    def test_divided(self) -> None:
-        """What is too large is divided, as far as it can be."""
+    def test_largeGrainsAreDivided(self) -> None:
         large = ReplaySlice("j", 0, 10, 10, 3 * replay_source.BYTES)
         self.assertEqual(list(self.pieces(large)), [(0, 4), (4, 8), (8, 10)])
         self.assertEqual(list(self.pieces(large._replace(stop=1))), [(0, 1)])
@@ -423,8 +400,7 @@ class OptionsTests(SynchronousTestCase):
         with self.assertRaisesRegex((PipelineError, SettingError, JournalError), words):
             REPLAY.run(parser.parse_args(list(given)), FakeRun())
 
-    def test_refused(self) -> None:
-        """What is missing or excludes each other is named."""
+    def test_missingAndExcludingOptionsAreRefused(self) -> None:
         into = ("--into", "tcp://127.0.0.1:1")
         self.refuses("--into URL is needed", "--journal", "j")
         self.refuses("--journal FOLDER or --url URL is needed", *into)
@@ -436,8 +412,7 @@ class OptionsTests(SynchronousTestCase):
         self.refuses("is no journal", *into, "--journal", self.mktemp(), "--state", self.mktemp())
         self.refuses("--name must have", *into, "--journal", "j", "--name", "a/b")
 
-    def test_where(self) -> None:
-        """A condition that is none is refused in one sentence."""
+    def test_wrongConditionIsOneSentence(self) -> None:
         rows = sharedSession().sql("SELECT 1 AS offset")
         error = self.assertRaises(OptionRefused, replay_source.ReplayFilter("nothing = 1").of, rows)
         self.assertRegex(str(error), r"^--where cannot be used: [^\n]+$")

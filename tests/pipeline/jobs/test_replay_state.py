@@ -22,8 +22,7 @@ class ReplayStateTests(SynchronousTestCase):
         """Return the state of a replay."""
         return ReplayState(folder or str(self.folder / "new"), "r", {"what": what})
 
-    def test_goesOn(self) -> None:
-        """What was written is there the next time; the name of the transactions stays."""
+    def test_stateIsReadAgainWithTheNameOfItsTransactions(self) -> None:
         state = self.state()
         with state as first:
             self.assertFalse(first.begun)
@@ -33,39 +32,34 @@ class ReplayStateTests(SynchronousTestCase):
             self.assertEqual(second, first)
             self.assertTrue(second.begun)
 
-    def test_another(self) -> None:
-        """Two replays never have the same transactions."""
+    def test_twoReplaysHaveDifferentTransactions(self) -> None:
         with self.state() as one:
             pass
         with self.state() as other:
             self.assertNotEqual(one.id, other.id)
 
-    def test_somethingElse(self) -> None:
-        """A name is bound to what is replayed."""
+    def test_nameIsBoundToItsSource(self) -> None:
         state = self.state()
         with state as progress:
             state.write(progress)
         error = self.assertRaises(OptionRefused, self.state("that").__enter__)
         self.assertEqual(str(error), "the replay r was begun with other options: choose another --name")
 
-    def test_twice(self) -> None:
-        """Nobody else can be at it, until the first is done."""
+    def test_secondRunIsRefusedUntilTheFirstEnds(self) -> None:
         with self.state():
             error = self.assertRaises(OptionRefused, self.state().__enter__)
             self.assertEqual(str(error), "the replay r is running already")
         with self.state():
             pass
 
-    def test_damaged(self) -> None:
-        """A file that is none is an error, and nobody holds it afterwards."""
+    def test_damagedStateIsRefusedAndReleased(self) -> None:
         for content in ("{", "[]", '{"what": {}, "more": 1}'):
             (self.folder / "r.json").write_text(content)
             for _ in range(2):
                 error = self.assertRaises(OptionRefused, self.state(folder=str(self.folder)).__enter__)
                 self.assertIn("cannot be read", str(error))
 
-    def test_noFolder(self) -> None:
-        """A folder that cannot be made is an error."""
+    def test_folderThatCannotBeMadeIsRefused(self) -> None:
         (self.folder / "file").write_text("")
         error = self.assertRaises(PipelineError, self.state(folder=str(self.folder / "file" / "x")).__enter__)
         self.assertIn("cannot be stored", str(error))

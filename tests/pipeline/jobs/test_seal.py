@@ -88,8 +88,7 @@ class SealCase(SynchronousTestCase):
 class SealTests(SealCase):
     """What there is afterwards."""
 
-    def test_rows(self) -> None:
-        """All segments but the last are files, whose records are as the source has them."""
+    def test_allSegmentsButTheLastAreSealedAsTheSourceHasThem(self) -> None:
         self.seal()
         segments = JournalFiles(self.folder).segments()
         self.assertGreater(len(segments), 3)
@@ -97,8 +96,7 @@ class SealTests(SealCase):
         end = segments[-1].end
         self.isAll(end)
 
-    def test_again(self) -> None:
-        """What is sealed stays as it is; only what came since is done."""
+    def test_sealedFilesStayAndOnlyNewSegmentsAreSealed(self) -> None:
         self.seal()
         before = {path: path.stat().st_mtime_ns for path in Path(self.sealed).glob("*/*.parquet")}
         self.assertEqual(self.seal(), ["0 segments sealed"])
@@ -109,8 +107,7 @@ class SealTests(SealCase):
         self.assertEqual({path: after[path] for path in before}, before)
         self.assertEqual(self.offsets(), list(range(1, self.files()[-1].next)))
 
-    def test_removedLater(self) -> None:
-        """What retention removes from the journal stays sealed."""
+    def test_sealedRecordsOutliveRetention(self) -> None:
         self.seal()
         sealed = self.offsets()
         for path in sorted(Path(self.folder).glob("*.fxj"))[:2]:
@@ -120,16 +117,14 @@ class SealTests(SealCase):
         self.assertEqual(self.offsets()[: len(sealed)], sealed)
         self.assertEqual(self.offsets(), list(range(1, self.files()[-1].next)))
 
-    def test_itself(self) -> None:
-        """Each file says of which segments it is."""
+    def test_eachFileNamesItsSegments(self) -> None:
         self.seal()
         bases = sorted(int(path.name[:20]) for path in Path(self.folder).glob("*.fxj"))[:-1]
         metadata = [pq.read_metadata(file.path).metadata for file in self.files()]
         self.assertEqual([json.loads(each[SEGMENTS]) for each in metadata], [[base] for base in bases])
         self.assertEqual([missingIn(each) for each in metadata], [[]] * len(bases))
 
-    def test_several(self) -> None:
-        """Each journal of a glob has a folder of its own."""
+    def test_eachJournalHasItsFolder(self) -> None:
         other = Written(f"{os.path.dirname(self.folder)}/journal2", segmentBytes=2000)
         self.addCleanup(other.close)
         for number in range(60):
@@ -140,8 +135,7 @@ class SealTests(SealCase):
         self.assertGreater(len(sealedFiles(self.sealed, other.id)), 1)
         self.assertGreater(len(self.files()), 1)
 
-    def test_transaction(self) -> None:
-        """What was staged in one segment and published in another is in the file of the latter, once."""
+    def test_stagedRecordsAreInTheFileOfTheirTransactionOnce(self) -> None:
         token = self.written.stage("q", 1, "0", "staged", b"s1", b"s2")
         self.fill(30)
         first = self.written.publishStaged("q", 1, token)
@@ -150,8 +144,7 @@ class SealTests(SealCase):
         rows = self.spark.read.parquet(f"{self.sealed}/*").where("topic = 'staged'").collect()
         self.assertEqual(sorted((row.offset, row.value) for row in rows), [(first, b"s1"), (first + 1, b"s2")])
 
-    def test_options(self) -> None:
-        """Both folders are needed, and the first has to be a journal."""
+    def test_bothFoldersAreRequiredAndTheFirstIsAJournal(self) -> None:
         parser = ArgumentParser()
         SEAL.prepare(parser)
         error = self.assertRaises(OptionRefused, SEAL.run, parser.parse_args(["--sealed", "x"]), FakeRun())
@@ -159,8 +152,7 @@ class SealTests(SealCase):
         wrong = parser.parse_args(["--journal", self.sealed, "--sealed", self.sealed])
         self.assertIn("is no journal", str(self.assertRaises(PipelineError, SEAL.run, wrong, FakeRun())))
 
-    def test_stopped(self) -> None:
-        """When it is to stop it says what is left, and goes on with that the next time."""
+    def test_stoppedRunSaysWhatIsLeftAndGoesOnLater(self) -> None:
         run = FakeRun()
         run.stopping.set()
         said = self.seal(run=run)
@@ -174,8 +166,7 @@ class NeighboursTests(SealCase):
 
     fileBytes = 1 << 30
 
-    def test_rows(self) -> None:
-        """Each task gets as much, which is one file; nothing is missing, and none is there twice."""
+    def test_eachTaskSealsOneFileWithoutGapsOrRepeats(self) -> None:
         said = self.seal()
         segments = JournalFiles(self.folder).segments()
         self.assertEqual(said, [f"{len(segments)} segments sealed"])
@@ -185,8 +176,7 @@ class NeighboursTests(SealCase):
         bases = [json.loads(pq.read_metadata(file.path).metadata[SEGMENTS]) for file in self.files()]
         self.assertEqual(sum(bases, []), [each.pieces[0].base for each in segments])
 
-    def test_transaction(self) -> None:
-        """What is staged and published within one file, in different segments of it, is there once."""
+    def test_recordsStagedAndPublishedInOneFileAreThereOnce(self) -> None:
         token = self.written.stage("q", 1, "0", "staged", b"s1", b"s2")
         self.fill(20)
         first = self.written.publishStaged("q", 1, token)
@@ -196,8 +186,7 @@ class NeighboursTests(SealCase):
         rows = self.spark.read.parquet(f"{self.sealed}/*").where("topic = 'staged'").collect()
         self.assertEqual(sorted((row.offset, row.value) for row in rows), [(first, b"s1"), (first + 1, b"s2")])
 
-    def test_damaged(self) -> None:
-        """Where one of them is damaged, the others get files of their own, and the next run tries that one alone."""
+    def test_damagedSegmentIsSealedAloneByALaterRun(self) -> None:
         path = sorted(Path(self.folder).glob("*.fxj"))[1]
         content = path.read_bytes()
         place = content.index(b"\x00x", len(content) // 2)
@@ -213,8 +202,7 @@ class NeighboursTests(SealCase):
         (file,) = [each for each in self.files() if each.first == segments[1].start]
         self.assertEqual(len(missingIn(pq.read_metadata(file.path).metadata)), 1)
 
-    def test_neighbours(self) -> None:
-        """There are as many groups as are asked for, as large as each other; they go on without a gap."""
+    def test_groupsAreOfOneSizeAndWithoutGaps(self) -> None:
         one, *rest = JournalFiles(self.folder).segments()
         sealed = [one, *rest]
         self.assertEqual(neighbours(sealed, 1), [sealed])
@@ -242,8 +230,7 @@ class UnfinishedTests(SealCase):
         """Return the next offset of the journal."""
         return JournalFiles(self.folder).bounds().next
 
-    def test_parts(self) -> None:
-        """Each run seals what came since the one before; in the end each record is there once, as the source has it."""
+    def test_eachRunSealsTheNewPartOfTheLastSegment(self) -> None:
         self.begun()
         self.seal("--unfinished")
         self.assertEqual(self.files()[-1].next, self.last())
@@ -260,8 +247,7 @@ class UnfinishedTests(SealCase):
         end = JournalFiles(self.folder).segments()[-1].end
         self.isAll(end)
 
-    def test_transaction(self) -> None:
-        """What was staged before a part was sealed and published behind it is in the later part, once."""
+    def test_recordsStagedBeforeAPartAreInTheLaterPartOnce(self) -> None:
         self.begun()
         token = self.written.stage("q", 1, "0", "staged", b"s1", b"s2")
         self.seal("--unfinished")
@@ -271,8 +257,7 @@ class UnfinishedTests(SealCase):
         rows = self.spark.read.parquet(f"{self.sealed}/*").where("topic = 'staged'").collect()
         self.assertEqual(sorted((row.offset, row.value) for row in rows), [(first, b"s1"), (first + 1, b"s2")])
 
-    def test_damagedBefore(self) -> None:
-        """What is damaged in a part that is sealed already does not keep the rest from it."""
+    def test_damageInASealedPartDoesNotKeepTheRestFromSealing(self) -> None:
         self.begun(2)
         self.seal("--unfinished")
         path = max(Path(self.folder).glob("*.fxj"))
@@ -284,8 +269,7 @@ class UnfinishedTests(SealCase):
         self.assertEqual(self.offsets(), list(range(1, self.last())))
         self.assertEqual(missingIn(pq.read_metadata(self.files()[-1].path).metadata), [])
 
-    def test_deleted(self) -> None:
-        """Where the file of a part is deleted, the next run seals that part again, and no record twice."""
+    def test_deletedPartIsSealedAgainWithoutRepeats(self) -> None:
         self.begun()
         self.seal("--unfinished")
         segment = JournalFiles(self.folder).segments(unfinished=True)[-1]
@@ -305,8 +289,7 @@ class UnfinishedTests(SealCase):
             self.assertIn(span, [(file.first, file.next) for file in self.files()])
         self.assertLess(segment.start, parts[0])
 
-    def test_nothing(self) -> None:
-        """A journal without any record has nothing to seal."""
+    def test_journalWithoutRecordsHasNothingToSeal(self) -> None:
         other = Written(f"{os.path.dirname(self.folder)}/empty")
         self.addCleanup(other.close)
         self.folder = other.folder
@@ -317,8 +300,7 @@ class UnfinishedTests(SealCase):
 class FailureTests(SealCase):
     """What goes wrong."""
 
-    def test_damaged(self) -> None:
-        """A segment that is damaged is left out with a sentence; or only what is damaged, and the file says so."""
+    def test_damagedSegmentIsLeftOutOrSealedWithItsGap(self) -> None:
         path = sorted(Path(self.folder).glob("*.fxj"))[1]
         content = path.read_bytes()
         place = content.index(b"\x00x", len(content) // 2)
@@ -337,8 +319,7 @@ class FailureTests(SealCase):
             sorted({*range(1, segments[-1].end)} - {*self.offsets()}), [*range(missing.first, missing.next)]
         )
 
-    def test_gone(self) -> None:
-        """A segment that retention removes while it is to be sealed leaves no file."""
+    def test_segmentThatRetentionRemovesLeavesNoFile(self) -> None:
         segment = JournalFiles(self.folder).segments()[0]
         sorted(Path(self.folder).glob("*.fxj"))[0].unlink()
         os.makedirs(self.sealed)
@@ -346,9 +327,7 @@ class FailureTests(SealCase):
         self.assertIn("retention has removed them while they were being read", outcome.why)
         self.assertEqual(os.listdir(self.sealed), [])
 
-    def test_cannotRename(self) -> None:
-        """Where a file cannot get its name, there is a sentence, and nothing half made."""
-
+    def test_fileThatCannotBeRenamedIsOneSentenceAndLeavesNothing(self) -> None:
         class Full(Files):
             """A disk that is full."""
 
@@ -362,8 +341,7 @@ class FailureTests(SealCase):
         self.assertIn("cannot be written: no space left on device", str(error))
         self.assertEqual(os.listdir(self.sealed), [])
 
-    def test_leftOver(self) -> None:
-        """What a run that was killed has left is no row, and is removed by the next."""
+    def test_leftoverOfAKilledRunIsNoRowAndIsRemoved(self) -> None:
         os.makedirs(f"{self.sealed}/{self.written.id}")
         rubbish = Path(self.sealed, self.written.id, f"{STAGED}abc")
         rubbish.write_bytes(b"half a file")
@@ -371,8 +349,7 @@ class FailureTests(SealCase):
         self.assertFalse(rubbish.exists())
         self.assertEqual(self.offsets(), list(range(1, self.files()[-1].next)))
 
-    def test_twice(self) -> None:
-        """Two runs do not seal the same journal at once."""
+    def test_secondRunOnAJournalIsRefused(self) -> None:
         self.seal()
         files = Files()
         descriptor = files.openLock(f"{self.sealed}/{self.written.id}/_lock")

@@ -53,8 +53,7 @@ class SqlTests(SynchronousTestCase):
         """Return the answer's rows."""
         return [json.loads(line) for line in self.ask(query, "--format", "json", *words).splitlines()]
 
-    def test_all(self) -> None:
-        """``messages`` has all topics; the table's numbers end at the same place."""
+    def test_messagesHasAllTopicsAndNumbersAreAligned(self) -> None:
         self.assertEqual(
             self.ask("select topic, count(*) as n, max(offset) as last from messages group by topic order by last"),
             "topic       n  last\n"
@@ -66,8 +65,7 @@ class SqlTests(SynchronousTestCase):
             "(4 rows)\n",
         )
 
-    def test_oddNames(self) -> None:
-        """A topic's name may have what lists and quotes are made of; two that SQL takes for one are refused."""
+    def test_anyNameOfATopicIsATableAndTwinsAreRefused(self) -> None:
         names = ("a,b", "a", " b ", 'say "x"', "it's", "tick`s", "SPORT", "line\nbreak")
         written = Written(self.folder)
         for name in names:
@@ -79,8 +77,7 @@ class SqlTests(SynchronousTestCase):
         error = self.assertRaises(OptionRefused, self.ask, "select count(*) from SPORT, Sport")
         self.assertIn("differ in capitals only", str(error))
 
-    def test_topic(self) -> None:
-        """A topic is a table of its name, quoted where it is no word; key, headers and bytes can be read."""
+    def test_topicIsATableWithKeyHeadersAndBytes(self) -> None:
         found = self.rows('select offset, key, headers, value, timestamp from "news.local" order by offset')
         self.assertEqual([row["value"] for row in found], ["hello", "fffe00"])
         self.assertEqual([row["offset"] for row in found], [5, 6])
@@ -88,8 +85,7 @@ class SqlTests(SynchronousTestCase):
         self.assertEqual(found[0]["headers"], {"key": "k1", "a": "1"})
         self.assertEqual(found[0]["timestamp"], "2023-11-14T22:13:20.000Z")
 
-    def test_joined(self) -> None:
-        """Several tables in one question, each with a subquery or not; backticks are understood as well."""
+    def test_severalTablesAndSubqueriesAreOneQuery(self) -> None:
         found = self.rows(
             "with some as (select offset from news where offset > 2) "
             'select count(*) as n, (select max(offset) from `news.local`) as m, (select count(*) from "Sport") as s '
@@ -97,8 +93,7 @@ class SqlTests(SynchronousTestCase):
         )
         self.assertEqual(found, [{"n": 2, "m": 6, "s": 3}])
 
-    def test_twice(self) -> None:
-        """A table may be used twice in one question, with other conditions each time."""
+    def test_eachUseOfATableHasItsOwnConditions(self) -> None:
         found = self.rows(
             "select (select count(*) from messages) as a, (select count(*) from messages where topic = 'news') as n, "
             "(select count(*) from (select offset from news where offset < 3 union all "
@@ -108,14 +103,11 @@ class SqlTests(SynchronousTestCase):
         )
         self.assertEqual(found, [{"a": 10, "n": 4, "u": 4, "j": 2}])
 
-    def test_star(self) -> None:
-        """``*`` has all columns, in their order."""
+    def test_starHasAllColumnsInOrder(self) -> None:
         first = self.ask("select * from news", "--format", "csv").splitlines()[0]
         self.assertEqual(first, "journal,topic,offset,timestamp,publisher,dialect,headers,key,value")
 
-    def test_withoutRule(self) -> None:
-        """In a Spark that cannot have the rule for reading less, a query reads more, and says so."""
-
+    def test_withoutTheOptimizerRuleTheQueryReadsMoreAndSaysSo(self) -> None:
         def refuse(spark: object) -> None:
             raise PipelineError("no rule")
 
@@ -126,27 +118,23 @@ class SqlTests(SynchronousTestCase):
         SQL.run(parser.parse_args(["select count(*) as n from news", "--journal", self.folder, "--format", "csv"]), run)
         self.assertEqual((run.printed, run.said), ("n\n4\n", ["no rule; the query reads all columns and rows"]))
 
-    def test_decoded(self) -> None:
-        """Payloads become columns, found by a look at the topic's first ones."""
+    def test_payloadsBecomeColumns(self) -> None:
         found = self.rows("select n, text, offset from news where n > 1 order by n", "--decode", "messagepack")
         self.assertEqual(found, [{"n": 2, "text": "xx", "offset": 3}, {"n": 3, "text": "xxx", "offset": 4}])
 
-    def test_collision(self) -> None:
-        """A payload's field called like a column of ours stays a field of ``decoded``."""
+    def test_fieldNamedAsAColumnStaysInDecoded(self) -> None:
         found = self.rows("select offset, decoded.offset as own from Sport order by 1", "--decode", "messagepack")
         self.assertEqual([row["own"] for row in found], [0.0, 0.5, 1.0])
         self.assertEqual([row["offset"] for row in found], [7, 8, 9])
 
-    def test_schema(self) -> None:
-        """A schema that is given counts; what does not fit has an error."""
+    def test_givenSchemaCountsAndMisfitsHaveAnError(self) -> None:
         words = ("--decode", "messagepack", "--schema", "n STRING, more INT")
         found = self.rows("select n, more, error from news order by offset", *words)
         self.assertEqual(found[0], {"n": "0", "more": None, "error": None})
         found = self.rows('select n, error from "news.local"', *words)
         self.assertTrue(all(row["n"] is None and row["error"] for row in found))
 
-    def test_limit(self) -> None:
-        """No more rows than asked for, and the table says that there are more."""
+    def test_limitIsToldInTheTable(self) -> None:
         self.assertEqual(
             self.ask("select offset from messages order by offset", "--limit", "2"),
             "offset\n------\n     1\n     2\n(the first 2 rows; --limit shows more)\n",
@@ -154,8 +142,7 @@ class SqlTests(SynchronousTestCase):
         self.assertTrue(self.ask("select 1 as a", "--limit", "1").endswith("(1 row)\n"))
         self.assertEqual(len(self.rows("select offset from messages", "--limit", "3")), 3)
 
-    def test_noRows(self) -> None:
-        """No rows are no error."""
+    def test_emptyAnswerIsNoError(self) -> None:
         self.assertEqual(self.ask("select offset from news where offset > 99"), "offset\n------\n(0 rows)\n")
         self.assertEqual(self.rows("select offset from news where offset > 99"), [])
 
@@ -164,37 +151,32 @@ class SqlTests(SynchronousTestCase):
         error = self.assertRaises(PipelineError, self.ask, query, *words)
         self.assertEqual(str(error).replace(self.folder, "J"), sentence)
 
-    def test_noTopic(self) -> None:
-        """A topic that is not there is named, with those that are."""
+    def test_missingTopicIsNamedWithTheOthers(self) -> None:
         self.refused(
             "there is no topic 'sport', only Sport, messages, news, news.local; "
             "a name with a dot must be in double quotes",
             "select * from sport",
         )
 
-    def test_wrong(self) -> None:
-        """A column that is not there, and what is no SQL."""
+    def test_missingColumnAndWrongSyntaxAreOneSentence(self) -> None:
         error = self.assertRaises(OptionRefused, self.ask, "select ofset from news")
         self.assertIn("with name `ofset` cannot be resolved. Did you mean one of the following? [`offset`", str(error))
         self.assertNotIn("\n", str(error))
         self.assertIn("Syntax error at or near 'selec'", str(self.assertRaises(PipelineError, self.ask, "selec 1")))
 
-    def test_belongs(self) -> None:
-        """What does not go together."""
+    def test_schemaNeedsDecodeAndPayloadsOfItsFormat(self) -> None:
         self.refused("--schema belongs to --decode, which is missing", "select 1", "--schema", "a INT")
         self.refused(
             "no payload of 'messages' is json; --schema can give the columns".replace("'messages'", "any topic"),
             "select * from messages", "--decode", "json", "--subscribe", "messages",
         )  # fmt: skip
 
-    def test_noLake(self) -> None:
-        """A lake that is not there is named."""
+    def test_missingLakeIsNamed(self) -> None:
         self.refused(
             "the lake J/none cannot be read: no such file or directory", "select 1", "--lake", f"{self.folder}/none"
         )
 
-    def test_sealed(self) -> None:
-        """Sealed history and the journal are one table, each record once."""
+    def test_sealedHistoryAndJournalAreOneTable(self) -> None:
         folder, sealed = f"{self.folder}-segments", f"{self.folder}-sealed"
         written = Written(folder, segmentBytes=4000)
         self.addCleanup(written.close)
@@ -211,8 +193,7 @@ class SqlTests(SynchronousTestCase):
         SQL.run(parser.parse_args([query, "--journal", folder, "--sealed", sealed, "--format", "csv"]), run)
         self.assertEqual(run.printed, "n,d,m\n60,60,60\n")
 
-    def test_sealedDecoded(self) -> None:
-        """Payloads are decoded by one schema, sealed or not; what retention has removed meanwhile can be asked, too."""
+    def test_sealedPayloadsAreDecodedByTheSameSchemaEvenOfTopicsThatRetentionRemoved(self) -> None:
         folder, sealed = f"{self.folder}-segments", f"{self.folder}-sealed"
         written = Written(folder, segmentBytes=4000)
         self.addCleanup(written.close)
@@ -230,8 +211,7 @@ class SqlTests(SynchronousTestCase):
         self.assertEqual(self.rows(query, *words), [{"n": 120, "d": 120, "l": 20, "e": 0}])
         self.assertEqual(self.rows("select old, offset from gone where old = 2", *words), [{"old": 2, "offset": 3}])
 
-    def test_formats(self) -> None:
-        """Tables of each format are read as they are now."""
+    def test_tablesOfEachFormatAreReadAsTheyAreNow(self) -> None:
         for outputFormat, package in (("parquet", "pyarrow"), ("delta", "deltalake"), ("iceberg", "pyiceberg")):
             if find_spec(package) is None:
                 continue
@@ -253,8 +233,7 @@ class SqlTests(SynchronousTestCase):
                 outputFormat,
             )
 
-    def test_lake(self) -> None:
-        """Lake tables go by their names; a name that is none is said."""
+    def test_lakeTablesAreNamed(self) -> None:
         lake = os.path.abspath(self.mktemp())
         os.makedirs(f"{lake}/orders/_fleximq")
         FakeRun().session().range(3).write.mode("append").parquet(f"{lake}/orders")

@@ -64,8 +64,7 @@ class StatsCase(SynchronousTestCase):
 class FiguresTests(StatsCase):
     """What a row says."""
 
-    def test_counts(self) -> None:
-        """Messages, bytes and publishers of each topic, in the window of their time."""
+    def test_messagesBytesAndPublishersOfEachTopicAndWindowAreCounted(self) -> None:
         self.at(0, "a", b"12", b"345")
         self.at(59.9, "a", b"6", publisher=8)
         self.at(60, "a", b"")
@@ -77,8 +76,7 @@ class FiguresTests(StatsCase):
         self.assertEqual(found, [("a", first, 3, 6, 2), ("a", second, 1, 0, 1), ("b", second, 1, 1, 1)])
         self.assertEqual([(row["end"] - row["start"]).seconds for row in self.rows()], [60, 60, 60])
 
-    def test_future(self) -> None:
-        """One message of the future, as after a jump of a clock, does not end the windows of all others."""
+    def test_oneMessageOfTheFutureEndsNoOtherWindows(self) -> None:
         self.at(0, "a", b"")
         self.at(3600, "b", b"")
         for second in range(1, 60):
@@ -90,8 +88,7 @@ class FiguresTests(StatsCase):
         self.count()
         self.assertEqual([(row["topic"], row["messages"]) for row in self.rows()], [("a", 60), ("b", 1), ("late", 2)])
 
-    def test_tooLate(self) -> None:
-        """Messages of a window that is over are not counted, and their number is told."""
+    def test_lateMessagesAreNotCountedButTold(self) -> None:
         self.at(0, "a", b"")
         self.at(71, "a", b"")
         self.assertEqual(self.count().said[-1], "1 rows written")
@@ -102,8 +99,7 @@ class FiguresTests(StatsCase):
             "warning: messages of 1 windows of topics were too late for --late, and are not counted",
         )
 
-    def test_files(self) -> None:
-        """A file has the names of its query and batch, so that none writes over another's."""
+    def test_fileIsNamedByItsQueryAndBatch(self) -> None:
         self.at(0, "a", b"")
         self.at(100, "a", b"")
         self.count()
@@ -111,8 +107,7 @@ class FiguresTests(StatsCase):
         query = json.loads(Path(self.table, "_checkpoint", "metadata").read_text())["id"]
         self.assertRegex(file.name, rf"^{query}-\d{{10}}\.parquet$")
 
-    def test_gaps(self) -> None:
-        """A silence is a gap from so many seconds on, also before the first message and behind the last."""
+    def test_silenceIsAGapAlsoBeforeTheFirstAndAfterTheLastMessage(self) -> None:
         for second in (10, 20.5, 30, 30.9):
             self.at(second, "a", b"")
         self.at(100, "a", b"")
@@ -121,16 +116,14 @@ class FiguresTests(StatsCase):
         # Silent are the seconds 0 to 9, 11 to 19, 21 to 29 and 31 to 59.
         self.assertEqual((row["gaps"], row["longest_gap"]), (2, 29.0))
 
-    def test_noGap(self) -> None:
-        """Where each second has a message, nothing is silent."""
+    def test_messageInEachSecondLeavesNoGap(self) -> None:
         for second in range(5):
             self.at(second, "a", b"")
         self.at(60, "a", b"")
         self.count("--gap", "1s", "--window", "5s")
         self.assertEqual((self.rows()[0]["gaps"], self.rows()[0]["longest_gap"]), (0, 0.0))
 
-    def test_latency(self) -> None:
-        """It is told from the header key that was named, as a number or in ISO 8601; others have none."""
+    def test_latencyIsReadFromTheNamedHeader(self) -> None:
         sent = MINUTE // 1000
         for late, written in ((10, sent), (20, "2023-11-14T22:14:00Z"), (30, sent), (0, "nonsense")):
             self.at(late / 1000, "a", b"", header=msgpack.packb({"sent": written}))
@@ -141,8 +134,7 @@ class FiguresTests(StatsCase):
         self.assertEqual([a[f"latency_{each}"] for each in ("p50", "p90", "p99", "max")], [20.0, 30.0, 30.0, 30.0])
         self.assertEqual([b[f"latency_{each}"] for each in ("p50", "p90", "p99", "max")], [None] * 4)
 
-    def test_longWindow(self) -> None:
-        """A window of a day tells silences in steps of 24 seconds."""
+    def test_windowOfADayTellsGapsInStepsOf24Seconds(self) -> None:
         for second in (0, 86_399):
             self.at(second - 80_040, "a", b"")
         self.at(86_400, "a", b"")
@@ -162,22 +154,19 @@ class TimesTests(SynchronousTestCase):
         self.assertEqual(found.column("topic").to_pylist(), ["t"] * len(times))
         return [int(value) // SECOND for value in found.column("timestamp").cast(pa.int64()).to_pylist()]
 
-    def test_future(self) -> None:
+    def test_timeLaterThanMostAfterItIsCorrected(self) -> None:
         """One that is later than most of those after it gets a time of them; one that is earlier stays."""
         for pieces in (1, 7, 100):
             self.assertEqual(self.bounded(0, 500, *range(1, 31), pieces=pieces), [0, 8, *range(1, 31)])
             self.assertEqual(self.bounded(*range(500, 530), 3, pieces=pieces), [*range(500, 530), 3])
 
-    def test_end(self) -> None:
-        """The last messages may be right: more may follow."""
+    def test_lastTimesMayBeRight(self) -> None:
         self.assertEqual(self.bounded(1, 2, 500, 3, 4), [1, 2, 500, 3, 4])
 
-    def test_present(self) -> None:
-        """None is later than the present."""
+    def test_noTimeIsLaterThanThePresent(self) -> None:
         self.assertEqual(self.bounded(1, 1010, 1011, 4000), [1, 1010, 1000, 1000])
 
-    def test_none(self) -> None:
-        """Nothing is nothing."""
+    def test_noTimesAreNone(self) -> None:
         self.assertEqual(list(plausibleTimes([], 1)), [])
 
 
@@ -185,8 +174,7 @@ class TimesTests(SynchronousTestCase):
 class OnceTests(StatsCase):
     """Each row comes once."""
 
-    def test_goesOn(self) -> None:
-        """A window that is not over waits for the next time; what comes too late counts nowhere."""
+    def test_unfinishedWindowWaitsAndLateMessagesCountNowhere(self) -> None:
         self.at(0, "a", b"")
         self.at(71, "a", b"")
         self.count()
@@ -198,16 +186,14 @@ class OnceTests(StatsCase):
         self.count()
         self.assertEqual([row["messages"] for row in self.rows()], [1, 2])
 
-    def test_ownRows(self) -> None:
-        """What was published by this job is not counted, or it would never end."""
+    def test_ownPublicationsAreNotCounted(self) -> None:
         self.at(0, "$stats/a", b"")
         self.at(1, "$statsa", b"")
         self.at(100, "a", b"")
         self.count()
         self.assertEqual([row["topic"] for row in self.rows()], ["$statsa"])
 
-    def test_published(self) -> None:
-        """Rows come back as maps in a topic, once, though the driver fails before it could note that."""
+    def test_rowsArePublishedOnceThoughABatchIsRepeated(self) -> None:
         self.at(0, "a", b"xyz")
         self.at(1, "n" * 1024, b"")
         self.at(71, "a", b"")
@@ -232,8 +218,7 @@ class OnceTests(StatsCase):
         [other] = [each for each in found if each is not None and each.topic != "$stats/a"]
         self.assertEqual((other.value["topic"], len(other.topic)), ("n" * 1024, 7 + 64))
 
-    def test_stops(self) -> None:
-        """Without --once it goes on until it is told to stop."""
+    def test_jobGoesOnUntilItIsStopped(self) -> None:
         self.at(0, "a", b"")
         self.at(100, "a", b"")
         parser = ArgumentParser()
@@ -265,8 +250,7 @@ class OptionsTests(SynchronousTestCase):
         with self.assertRaisesRegex((OptionRefused, SettingError, JournalError), words):
             STATS.run(parser.parse_args(list(given)), FakeRun())
 
-    def test_refused(self) -> None:
-        """What is missing is named."""
+    def test_missingOptionsAreRefused(self) -> None:
         self.refuses("--journal FOLDER or --url URL is needed", "--table", "t")
         self.refuses("--table FOLDER or --publish URL is needed", "--journal", "j")
         self.refuses("--checkpoint FOLDER is needed", "--journal", "j", "--publish", "tcp://localhost:1")

@@ -72,8 +72,7 @@ class LakeCase(SynchronousTestCase):
 class SeveralTablesTests(LakeCase):
     """A table that is refused does not keep others from their turn."""
 
-    def test_next(self) -> None:
-        """Each job goes on to the next table, and ends with the sentence of the refused one."""
+    def test_eachJobGoesOnAfterARefusedTable(self) -> None:
         self.publish(5)
         broken = Path(self.lake, "a", "_fleximq")
         broken.mkdir(parents=True)
@@ -96,31 +95,27 @@ class SeveralTablesTests(LakeCase):
 class JobTests(LakeCase):
     """What the command does."""
 
-    def test_says(self) -> None:
-        """It says what became of each table; by default what changed lately is left alone."""
+    def test_jobSaysWhatBecameOfATableAndLeavesRecentChangesAlone(self) -> None:
         self.publish(5)
         self.assertEqual(self.run_().said, [f"{self.table}: 0 files became 0 in 0 partitions"])
         run = self.run_("--many", "5")
         self.assertEqual(run.said, [f"{self.table}: 10 files became 2 in 2 partitions"])
         self.assertEqual(audit(self.table), [])
 
-    def test_older(self) -> None:
-        """What nobody changed for as long as is said is compacted."""
+    def test_oldPartitionsAreCompacted(self) -> None:
         self.publish(3)
         for path in Path(self.table).rglob("*.parquet"):
             os.utime(path, (0, 0))
         self.assertEqual(self.run_().said, [f"{self.table}: 6 files became 2 in 2 partitions"])
 
-    def test_refused(self) -> None:
-        """Without a lake, or a table of that name, there is a sentence."""
+    def test_missingLakeAndMissingTableAreRefused(self) -> None:
         parser = ArgumentParser()
         COMPACT.prepare(parser)
         self.assertRaises(OptionRefused, COMPACT.run, parser.parse_args([]), FakeRun())
         error = self.assertRaises(LakeRefused, self.run_, "--table", "other")
         self.assertIn("there is no table 'other'", str(error))
 
-    def test_iceberg(self) -> None:
-        """So it is with a table of Iceberg."""
+    def test_icebergTableIsCompactedTheSameWay(self) -> None:
         if noIceberg:
             raise SkipTest(noIceberg)
         self.begin("iceberg")
@@ -130,8 +125,7 @@ class JobTests(LakeCase):
         self.publish(2)
         self.assertEqual(self.run_("--many", "2").said, [f"{self.table}: 6 files became 2 in 2 partitions"])
 
-    def test_many(self) -> None:
-        """At least one small file is many."""
+    def test_manyIsAtLeastOne(self) -> None:
         parser = CommandParser(prog="compact")
         COMPACT.prepare(parser)
         for number in ("0", "-1", "x"):
@@ -157,8 +151,7 @@ class ReadersTests(LakeCase):
             return None
 
     @nightly
-    def test_whileCompacting(self) -> None:
-        """Every count is exact, or Spark says that a file is not there any more."""
+    def test_everyCountWhileCompactingIsExactOrAFailedRead(self) -> None:
         stop = Event()
         self.publish(FILES)
 
@@ -200,8 +193,7 @@ class ExpireTests(LakeCase):
         EXPIRE.run(parser.parse_args(["--lake", self.lake, *arguments]), run)
         return run.said
 
-    def test_topics(self) -> None:
-        """Topics are kept for as long as is said of them."""
+    def test_topicsAreKeptByTheirRules(self) -> None:
         self.publish(2)
         self.assertEqual(self.expire("--keep", "36500d"), [f"{self.table}: 0 rows in 0 partitions have expired"])
         said = self.expire("--keep", "b=36500d", "--keep", "90d")
@@ -209,8 +201,7 @@ class ExpireTests(LakeCase):
         self.assertEqual(lake.ranges(self.table)[JOURNAL], lake.Covered(1, 21, 10, (), 10))
         self.assertEqual(lake.audit(self.table), [])
 
-    def test_unmatched(self) -> None:
-        """A pattern that matches nothing is said, for it may be written wrong; the others do what they do."""
+    def test_patternWithoutATopicIsTold(self) -> None:
         self.publish(2)
         said = self.expire("--keep", "b=90d", "--keep", "bb.*=1d", "--keep", "*=36500d")
         self.assertEqual(
@@ -221,8 +212,7 @@ class ExpireTests(LakeCase):
             ],
         )
 
-    def test_keep(self) -> None:
-        """An age, or one for the topics that match a pattern."""
+    def test_keepIsAnAgeOrAPatternWithAnAge(self) -> None:
         self.assertEqual(keep("keep", "90d"), Keep(None, 90 * 86_400))
         self.assertEqual(keep("keep", "a=b.*=12h"), Keep("a=b.*", 43_200))
         self.assertIn("keep is 'pay-*=9d', but * and #", str(self.assertRaises(SettingError, keep, "keep", "pay-*=9d")))
@@ -230,8 +220,7 @@ class ExpireTests(LakeCase):
             words = str(self.assertRaises(SettingError, keep, "keep", wrong))
             self.assertIn("must be an age of more than 0, e.g. 90d", words)
 
-    def test_iceberg(self) -> None:
-        """So it is with a table of Iceberg."""
+    def test_icebergTableExpiresTheSameWay(self) -> None:
         if noIceberg:
             raise SkipTest(noIceberg)
         self.begin("iceberg")
@@ -239,16 +228,12 @@ class ExpireTests(LakeCase):
         said = self.expire("--keep", "x=1d", "--keep", "b=36500d", "--keep", "90d")
         self.assertEqual(
             said,
-            [
-                f"--keep x=... matches no topic of {self.table}",
-                f"{self.table}: 10 rows in 1 partitions have expired",
-            ],
+            [f"--keep x=... matches no topic of {self.table}", f"{self.table}: 10 rows in 1 partitions have expired"],
         )
         self.assertEqual(lake.ranges(self.table)[JOURNAL], lake.Covered(1, 21, 10, (), 10))
         said = self.expire("--keep", "b=36500d", "--keep", "90d")
         self.assertEqual(said, [f"{self.table}: 0 rows in 0 partitions have expired"])
 
-    def test_needed(self) -> None:
-        """Without --keep nothing goes."""
+    def test_withoutKeepNothingExpires(self) -> None:
         self.publish()
         self.assertIn("--keep AGE is needed", str(self.assertRaises(OptionRefused, self.expire)))

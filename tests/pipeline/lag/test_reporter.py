@@ -42,8 +42,7 @@ class BrokerTests(SynchronousTestCase):
         self.addCleanup(reporter.close, 0)
         return reporter
 
-    def test_told(self) -> None:
-        """What a group says is shown, with how far it is behind."""
+    def test_groupIsShownWithItsLag(self) -> None:
         before = time.time() * 1000
         reporter = self.reporter()
         reporter.report({self.journal: 2, OTHER: 7}, {self.journal: 5})
@@ -58,8 +57,7 @@ class BrokerTests(SynchronousTestCase):
         [group] = groups(self.place)
         self.assertEqual((group.next, group.records, group.seconds, group.lost), (4, 0, 0.0, 5))
 
-    def test_forgotten(self) -> None:
-        """A group can be forgotten."""
+    def test_groupIsForgottenOnce(self) -> None:
         self.reporter().report({self.journal: 2})
         self.reporter("h").report({self.journal: 2})
         deadline = time.monotonic() + 300
@@ -69,8 +67,7 @@ class BrokerTests(SynchronousTestCase):
         self.assertFalse(forget(self.place, "g"))
         self.assertEqual([group.name for group in groups(self.place)], ["h"])
 
-    def test_restart(self) -> None:
-        """Groups outlive a broker that is killed."""
+    def test_groupsOutliveAKilledBroker(self) -> None:
         reporter = self.reporter()
         reporter.report({self.journal: 3})
         reporter.flush(20)
@@ -86,8 +83,7 @@ class BrokerTests(SynchronousTestCase):
             [group] = groups(Place.of({"url": f"tcp://127.0.0.1:{again.port()}"}))
         self.assertEqual((group.name, group.next), ("g", 3))
 
-    def test_nothingOfIts(self) -> None:
-        """A group that reads nothing of a broker's journal is a warning, once."""
+    def test_groupThatReadsNoJournalOfTheBrokerIsOneWarning(self) -> None:
         reporter = self.reporter()
         with self.assertLogs("fleximq.pipeline", logging.WARNING) as logged:
             for nextOffset in (7, 8):
@@ -97,8 +93,7 @@ class BrokerTests(SynchronousTestCase):
         self.assertIn(f"consumer group g does not read journal {self.journal}", logged.output[0])
         self.assertEqual(groups(self.place), [])
 
-    def test_deaf(self) -> None:
-        """A broker that is away is a warning, and holds nobody up; the others are told."""
+    def test_absentBrokerIsAWarningAndTheOthersAreTold(self) -> None:
         away = Place.of({"url": "tcp://127.0.0.1:1"})
         reporter = self.reporter("g", away, self.place)
         with self.assertLogs("fleximq.pipeline", logging.WARNING) as logged:
@@ -111,8 +106,7 @@ class BrokerTests(SynchronousTestCase):
         self.assertEqual([group.next for group in groups(self.place)], [2])
         reporter.report({self.journal: 3})
 
-    def test_lastWord(self) -> None:
-        """The end tries once more at once, with the latest."""
+    def test_closingSendsTheLatestOffsetsAtOnce(self) -> None:
         place = Place.of({"url": "tcp://127.0.0.1:1"})
         reporter = self.reporter("g", place)
         with self.assertLogs("fleximq.pipeline", logging.WARNING):
@@ -133,7 +127,7 @@ class BrokerTests(SynchronousTestCase):
 class TransitionTests(SynchronousTestCase):
     """The states of the reports to one broker."""
 
-    def test_pairs(self) -> None:
+    def test_eachEventLeadsFromEachStateToOneState(self) -> None:
         """Each event leads from each state to one state, except the end of an attempt that never began."""
         expected = {
             "idle": ("sending", None, None, "idle", "closed"),
@@ -152,8 +146,7 @@ class TransitionTests(SynchronousTestCase):
 class NoJournalTests(SynchronousTestCase):
     """A broker without a journal."""
 
-    def test_refused(self) -> None:
-        """It knows of no groups."""
+    def test_brokerWithoutAJournalHasNoGroups(self) -> None:
         with BrokerProcess() as broker:
             place = Place.of({"url": f"tcp://127.0.0.1:{broker.port()}"})
             self.assertRaises(NotJournalled, groups, place)
@@ -163,8 +156,7 @@ class NoJournalTests(SynchronousTestCase):
 class NameTests(SynchronousTestCase):
     """Names of groups."""
 
-    def test_name(self) -> None:
-        """1 to 256 bytes."""
+    def test_nameHas1To256Bytes(self) -> None:
         self.assertEqual(groupName("é" * 128), "é" * 128)
         for name in ("", "é" * 128 + "x"):
             error = self.assertRaises(OptionRefused, groupName, name)
@@ -204,8 +196,7 @@ class GroupProgressTests(SynchronousTestCase):
         self.progress = StreamProgress("g", [], FakeReporter, lambda: self.now)  # type: ignore[arg-type]
         self.reporter: Any = self.progress._reporter
 
-    def test_changes(self) -> None:
-        """Each change is told at once, what is the same only after a while."""
+    def test_changesAreToldAtOnceAndRepeatsAfterAWhile(self) -> None:
         for nextOffset in (1, 1, 2, 2):
             self.progress.report({"a": nextOffset})
         self.assertEqual([offsets for offsets, _ in self.reporter.told], [{"a": 1}, {"a": 2}])
@@ -214,13 +205,11 @@ class GroupProgressTests(SynchronousTestCase):
         self.progress.report({"a": 2})
         self.assertEqual(len(self.reporter.told), 3)
 
-    def test_nothing(self) -> None:
-        """Without a journal there is nothing to say."""
+    def test_withoutAJournalNothingIsTold(self) -> None:
         self.progress.report({})
         self.assertEqual(self.reporter.told, [])
 
-    def test_patience(self) -> None:
-        """It waits to be heard; where it was not, it does not wait again soon."""
+    def test_unansweredReportIsNotWaitedForAgainSoon(self) -> None:
         self.progress.report({"a": 1})
         self.reporter.heard = False
         self.progress.report({"a": 2})
@@ -230,22 +219,19 @@ class GroupProgressTests(SynchronousTestCase):
         self.progress.report({"a": 4})
         self.assertEqual(self.reporter.waited, 3)
 
-    def test_lost(self) -> None:
-        """What had gone is counted, for each journal."""
+    def test_lossesAreCountedByJournal(self) -> None:
         self.progress.countLost("a", 5, 8)
         self.progress.countLost("a", 10, 11)
         self.progress.countLost("b", 4, 4)
         self.progress.report({"a": 11, "b": 4})
         self.assertEqual(self.reporter.told, [({"a": 11, "b": 4}, {"a": 4})])
 
-    def test_leap(self) -> None:
-        """Where the numbering has leapt, only what is behind that is known to have been."""
+    def test_losesBehindALeapOfTheNumberingOnly(self) -> None:
         self.progress.countLost("a", 5, 1_000_000_007)
         self.progress.countLost("b", 5, 1_000_000_000)
         self.progress.report({"a": 1})
         self.assertEqual(self.reporter.told[0][1], {"a": 7, "b": 1})
 
-    def test_close(self) -> None:
-        """The end closes what tells."""
+    def test_closeClosesTheReporter(self) -> None:
         self.progress.close()
         self.assertTrue(self.reporter.closed)

@@ -72,7 +72,7 @@ class FromTableTests(BackfillCase):
     #: The rows of ``late``.
     wanted = [(1, "t", 1.0), (2, "t", 1.5), (3, "t", 2.0), (4, "t", 3.0), (5, "t", 5.0)]
 
-    def test_formats(self) -> None:
+    def test_earlierRowsAreThereOnceInEachFormat(self) -> None:
         """In each format all earlier rows are there once, as the table decodes them, and later batches follow."""
         self.patch(sys.modules[backfill.__module__], "PIECE_ROWS", 2)
         for tableFormat in ("parquet", "delta", "iceberg"):
@@ -86,8 +86,7 @@ class FromTableTests(BackfillCase):
             self.ingest([LATE], {"a": 6}, number=3, first=6, tableFormat=tableFormat)
             self.assertEqual(self.seen(), [*self.wanted, (6, "t", 6.0)])
 
-    def test_otherTopics(self) -> None:
-        """A table that lacks topics is refused; one with more is not."""
+    def test_sourceTableThatLacksTopicsIsRefused(self) -> None:
         self.ingest([TableSpec("some", ("a", "t"))], 1)
         for topics in ((), ("b",), ("a", "b")):
             error = self.assertRaises(LakeRefused, tableSource, self.lake, "some", TableSpec("late", topics))
@@ -97,15 +96,13 @@ class FromTableTests(BackfillCase):
         tableSource(self.lake, "all", TableSpec("late", ("b",)))
         self.assertRaises(LakeRefused, tableSource, self.lake, "all", TableSpec("late", ("b", "$b")))
 
-    def test_former(self) -> None:
-        """A table of an older version has no recorded topics, which is said."""
+    def test_tableOfAnOlderVersionHasNoTopicsAndSaysSo(self) -> None:
         self.ingest([TableSpec("some")], 1)
         os.unlink(f"{self.lake}/some/_fleximq/table")
         error = self.assertRaises(LakeRefused, tableSource, self.lake, "some", LATE)
         self.assertIn("start its ingest once, then it does", str(error))
 
-    def test_meanwhile(self) -> None:
-        """An ingest commits between the pieces, and both add columns."""
+    def test_ingestMayCommitAndAddColumnsBetweenPieces(self) -> None:
         self.patch(sys.modules[backfill.__module__], "PIECE_ROWS", 2)
         self.make()
         run = backfill(self.lake, LATE, [tableSource(self.lake, "early", LATE)], False)
@@ -115,8 +112,7 @@ class FromTableTests(BackfillCase):
         self.assertEqual(self.seen(), [*self.wanted, (6, "t", 6.0)])
         self.assertEqual(audit(f"{self.lake}/late"), [])
 
-    def test_refused(self) -> None:
-        """A table that another run fills, and one of which nobody knows where it begins."""
+    def test_tableInUseOrWithoutABeginIsRefused(self) -> None:
         self.make()
         with backfillLock(f"{self.lake}/late"):
             error = self.assertRaises(LakeRefused, self.fill)
@@ -149,13 +145,11 @@ class FromTableTests(BackfillCase):
             steps += 1
         self.assertGreater(steps, 10)
 
-    def test_crash(self) -> None:
-        """A run that ends at any change to the disk loses nothing and repeats nothing."""
+    def test_crashAtAnyChangeLosesAndRepeatsNothing(self) -> None:
         self.crash("parquet")
 
     @nightly
-    def test_crashLogs(self) -> None:
-        """So it is in a table with a log."""
+    def test_crashAtAnyChangeOfATableWithALogLosesAndRepeatsNothing(self) -> None:
         self.crash("delta")
         self.crash("iceberg")
 
@@ -191,8 +185,7 @@ class FromJournalTests(BackfillCase):
             sealSegments([whole], folder, False)
         return sealedSource(self.sealed)
 
-    def test_journal(self) -> None:
-        """Pieces follow each other down to the first record."""
+    def test_piecesLeadDownToTheFirstRecord(self) -> None:
         self.begin(self.written.id, 31)
         pieces = list(backfill(self.lake, LATE, [self.journal()], False))
         self.assertGreater(len(pieces), 2)
@@ -200,23 +193,20 @@ class FromJournalTests(BackfillCase):
         self.assertEqual(readLedger(f"{self.lake}/late").journals[self.written.id].first, 1)
         self.assertEqual(audit(f"{self.lake}/late"), [])
 
-    def test_topics(self) -> None:
-        """A table gets its own topics."""
+    def test_tableGetsItsOwnTopics(self) -> None:
         spec = TableSpec("late", ("u",), "messagepack")
         self.begin(self.written.id, 31, spec)
         self.fill(self.journal("u"), spec=spec)
         self.assertEqual(self.seen(), [row for row in self.wanted[:30] if row[1] == "u"])
         self.assertEqual(readLedger(f"{self.lake}/late").journals[self.written.id].first, 1)
 
-    def test_only(self) -> None:
-        """Topics that the ingest does not have either are left out, also of sealed segments."""
+    def test_topicsThatTheIngestLacksAreLeftOut(self) -> None:
         source = self.seal(0, 1, 2)
         self.begin(self.written.id, 13)
         list(backfill(self.lake, LATE, [source], False, Topics(levels=("u",))))
         self.assertEqual(self.seen(), self.wanted[4:8])
 
-    def test_sealed(self) -> None:
-        """Segments that the journal no longer has are taken from the sealed history."""
+    def test_removedSegmentsAreReadFromTheSealedHistory(self) -> None:
         source = self.seal(0, 1, 2)
         self.written.close()
         for path in sorted(Path(self.written.folder).glob("*.fxj"))[:3]:
@@ -225,8 +215,7 @@ class FromJournalTests(BackfillCase):
         self.fill(self.journal(), source)
         self.assertEqual(self.seen(), self.wanted[:30])
 
-    def test_hole(self) -> None:
-        """Records in no source are an error, or else a gap."""
+    def test_recordsInNoSourceAreRefusedOrAGap(self) -> None:
         source = self.seal(0, 2)
         (first, second) = sorted(Path(self.sealed, self.written.id).iterdir())
         begin, end = int(first.stem.split("-")[1]), int(second.stem.split("-")[0])

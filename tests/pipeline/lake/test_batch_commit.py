@@ -62,8 +62,7 @@ class ForeignTests(PublishingCase):
         found = (str(each.relative_to(self.around)) for each in self.around.rglob("*") if each.is_file())
         return sorted(each for each in found if "_fleximq" not in each)
 
-    def test_journal(self) -> None:
-        """An id of a journal that is a path is refused, and no file is made."""
+    def test_journalIdThatIsAPathIsRefusedAndNoFileIsMade(self) -> None:
         for journalId in ("../../../OUT", "/OUT", "a/b"):
             files = [each._replace(journal=journalId) for each in self.stage(1, 11)]
             self.assertRaises(
@@ -73,8 +72,7 @@ class ForeignTests(PublishingCase):
             self.assertRaises(LakeRefused, commitChange, self.table, change, FILES)
         self.assertEqual(self.files(), [])
 
-    def test_intents(self) -> None:
-        """The records of intent of a table neither move nor remove files of another folder."""
+    def test_recordsOfIntentTouchNoFileOfAnotherFolder(self) -> None:
         precious = self.around / "precious"
         precious.write_text("")
         (name, *_) = (each.path for each in self.stage(1, 11))
@@ -92,8 +90,7 @@ class ForeignTests(PublishingCase):
 class PublishTests(PublishingCase):
     """Without failures."""
 
-    def test_visible(self) -> None:
-        """Files stand in their places, named by journal, batch and part, and nothing is left staged."""
+    def test_filesAreInPlaceAndNothingStaysStaged(self) -> None:
         self.assertTrue(self.publish(0, 1, 11))
         day = f"{JOURNAL}-0000000000-0000"
         found = sorted(str(each.relative_to(self.table)) for each in Path(self.table).rglob("*.parquet"))
@@ -109,8 +106,7 @@ class PublishTests(PublishingCase):
         self.assertEqual(staged(self.table), [])
         self.assertEqual(audit(self.table), [])
 
-    def test_follows(self) -> None:
-        """Batches follow each other; one without rows counts as well."""
+    def test_batchesFollowEachOtherEvenWithoutRows(self) -> None:
         self.publish(0, 1, 11)
         self.publishing.publish(self.batch(1, 11, 20), [], {JOURNAL: [Gap(12, 14, "bytes are damaged", True)]})
         self.publish(2, 20, 30)
@@ -118,8 +114,7 @@ class PublishTests(PublishingCase):
         covered = Covered(1, 30, 20, (Gap(12, 14, "bytes are damaged", True),))
         self.assertEqual(readLedger(self.table).journals, {JOURNAL: covered})
 
-    def test_again(self) -> None:
-        """The last batch may come again, and adds nothing."""
+    def test_repeatedBatchAddsNothing(self) -> None:
         self.publish(0, 1, 11)
         before = readLedger(self.table)
         self.assertFalse(self.publish(0, 1, 11))
@@ -127,8 +122,7 @@ class PublishTests(PublishingCase):
         self.assertEqual(readLedger(self.table), before)
         self.assertEqual(staged(self.table), [])
 
-    def test_otherOffsets(self) -> None:
-        """A batch that has come with other offsets, or an earlier one, is refused in one sentence."""
+    def test_repeatedBatchWithOtherOffsetsOrAnEarlierOneIsRefused(self) -> None:
         self.publish(0, 1, 11)
         self.publish(1, 11, 21)
         for number, start, end in ((1, 11, 22), (1, 12, 21), (0, 1, 11)):
@@ -141,8 +135,7 @@ class PublishTests(PublishingCase):
             )
         self.assertEqual(offsetsIn(self.table), list(range(1, 21)))
 
-    def test_hole(self) -> None:
-        """A batch that does not begin where the last one ended is refused, or else the hole is a gap."""
+    def test_holeBeforeABatchIsRefusedOrAGap(self) -> None:
         self.publish(0, 1, 11)
         for start in (10, 12):
             error = self.assertRaises(LakeRefused, self.publish, 1, start, 20)
@@ -152,15 +145,13 @@ class PublishTests(PublishingCase):
         gap = Gap(11, 12, "they were never ingested", True)
         self.assertEqual(readLedger(self.table).journals[JOURNAL].gaps, (gap,))
 
-    def test_laterJournal(self) -> None:
-        """A journal that appears later begins where it begins."""
+    def test_laterJournalBeginsWhereItBegins(self) -> None:
         self.publish(0, 1, 11)
         batch = BatchRange(1, {JOURNAL: 11, "other": 5}, {JOURNAL: 11, "other": 8})
         self.publishing.publish(batch, [], {})
         self.assertEqual(readLedger(self.table).journals["other"], Covered(5, 8))
 
-    def test_rubbish(self) -> None:
-        """What failed tasks have staged is removed by the next batch, or at the next start."""
+    def test_leftoversOfFailedTasksAreRemoved(self) -> None:
         self.stage(1, 11)
         self.publish(0, 1, 11)
         self.assertEqual(staged(self.table), [])
@@ -169,8 +160,7 @@ class PublishTests(PublishingCase):
         self.assertEqual(staged(self.table), [])
         self.assertEqual(offsetsIn(self.table), list(range(1, 11)))
 
-    def test_ledgerGone(self) -> None:
-        """A table that has files and no ledger is refused: their messages would come once more."""
+    def test_tableWithFilesAndNoLedgerIsRefused(self) -> None:
         self.publish(0, 1, 11)
         Path(self.table, "_fleximq", "ledger").unlink()
         error = self.assertRaises(LakeRefused, BatchCommit(self.table).prepare)
@@ -178,13 +168,11 @@ class PublishTests(PublishingCase):
             "is damaged: it has files, but _fleximq/ledger, the record of their contents, is gone", str(error)
         )
 
-    def test_foldersWithoutLedger(self) -> None:
-        """Folders alone are what a first batch leaves that did not come to its record."""
+    def test_foldersWithoutALedgerAreAnUnfinishedFirstBatch(self) -> None:
         Path(self.table, "topic=a", "date=2026-01-01").mkdir(parents=True)
         self.assertEqual(BatchCommit(self.table).prepare().batch, -1)
 
-    def test_synced(self) -> None:
-        """Before the record names the staged files, and before the ledger counts them, their folders are synced."""
+    def test_foldersAreSyncedBeforeTheRecordAndBeforeTheLedger(self) -> None:
         files = Failing(1000)
         self.publish(0, 1, 11, BatchCommit(self.table, files))
         own = f"{self.table}/_fleximq"
@@ -203,8 +191,7 @@ class PublishTests(PublishingCase):
 class FailureTests(PublishingCase):
     """It ends at each step."""
 
-    def test_anyStep(self) -> None:
-        """At whatever step the process ends, the next one has each row once after the batch was done again."""
+    def test_crashAtAnyStepLeavesEachRowOnce(self) -> None:
         steps = 0
         while True:
             table = f"{self.table}-{steps}"
@@ -238,8 +225,7 @@ class FailureTests(PublishingCase):
         found = offsetsIn(table)
         self.assertEqual(len(found), len(set(found)))
 
-    def test_endsTwice(self) -> None:
-        """The process that finishes a record may end at each step, too."""
+    def test_crashDuringARecoveryLeavesEachRowOnce(self) -> None:
         for first in range(12, 26):
             for second in range(12):
                 table = self.table = f"{self.table.split('+')[0]}+{first}-{second}"
@@ -257,8 +243,7 @@ class FailureTests(PublishingCase):
                 self.assertEqual(offsetsIn(table), list(range(1, 11)), (first, second))
                 self.assertEqual(audit(table), [])
 
-    def test_fullDisk(self) -> None:
-        """A full disk is one sentence; before the record is written nothing of the batch is visible."""
+    def test_fullDiskIsOneSentenceAndNothingIsVisibleBeforeTheRecord(self) -> None:
         full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         seen = set()
         for steps in range(40):
@@ -275,8 +260,7 @@ class FailureTests(PublishingCase):
             seen.add(intended)
         self.assertEqual(seen, {False, True})
 
-    def test_compacted(self) -> None:
-        """A file that was moved and taken away since does not come back, nor is it missed."""
+    def test_fileTakenAwayLaterIsNeitherRestoredNorMissed(self) -> None:
         self.publish(0, 1, 11)
         with changeLock(self.table):
             finish(self.table)
@@ -285,15 +269,13 @@ class FailureTests(PublishingCase):
         self.assertFalse(self.publish(0, 1, 11))
         self.assertEqual(offsetsIn(self.table), list(range(6, 11)))
 
-    def test_lost(self) -> None:
-        """A staged file that is gone before it was moved is damage, and said so."""
+    def test_stagedFileThatIsGoneIsDamage(self) -> None:
         found = self.stage(1, 11)
         os.unlink(f"{self.table}/_fleximq/staged/{found[0].path}")
         error = self.assertRaises(LakeRefused, self.publishing.publish, self.batch(0, 1, 11), found, {})
         self.assertIn("is damaged: its file topic=", str(error))
 
-    def test_damagedRecord(self) -> None:
-        """A record that is none is damage."""
+    def test_damagedRecordIsRefused(self) -> None:
         for content in ("{", "{}", "[]", "null", '{"batch": 3}'):
             Path(self.table, "_fleximq", "record").write_text(content)
             error = self.assertRaises(LakeRefused, self.publishing.prepare)

@@ -101,8 +101,7 @@ class CatchUpTests(FeedCase):
             self.assertEqual(os.listdir(f"{self.lake}/{spec.name}/_fleximq/staged"), [])
             self.assertEqual(readBehind(f"{self.lake}/{spec.name}"), "")
 
-    def test_goesOn(self) -> None:
-        """The other table goes on, and the one that was refused gets all that it has missed with a later batch."""
+    def test_refusedTableGetsItsMissedRowsWithALaterBatch(self) -> None:
         feeding = self.entered()
         for number in range(5):
             self.refused = {"two"} if number in (1, 2, 3) else set()
@@ -119,8 +118,7 @@ class CatchUpTests(FeedCase):
         self.whole()
         feeding.__exit__()
 
-    def test_all(self) -> None:
-        """If every table is refused, the ingest ends with the sentence."""
+    def test_ingestEndsIfEveryTableIsRefused(self) -> None:
         feeding = self.entered()
         self.refused = {"one", "two"}
         self.fill(3)
@@ -133,7 +131,7 @@ class CatchUpTests(FeedCase):
         self.whole()
         feeding.__exit__()
 
-    def test_restart(self) -> None:
+    def test_restartedIngestGoesOnAndCatchesUpAfterARepair(self) -> None:
         """An ingest that is started meanwhile goes on with the others; after the repair, one needs no new batch."""
         feeding = self.entered()
         self.fill(3)
@@ -158,8 +156,7 @@ class CatchUpTests(FeedCase):
         self.whole()
         feeding.__exit__()
 
-    def test_omitted(self) -> None:
-        """A table that the ingest was started without for a while gets what it has missed."""
+    def test_omittedTableGetsItsMissedRows(self) -> None:
         self.fill(3)
         feeding = self.entered()
         self.commit(feeding, 0)
@@ -176,8 +173,7 @@ class CatchUpTests(FeedCase):
         self.whole()
         feeding.__exit__()
 
-    def test_crash(self) -> None:
-        """If the process ends after it has caught up, the repeated batch adds nothing twice."""
+    def test_crashAfterCatchingUpRepeatsNothing(self) -> None:
         feeding = self.entered()
         for number in range(2):
             self.fill(3)
@@ -193,8 +189,7 @@ class CatchUpTests(FeedCase):
         self.whole()
         feeding.__exit__()
 
-    def test_gone(self) -> None:
-        """Missed records that are not there any more keep it behind, or become a gap."""
+    def test_missedRecordsThatAreGoneHoldTheTableBackOrAreAGap(self) -> None:
         feeding = self.entered()
         self.fill(1)
         self.commit(feeding, 0)

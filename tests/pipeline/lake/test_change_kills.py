@@ -49,20 +49,17 @@ class KillTests(SynchronousTestCase):
     One topic of the first table expires.
     """
 
-    def test_parquet(self) -> None:
-        """Plain files by day."""
+    def test_killsOfChangesLoseNothingByDay(self) -> None:
         self.campaign("parquet")
 
-    def test_parquetByTopic(self) -> None:
-        """Plain files by topic and day."""
+    def test_killsOfChangesLoseNothingByTopic(self) -> None:
         self.campaign("parquet", "--layout", "topic")
 
-    def test_delta(self) -> None:
+    def test_killsOfChangesLoseNothingInDelta(self) -> None:
         """With Delta Lake no column becomes wider, so redecode only brings a new one."""
         self.campaign("delta")
 
-    def test_iceberg(self) -> None:
-        """With the log of Iceberg."""
+    def test_killsOfChangesLoseNothingInIceberg(self) -> None:
         self.campaign("iceberg")
 
     def campaign(self, tableFormat: str, *more: str) -> None:

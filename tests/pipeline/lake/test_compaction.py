@@ -70,8 +70,7 @@ class CompactCase(SynchronousTestCase):
 class CompactTests(CompactCase):
     """What there is afterwards."""
 
-    def test_joined(self) -> None:
-        """Each partition has one file, with its rows in order, and nothing is left aside."""
+    def test_eachPartitionBecomesOneFileInOrder(self) -> None:
         done = list(compact(self.table, AT_ONCE))
         self.assertEqual([each[1:] for each in done], [(12, 1), (12, 1)])
         self.assertEqual(len(self.files()), 2)
@@ -82,8 +81,7 @@ class CompactTests(CompactCase):
         self.assertEqual(len(offsets), 36)
         self.assertFalse(os.path.exists(f"{self.table}/_fleximq/compacting"))
 
-    def test_synced(self) -> None:
-        """Every joined file is synced when all of its bytes are written."""
+    def test_joinedFilesAreSyncedAfterAllTheirBytes(self) -> None:
         synced: set[tuple[int, int]] = set()
 
         def sync(descriptor: int) -> None:
@@ -94,16 +92,14 @@ class CompactTests(CompactCase):
         list(compact(self.table, AT_ONCE))
         self.assertLessEqual({(found.st_ino, found.st_size) for found in map(os.stat, self.files())}, synced)
 
-    def test_again(self) -> None:
-        """What is compacted stays; later files are joined to it."""
+    def test_compactedFilesStayAndLaterOnesAreJoined(self) -> None:
         list(compact(self.table, AT_ONCE))
         self.assertEqual(list(compact(self.table, AT_ONCE)), [])
         self.publish()
         self.assertEqual([each.before for each in compact(self.table, AT_ONCE)], [2, 2])
         self.whole()
 
-    def test_quiet(self) -> None:
-        """A partition in which something changed lately is left alone, unless it has many small files."""
+    def test_recentlyChangedPartitionIsLeftAloneUnlessItHasManyFiles(self) -> None:
         self.assertEqual(list(compact(self.table, CompactionGoal())), [])
         self.assertEqual(len(list(compact(self.table, CompactionGoal(many=12)))), 2)
         self.publish()
@@ -111,7 +107,7 @@ class CompactTests(CompactCase):
         self.assertEqual(len(list(compact(self.table, CompactionGoal(), now=late))), 2)
         self.whole()
 
-    def test_large(self) -> None:
+    def test_filesOfHalfTheGoalStay(self) -> None:
         """Files of half the size that is wanted stay as they are, and no more are joined than make one."""
         size = max(path.stat().st_size for path in self.files())
         self.assertEqual(
@@ -121,8 +117,7 @@ class CompactTests(CompactCase):
         self.assertEqual({each.after for each in done}, {3})
         self.whole()
 
-    def test_journals(self) -> None:
-        """Rows of two journals do not come into one file, and stay whole."""
+    def test_rowsOfTwoJournalsAreNotJoined(self) -> None:
         other = "f" * 32
         for number in range(3):
             batch = rows([number + 1], journal=[other])
@@ -138,8 +133,7 @@ class CompactTests(CompactCase):
         self.assertEqual([each[1:] for each in compact(self.table, AT_ONCE)], [(15, 2), (12, 1)])
         self.assertEqual(audit(self.table), [])
 
-    def test_newColumns(self) -> None:
-        """Files from before a column was added get it, empty."""
+    def test_earlierFilesGetNewColumnsEmpty(self) -> None:
         schema = pa.schema([*BASE, ("added", pa.int64())])
         writeColumns(self.table, TableColumns("json", pa.schema([("added", pa.int64())])))
         found = stage(self.table, rows([61], schema=schema, added=[5]), batch=12, schema=schema)
@@ -149,7 +143,7 @@ class CompactTests(CompactCase):
         self.assertEqual(joined.column("added").to_pylist(), [None] * 36 + [5])
         self.assertEqual(audit(self.table), [])
 
-    def test_carrier(self) -> None:
+    def test_joinedFileHasTheNameThatIsListedLast(self) -> None:
         """The joined file has the name of the one that a listing gives last, and never looks like it from before."""
         folder = f"{self.table}/topic=t/date=2023-11-14"
         order = os.listdir(folder)
@@ -163,8 +157,7 @@ class CompactTests(CompactCase):
         for size in sizes:
             self.assertNotEqual(content[size - 4 : size], b"PAR1")
 
-    def test_foreign(self) -> None:
-        """A file that is none of the table's own is an error that names the partition."""
+    def test_foreignFileIsAnErrorThatNamesThePartition(self) -> None:
         Path(self.table, "topic=t/date=2023-11-14/x.parquet").write_bytes(b"nothing")
         error = self.assertRaises(LakeRefused, list, compact(self.table, AT_ONCE))
         self.assertIn("has a file of another origin in topic=t/date=2023-11-14", str(error))
@@ -183,15 +176,13 @@ class MeanwhileTests(CompactCase):
 
         self.patch(compaction, "merge", join)
 
-    def test_ingest(self) -> None:
-        """What is published meanwhile is there afterwards."""
+    def test_batchDuringACompactionStays(self) -> None:
         self.during(self.publish)
         self.assertEqual(len(list(compact(self.table, AT_ONCE))), 2)
         self.whole()
         self.assertEqual(len(self.files()), 5)
 
-    def test_begun(self) -> None:
-        """A batch that was begun and not finished is finished first, and does not bring back what was joined."""
+    def test_begunBatchIsFinishedFirst(self) -> None:
         start = self.batches * 5 + 1
         found = stage(self.table, rows(range(start, start + 5)), batch=self.batches)
         batch = BatchRange(self.batches, {JOURNAL: start}, {JOURNAL: start + 5})
@@ -205,15 +196,13 @@ class MeanwhileTests(CompactCase):
         self.assertEqual(self.publishing.publish(batch, [], {}), False)
         self.whole()
 
-    def test_changed(self) -> None:
-        """Where what was joined has gone meanwhile, nothing is exchanged."""
+    def test_partitionWithAMissingFileIsNotExchanged(self) -> None:
         victim = self.files()[0]
         self.during(partial(victim.unlink, missing_ok=True))
         self.assertEqual([each.partition[-2:] for each in compact(self.table, AT_ONCE)], ["15"])
         self.assertEqual(offsetsIn(self.table), [offset for offset in self.all if offset > 3])
 
-    def test_two(self) -> None:
-        """Two runs do not compact one table at once."""
+    def test_secondCompactionIsRefused(self) -> None:
         with locked(self.table):
             error = self.assertRaises(LakeRefused, list, compact(self.table, AT_ONCE))
         self.assertIn("is in use: another run compacts or redecodes it", str(error))
@@ -242,8 +231,7 @@ class ListingTests(CompactCase):
                 return None
         return sorted(found)
 
-    def test_between(self) -> None:
-        """Finds all rows, or that a file is gone; wherever in between the folder is exchanged."""
+    def test_listingDuringAnExchangeFindsAllRowsOrAMissingFile(self) -> None:
         expected = [offset for offset in self.all if (offset - 1) % 5 < 3]
         self.assertEqual(self.look(0), expected)
         for before in range(1, 13):
@@ -283,8 +271,7 @@ class CrashTests(CompactCase):
         self.assertEqual(len(self.files()), 2)
         self.assertFalse(os.path.exists(f"{self.table}/_fleximq/compacting"))
 
-    def test_files(self) -> None:
-        """At every change of the file system that is done through it."""
+    def test_crashAtAnyChangeOfFilesLeavesEachRowOnce(self) -> None:
         for step in range(100):
             files = Failing(step)
             broke = self.crash(partial(self.compactWith, files))
@@ -294,8 +281,7 @@ class CrashTests(CompactCase):
             self.setUp()
         self.assertEqual(step, 6)
 
-    def test_steps(self) -> None:
-        """Before and behind each of the others."""
+    def test_crashAtMergeOrExchangeLeavesEachRowOnce(self) -> None:
         for name in ("merge", "exchange"):
             real = getattr(compaction, name)
 
@@ -313,8 +299,7 @@ class CrashTests(CompactCase):
                 self.whole()
         self.after()
 
-    def test_link(self) -> None:
-        """While what stays is linked."""
+    def test_crashAtALinkLeavesEachRowOnce(self) -> None:
         list(compact(self.table, AT_ONCE))
         Path(self.table, "topic=t/date=2023-11-14/_stays").touch()
         self.publish()
@@ -332,8 +317,7 @@ class CrashTests(CompactCase):
 class ExchangeTests(SynchronousTestCase):
     """Two folders change places."""
 
-    def test_exchange(self) -> None:
-        """Each has the other's content; where one is missing, neither has changed."""
+    def test_foldersChangePlacesOrNeitherChanges(self) -> None:
         parent = Path(self.mktemp())
         for name in ("a", "b"):
             (parent / name).mkdir(parents=True)

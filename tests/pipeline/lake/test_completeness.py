@@ -39,32 +39,26 @@ class RangesTests(SynchronousTestCase):
         files = stage(self.table, rows(range(1, 8), "a"), rows(range(8, 10), "b"))
         publishing.publish(BatchRange(0, {JOURNAL: 1}, {JOURNAL: 12}), files, {})
 
-    def test_ranges(self) -> None:
-        """It tells offsets and rows of each journal."""
+    def test_offsetsAndRowsOfEachJournalAreTold(self) -> None:
         self.assertEqual(lake.ranges(self.table), {JOURNAL: lake.Covered(1, 12, 9)})
 
-    def test_noTable(self) -> None:
-        """A folder that is none is refused."""
+    def test_folderThatIsNoTableIsRefused(self) -> None:
         error = self.assertRaises(LakeRefused, lake.ranges, str(Path(self.table).parent))
         self.assertIn("is no table of a lake", str(error))
 
-    def test_whole(self) -> None:
-        """A whole table has nothing to say."""
+    def test_wholeTableHasNoFaults(self) -> None:
         self.assertEqual(lake.audit(self.table), [])
 
-    def test_missing(self) -> None:
-        """A file that somebody has taken away is missed."""
+    def test_missingFileIsFound(self) -> None:
         next(Path(self.table).glob("topic=b/*/*")).unlink()
         self.assertEqual(lake.audit(self.table), [f"there are 7 rows of journal {JOURNAL}, but the ledger has 9"])
 
-    def test_doubled(self) -> None:
-        """A file that somebody has copied is seen."""
+    def test_copiedFileIsFound(self) -> None:
         path = next(Path(self.table).glob("topic=b/*/*"))
         path.with_name("copy.parquet").write_bytes(path.read_bytes())
         self.assertEqual(lake.audit(self.table), [f"there are 11 rows of journal {JOURNAL}, but the ledger has 9"])
 
-    def test_readOnly(self) -> None:
-        """It needs no right to write, nor a lock where the file system has none for readers."""
+    def test_auditNeedsNoRightToWriteAndNoLock(self) -> None:
         path = Path(self.table, "_fleximq", "lock")
         self.patch(Files, "openLock", lambda *_: self.fail("nothing is opened for writing"))
         self.assertEqual(lake.audit(self.table), [])
@@ -75,15 +69,13 @@ class RangesTests(SynchronousTestCase):
         self.assertEqual(lake.audit(self.table), [])
         self.assertFalse(path.exists())
 
-    def test_locked(self) -> None:
-        """It waits for a change that is being made."""
+    def test_auditWaitsForAChange(self) -> None:
         with changeLock(self.table):
             self.patch(lock, "TIMEOUT", 0.0)
             error = self.assertRaises(LakeRefused, lake.audit, self.table)
         self.assertIn("is in use", str(error))
 
-    def test_foreign(self) -> None:
-        """A file that is no part of a lake is named."""
+    def test_foreignFileIsNamed(self) -> None:
         Path(self.table, "topic=a", "x.parquet").write_bytes(b"PAR1")
         error = self.assertRaises(LakeRefused, lake.audit, self.table)
         self.assertIn("has a file of another origin: topic=a/x.parquet", str(error))

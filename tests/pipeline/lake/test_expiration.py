@@ -37,23 +37,20 @@ class AgingTests(SynchronousTestCase):
         """Return the partitions that go."""
         return [each.partition for each in expireDays(self.table, rules, now, files)]
 
-    def test_edge(self) -> None:
-        """A day goes when all of it is so old."""
+    def test_dayExpiresWhenAllOfItIsOldEnough(self) -> None:
         self.assertEqual(self.age((None, 5 * _DAY), now=END + 5 * _DAY - 1), [])
         gone = self.age((None, 5 * _DAY), now=END + 5 * _DAY)
         self.assertEqual(gone, ["topic=a.b/date=2023-11-14", "topic=c/date=2023-11-14"])
         self.assertEqual(offsetsIn(self.table), [7, 8, 9])
         self.assertEqual(sorted(name for name in os.listdir(self.table) if name[0] != "_"), ["topic=a.b"])
 
-    def test_lastDay(self) -> None:
-        """The last day that readers know does not end before its retention."""
+    def test_lastDayOfReadersDoesNotExpireEarly(self) -> None:
         found = stage(self.table, rows([10], "a.b", 253_402_300_799_000_000), batch=1)
         self.publishing.publish(BatchRange(1, {JOURNAL: 10}, {JOURNAL: 11}), found, {})
         self.age((None, _DAY))
         self.assertEqual(offsetsIn(self.table), [10])
 
-    def test_counted(self) -> None:
-        """The ledger goes on to say what there was, and files and ledger agree."""
+    def test_ledgerCountsExpiredRowsAndAgreesWithTheFiles(self) -> None:
         self.age((None, 9.5 * _DAY))
         self.assertEqual(lake.ranges(self.table), {JOURNAL: lake.Covered(1, 10, 3, (), 6)})
         self.assertEqual(lake.audit(self.table), [])
@@ -64,7 +61,7 @@ class AgingTests(SynchronousTestCase):
         self.age((None, 9.5 * _DAY))
         self.assertEqual(lake.ranges(self.table), {JOURNAL: lake.Covered(1, 12, 3, (), 8)})
 
-    def test_patterns(self) -> None:
+    def test_firstMatchingPatternCounts(self) -> None:
         """The first pattern that matches counts, then what is said for all others; else a topic is kept."""
         self.assertEqual(self.age(("x.*", 1)), [])
         self.assertEqual(self.age(("a.*", 100 * _DAY), ("#", 100 * _DAY), (None, 1)), [])
@@ -73,8 +70,7 @@ class AgingTests(SynchronousTestCase):
         self.assertEqual(offsetsIn(self.table), [])
         self.assertEqual(lake.audit(self.table), [])
 
-    def test_crash(self) -> None:
-        """Wherever it ends, whoever comes next finishes it, and nothing is counted twice."""
+    def test_crashAtAnyStepCountsNothingTwice(self) -> None:
         step = 0
         while True:
             try:
@@ -92,8 +88,7 @@ class AgingTests(SynchronousTestCase):
         self.assertGreater(step, 8)
         self.assertEqual(len(gone), 2)
 
-    def test_synced(self) -> None:
-        """Before the ledger counts the days as gone, the folders that they left and that which took them are synced."""
+    def test_foldersAreSyncedBeforeTheLedgerCountsTheDays(self) -> None:
         files = Failing(1000)
         self.age((None, 9.5 * _DAY), files=files)
         own = f"{self.table}/_fleximq"
@@ -101,8 +96,7 @@ class AgingTests(SynchronousTestCase):
         for folder in (f"{self.table}/topic=a.b", f"{self.table}/topic=c", f"{own}/expired"):
             self.assertIn(f"sync {folder}", before)
 
-    def test_foreign(self) -> None:
-        """A folder that is no day is an error."""
+    def test_folderThatIsNoDayIsRefused(self) -> None:
         folder = Path(self.table, "topic=c/other")
         folder.mkdir()
         (folder / "x").touch()

@@ -151,14 +151,13 @@ def _shrunk(
 class HostileParquetTests(HostileCase):
     """Plain Parquet."""
 
-    def test_equalOrDead(self) -> None:
+    def test_hostileMessagesAreEqualOrDeadLettersForEachReader(self) -> None:
         """Batches, compaction, expiry and decoding again go on, and each reader finds equal values by any filter."""
         for seed in range(LAKES):
             self.holds(seed)
 
     @nightly
-    def test_extremes(self) -> None:
-        """So it is of very many keys, and of a very long text."""
+    def test_veryManyKeysAndAVeryLongTextAreEqualOrDeadLetters(self) -> None:
         self.extremes()
 
 

@@ -45,8 +45,7 @@ class IngestCompactionTests(SynchronousTestCase):
             self.assertLess(time.monotonic(), limit, self.watched.said)
             time.sleep(0.01)
 
-    def test_beside(self) -> None:
-        """Files are merged while batches follow, and every row stays there once."""
+    def test_filesAreMergedWhileBatchesFollow(self) -> None:
         with compacting([self.table], 0.01, self.watched, _GOAL):
             for number in range(10):
                 self.publish(number)
@@ -55,8 +54,7 @@ class IngestCompactionTests(SynchronousTestCase):
         self.assertEqual(lake.audit(self.table), [])
         self.assertEqual(lake.ranges(self.table)[JOURNAL].rows, 20)
 
-    def test_inUse(self) -> None:
-        """A compaction by hand is no reason to end; it is tried again."""
+    def test_compactionByHandEndsNothing(self) -> None:
         for number in range(2):
             self.publish(number)
         with compacting([self.table], 0.01, self.watched, _GOAL):
@@ -64,8 +62,7 @@ class IngestCompactionTests(SynchronousTestCase):
                 self.until("is not compacted this time")
             self.until("2 files became 1")
 
-    def test_unforeseen(self) -> None:
-        """After an error that nothing foresaw the thread says so, and tries again."""
+    def test_unforeseenErrorIsSaidAndTriedAgain(self) -> None:
         for number in range(2):
             self.publish(number)
         errors = iter([ValueError("odd")])

@@ -69,8 +69,7 @@ class FeedCase(SynchronousTestCase):
 class StageTests(FeedCase):
     """What a task does."""
 
-    def test_columnsFirst(self) -> None:
-        """Columns that the table has not are told, and nothing is staged; when they are added, all of it is."""
+    def test_newColumnsAreToldBeforeAnythingIsStaged(self) -> None:
         specs = [TableSpec("s", decode="messagepack")]
         feeding = self.feeding(*specs)
         batches = [self.batch({"a": 1}), self.batch({"a": 1.5, "b": "x"}, first=2)]
@@ -84,8 +83,7 @@ class StageTests(FeedCase):
         self.assertEqual(feeding.publish(0, told), 2)
         self.assertEqual(offsetsIn(f"{self.lake}/s"), [1, 2])
 
-    def test_keptTypes(self) -> None:
-        """A column that was recorded since the tasks looked keeps its type."""
+    def test_columnRecordedMeanwhileKeepsItsType(self) -> None:
         specs = [TableSpec("s", decode="messagepack")]
         feeding = self.feeding(*specs)
         told = self.told(specs, self.batch({"a": "x", "b": "y"}))
@@ -94,8 +92,7 @@ class StageTests(FeedCase):
         columns = readColumns(f"{self.lake}/s")
         self.assertEqual(columns and columns.fields, pa.schema([("a", pa.float64()), ("b", pa.string())]))
 
-    def test_dead(self) -> None:
-        """The ledger counts dead letters by journal, and has the last batches with the first reason."""
+    def test_ledgerCountsDeadLettersWithTheFirstReason(self) -> None:
         specs = [TableSpec("s", decode="messagepack", schema="a INT")]
         self.ingest(specs, {"a": 1}, {"a": "x"}, {"a": 1.5})
         self.ingest(specs, {"a": 2}, number=1, first=4)
@@ -106,8 +103,7 @@ class StageTests(FeedCase):
         self.assertEqual(ledger.dead, (DeadLetters(0, 3, 2, why), DeadLetters(2, 1, 1, why)))
         self.assertEqual(str(ledger.dead[0]), f"batch 0: 2 of 3 rows are dead letters; the first: {why}")
 
-    def test_late(self) -> None:
-        """A table without a batch begins at the offsets of the checkpoint, and goes on from there."""
+    def test_tableWithoutABatchBeginsAtTheCheckpoint(self) -> None:
         early, late = TableSpec("early"), TableSpec("late")
         self.ingest([early], 1, 2)
         with TableIngest(self.lake, [early, late], {"format": "parquet"}, False) as feeding:
@@ -117,8 +113,7 @@ class StageTests(FeedCase):
         self.ingest([early, late], 3, number=1, first=3)
         self.assertEqual(readLedger(f"{self.lake}/late").journals, {JOURNAL: Covered(3, 4, 1)})
 
-    def test_sampled(self) -> None:
-        """Of a batch with very many records some are looked at, the first and the last among them."""
+    def test_someRecordsOfALargeBatchAreInspectedWithFirstAndLast(self) -> None:
         specs = [TableSpec("s", decode="messagepack")]
         self.feeding(*specs)
         values: list[dict[str, int]] = [{"a": 1}] * (3 * SAMPLE)
@@ -126,8 +121,7 @@ class StageTests(FeedCase):
         (found,) = self.told(specs, self.batch(*values)).fields["s"]
         self.assertEqual(found.names, ["first", "a", "last"])
 
-    def test_tables(self) -> None:
-        """Each table gets the topics that it wants."""
+    def test_eachTableGetsItsTopics(self) -> None:
         specs = [TableSpec("one", ("a",)), TableSpec("two", ("#",)), TableSpec("none", ("x",))]
         feeding = self.feeding(*specs)
         both = pa.Table.from_batches([self.batch(1, topic="a"), self.batch(2, topic="b", first=2)])
@@ -136,8 +130,7 @@ class StageTests(FeedCase):
         self.assertEqual([offsetsIn(f"{self.lake}/{spec.name}") for spec in specs], [[1], [1, 2], []])
         self.assertTrue(readLedger(f"{self.lake}/none").covers({JOURNAL: 3}))
 
-    def test_fails(self) -> None:
-        """A task that fails in the middle takes away what it has staged, and a later attempt stages all of it."""
+    def test_failedTaskRemovesItsFilesAndALaterAttemptStagesAll(self) -> None:
         specs = [TableSpec("s")]
         feeding = self.feeding(*specs)
         self.patch(parquet_writer, "GROUP_BYTES", 1)
@@ -152,24 +145,21 @@ class StageTests(FeedCase):
         feeding.publish(0, self.told(specs, self.batch(1)))
         self.assertEqual(offsetsIn(f"{self.lake}/s"), [1])
 
-    def test_cannotWrite(self) -> None:
-        """A file that cannot be written is one sentence."""
+    def test_fileThatCannotBeWrittenIsOneSentence(self) -> None:
         specs = [TableSpec("s")]
         self.feeding(*specs)
         os.rmdir(f"{self.lake}/s/_fleximq/staged")
         error = self.assertRaises(LakeRefused, self.told, specs, self.batch(1))
         self.assertEqual(str(error), f"the table {self.lake}/s cannot be written: no such file or directory")
 
-    def test_full(self) -> None:
-        """So is a disk that is full."""
+    def test_fullDiskIsOneSentence(self) -> None:
         with self.assertRaises(LakeRefused) as raised, writing("/lake/s"):
             writer = pq.ParquetWriter("/dev/full", pa.schema([("a", pa.int64())]))
             writer.write_table(pa.table({"a": list(range(100_000))}))
             writer.close()
         self.assertEqual(str(raised.exception), "the table /lake/s cannot be written: no space left on device")
 
-    def test_missing(self) -> None:
-        """What was missing is a gap of every table."""
+    def test_missingRecordsAreAGapOfEveryTable(self) -> None:
         specs = [TableSpec("s")]
         feeding = self.feeding(*specs, lossAllowed=True)
         told = self.told(specs, self.batch(1), missing=[Missing(2, 5, "bytes are damaged")], end=5)
@@ -180,8 +170,7 @@ class StageTests(FeedCase):
 class OffsetsTests(SynchronousTestCase):
     """What Spark remembers."""
 
-    def test_kept(self) -> None:
-        """It is written to the disk where it is there, and passed over where it is not."""
+    def test_offsetsAreSyncedWhereTheyAre(self) -> None:
         folder = Path(self.mktemp())
         syncOffsets(str(folder), 3)
         (folder / "offsets").mkdir(parents=True)
@@ -191,16 +180,14 @@ class OffsetsTests(SynchronousTestCase):
         syncOffsets(str(folder), 3)
         self.assertEqual(len(synced), 2)
 
-    def test_command(self) -> None:
-        """The command in the error about a lost checkpoint can be pasted, whatever the lake is called."""
+    def test_commandForALostCheckpointCanBePasted(self) -> None:
         table = Path(self.mktemp(), "my lake", "t")
         (table / "_fleximq").mkdir(parents=True)
         writeLedger(str(table), Ledger(batch=0))
         error = self.assertRaises(LakeRefused, checkCheckpoint, str(table / "none"), [str(table)])
         self.assertIn(f"--lake {shlex.quote(str(table.parent))} --from t", str(error))
 
-    def test_read(self) -> None:
-        """The last committed batch says where the next one begins; without one, or elsewhere, nothing is known."""
+    def test_lastCommittedBatchSaysWhereTheNextBegins(self) -> None:
         folder = Path(self.mktemp())
         self.assertEqual(checkpointOffsets(str(folder)), {})
         for name in ("commits", "offsets"):

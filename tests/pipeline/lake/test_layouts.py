@@ -86,8 +86,7 @@ class LayoutCase(SynchronousTestCase):
 class DayTests(LayoutCase):
     """Files for each day."""
 
-    def test_files(self) -> None:
-        """A batch has one file of a day, ordered by topic, and their folders say the day alone."""
+    def test_batchHasOneFileOfADayOrderedByTopic(self) -> None:
         self.assertEqual(layoutOf(self.table), "date")
         found = liveFiles(self.table)
         self.assertEqual(len(found), 4)
@@ -99,8 +98,7 @@ class DayTests(LayoutCase):
         self.whole()
         self.assertEqual(topicsOf(self.table), set(_TOPICS))
 
-    def test_compacted(self) -> None:
-        """Files of a day are merged in order, whatever fits into memory at once; batches follow."""
+    def test_filesOfADayAreMergedInOrderWithLittleMemory(self) -> None:
         self.patch(file_merge, "_MERGED_BYTES", 1)
         self.patch(file_merge, "MAX_MERGED", 2)
         self.assertEqual([each[1:] for each in compact(self.table, _AT_ONCE)], [(2, 1)])
@@ -114,8 +112,7 @@ class DayTests(LayoutCase):
         self.assertEqual([each[1:] for each in compact(self.table, _AT_ONCE)], [(2, 1)])
         self.whole(5)
 
-    def test_expired(self) -> None:
-        """The rows of topics that are old enough leave files, or take whole files along; they stay counted."""
+    def test_expiredTopicsLeaveFilesAndStayCounted(self) -> None:
         rules = [("a.b", 86_400.0), ("z", 9.5 * 86_400)]
         gone = expireDays(self.table, rules, _LATER)
         self.assertEqual(
@@ -131,16 +128,14 @@ class DayTests(LayoutCase):
         self.assertEqual({path.split("/")[0] for path, _ in liveFiles(self.table)}, {"date=2023-11-15"})
         self.assertEqual(lake.audit(self.table), [])
 
-    def test_deadExpired(self) -> None:
-        """Dead letters that leave are counted no more."""
+    def test_expiredDeadLettersAreNotCounted(self) -> None:
         found = [rows([81, 82], "a~dlq", TIME, reason=["why"] * 2), rows([83], "b~dlq", TIME, reason=["why"])]
         staged = stage(self.table, *found, batch=4)
         BatchCommit(self.table).publish(BatchRange(4, {JOURNAL: 81}, {JOURNAL: 84}), staged, {}, dead={JOURNAL: 3})
         expireDays(self.table, [("a~dlq", 86_400.0)], _LATER)
         self.assertEqual(lake.ranges(self.table)[JOURNAL], lake.Covered(1, 84, 81, (), 2, 1))
 
-    def test_crash(self) -> None:
-        """Wherever the expiry of a topic ends, the next one completes it."""
+    def test_crashDuringAnExpiryIsCompletedByTheNext(self) -> None:
         for step in range(40):
             self.setUp()
             failing = Failing(step)
@@ -156,7 +151,7 @@ class DayTests(LayoutCase):
         self.assertGreater(step, 5)
         self.assertLess(step, 39)
 
-    def test_full(self) -> None:
+    def test_fullDiskKeepsReplacedFilesAndNothingStaged(self) -> None:
         """On a full disk the files that are complete are replaced, and none stays staged: there is more room then."""
         close, left = StagingWriter.close, [2]
 
@@ -185,9 +180,7 @@ class DayTests(LayoutCase):
         found = stage(self.table, *parts, batch=4, schema=columns.schema)
         BatchCommit(self.table).publish(BatchRange(4, {JOURNAL: 81}, {JOURNAL: 101}), found, {})
 
-    def test_grown(self) -> None:
-        """A column that the ingest adds while files are listed stays in those that are written again."""
-
+    def test_columnAddedDuringAnExpiryStays(self) -> None:
         def listed(table: str) -> list[tuple[str, str]]:
             self.grow()
             return liveFiles(table)
@@ -200,8 +193,7 @@ class DayTests(LayoutCase):
         wanted = {each: each for each in range(81, 101) if _TOPICS[each % 4] != "z"}
         self.assertEqual({row["offset"]: row["more"] for row in found if row["offset"] > 80}, wanted)
 
-    def test_kept(self) -> None:
-        """A table keeps its layout: another one is refused, and none needs to be given."""
+    def test_tableKeepsItsLayout(self) -> None:
         setFormat(self.table, {"format": self.format})
         error = self.assertRaises(LakeRefused, setFormat, self.table, {"format": self.format}, "topic")
         self.assertIn("has the layout date and cannot change to topic; a new table", str(error))
@@ -215,8 +207,7 @@ class DayDeltaTests(DayTests):
     if find_spec("deltalake") is None:
         skip = "deltalake is not installed: pip install fleximq[delta]"
 
-    def test_grownCompaction(self) -> None:
-        """A column that the ingest adds while a compaction lists files stays in the merged ones."""
+    def test_columnAddedDuringACompactionStays(self) -> None:
         from fleximq.pipeline.lake.delta_log import DeltaLog
 
         files = DeltaLog.files
@@ -231,8 +222,7 @@ class DayDeltaTests(DayTests):
         found = pq.read_table([f"{self.table}/{path}" for path, _ in liveFiles(self.table)])
         self.assertEqual(found.column("more").null_count, 80)
 
-    def test_filtered(self) -> None:
-        """The table is divided by day only, and deltalake finds the rows of any filter, also after a change."""
+    def test_deltaTableIsDividedByDayAndAnyFilterFindsItsRows(self) -> None:
         from deltalake import DeltaTable
 
         for change in ("none", "compacted"):
@@ -247,8 +237,7 @@ class DayDeltaTests(DayTests):
                 self.assertEqual(table.to_pyarrow_dataset().to_table(filter=condition).num_rows, number, change)
             list(compact(self.table, _AT_ONCE))
 
-    def test_boundsRemoved(self) -> None:
-        """The bounds that the version before gave files in the log are removed by the next change, once."""
+    def test_boundsOfTheFormerVersionAreRemovedOnce(self) -> None:
         from deltalake import DeltaTable
 
         bounds = {"minValues": {"offset": 1}, "maxValues": {"offset": 20}}
@@ -276,8 +265,7 @@ class DayIcebergTests(DayTests):
     if find_spec("pyiceberg") is None or find_spec("sqlalchemy") is None:
         skip = "pyiceberg[sql-sqlite] is not installed"
 
-    def test_skipped(self) -> None:
-        """The table is divided by day only, and its metadata have the range of topics of a file."""
+    def test_icebergTableIsDividedByDayAndKnowsTheTopicsOfFiles(self) -> None:
         from fleximq.pipeline.lake.iceberg import catalogOf
 
         table = catalogOf(str(Path(self.table).parent), None).load_table(("lake", "messages"))
@@ -294,7 +282,7 @@ class RenameTests(LayoutCase):
         """The version before recorded no layout."""
         Path(self.table, "_fleximq", "format").write_text(f'{{"format": "{self.format}"}}')
 
-    def test_renamed(self) -> None:
+    def test_foldersGetAsciiNamesAndRowsStay(self) -> None:
         """All folders get names in ASCII, rows stay as they are, and batches follow; once is enough."""
         (sentence,) = lake.audit(self.table)
         self.assertIn("1 topics, such as 'größe', are in folders whose names are not ASCII", sentence)
@@ -312,14 +300,12 @@ class RenameTests(LayoutCase):
         self.assertEqual({path.split("/")[0] for path, _ in liveFiles(self.table)}, folders)
         self.assertEqual([name for name in os.listdir(Path(self.table).parent) if name.startswith(".")], [])
 
-    def test_inUse(self) -> None:
-        """An ingest would go on in the old folders, so it must not run."""
+    def test_tableInUseIsNotRenamed(self) -> None:
         with writerLock(self.table):
             error = self.assertRaises(LakeRefused, rename, self.table)
         self.assertIn("is in use: another ingest feeds it", str(error))
 
-    def test_before(self) -> None:
-        """A table goes on as it was until it is renamed."""
+    def test_tableGoesOnUntilItIsRenamed(self) -> None:
         setFormat(self.table, {"format": self.format}, "topic")
         self.publish(4)
         self.assertEqual(len({path.split("/")[0] for path, _ in liveFiles(self.table)}), 4)
@@ -331,9 +317,7 @@ class RenamePlainTests(LayoutCase):
 
     record = RenameTests.record
 
-    def test_crash(self) -> None:
-        """If it ends before the folders are exchanged, the table is as it was, and the next run completes it."""
-
+    def test_crashBeforeTheExchangeChangesNothing(self) -> None:
         def broken(*_: object) -> None:
             raise Broken("it ends here")
 
@@ -344,8 +328,7 @@ class RenamePlainTests(LayoutCase):
         self.assertEqual(rename(self.table), 16)
         self.whole()
 
-    def test_leftovers(self) -> None:
-        """The folder that a killed run left is no table of the lake, and the next run removes it."""
+    def test_folderOfAKilledRunIsNoTableAndIsRemoved(self) -> None:
         folder = Path(self.table).parent
         shutil.copytree(self.table, folder / ".messages.renaming")
         self.assertEqual(tableNames(str(folder)), ["messages"])
@@ -364,7 +347,7 @@ class RenameDeltaTests(LayoutCase):
     if find_spec("deltalake") is None:
         skip = "deltalake is not installed: pip install fleximq[delta]"
 
-    def test_refused(self) -> None:
+    def test_deltaTableIsNotRenamed(self) -> None:
         """It goes on as it was, with a sentence that says how to get another one."""
         self.assertIn("backfill fills a new table without them", lake.audit(self.table)[0])
         self.assertIn("backfill NEW --from messages", str(self.assertRaises(LakeRefused, rename, self.table)))

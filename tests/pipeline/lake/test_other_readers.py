@@ -43,8 +43,7 @@ class ParquetReadersTests(LayoutCase):
             "spark": sharedSession().read.parquet(self.table).toArrow(),
         }
 
-    def test_agree(self) -> None:
-        """Each reader finds every row once, with all of its columns."""
+    def test_eachReaderFindsEveryRowOnceWithAllColumns(self) -> None:
         list(compact(self.table, CompactionGoal(1 << 20, -1e9, 2)))
         self.publish(4)
         found = {name: self.sorted(rows) for name, rows in self.readers().items()}

@@ -63,7 +63,7 @@ class RedecodeCase(FeedCase):
 class RedecodeTests(RedecodeCase):
     """Without failures."""
 
-    def test_formats(self) -> None:
+    def test_fittingDeadLettersReturnInEachFormat(self) -> None:
         """In each format what fits now is back under its topic, and the ledger counts the rest."""
         for tableFormat in ("parquet", "delta", "iceberg"):
             shutil.rmtree(self.lake, ignore_errors=True)
@@ -79,8 +79,7 @@ class RedecodeTests(RedecodeCase):
             self.ingest([NEW], {"a": 2**41, "b": 7}, number=2, first=6, tableFormat=tableFormat)
             self.assertEqual(self.seen(), [*self.wanted, (6, "t", 2**41, 7, None)])
 
-    def test_compacted(self) -> None:
-        """Merged files, which have all columns already, are mended as well, and can be merged again."""
+    def test_mergedFilesAreRedecodedAndMayBeMergedAgain(self) -> None:
         self.make()
         self.mend()
         goal = CompactionGoal(olderThan=0)
@@ -91,20 +90,17 @@ class RedecodeTests(RedecodeCase):
         self.assertEqual(self.seen(), self.wanted)
         self.assertEqual(audit(self.table), [])
 
-    def test_raw(self) -> None:
-        """A table without decoded columns stays as it is."""
+    def test_tableWithoutDecodedColumnsStays(self) -> None:
         self.ingest([TableSpec("m")], 1)
         self.assertEqual([done.files for done in redecode(f"{self.lake}/m", TableSpec("m"))], [0])
 
-    def test_busy(self) -> None:
-        """A table whose files another run rewrites is refused."""
+    def test_tableInUseIsRefused(self) -> None:
         self.make()
         with compactorLock(self.table):
             error = self.assertRaises(LakeRefused, list, redecode(self.table, NEW))
         self.assertIn("another run compacts or redecodes it", str(error))
 
-    def test_expired(self) -> None:
-        """A file that expires meanwhile stays away."""
+    def test_fileThatExpiresMeanwhileStaysAway(self) -> None:
         self.make()
         self.mend()
         paths = [path for path, _ in liveFiles(self.table)]
@@ -143,12 +139,10 @@ class CrashTests(RedecodeCase):
             steps += 1
         self.assertGreater(steps, 10)
 
-    def test_parquet(self) -> None:
-        """Every row is there once."""
+    def test_crashAtAnyChangeLeavesEveryRowOnce(self) -> None:
         self.crash("parquet")
 
     @nightly
-    def test_logs(self) -> None:
-        """So it is in a table with a log."""
+    def test_crashAtAnyChangeOfATableWithALogLeavesEveryRowOnce(self) -> None:
         self.crash("delta")
         self.crash("iceberg")

@@ -73,7 +73,7 @@ class PoisonCase(FeedCase):
 class PoisonTests(PoisonCase):
     """What becomes of a message that a table cannot take as it is."""
 
-    def test_names(self) -> None:
+    def test_fieldWithANameOfIcebergIsNoColumn(self) -> None:
         """A field is no column if Iceberg has its name; the table and later batches are as usual."""
         for payload, names in AMBIGUOUS:
             self.setUp()
@@ -83,39 +83,35 @@ class PoisonTests(PoisonCase):
             self.assertEqual([row[0] for row in self.read("offset")], [1, 2, 3])
             self.assertEqual(audit(self.table), [])
 
-    def test_laterName(self) -> None:
-        """So it is with a field that comes later, at the top or inside."""
+    def test_laterFieldWithANameOfIcebergIsNoColumn(self) -> None:
         self.ingested({"a": {"b": 1}, "c.d": 1, "c": {"e": 1}})
         self.ingested({"a": {"b": 1}, "a.b": 2, "c": {"d": 2, "f": 2}}, number=1, first=2)
         self.assertEqual(self.names(), ["a", "c.d", "c"])
         self.assertEqual(self.read("c"), [({"e": 1, "f": None},), ({"e": None, "f": 2},)])
 
-    def test_shortName(self) -> None:
+    def test_shortNameOfAListElementIsNoColumn(self) -> None:
         """Iceberg leaves ``element`` out of the names of fields in a list; a later field has such a name."""
         self.ingested({"l": [{"element": {"a": 1}}]})
         self.ingested({"l": [{"a": 2, "b": 3}]}, number=1, first=2)
         self.assertEqual(self.read("l"), [([{"element": {"a": 1}, "b": None}],), ([{"element": None, "b": 3}],)])
 
-    def test_told(self) -> None:
-        """A task tells the names of fields that are no columns."""
+    def test_taskTellsFieldsThatAreNoColumns(self) -> None:
         self.ingested({"a": {"b": 1}})
         told = self.told([self.spec], self.batch({"a": {"b": 1}, "a.b": 2}, first=2))
         self.assertEqual((told.leftOut, told.fields), ({"s": {"a.b": None}}, {}))
 
-    def test_otherTask(self) -> None:
-        """Two tasks that find fields with one name: the first is a column."""
+    def test_firstOfTwoTasksWithOneNameHasTheColumn(self) -> None:
         self.ingested({"x": 1})
         addColumns(self.table, [pa.schema([("a.b", pa.int64())]), pa.schema([("a", pa.struct([("b", pa.int64())]))])])
         self.assertEqual(self.names(), ["x", "a.b"])
 
-    def test_givenName(self) -> None:
-        """A given schema with such names is refused in one sentence, and nothing is recorded."""
+    def test_givenSchemaWithSuchNamesIsRefused(self) -> None:
         self.spec = TableSpec("s", decode="messagepack", schema="m MAP<STRING, BIGINT>, `m.key` BIGINT")
         error = self.assertRaises(LakeRefused, self.ingested, {})
         self.assertIn("cannot have the column 'm.key': Iceberg has this name for a field in another", str(error))
         self.assertFalse(os.path.exists(self.table))
 
-    def test_bounds(self) -> None:
+    def test_textWhoseTruncationIsNoTextHasNoBounds(self) -> None:
         """A text whose truncation is no text leaves its column without bounds in this file; other columns have them."""
         self.ingested({"t": TEXT, "u": "v"})
         self.assertEqual(self.read("t"), [(TEXT,)])
@@ -124,8 +120,7 @@ class PoisonTests(PoisonCase):
         bounds = {found.schema().find_field(journalId).name for journalId in task.file.upper_bounds}
         self.assertTrue(bounds >= {"topic", "offset", "u"} and "t" not in bounds, bounds)
 
-    def test_topic(self) -> None:
-        """So it is with a topic, in each layout."""
+    def test_topicWhoseTruncationIsNoTextIsKept(self) -> None:
         for layout in ("date", "topic"):
             self.setUp()
             specs, batch = [TableSpec("s")], self.batch(1, topic=TEXT)
@@ -134,8 +129,7 @@ class PoisonTests(PoisonCase):
             self.assertEqual(self.read("topic"), [(TEXT,)])
             self.assertEqual(audit(self.table), [])
 
-    def test_times(self) -> None:
-        """A record of a year that no reader knows is in the folder of the last day."""
+    def test_timeOfAnUnknownYearIsFiledUnderTheLastDay(self) -> None:
         with TableIngest(self.lake, [self.spec], {"format": "iceberg"}, False) as feeding:
             for number, time in enumerate((253_402_300_800_000_000, (1 << 63) - 1, -(1 << 63))):
                 batch = self.batch({}, first=number + 1)
@@ -175,8 +169,7 @@ class StuckCase(PoisonCase):
 class StuckTests(StuckCase):
     """A table that is stuck."""
 
-    def test_repair(self) -> None:
-        """It is mended: fields are no columns any more, and no row is lost or there twice."""
+    def test_repairCompletesAStuckTableWithoutLossOrRepeats(self) -> None:
         for payload, names in AMBIGUOUS:
             self.setUp()
             self.before(payload, {"n": 1})
@@ -189,8 +182,7 @@ class StuckTests(StuckCase):
             )
             self.assertEqual((audit(self.table), repair(self.table)), ([], []))
 
-    def test_later(self) -> None:
-        """The columns that Iceberg has already are those that stay."""
+    def test_columnsThatIcebergHasStay(self) -> None:
         self.ingested({"a": {"c": 1}, "a.b": 1})
         self.before({"a": {"b": 2, "c": 2}, "a.b": 2}, number=1, first=2)
         self.assertEqual(self.names(), ["a", "a.b"])
@@ -198,22 +190,19 @@ class StuckTests(StuckCase):
         self.assertEqual(self.read("a", "a.b"), [({"c": 1}, 1), ({"c": 2}, 2)])
         self.assertEqual(audit(self.table), [])
 
-    def test_ingest(self) -> None:
-        """The next ingest mends it as well."""
+    def test_nextIngestRepairsAStuckTable(self) -> None:
         self.before({"a": {"b": 1}, "a.b": 2, "t": TEXT})
         self.ingested({"a.b": 2, "t": TEXT}, number=1, first=2)
         self.assertEqual(self.read("offset", "t"), [(1, TEXT), (2, TEXT)])
         self.assertEqual(ranges(self.table)[JOURNAL].rows, 2)
         self.assertEqual(audit(self.table), [])
 
-    def test_bounds(self) -> None:
-        """A table that was stuck because of a bound is complete as it is."""
+    def test_tableStuckByABoundIsCompleteAsItIs(self) -> None:
         self.before({"t": TEXT})
         self.assertEqual(repair(self.table), ["a batch is complete"])
         self.assertEqual(self.read("t", "reason"), [(TEXT, None)])
 
-    def test_audit(self) -> None:
-        """An audit says so, names the command, and changes nothing."""
+    def test_auditNamesTheCommandAndChangesNothing(self) -> None:
         self.before({"t": TEXT})
         (sentence,) = audit(self.table)
         self.assertEqual(
@@ -222,8 +211,7 @@ class StuckTests(StuckCase):
         )
         self.assertEqual(pending(self.table), ["a batch"])
 
-    def test_change(self) -> None:
-        """A change that a log refuses, as of a backfill, is mended like a batch."""
+    def test_refusedChangeIsRepairedLikeABatch(self) -> None:
         self.ingested({"t": "x"}, first=5)
 
         schema = requiredColumns(self.table).schema
@@ -253,8 +241,7 @@ class RefusedRowTests(PoisonCase):
         self.poison: set[Any] = {13, 77}
         self.patch(iceberg_log, "dataFilesOf", described)
 
-    def test_rows(self) -> None:
-        """Only the guilty rows are dead letters, which the ledger counts, and they keep their bytes."""
+    def test_onlyGuiltyRowsBecomeDeadLettersWithTheirBytes(self) -> None:
         self.ingested(*({"n": number} for number in range(100)))
         dead = [row for row in self.read("offset", "topic", "n", "value", "reason") if row[4] is not None]
         why = "the table cannot take it: it is poison"
@@ -268,8 +255,7 @@ class RefusedRowTests(PoisonCase):
         self.assertLess(self.tries, 50)
         self.assertEqual(os.listdir(f"{self.table}/_fleximq/staged"), [])
 
-    def test_crash(self) -> None:
-        """Wherever it ends, the next run completes it, and each row is there once."""
+    def test_crashAtAnyStepLeavesEachRowOnce(self) -> None:
         step = 0
         while True:
             self.setUp()
@@ -289,8 +275,7 @@ class RefusedRowTests(PoisonCase):
             step += 1
         self.assertGreater(step, 10)
 
-    def test_every(self) -> None:
-        """If the cause is in no row, no row is touched: the batch waits, and the sentence names the command."""
+    def test_causeInNoRowTouchesNoRowAndTheBatchWaits(self) -> None:
         self.poison = {None, *range(100)}
         error = self.assertRaises(CommitRefused, self.ingested, *({"n": number} for number in range(100)))
         self.assertIn("it is poison; fleximq-pipeline repair --lake ", str(error))

@@ -43,8 +43,7 @@ class IcebergTests(IcebergCase):
         """Take the first day out."""
         return [each.rows for each in expireDays(self.table, [(TOPIC, 86_400.0)], 1_700_006_400 + 86_400.0)]
 
-    def test_expire(self) -> None:
-        """Old days leave it, also when it was compacted before; who began before finishes."""
+    def test_oldDaysLeaveAndOlderReadersFinish(self) -> None:
         list(compact(self.table, CompactionGoal(1 << 20, -1e9, 2)))
         before = self.opened()
         self.assertEqual(self.expire(), [{JOURNAL: 8}])
@@ -55,8 +54,7 @@ class IcebergTests(IcebergCase):
         self.publish()
         self.assertEqual(self.offsets(), list(range(9, 21)))
 
-    def test_topics(self) -> None:
-        """A topic is kept for as long as is said of it."""
+    def test_topicIsKeptByItsRule(self) -> None:
         self.assertEqual(expiration.topicsOf(self.table), {TOPIC})
         self.assertEqual(expireDays(self.table, [("other", 1.0)], _LATE), [])
         self.assertEqual(len(expireDays(self.table, [("other", 1e12), (None, 1.0)], _LATE)), 2)
@@ -64,8 +62,7 @@ class IcebergTests(IcebergCase):
         self.publish()
         self.assertEqual(self.offsets(), [17, 18, 19, 20])
 
-    def test_deleted(self) -> None:
-        """The files of what has gone are deleted a week later, with their folders; others stay."""
+    def test_filesOfExpiredDaysAreDeletedAWeekLater(self) -> None:
         self.expire()
         self.assertEqual(len(self.files()), 4)
         later = time.time() + GRACE + 60
@@ -76,8 +73,7 @@ class IcebergTests(IcebergCase):
         self.publish(TIME)
         self.assertEqual(self.offsets(), list(range(9, 21)))
 
-    def test_crash(self) -> None:
-        """Wherever it ends, whoever comes next finishes it, and nothing is counted twice."""
+    def test_crashAtAnyStepCountsNothingTwice(self) -> None:
         step = 0
         while True:
             try:
@@ -94,9 +90,7 @@ class IcebergTests(IcebergCase):
                 self.setUp()
         self.assertGreater(step, 6)
 
-    def test_commit(self) -> None:
-        """So it is before the commit to the catalog, and behind it."""
-
+    def test_crashBeforeOrAfterTheCommitIsCompletedByTheNextBatch(self) -> None:
         def ends(number: int) -> None:
             raise RuntimeError("it ends here")
 
@@ -111,8 +105,7 @@ class IcebergTests(IcebergCase):
             self.assertEqual(lake.ranges(self.table)[JOURNAL], lake.Covered(1, 21, 12, (), 8))
             self.setUp()
 
-    def test_notInstalled(self) -> None:
-        """Without PyIceberg there is one sentence."""
+    def test_missingPyIcebergIsOneSentence(self) -> None:
         name = "fleximq.pipeline.lake.iceberg.iceberg_log"
         had = sys.modules.pop(name)
         self.addCleanup(sys.modules.update, {name: had})
@@ -146,14 +139,12 @@ class DeltaTests(SynchronousTestCase):
         found: list[int] = sorted(DeltaTable(self.table).to_pyarrow_table().column("offset").to_pylist())
         return found
 
-    def test_compact(self) -> None:
-        """Its files are joined, and its readers find the same rows."""
+    def test_filesAreJoinedAndReadersFindTheSameRows(self) -> None:
         self.assertEqual([each[1:] for each in compact(self.table, AT_ONCE)], [(2, 1), (2, 1)])
         self.assertEqual(self.offsets(), list(range(1, 17)))
         self.assertEqual(list(compact(self.table, AT_ONCE)), [])
 
-    def test_expire(self) -> None:
-        """Old days leave it, and stay counted; also when it was compacted before."""
+    def test_oldDaysLeaveAndStayCounted(self) -> None:
         list(compact(self.table, AT_ONCE))
         now = 1_700_006_400 + 86_400.0
         gone = expireDays(self.table, [("a'b", 86_400.0)], now)
@@ -162,9 +153,7 @@ class DeltaTests(SynchronousTestCase):
         self.assertEqual(lake.ranges(self.table)[JOURNAL], lake.Covered(1, 17, 8, (), 8))
         self.assertEqual(expireDays(self.table, [("a'b", 86_400.0)], now), [])
 
-    def test_crash(self) -> None:
-        """What was begun is finished once, wherever it ended."""
-
+    def test_begunExpiryIsFinishedOnce(self) -> None:
         def broken(*arguments: object) -> None:
             raise OSError(5, "it ends here")
 

@@ -99,8 +99,7 @@ class AnyBytesTests(SynchronousTestCase):
         """Try something with many examples."""
         settings(max_examples=examples, deadline=None)(given(*given_)(check))()
 
-    def test_neverRaises(self) -> None:
-        """Each row has values or an error, in any format, and each alone has the same as among others."""
+    def test_eachRowHasValuesOrAnErrorAloneAndAmongOthers(self) -> None:
         decoders = [
             Decoder(payloadFormat, SCHEMA if payloadFormat in STRUCTURED else None, identity)
             for payloadFormat in ENCODINGS
@@ -130,8 +129,7 @@ class AnyBytesTests(SynchronousTestCase):
 
         self.holds(check, ROWS, st.sampled_from(decoders), st.integers(0, 2), examples=repetitions(240, 3000))
 
-    def test_bothWays(self) -> None:
-        """What is read in one step is what is read value by value."""
+    def test_fastAndSlowReadingAgree(self) -> None:
         decoders = {
             payloadFormat: (Decoder(payloadFormat, SCHEMA), _slow(payloadFormat)) for payloadFormat in STRUCTURED
         }
@@ -144,8 +142,7 @@ class AnyBytesTests(SynchronousTestCase):
 
         self.holds(check, PAYLOADS, st.sampled_from(STRUCTURED), examples=repetitions(400, 5000))
 
-    def test_exactly(self) -> None:
-        """Every value of these types comes back as it was."""
+    def test_everyValueOfItsTypeIsReadBack(self) -> None:
         schema = parsed("n BIGINT, d DOUBLE, s STRING, b BOOLEAN, a ARRAY<BIGINT>")
         row = st.fixed_dictionaries(
             {
@@ -165,8 +162,7 @@ class AnyBytesTests(SynchronousTestCase):
 
         self.holds(check, st.lists(row, max_size=5), st.sampled_from(STRUCTURED))
 
-    def test_inference(self) -> None:
-        """A schema is found in anything, it stays when it is looked for again, and a decoder takes it."""
+    def test_inferredSchemaIsStableAndADecoderTakesIt(self) -> None:
         plain = parsed("s STRING, n BIGINT, t TINYINT, b BOOLEAN, x BINARY, at TIMESTAMP, a ARRAY<INT>")
 
         def check(rows: Any, payloadFormat: str) -> None:

@@ -55,8 +55,7 @@ if not skip:
 class ParsedTests(SynchronousTestCase):
     """What texts mean."""
 
-    def test_types(self) -> None:
-        """Every type, under each of its names, in any case."""
+    def test_everyTypeHasItsNamesInAnyCase(self) -> None:
         for texts, dataType in [
             ("STRING string", pa.string()),
             ("BOOLEAN", pa.bool_()),
@@ -78,8 +77,7 @@ class ParsedTests(SynchronousTestCase):
             for text in texts.split():
                 self.assertEqual(parsed(f"x {text}"), pa.schema([("x", dataType)]), text)
 
-    def test_written(self) -> None:
-        """Spaces, colons, comments and backquotes are as Spark has them."""
+    def test_spacesColonsCommentsAndBackquotesAreAsInSpark(self) -> None:
         schema = pa.schema([("a", pa.int32()), ("b c`", pa.struct([("x", pa.string()), ("y", pa.list_(pa.date32()))]))])
         for text in (
             "a INT, `b c``` STRUCT<x: STRING, y: ARRAY<DATE>>",
@@ -88,12 +86,10 @@ class ParsedTests(SynchronousTestCase):
         ):
             self.assertEqual(parsed(text), schema, text)
 
-    def test_namesThatAreTypes(self) -> None:
-        """A column may be called like a type."""
+    def test_columnMayBeNamedAsAType(self) -> None:
         self.assertEqual(parsed("date DATE, `array` STRING").names, ["date", "array"])
 
-    def test_refused(self) -> None:
-        """What is wrong is said in one sentence."""
+    def test_wrongSchemaIsOneSentence(self) -> None:
         for text, said in {
             "": "has no columns",
             "a": "nothing where a type",
@@ -126,8 +122,7 @@ class ParsedTests(SynchronousTestCase):
             self.assertIn(said, error, text)
             self.assertNotIn("\n", error)
 
-    def test_nesting(self) -> None:
-        """Types may be inside each other up to the limit."""
+    def test_typesAreNestedUpToTheLimit(self) -> None:
         for depth, fits in ((NESTING - 1, True), (NESTING, True), (NESTING + 1, False)):
             text = "a " + "ARRAY<" * depth + "INT" + ">" * depth
             if fits:
@@ -135,8 +130,7 @@ class ParsedTests(SynchronousTestCase):
             else:
                 self.assertRaises(OptionRefused, parsed, text)
 
-    def test_manyColumns(self) -> None:
-        """There may be as many columns as one likes."""
+    def test_thereMayBeAnyNumberOfColumns(self) -> None:
         names = [f"c{number}" for number in range(3000)]
         self.assertEqual(parsed(", ".join(f"{name} INT" for name in names)).names, names)
 
@@ -144,18 +138,14 @@ class ParsedTests(SynchronousTestCase):
 class WrittenTests(SynchronousTestCase):
     """Schemas as texts."""
 
-    def test_thereAndBack(self) -> None:
-        """What is written is read as the same."""
-
+    def test_writtenSchemaIsReadBack(self) -> None:
         @given(SCHEMAS)
         def check(schema: "pa.Schema") -> None:
             self.assertEqual(parsed(written(schema)), schema)
 
         check()
 
-    def test_anyText(self) -> None:
-        """Any text is a schema or refused."""
-
+    def test_anyTextIsASchemaOrRefused(self) -> None:
         @given(
             st.one_of(st.text(), st.lists(st.sampled_from("a INT < > , : ( ) ` ' ARRAY MAP STRUCT STRING 5".split())))
         )
@@ -168,8 +158,7 @@ class WrittenTests(SynchronousTestCase):
 
         check()
 
-    def test_foreign(self) -> None:
-        """Types that payloads do not have are refused."""
+    def test_typesThatPayloadsLackAreRefused(self) -> None:
         for dataType in (
             pa.null(),
             pa.large_string(),
@@ -184,8 +173,7 @@ class WrittenTests(SynchronousTestCase):
 class SparkTests(SynchronousTestCase):
     """The same in Spark."""
 
-    def test_sameTypes(self) -> None:
-        """Spark understands what is written as the types that it is told."""
+    def test_sparkReadsTheSameTypes(self) -> None:
         session = sharedSession()
         text = (
             "s STRING, b BOOLEAN, t TINYINT, h SMALLINT, i INT, n BIGINT, f FLOAT, d DOUBLE, x BINARY, day DATE, "

@@ -59,8 +59,7 @@ class TypeCase(SynchronousTestCase):
 class NumberTests(TypeCase):
     """Numbers, at the limits of their types."""
 
-    def test_integers(self) -> None:
-        """Whole numbers fit up to the limits, in both formats, and no further."""
+    def test_wholeNumbersFitUpToTheLimits(self) -> None:
         for dataType, bits in INTEGERS.items():
             low, high = -(1 << bits - 1), (1 << bits - 1) - 1
             for number in (low, low + 1, -1, 0, 1, high - 1, high):
@@ -72,8 +71,7 @@ class NumberTests(TypeCase):
                     self.fails(dataType, packed(number))
             self.fails(dataType, jsoned(10**400), jsoned(-(10**400)), payloadFormat="json")
 
-    def test_noIntegers(self) -> None:
-        """Nothing else is a whole number, not even a float that is whole."""
+    def test_nothingElseIsAWholeNumber(self) -> None:
         for dataType in INTEGERS:
             for value in (5.0, "5", True, [5], {"a": 5}):
                 self.fails(dataType, packed(value))
@@ -81,8 +79,7 @@ class NumberTests(TypeCase):
             self.fails(dataType, packed(b"5"), packed(msgpack.ExtType(5, b"5")), packed(msgpack.Timestamp(5)))
             self.fails(dataType, b'{"a":1e3}', payloadFormat="json")
 
-    def test_double(self) -> None:
-        """Any number; whole ones are rounded to the nearest."""
+    def test_anyNumberFitsADouble(self) -> None:
         for number in (0.0, 1.5, 5e-324, 1.7976931348623157e308):
             for each in (number, -number):
                 self.fits("DOUBLE", each, packed(each))
@@ -97,8 +94,7 @@ class NumberTests(TypeCase):
         self.fails("DOUBLE", jsoned(10**400), b'{"a":1e400}', jsoned("1"), jsoned(True), payloadFormat="json")
         self.fails("DOUBLE", packed("1"), packed(True), packed(b""))
 
-    def test_float(self) -> None:
-        """Numbers up to the largest, rounded; beyond it only infinities and NaN."""
+    def test_floatsFitUpToTheLargest(self) -> None:
         for number in (0.5, LARGEST_FLOAT, -LARGEST_FLOAT, inf, -inf):
             self.fits("FLOAT", number, packed(number))
         self.assertTrue(isnan(valueOf("messagepack", "FLOAT", packed(nan))))
@@ -109,13 +105,11 @@ class NumberTests(TypeCase):
         self.fails("ARRAY<FLOAT>", packed([1.0, 1e39]))
         self.fits("ARRAY<FLOAT>", [inf, 0.5], packed([inf, 0.5]))
 
-    def test_noNumber(self) -> None:
-        """JSON has no NaN and no infinities."""
+    def test_jsonHasNoNanAndNoInfinity(self) -> None:
         for text in (b'{"a":NaN}', b'{"a":Infinity}', b'{"a":-Infinity}', b'{"a":01}', b'{"a":+1}', b'{"a":.5}'):
             self.assertIsInstance(valueOf("json", "DOUBLE", text), str)
 
-    def test_boolean(self) -> None:
-        """True and false, and nothing that is like them."""
+    def test_onlyTrueAndFalseAreBooleans(self) -> None:
         for value in (True, False):
             self.fits("BOOLEAN", value, packed(value))
             self.fits("BOOLEAN", value, jsoned(value), payloadFormat="json")
@@ -124,8 +118,7 @@ class NumberTests(TypeCase):
             self.fails("BOOLEAN", packed(other))
             self.fails("BOOLEAN", jsoned(other), payloadFormat="json")
 
-    def test_decimal(self) -> None:
-        """Digits fit if they all have a place; their number is that of the type."""
+    def test_digitsFitIfAllHaveAPlace(self) -> None:
         for text, number in [
             ("1.25", "1.25"),
             ("-999.99", "-999.99"),
@@ -142,8 +135,7 @@ class NumberTests(TypeCase):
             self.fails("DECIMAL(5,2)", packed(text))
         self.fails("DECIMAL(5,2)", packed(True), packed(b"1"), packed(nan), packed(1e300), packed(0.1 + 0.2))
 
-    def test_decimalsOfEveryMagnitude(self) -> None:
-        """Exponents that no number of digits could write are refused in no time, wherever they stand."""
+    def test_hugeExponentsAreRefusedWithoutWork(self) -> None:
         for text in ("1E-999999999", "1E+999999999", "-1E-999999999999999999"):
             self.fails("DECIMAL(38,2)", packed(text))
             self.fails("DECIMAL(38,2)", b'{"a":%b}' % text.encode(), payloadFormat="json")
@@ -159,14 +151,12 @@ class NumberTests(TypeCase):
 class TextTests(TypeCase):
     """Texts and bytes."""
 
-    def test_string(self) -> None:
-        """A text is itself, whatever is in it."""
+    def test_anyTextIsItself(self) -> None:
         for text in ("", "é", "\0", "😀" * 300, "x" * 70_000, '"', "null"):
             self.fits("STRING", text, packed(text))
             self.fits("STRING", text, jsoned(text), payloadFormat="json")
 
-    def test_anythingAsString(self) -> None:
-        """What is no text becomes its JSON, and bytes become theirs or base64."""
+    def test_otherValuesBecomeTheirJson(self) -> None:
         for value, text in [
             (5, "5"),
             (2**64 - 1, "18446744073709551615"),
@@ -188,15 +178,13 @@ class TextTests(TypeCase):
         self.fits("MAP<STRING, STRING>", [("k", "1")], packed({"k": 1}))
         self.fits("STRUCT<b: STRING>", {"b": "1"}, jsoned({"b": 1}), payloadFormat="json")
 
-    def test_notUtf8(self) -> None:
-        """A text that is none is said to be none, also deep inside."""
+    def test_textThatIsNotUtf8IsRefusedAtAnyDepth(self) -> None:
         self.fails("STRING", b"\x81\xa1a\xa1\xff", b"\x81\xa1a\xd9\x02\xc3\x28", b"\x81\xa1a\x91\xa1\xff")
         self.fails("ARRAY<STRING>", b"\x81\xa1a\x91\xa1\xff")
         self.fails("STRING", b'{"a":"\xff"}', b'{"a":["\xff"]}', payloadFormat="json")
         self.assertIsInstance(valueOf("json", "STRING", b'{"a":"\\ud800"}'), str)
 
-    def test_binary(self) -> None:
-        """Bytes as they are; the UTF-8 of a text; base64 in JSON, which has no bytes."""
+    def test_binaryTakesBytesTextsAndBase64InJson(self) -> None:
         for content in (b"", b"\xff\0", b"x" * 70_000):
             self.fits("BINARY", content, packed(content))
         self.fits("BINARY", "é".encode(), packed("é"))
@@ -208,8 +196,7 @@ class TextTests(TypeCase):
 class TimeTests(TypeCase):
     """Times and dates."""
 
-    def test_timestamp(self) -> None:
-        """Texts as in RFC 3339, in UTC unless they say otherwise."""
+    def test_textsOfRfc3339AreTimestamps(self) -> None:
         moment = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
         for text in (
             "2026-01-02T03:04:05Z",
@@ -224,30 +211,26 @@ class TimeTests(TypeCase):
         last = datetime(9999, 12, 31, 23, 59, 59, 999999, UTC)
         self.fits("TIMESTAMP", last, packed("9999-12-31T23:59:59.999999Z"))
 
-    def test_years(self) -> None:
-        """A time that is in another year in UTC does not fit, at the top or inside."""
+    def test_timeOfAnotherYearInUtcIsRefused(self) -> None:
         for text in ("9999-12-31T23:59:59-05:00", "0001-01-01T00:00:00+05:00"):
             self.fails("TIMESTAMP", packed(text))
             self.fails("TIMESTAMP", jsoned(text), payloadFormat="json")
             self.fails("ARRAY<TIMESTAMP>", packed([text]))
             self.fails("MAP<STRING, STRUCT<a: TIMESTAMP>>", packed({"x": {"a": text}}))
 
-    def test_extension(self) -> None:
-        """MessagePack's own timestamps, in each of their sizes, to the microsecond."""
+    def test_timestampsOfMessagePackFitToTheMicrosecond(self) -> None:
         for seconds, nanoseconds in ((5, 0), (2**32 + 5, 7000), (-5, 999_999_000)):
             moment = datetime.fromtimestamp(seconds, UTC).replace(microsecond=nanoseconds // 1000)
             self.fits("TIMESTAMP", moment, packed(msgpack.Timestamp(seconds, nanoseconds)))
         self.fails("TIMESTAMP", packed(msgpack.Timestamp(2**60)), packed(msgpack.Timestamp(-(2**60))))
         self.fails("TIMESTAMP", packed(msgpack.ExtType(-1 & 0x7F, b"1234")), b"\x81\xa1a\xc7\x03\xff123")
 
-    def test_noTimestamp(self) -> None:
-        """A number does not say its unit, and a date no time."""
+    def test_numbersAndDatesAreNoTimestamps(self) -> None:
         for value in (0, 1.5, "", "now", "2026-01-02", "2026-13-02T00:00:00Z", "2026-01-02T25:00:00Z", True):
             self.fails("TIMESTAMP", packed(value))
             self.fails("TIMESTAMP", jsoned(value), payloadFormat="json")
 
-    def test_date(self) -> None:
-        """A day of the calendar."""
+    def test_dateIsADayOfTheCalendar(self) -> None:
         for text in ("0001-01-01", "2024-02-29", "9999-12-31"):
             self.fits("DATE", date.fromisoformat(text), packed(text))
             self.fits("DATE", date.fromisoformat(text), jsoned(text), payloadFormat="json")
@@ -257,23 +240,20 @@ class TimeTests(TypeCase):
 class NestedTests(TypeCase):
     """Arrays, maps and structs."""
 
-    def test_array(self) -> None:
-        """Elements are of one type, or null; an error says which is not."""
+    def test_elementsOfAnArrayAreOfOneTypeOrNull(self) -> None:
         self.fits("ARRAY<INT>", [1, None, 3], packed([1, None, 3]))
         self.fits("ARRAY<ARRAY<INT>>", [[], [1]], jsoned([[], [1]]), payloadFormat="json")
         self.fails("ARRAY<INT>", packed(1), packed({"0": 1}), packed("12"), packed(b"12"))
         self.assertIn("'a[2]' is no INT", valueOf("messagepack", "ARRAY<INT>", packed([1, 2, "3"])))
         self.assertIn("'a[0][1]' is no INT", valueOf("json", "ARRAY<ARRAY<INT>>", jsoned([[1, "2"]])))
 
-    def test_map(self) -> None:
-        """Keys are texts; of equal ones the last counts."""
+    def test_keysOfAMapAreTextsAndTheLastEqualOneCounts(self) -> None:
         self.fits("MAP<STRING, INT>", [("k", 1), ("", None)], packed({"k": 1, "": None}))
         self.fits("MAP<STRING, INT>", [], jsoned({}), payloadFormat="json")
         self.fits("MAP<STRING, INT>", [("k", 2)], b"\x81\xa1a\x82\xa1k\x01\xa1k\x02")
         self.fails("MAP<STRING, INT>", packed([]), packed({1: 1}), packed({b"k": 1}), packed({"k": "1"}))
 
-    def test_struct(self) -> None:
-        """What is missing is null, what is there besides is passed over."""
+    def test_missingFieldsAreNullAndOthersIgnored(self) -> None:
         self.fits("STRUCT<b: INT, c: STRING>", {"b": 1, "c": None}, packed({"b": 1, "d": [1, {2: 3}]}))
         self.fits("STRUCT<`b c`: STRUCT<d: INT>>", {"b c": {"d": 1}}, jsoned({"b c": {"d": 1}}), payloadFormat="json")
         self.fits("STRUCT<b: INT>", {"b": None}, packed({}), packed({"B": 1}))
@@ -282,8 +262,7 @@ class NestedTests(TypeCase):
             "'a.b.c' is no INT", valueOf("messagepack", "STRUCT<b: STRUCT<c: INT>>", packed({"b": {"c": ""}}))
         )
 
-    def test_null(self) -> None:
-        """Null fits everywhere."""
+    def test_nullFitsEveryType(self) -> None:
         for dataType in (
             "STRING",
             "INT",
@@ -303,8 +282,7 @@ class NestedTests(TypeCase):
 class PayloadTests(SynchronousTestCase):
     """Payloads as a whole."""
 
-    def test_keys(self) -> None:
-        """Missing keys are null, others are passed over, of equal ones the last counts, capitals matter."""
+    def test_missingKeysAreNullAndTheLastEqualOneCounts(self) -> None:
         ddl = "a INT, `b c` STRING"
         for payload, row in [
             (pack({"a": 1, "b c": "x"}), {"a": 1, "b c": "x"}),
@@ -316,8 +294,7 @@ class PayloadTests(SynchronousTestCase):
             self.assertEqual(rowsOf(decode("messagepack", ddl, payload)), [row])
         self.assertEqual(rowsOf(decode("json", ddl, b' {"a":1,"a":2} \n')), [{"a": 2, "b c": None}])
 
-    def test_anyName(self) -> None:
-        """A key may be any text, also one that the quickest way of reading does not take."""
+    def test_anyTextIsAKey(self) -> None:
         names = ['a"b', "a\\b", "\n", "\0", "é", "f0", "a.b", "`"]
         schema = pa.schema([(name, pa.int64()) for name in names])
         row = dict(zip(names, range(8), strict=True))
@@ -332,8 +309,7 @@ class PayloadTests(SynchronousTestCase):
                 self.assertIn("é' is no BIGINT", str(rows[1]))
                 self.assertEqual(rows[2], dict.fromkeys(chosen.names))
 
-    def test_freshNames(self) -> None:
-        """A name beyond ASCII is found in a STRUCT and in a row read value by value, however its text was made."""
+    def test_nonAsciiNameIsFoundInAStructAndInASlowRow(self) -> None:
         for name in ("größe", "名前", "\U0001f600"):
             key = f'["{name}"]'.encode()[1:-1]
             for more, text in ((b"", ""), (b',"s":5', ", s STRING"), (b',"\\"":5', ', `"` INT')):
@@ -342,8 +318,7 @@ class PayloadTests(SynchronousTestCase):
                 assert isinstance(row, dict), row
                 self.assertEqual((row[name], row["u"]), ("flat", {name: "deep"}), (name, text))
 
-    def test_noMaps(self) -> None:
-        """What is no map, or not exactly one, is said to be none."""
+    def test_payloadThatIsNotExactlyOneMapIsRefused(self) -> None:
         for payload in (
             b"",
             b"\xc1",
@@ -379,8 +354,7 @@ class PayloadTests(SynchronousTestCase):
             self.assertIsInstance(row, str, payload)
             self.assertTrue(str(row).startswith("the payload is "), row)
 
-    def test_bombs(self) -> None:
-        """Nesting without end is an error where it is read or passed over, in either format."""
+    def test_endlessNestingIsAnErrorReadOrIgnored(self) -> None:
         depth = 100_000
         for name in (b"a", b"z"):
             arrays = b"\x81\xa1" + name + b"\x91" * depth + b"\xc0"
@@ -391,8 +365,7 @@ class PayloadTests(SynchronousTestCase):
                     [row] = rowsOf(decode(payloadFormat, f"a {dataType}", payload))
                     self.assertIn("nested too deeply", str(row))
 
-    def test_others(self) -> None:
-        """A row that does not fit is null in each column, and touches no other."""
+    def test_misfitRowIsNullAndTouchesNoOther(self) -> None:
         decoded = decode("messagepack", "a INT, b STRING", *map(packed, (1, "x", 3)), None, pack({"a": 5, "b": "y"}))
         self.assertEqual(decoded.columns.field("a").to_pylist(), [1, None, 3, None, 5])
         self.assertEqual(decoded.columns.field("b").to_pylist(), [None, None, None, None, "y"])
@@ -407,8 +380,7 @@ class PayloadTests(SynchronousTestCase):
         self.assertEqual(rowsOf(mixed), ["'c' does not fit a DECIMAL(3,1)", {"b": "y", "c": Decimal("1.0")}])
         self.assertEqual(mixed.columns.field("b").to_pylist(), [None, "y"])
 
-    def test_noErrors(self) -> None:
-        """Where all fits there is no column of errors; nothing at all fits, too."""
+    def test_withoutMisfitsThereIsNoColumnOfErrors(self) -> None:
         for payloadFormat in ENCODINGS:
             ddl = "a INT" if payloadFormat in ("messagepack", "json") else None
             for payloads in ((), (None,), (None, None)):
@@ -416,8 +388,7 @@ class PayloadTests(SynchronousTestCase):
                 self.assertIsNone(decoded.errors)
                 self.assertEqual(decoded.columns.to_pylist(), list(payloads))
 
-    def test_alone(self) -> None:
-        """The only column, called ``value``, is also a payload that is no map."""
+    def test_onlyColumnValueTakesAPayloadThatIsNoMap(self) -> None:
         for payloadFormat, five, text, map_ in (
             ("messagepack", pack(5), pack("x"), pack({"value": 6, "b": 1})),
             ("json", b" 5", b'"x"', b' {"value":6}'),
@@ -431,8 +402,7 @@ class PayloadTests(SynchronousTestCase):
             self.assertIn("map", str(rowsOf(decode(payloadFormat, "other INT", five))[0]))
         self.assertEqual(rowsOf(decode("json", "value ARRAY<INT>", b"[1]", b"null")), [{"value": [1]}, {"value": None}])
 
-    def test_slices(self) -> None:
-        """Payloads may stand in the middle of a column."""
+    def test_payloadsMayBeASliceOfAColumn(self) -> None:
         values = binary([b"\xff", b"a", None, b"b", b"\xff"]).slice(1, 3)
         for payloadFormat in ("text", "raw"):
             decoded = Decoder(payloadFormat).decode(values)
@@ -445,8 +415,7 @@ class PayloadTests(SynchronousTestCase):
         rows = rowsOf(Decoder("messagepack", parsed("a INT")).decode(maps))
         self.assertEqual((rows[0], str(rows[1])[:13]), ({"a": 1}, "'a' is no INT"))
 
-    def test_clauses(self) -> None:
-        """An error is short, however long names are, and says nothing of the payload's own words."""
+    def test_errorIsShortAndHasNoWordsOfThePayload(self) -> None:
         name = "n" * 1000
         [row] = rowsOf(decode("messagepack", f"`{name}` STRUCT<`{name}`: INT>", pack({name: {name: "secret"}})))
         self.assertLessEqual(len(str(row)), MAX_CLAUSE)
@@ -457,17 +426,14 @@ class PayloadTests(SynchronousTestCase):
 class PlainTests(SynchronousTestCase):
     """Text and bytes."""
 
-    def test_text(self) -> None:
-        """UTF-8 is text, and nothing else is."""
+    def test_onlyUtf8IsText(self) -> None:
         rows = rowsOf(decode("text", None, "é".encode(), b"", b"\xff", b"x", None))
         self.assertEqual(rows, [{"value": "é"}, {"value": ""}, "the payload is not UTF-8", {"value": "x"}, None])
 
-    def test_raw(self) -> None:
-        """Bytes are bytes."""
+    def test_bytesStayBytes(self) -> None:
         self.assertEqual(rowsOf(decode("raw", None, b"\xff", b"", None)), [{"value": b"\xff"}, {"value": b""}, None])
 
-    def test_named(self) -> None:
-        """A schema may call the column otherwise."""
+    def test_schemaMayNameTheColumn(self) -> None:
         self.assertEqual(rowsOf(decode("text", "line STRING", b"x")), [{"line": "x"}])
         self.assertEqual(rowsOf(decode("raw", "blob BINARY", b"x")), [{"blob": b"x"}])
 
@@ -478,15 +444,13 @@ class DialectTests(SynchronousTestCase):
     payloads = (pack({"a": 1}), pack('{"a":2}'), pack(b'{"a":3}'), b'{"a":4}', pack([1]), b"")
     dialects = ("fleximq", "fleximq", "fleximq", "blipmq", "fleximq", "broker")
 
-    def test_json(self) -> None:
-        """FlexiMQ's texts are JSON, its other values MessagePack."""
+    def test_textsOfFlexiMQAreJsonAndOtherValuesMessagePack(self) -> None:
         rows = rowsOf(decode("json", "a INT", *self.payloads, dialects=self.dialects))
         self.assertEqual(rows[:4], [{"a": 1}, {"a": 2}, {"a": 3}, {"a": 4}])
         self.assertIn("no MessagePack map", str(rows[4]))
         self.assertEqual(rows[5], "the payload is empty")
 
-    def test_text(self) -> None:
-        """FlexiMQ's texts are texts, its other values JSON."""
+    def test_textsOfFlexiMQAreTextsAndOtherValuesJson(self) -> None:
         rows = rowsOf(decode("text", None, *self.payloads, pack("\xe9"), dialects=(*self.dialects, "blipmq")))
         self.assertEqual(
             [row and row["value"] for row in rows[:6] if isinstance(row, dict)],
@@ -494,15 +458,13 @@ class DialectTests(SynchronousTestCase):
         )
         self.assertEqual(rows[6], "the payload is not UTF-8")
 
-    def test_contents(self) -> None:
-        """Where it is known what payloads are, their dialects do not matter."""
+    def test_knownContentComesBeforeTheDialect(self) -> None:
         decoder = Decoder("json", parsed("a INT"))
         values, dialects = binary([pack({"a": 1}), b'{"a":2}']), texts(["blipmq", "fleximq"])
         rows = rowsOf(decoder.decode(values, dialects, codes([Content.MESSAGEPACK, Content.TEXT])))
         self.assertEqual(rows, [{"a": 1}, {"a": 2}])
 
-    def test_unknown(self) -> None:
-        """Without dialects, bytes are what the format says."""
+    def test_withoutDialectsTheFormatCounts(self) -> None:
         [row] = rowsOf(decode("text", None, pack("x")))
         self.assertEqual(row, "the payload is not UTF-8")
         self.assertEqual(rowsOf(decode("messagepack", "a INT", *self.payloads[:1], dialects=["blipmq"])), [{"a": 1}])
@@ -511,8 +473,7 @@ class DialectTests(SynchronousTestCase):
 class MadeTests(SynchronousTestCase):
     """Decoders."""
 
-    def test_refused(self) -> None:
-        """What does not go together."""
+    def test_formatAndSchemaThatDoNotFitAreRefused(self) -> None:
         for said, payloadFormat, ddl in (
             ("no format 'xml'", "xml", "a INT"),
             ("need a schema", "messagepack", None),
@@ -525,8 +486,7 @@ class MadeTests(SynchronousTestCase):
         self.assertRaises(OptionRefused, Decoder, "json", pa.schema([]))
         self.assertRaises(OptionRefused, Decoder, "json", pa.schema([("a", pa.large_string())]))
 
-    def test_schema(self) -> None:
-        """The schema is that of the columns."""
+    def test_schemaIsThatOfTheColumns(self) -> None:
         for payloadFormat, ddl, identity in (
             ("json", "a INT, b STRING", Identity()),
             ("text", None, Identity(metadata=True)),
@@ -535,8 +495,7 @@ class MadeTests(SynchronousTestCase):
             decoder = Decoder(payloadFormat, None if ddl is None else parsed(ddl), identity)
             self.assertEqual(decoder.decode(binary([b"{}"])).columns.type, pa.struct(list(decoder.schema)))
 
-    def test_travels(self) -> None:
-        """A decoder goes to other processes."""
+    def test_decoderCanBePickled(self) -> None:
         decoder = Decoder("json", parsed("a INT"), Identity(True, False))
         again = pickle.loads(pickle.dumps(decoder))
         self.assertEqual(again.schema, decoder.schema)

@@ -19,12 +19,10 @@ METADATA, BASE64, BOTH = (True, False), (False, True), (True, True)
 class SplitTests(SynchronousTestCase):
     """Where the metadata of a message begin."""
 
-    def test_document(self) -> None:
-        """The document's example."""
+    def test_exampleOfTheDocumentIsSplit(self) -> None:
         self.assertEqual(split(b"Hello!||timestamp=1234567890"), (b"Hello!", [("timestamp", "1234567890")]))
 
-    def test_messages(self) -> None:
-        """Parts behind marks are metadata as long as they are keys and values."""
+    def test_partsBehindMarksAreMetadataWhileTheyAreKeysAndValues(self) -> None:
         for message, body, pairs in [
             (b"Hello!", b"Hello!", None),
             (b"", b"", None),
@@ -48,8 +46,7 @@ class SplitTests(SynchronousTestCase):
             self.assertEqual(split(message), (body, pairs), message)
         self.assertRaises(UnicodeDecodeError, split, b"x||a=\xff")
 
-    def test_thereAndBack(self) -> None:
-        """What is put behind a body is found there, whatever the body is."""
+    def test_addedMetadataAreFoundBehindAnyBody(self) -> None:
         keys = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.-]*", fullmatch=True)
         values = st.text(max_size=5).filter(lambda text: "|" not in text)
 
@@ -64,8 +61,7 @@ class SplitTests(SynchronousTestCase):
 
         check()
 
-    def test_many(self) -> None:
-        """A message that is nothing but metadata takes no longer than its bytes."""
+    def test_messageOfMetadataOnlyIsSplitOnce(self) -> None:
         body, pairs = split(b"||a=b" * 20_000)
         self.assertEqual((body, pairs), (b"", [("a", "b")]))
 
@@ -73,15 +69,13 @@ class SplitTests(SynchronousTestCase):
 class ApartTests(SynchronousTestCase):
     """What a decoder makes of them."""
 
-    def test_metadata(self) -> None:
-        """They are a column; messages without any have a null there."""
+    def test_metadataAreAColumnOrNull(self) -> None:
         rows = rowsOf(decode("text", None, b"x||a=1", b"y", None, identity=Identity(*METADATA)))
         self.assertEqual(rows, [{"value": "x", "metadata": [("a", "1")]}, {"value": "y", "metadata": None}, None])
         rows = rowsOf(decode("text", None, b"x", b"y", identity=Identity(*METADATA)))
         self.assertEqual([row["metadata"] for row in rows if isinstance(row, dict)], [None, None])
 
-    def test_base64(self) -> None:
-        """A body in base64 is the bytes that it stands for."""
+    def test_bodyInBase64IsItsBytes(self) -> None:
         self.assertEqual(
             rowsOf(decode("raw", None, b"/wA=", b"", identity=Identity(*BASE64))),
             [{"value": b"\xff\0"}, {"value": b""}],
@@ -90,16 +84,14 @@ class ApartTests(SynchronousTestCase):
             [row] = rowsOf(decode("raw", None, body, identity=Identity(*BASE64)))
             self.assertEqual(row, "the body is not base64", body)
 
-    def test_both(self) -> None:
-        """Metadata stand behind what is base64, and what that stands for is read in the format."""
+    def test_metadataAreBehindTheBase64(self) -> None:
         message = b64encode(b'{"a":1}||b=c') + b"||k=v"
         [row] = rowsOf(decode("json", "a INT", message, identity=Identity(*BOTH)))
         self.assertEqual(str(row)[:31], "the payload is no JSON map: JSO")
         [row] = rowsOf(decode("json", "a INT", b64encode(b'{"a":1}') + b"||k=v", identity=Identity(*BOTH)))
         self.assertEqual(row, {"a": 1, "metadata": [("k", "v")]})
 
-    def test_wrong(self) -> None:
-        """A row that does not fit has no metadata either."""
+    def test_misfitRowHasNoMetadata(self) -> None:
         decoded = decode(
             "json", "a INT", b'{"a":""}||k=v', b'{"a":1}||k=\xff', b'{"a":1}||k=v', identity=Identity(*METADATA)
         )
@@ -107,8 +99,7 @@ class ApartTests(SynchronousTestCase):
         self.assertEqual(decoded.columns.field("metadata").to_pylist(), [None, None, [("k", "v")]])
         self.assertEqual(rowsOf(decoded)[1], "its metadata are not UTF-8")
 
-    def test_otherDialects(self) -> None:
-        """Only messages of the Identity dialect are taken apart, if it is known which are."""
+    def test_onlyMessagesOfIdentityAreTakenApart(self) -> None:
         rows = rowsOf(
             decode(
                 "text",

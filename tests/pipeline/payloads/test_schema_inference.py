@@ -35,8 +35,7 @@ class InferenceCase(SynchronousTestCase):
 class TypeTests(InferenceCase):
     """What values become."""
 
-    def test_table(self) -> None:
-        """Each value has a type."""
+    def test_eachValueHasAType(self) -> None:
         for value, dataType in [
             (True, "BOOLEAN"),
             (5, "BIGINT"),
@@ -59,15 +58,13 @@ class TypeTests(InferenceCase):
                 schema = inferred("json", binary([json.dumps({"a": value}).encode()]))
                 self.assertEqual(written(schema), f"a {dataType}")
 
-    def test_nothingYet(self) -> None:
-        """What says nothing of its type is no column yet."""
+    def test_nullsAndEmptyValuesAreNoColumnYet(self) -> None:
         value: Any
         for value in (None, [], {}, [None, []], {"b": None}):
             self.assertEqual(self.found({"a": value}), "")
             self.assertEqual(self.found({"a": value}, {"a": 1}), "a BIGINT")
 
-    def test_common(self) -> None:
-        """Values of two types have one in common, whichever comes first."""
+    def test_twoTypesHaveOneInCommonInAnyOrder(self) -> None:
         for one, other, dataType in [
             (1, 1.5, "DOUBLE"),
             (1, "x", "STRING"),
@@ -83,12 +80,10 @@ class TypeTests(InferenceCase):
             for first, second in ((one, other), (other, one)):
                 self.assertEqual(self.found({"a": first}, {"a": second}), f"a {dataType}")
 
-    def test_order(self) -> None:
-        """Columns come in the order in which they were first seen."""
+    def test_columnsAreInTheOrderFirstSeen(self) -> None:
         self.assertEqual(self.found({"b": 1}, {"a": 1, "c": 1}, {"b": 1}), "b BIGINT, a BIGINT, c BIGINT")
 
-    def test_deep(self) -> None:
-        """What is nested too deeply is a text there, and a bomb is passed over."""
+    def test_deepNestingIsATextAndABombIsIgnored(self) -> None:
         value: Any = 1
         for _ in range(NESTING + 20):
             value = [value]
@@ -100,8 +95,7 @@ class TypeTests(InferenceCase):
         bomb = b"\x81\xa1a" + b"\x91" * 100_000 + b"\xc0"
         self.assertEqual(inferred("messagepack", binary([bomb, pack({"b": 1})])), parsed("b BIGINT"))
 
-    def test_foundFits(self) -> None:
-        """Everything that a schema was found in fits it."""
+    def test_valuesFitTheSchemaFoundInThem(self) -> None:
         values = [
             {"a": 1, "b": "x", "c": [1], "d": {"e": True}},
             {"a": 1.5, "b": 5, "c": [None, "x"], "d": {"f": [MOMENT]}},
@@ -116,8 +110,7 @@ class TypeTests(InferenceCase):
 class KnownTests(InferenceCase):
     """What becomes of a schema that is known."""
 
-    def test_added(self) -> None:
-        """New columns stand behind the known ones, also inside of a struct."""
+    def test_newColumnsComeLastAlsoInAStruct(self) -> None:
         self.assertEqual(self.found({"b": 1, "a": 1}, known="a BIGINT, z DATE"), "a BIGINT, z DATE, b BIGINT")
         for widen in (True, False):
             found = self.found(
@@ -125,8 +118,7 @@ class KnownTests(InferenceCase):
             )
             self.assertEqual(found, "s STRUCT<a: INT, b: BIGINT>, l ARRAY<STRUCT<c: INT, d: BIGINT>>")
 
-    def test_wider(self) -> None:
-        """A type becomes wider by the table, or stays where it takes such values; or always, on request."""
+    def test_typeIsWidenedByTheTableOrStays(self) -> None:
         for known, value, wider in [
             ("BIGINT", 1.5, "DOUBLE"),
             ("INT", 1.5, "DOUBLE"),
@@ -155,15 +147,13 @@ class KnownTests(InferenceCase):
             self.assertEqual(self.found({"a": value}, known=f"a {known}"), f"a {wider}", (known, value))
             self.assertEqual(self.found({"a": value}, known=f"a {known}", widen=False), f"a {known}")
 
-    def test_names(self) -> None:
-        """Names that Spark could not tell apart, or that are none, do not become columns."""
+    def test_namesThatSparkCannotTellApartAreNoColumns(self) -> None:
         self.assertEqual(self.found({"A": 1, "a": "x", "É": 1, "é": 1}, known="a BIGINT"), "a STRING, `É` BIGINT")
         self.assertEqual(self.found({"": 1, "n" * (MAX_NAME_BYTES + 1): 1, "\0": 1, "a\nb": 1, 5: 1}), "")
         self.assertEqual(self.found({"": 1, "a\nb": 1}), "")
         self.assertEqual(len(inferred("messagepack", binary([pack({"n" * MAX_NAME_BYTES: 1})]))), 1)
 
-    def test_twins(self) -> None:
-        """For a table, keys that differ only in capitals are columns, in a STRUCT only the first; others are told."""
+    def test_twinsAreColumnsOfATableButNotOfAStruct(self) -> None:
         values = binary([pack({"Id": 1, "id": "x", "s": [{"B": 1, "b": 2}], "": 1, "t": {"": 1}})])
         leftOut: dict[str, None] = {}
         schema = inferred("messagepack", values, leftOut=leftOut)
@@ -171,16 +161,14 @@ class KnownTests(InferenceCase):
         self.assertEqual(list(leftOut), ["s.b", "", "t"])
         self.assertEqual(parsed(written(schema), twins=True), schema)
 
-    def test_together(self) -> None:
-        """Two schemas that were found become one, in which no two names of a STRUCT are the same to Spark."""
+    def test_twoFoundSchemasAreUnited(self) -> None:
         one = parsed("a BIGINT, c BIGINT, s STRUCT<x: INT>")
         other = parsed("A STRING, c DOUBLE, s STRUCT<X: INT, y: INT>, b DATE")
         self.assertEqual(
             written(unionSchema(one, other)), "a BIGINT, c DOUBLE, s STRUCT<x: INT, y: INT>, A STRING, b DATE"
         )
 
-    def test_many(self) -> None:
-        """There are so many columns and no more."""
+    def test_columnsAreLimited(self) -> None:
         values = binary([pack({f"c{number}": 1}) for number in range(MAX_COLUMNS + 5)])
         schema = inferred("messagepack", values)
         self.assertEqual(schema.names, [f"c{number}" for number in range(MAX_COLUMNS)])
@@ -190,8 +178,7 @@ class KnownTests(InferenceCase):
 class PayloadTests(InferenceCase):
     """Which payloads are looked at."""
 
-    def test_others(self) -> None:
-        """What is no map says nothing, unless there are only such."""
+    def test_payloadThatIsNoMapCountsOnlyAlone(self) -> None:
         self.assertEqual(self.found(5, {"a": 1}, "x"), "a BIGINT")
         self.assertEqual(self.found(5, 1.5), "value DOUBLE")
         self.assertEqual(self.found("x", known="value DOUBLE"), "value STRING")
@@ -199,19 +186,16 @@ class PayloadTests(InferenceCase):
         self.assertEqual(self.found(), "")
         self.assertEqual(inferred("json", binary([None, b"", b"{", b"\xff"])), pa.schema([]))
 
-    def test_large(self) -> None:
-        """A number that is too large for any column is one of a DOUBLE; the other fields of its message are found."""
+    def test_tooLargeNumberIsADoubleAndOtherFieldsAreFound(self) -> None:
         schema = inferred("json", binary([b'{"a":1e400,"b":"x","c":{"d":[-1e999],"e":1}}']))
         self.assertEqual(written(schema), "a DOUBLE, b STRING, c STRUCT<d: ARRAY<DOUBLE>, e: BIGINT>")
 
-    def test_plain(self) -> None:
-        """Text and bytes have their one column."""
+    def test_textAndBytesHaveOneColumn(self) -> None:
         self.assertEqual(written(inferred("text", binary([b"\xff"]))), "value STRING")
         self.assertEqual(inferred("raw", binary([]), parsed("blob BINARY")), parsed("blob BINARY"))
         self.assertRaises(OptionRefused, inferred, "xml", binary([]))
 
-    def test_dialects(self) -> None:
-        """Payloads are seen as the decoder sees them."""
+    def test_payloadsAreSeenAsTheDecoderSeesThem(self) -> None:
         values = binary([pack({"a": 1}), pack('{"b":1}'), b'{"c":1}', b'{"d":1}||e=f'])
         dialects = texts(["fleximq", "fleximq", "minimq", "identity"])
         identity = Identity(metadata=True)
@@ -226,8 +210,7 @@ class PayloadTests(InferenceCase):
 class RoomyTests(SynchronousTestCase):
     """Types that leave room for later values."""
 
-    def test_table(self) -> None:
-        """Whole numbers are DOUBLE, unless a column is known or named, with all that it contains."""
+    def test_wholeNumbersAreDoublesUnlessKnownOrNamed(self) -> None:
         found = parsed("a BIGINT, b STRING, l ARRAY<BIGINT>, s STRUCT<x: BIGINT, y: STRUCT<z: BIGINT>>, k BIGINT")
         for known, integers, wanted in (
             ("", (), "a DOUBLE, b STRING, l ARRAY<DOUBLE>, s STRUCT<x: DOUBLE, y: STRUCT<z: DOUBLE>>, k DOUBLE"),
@@ -238,7 +221,6 @@ class RoomyTests(SynchronousTestCase):
         ):  # fmt: skip
             self.assertEqual(written(roomy(found, parsed(known) if known else None, integers)), wanted)
 
-    def test_keptTypes(self) -> None:
-        """With ``widen`` off, a union keeps the first schema's types and adds the others' columns."""
+    def test_withoutWidenAUnionKeepsTheFirstTypes(self) -> None:
         one, other = parsed("a BIGINT, s STRUCT<x: INT>"), parsed("a STRING, s STRUCT<x: STRING, y: DATE>, b INT")
         self.assertEqual(written(unionSchema(one, other, False)), "a BIGINT, s STRUCT<x: INT, y: DATE>, b INT")

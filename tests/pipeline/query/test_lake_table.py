@@ -71,8 +71,7 @@ class LakeTableCase(SynchronousTestCase):
 class DaysTests(LakeTableCase):
     """Days that no calendar of Java's had before its version 8."""
 
-    def test_1582(self) -> None:
-        """A filter finds the days that were left out in October 1582."""
+    def test_daysLeftOutInOctober1582AreFound(self) -> None:
         table = self.make("parquet", fields=pa.schema([("day", pa.date32())]))
         self.publish(table, 0, day=[date(1582, 10, 5), date(1582, 10, 10), date(1582, 10, 12)])
         found = lakeTable(sharedSession().newSession(), table)
@@ -82,8 +81,7 @@ class DaysTests(LakeTableCase):
 class PlacesTests(LakeTableCase):
     """Lakes in odd folders."""
 
-    def test_each(self) -> None:
-        """All jobs and readers find the table there, in each format that can have it."""
+    def test_allJobsAndReadersFindTheTableInEachFormat(self) -> None:
         for tableFormat in FORMATS:
             for number, name in enumerate(FOLDERS):
                 folder = f"{self.mktemp()}-{tableFormat}{number}/{name}"
@@ -109,8 +107,7 @@ class PlacesTests(LakeTableCase):
 class LiveRowsTests(LakeTableCase):
     """A replay reads the rows that are live, each once."""
 
-    def test_compacted(self) -> None:
-        """Merged and expired files are still on disk, but not read."""
+    def test_mergedAndExpiredFilesAreNotRead(self) -> None:
         for tableFormat in FORMATS:
             table = self.make(tableFormat)
             for batch in range(3):
@@ -132,8 +129,7 @@ class NumbersTests(LakeTableCase):
         conditions = ("x > 100", "x = double('NaN')", "f > 100", "x <= 100", "x < 2 and topic = 't'")
         return [found.where(condition).count() for condition in conditions]
 
-    def test_nan(self) -> None:
-        """They are found, in files of this version and of earlier ones, merged or not."""
+    def test_nanIsFoundInFilesOfEachVersion(self) -> None:
         fields = pa.schema([("x", pa.float64()), ("f", pa.float32()), ("n", pa.int64())])
         numbers = [1.0, 2.0, float("nan")]
         real = parquet_writer.parquetOptions

@@ -29,8 +29,7 @@ def shown(table: "pa.Table", outputFormat: str) -> str:
 class TextTests(SynchronousTestCase):
     """What bytes are as text."""
 
-    def test_kinds(self) -> None:
-        """UTF-8, else one MessagePack value, else hexadecimal."""
+    def test_bytesAreUtf8OrMessagePackOrHexadecimal(self) -> None:
         for written, text in (
             (b"hello", "hello"),
             ("grüße\n".encode(), "grüße\n"),
@@ -44,8 +43,7 @@ class TextTests(SynchronousTestCase):
         ):
             self.assertEqual(textOf(written), text)
 
-    def test_packed(self) -> None:
-        """What could be both is taken for what its dialect says."""
+    def test_dialectDecidesWhatCouldBeBoth(self) -> None:
         self.assertEqual((textOf(b"A"), textOf(b"A", packed=True)), ("A", "65"))
         self.assertEqual(textOf(b"no MessagePack", packed=True), "no MessagePack")
 
@@ -76,8 +74,7 @@ class ShownTests(SynchronousTestCase):
         }
         return pa.table(columns)
 
-    def test_json(self) -> None:
-        """An object in each line; numbers and nulls are such."""
+    def test_jsonHasAnObjectInEachLine(self) -> None:
         first, second = map(json.loads, shown(self.rows(), "json").splitlines())
         self.assertEqual(
             first,
@@ -89,8 +86,7 @@ class ShownTests(SynchronousTestCase):
         )  # fmt: skip
         self.assertEqual(set(second.values()), {None})
 
-    def test_csv(self) -> None:
-        """Null is nothing, and empty text is quoted."""
+    def test_csvHasNothingForNullAndQuotesForEmptyText(self) -> None:
         lines = shown(self.rows(), "csv").splitlines()
         self.assertEqual(lines[0], "name,n,ratio,sum,isIt,day,time,bytes,map,struct")
         self.assertEqual(
@@ -101,29 +97,25 @@ class ShownTests(SynchronousTestCase):
         self.assertEqual(lines[2], "," * 9)
         self.assertEqual(shown(pa.table({"a": ["", None, 'q"', " "]}), "csv"), 'a\n""\n\n"q"""\n" "\n')
 
-    def test_table(self) -> None:
-        """Numbers end at the same place, texts begin there; NULL is told from a text that says so."""
+    def test_tableAlignsNumbersAndTellsNullFromTheTextNull(self) -> None:
         table = pa.table({"text": ["a", "NULL", None, "日本"], "n": [1, 22, None, -3]})
         self.assertEqual(
             shown(table, "table"),
             "text       n\n------  ----\na          1\n'NULL'    22\nNULL    NULL\n日本      -3\n",
         )
 
-    def test_oneLine(self) -> None:
-        """What would break a line, or take a terminal's attention, is written as Python does; what is long is cut."""
+    def test_signsThatBreakALineAreEscapedAndLongTextIsCut(self) -> None:
         table = pa.table({"text": ["a\nb\x1b[31m", "x" * (WIDEST + 1), "y" * WIDEST]})
         lines = shown(table, "table").splitlines()[2:]
         self.assertEqual(lines[0], r"a\nb\x1b[31m")
         self.assertEqual(lines[1], "x" * (WIDEST - 1) + "…")
         self.assertEqual(lines[2], "y" * WIDEST)
 
-    def test_value(self) -> None:
-        """A value beside its dialect is looked at as what that says."""
+    def test_valueIsShownByItsDialect(self) -> None:
         table = pa.table({"dialect": ["fleximq", "minimq"], "value": [b"A", b"A"]})
         self.assertEqual(shown(table, "csv"), "dialect,value\nfleximq,65\nminimq,A\n")
 
-    def test_extremes(self) -> None:
-        """Numbers that JSON lacks are null there; times beyond the calendar are microseconds."""
+    def test_numbersThatJsonLacksAreNullAndFarTimesMicroseconds(self) -> None:
         far, day = pa.array([1 << 62], pa.timestamp("us", "UTC")), pa.array([1 << 30], pa.date32())
         nested = pa.StructArray.from_arrays([far, day], ["t", "d"])
         within = pa.table({"s": nested, "l": pa.ListArray.from_arrays([0, 1], far), "d": day})
@@ -136,11 +128,9 @@ class ShownTests(SynchronousTestCase):
         )
         self.assertEqual(shown(table.select(["n"]), "csv"), "n\nnan\ninf\n")
 
-    def test_sameNames(self) -> None:
-        """Columns of the same name are all written where the format can."""
+    def test_columnsOfOneNameAreAllWritten(self) -> None:
         table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
         self.assertEqual(shown(table, "csv"), "a,a\n1,2\n")
 
-    def test_width(self) -> None:
-        """Wide characters take two columns, and marks none."""
+    def test_wideCharactersTakeTwoColumnsAndMarksNone(self) -> None:
         self.assertEqual([widthOf(text) for text in ("abc", "日本", "e\u0301", "")], [3, 4, 1, 0])

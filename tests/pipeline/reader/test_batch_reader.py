@@ -62,8 +62,7 @@ class PlanningTests(SynchronousTestCase):
             for offset in batch.column(0).to_pylist()
         ]
 
-    def test_onlyOnce(self) -> None:
-        """Frames that were looked at for one query are not looked at for the next."""
+    def test_framesAreInspectedOnceForSeveralQueries(self) -> None:
         looked: list[int] = []
 
         def framesOf(
@@ -80,14 +79,12 @@ class PlanningTests(SynchronousTestCase):
         self.assertEqual(len(looked), 2)
         self.assertGreater(looked[1], 0)
 
-    def test_grows(self) -> None:
-        """What came meanwhile is read."""
+    def test_newRecordsAreRead(self) -> None:
         self.assertEqual(self.read(), [1])
         self.written.kept("a", b"2", b"3")
         self.assertEqual(self.read(), [1, 2, 3])
 
-    def test_another(self) -> None:
-        """Where another journal stands in the folder now, it is that one that is read."""
+    def test_otherJournalInTheFolderIsRead(self) -> None:
         self.read()
         self.written.journal.close()
         Path(self.folder).rename(f"{self.folder}-before")
@@ -96,8 +93,7 @@ class PlanningTests(SynchronousTestCase):
         self.assertEqual(self.read(), [1, 2])
         self.assertEqual(self.read(f"{self.folder}-before"), [1])
 
-    def test_few(self) -> None:
-        """Of the paths that were asked for longest ago nothing is kept."""
+    def test_oldestPathsAreForgotten(self) -> None:
         self.patch(batch_reader, "_known", lru_cache(2)(batch_reader._known.__wrapped__))
         for number in range(3):
             folder = f"{self.folder}{number}"
@@ -117,8 +113,7 @@ class PushdownTests(SynchronousTestCase):
         self.assertEqual(rest, [])
         return selection
 
-    def test_ranges(self) -> None:
-        """Comparisons of offset and time are ranges, exact to the unit."""
+    def test_comparisonsOfOffsetAndTimeAreExactRanges(self) -> None:
         for kind, start, end in [
             (EqualTo, 70, 71),
             (EqualNullSafe, 70, 71),
@@ -132,21 +127,18 @@ class PushdownTests(SynchronousTestCase):
             since = NEVER if start is None else start
             self.assertEqual(self.taken(kind(("timestamp",), MOMENT)), Selection(since=since, until=until))
 
-    def test_together(self) -> None:
-        """Filters narrow one after the other."""
+    def test_filtersNarrowEachOther(self) -> None:
         selection = self.taken(
             GreaterThan(("offset",), 3), LessThan(("offset",), 9), GreaterThan(("offset",), 1), IsNotNull(("offset",))
         )
         self.assertEqual(selection, Selection(start=4, end=9))
 
-    def test_topics(self) -> None:
-        """Names and beginnings of names."""
+    def test_namesAndPrefixesOfTopicsArePushed(self) -> None:
         self.assertEqual(self.taken(EqualTo(("topic",), "a")).topics, Topics(frozenset("a")))
         self.assertEqual(self.taken(In(("topic",), ("a", "b"))).topics, Topics(frozenset("ab")))
         self.assertEqual(self.taken(StringStartsWith(("topic",), "a")).topics, Topics(prefixes=("a",)))
 
-    def test_rest(self) -> None:
-        """Anything else is left to Spark."""
+    def test_otherFiltersAreLeftToSpark(self) -> None:
         filters = [
             EqualTo(("publisher",), 5),
             Not(EqualTo(("topic",), "a")),
@@ -161,16 +153,14 @@ class PushdownTests(SynchronousTestCase):
         ]
         self.assertEqual(pushed(filters, Selection()), (Selection(), filters))
 
-    def test_disguise(self) -> None:
-        """The reader takes filters, and looks to Spark as if it did not."""
+    def test_readerTakesFiltersThoughSparkSeesNone(self) -> None:
         reader = BatchReader(SourceOptions(("/j",), pushFilters=True), ("offset",))
         self.assertIs(reader.pushFilters.__func__, DataSourceReader.pushFilters)
         other = EqualTo(("publisher",), 5)
         self.assertEqual(list(reader.pushFilters([EqualTo(("offset",), 5), other])), [other])
         self.assertEqual(reader._selection, Selection(start=5, end=6))
 
-    def test_unasked(self) -> None:
-        """Without the option all filters are left to Spark."""
+    def test_withoutTheOptionAllFiltersAreLeftToSpark(self) -> None:
         reader = BatchReader(SourceOptions(("/j",)), ("offset",))
         filters = [EqualTo(("offset",), 5)]
         self.assertEqual((list(reader.pushFilters(filters)), reader._selection), (filters, Selection()))

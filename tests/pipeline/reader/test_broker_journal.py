@@ -189,16 +189,14 @@ class RemoteCase(SynchronousTestCase):
 class WholeTests(RemoteCase):
     """A journal to which nothing happened."""
 
-    def test_everything(self) -> None:
-        """All that was committed is read, in however many parts."""
+    def test_committedRecordsAreReadInAnyNumberOfParts(self) -> None:
         self.fill()
         for parts in (1, 2, 7, 1000):
             self.assertEqual(self.all(parts=parts), self.rows)
         self.assertEqual(self.all(sliceBytes=3000), self.rows)
         self.assertEqual(self.missing, [])
 
-    def test_nodes(self) -> None:
-        """A node that lags is passed over, when parts are planned and when they are read."""
+    def test_nodeThatLagsIsPassedOverInPlanningAndReading(self) -> None:
         self.near = TwoNodes(self.written)
         self.fill(12)
         journal = RemoteJournal(self.place)
@@ -207,8 +205,7 @@ class WholeTests(RemoteCase):
         self.assertEqual(journal.end(), end)
         self.assertEqual((self.read(journal.slices(0, end.offset, parts=3)), self.missing), (self.rows, []))
 
-    def test_hostile(self) -> None:
-        """The id of a journal, of which paths are made, is refused unless it is one."""
+    def test_idThatIsNoJournalIdIsRefused(self) -> None:
         self.near = near = HostilePlace(self.written)
         for near.called in ("../../../OUT", "A" * 32, "a" * 31, "a" * 33, "", 5, None, ["a" * 32]):
             error = self.assertRaises(BrokerRefused, RemoteJournal, self.place)
@@ -216,8 +213,7 @@ class WholeTests(RemoteCase):
         near.called = "a" * 32
         self.assertEqual(RemoteJournal(self.place).id, near.called)
 
-    def test_malformedAnswers(self) -> None:
-        """An answer that is not as it should be is refused in one sentence, at the start and later."""
+    def test_malformedAnswerIsOneSentenceAtTheStartAndLater(self) -> None:
         self.near = near = HostilePlace(self.written)
         near.called, good = self.written.id, {"journal": self.written.id, "position": 0, "end": 0, "next": 0}
         journal = RemoteJournal(self.place)
@@ -229,8 +225,7 @@ class WholeTests(RemoteCase):
                 error = self.assertRaises(BrokerRefused, journal.bounds)
                 self.assertIn("sent a malformed answer", str(error), (path, answer))
 
-    def test_noProgress(self) -> None:
-        """An answer that leads no further is refused, instead of asking without end or reading records twice."""
+    def test_answerWithoutProgressIsRefused(self) -> None:
         self.fill()
         self.near = near = HostilePlace(self.written)
         near.called = self.written.id
@@ -247,22 +242,19 @@ class WholeTests(RemoteCase):
             error = self.assertRaises(BrokerRefused, journal.advance, 1, 50, 100, None)
             self.assertIn("sent a malformed answer", str(error), wrong)
 
-    def test_longId(self) -> None:
-        """The sentence about a long id is short."""
+    def test_sentenceAboutALongIdIsShort(self) -> None:
         self.near = near = HostilePlace(self.written)
         near.called = "x" * 1_000_000
         self.assertLess(len(str(self.assertRaises(BrokerRefused, RemoteJournal, self.place))), 200)
 
-    def test_balanced(self) -> None:
-        """Parts are about of the same size, and small enough."""
+    def test_partsAreOfOneSizeAndSmallEnough(self) -> None:
         self.fill()
         journal = RemoteJournal(self.place)
         sizes = [part.bytes for part in journal.slices(0, journal.end().offset, parts=4)]
         self.assertEqual(len(sizes), 4)
         self.assertLess(max(sizes), 1.3 * min(sizes))
 
-    def test_ranges(self) -> None:
-        """From each offset to each other one, what lies between is read, and not much besides."""
+    def test_anyRangeIsReadWithLittleElse(self) -> None:
         self.fill(12)
         journal = RemoteJournal(self.place)
         for start in range(0, 140, 7):
@@ -274,8 +266,7 @@ class WholeTests(RemoteCase):
         self.assertLess(part.bytes, 4000)
         self.assertEqual(self.missing, [])
 
-    def test_asFiles(self) -> None:
-        """Id, bounds and offsets of times are those that the folder gives."""
+    def test_idBoundsAndTimesAreThoseOfTheFolder(self) -> None:
         journal = RemoteJournal(self.place)
         self.assertEqual(tuple(journal.bounds()), (1, 1))
         self.fill(20)
@@ -286,23 +277,20 @@ class WholeTests(RemoteCase):
         for time in (0, TIME, TIME + 1, TIME + 7_000_000, TIME + 7_000_001, TIME + 19_000_000, TIME + 19_000_001):
             self.assertEqual(journal.offsetAt(time), files.offsetAt(time))
 
-    def test_selection(self) -> None:
-        """Only what is wanted is given."""
+    def test_onlySelectedRecordsAreRead(self) -> None:
         self.fill(5)
         journal = RemoteJournal(self.place)
         found = self.read(journal.slices(0, 1000), Selection(Topics(frozenset({"b"}))))
         self.assertEqual(found, {offset: row for offset, row in self.rows.items() if row[0] == "b"})
 
-    def test_grows(self) -> None:
-        """The same object sees what was added."""
+    def test_sameReaderSeesAddedRecords(self) -> None:
         journal = RemoteJournal(self.place)
         for _ in range(40):
             before = journal.end().offset
             self.written.kept("a", b"more" * 300)
             self.assertEqual(list(self.read(journal.slices(before, journal.end().offset))), [before])
 
-    def test_fewAnswers(self) -> None:
-        """Finding a place takes few answers, and none the second time."""
+    def test_findingAPlaceTakesFewAnswersAndNoneAgain(self) -> None:
         self.fill()
         journal = RemoteJournal(self.place)
         before = self.near.asked
@@ -312,8 +300,7 @@ class WholeTests(RemoteCase):
         journal.slices(300, 310)
         self.assertEqual(self.near.asked - before - first, 1)
 
-    def test_allAtOnce(self) -> None:
-        """Where all is wanted, nothing is looked for: where it ends, and its first frame, are two answers."""
+    def test_readingAllNeedsTwoAnswersToPlan(self) -> None:
         self.fill()
         journal = RemoteJournal(self.place)
         for start, end in ((0, 1 << 40), (1, self.written.next)):
@@ -322,8 +309,7 @@ class WholeTests(RemoteCase):
             self.assertLessEqual(self.near.asked - before, 2)
             self.assertEqual(self.read(slices), self.rows)
 
-    def test_lostAnswers(self) -> None:
-        """Connections that are lost are made again, and nothing is lost or doubled with them."""
+    def test_lostConnectionsAreRepeatedWithoutLossOrRepeats(self) -> None:
         self.fill(20)
         [part] = RemoteJournal(self.place).slices(0, 1000)
         self.near.lost = {self.near.asked + number for number in (1, 3, 6)}
@@ -348,8 +334,7 @@ class AdvanceTests(RemoteCase):
                     else:
                         self.assertEqual(found, expected)
 
-    def test_records(self) -> None:
-        """So many records, but no further than the end."""
+    def test_recordsAreCountedUpToTheEnd(self) -> None:
         self.fill(10)
         journal = RemoteJournal(self.place)
         self.assertEqual(journal.advance(5, 111, 20, None)[:2], (25, 20))
@@ -357,8 +342,7 @@ class AdvanceTests(RemoteCase):
         self.assertEqual(journal.advance(5, 111, None, None)[:2], (111, 106))
         self.assertEqual(journal.advance(111, 111, 20, None)[:2], (111, 0))
 
-    def test_asFiles(self) -> None:
-        """With several segments and a transaction, wherever it begins."""
+    def test_advanceIsThatOfTheFolderAcrossSegmentsAndTransactions(self) -> None:
         self.fill(60)
         token = self.written.stage("q", 1, "0", "sink", *[b"x" * 5_000] * 3)
         self.fill(2)
@@ -366,8 +350,7 @@ class AdvanceTests(RemoteCase):
         self.fill(3)
         self.assertAsFiles(range(1, self.written.next, 61))
 
-    def test_gap(self) -> None:
-        """Offsets that a crash has skipped are no records."""
+    def test_offsetsSkippedByACrashAreNoRecords(self) -> None:
         self.fill(10)
         before = self.written.next
         self.written.journal.opened.writing.release()
@@ -379,14 +362,12 @@ class AdvanceTests(RemoteCase):
         self.assertEqual((found.offset, found.records), (1_000_000_003, 8))
         self.assertAsFiles([1, before - 5, before, 1_000_000_000, 1_000_000_007])
 
-    def test_small(self) -> None:
-        """Where the broker counts a few frames at a time, it is asked again until all is counted."""
+    def test_brokerThatCountsFewFramesIsAskedAgain(self) -> None:
         self.fill(60)
         self.patch(record_distance, "_MOST_FRAMES", 3)
         self.assertAsFiles([1, 300])
 
-    def test_bytes(self) -> None:
-        """About so many bytes, and always something; steps of any size reach the end."""
+    def test_bytesLimitAStepAndStepsReachTheEnd(self) -> None:
         self.fill(20)
         journal = RemoteJournal(self.place)
         end = journal.end().offset
@@ -404,8 +385,7 @@ class AdvanceTests(RemoteCase):
 class TransactionTests(RemoteCase):
     """What was staged and published."""
 
-    def test_published(self) -> None:
-        """It is read where it was published, in the order of its tokens; what was not published is not."""
+    def test_transactionIsReadInTheOrderOfItsTokens(self) -> None:
         self.fill(3)
         first = self.written.stage("q", 1, "0", "s", b"a", b"b")
         second = self.written.stage("q", 1, "1", "s", b"c")
@@ -420,8 +400,7 @@ class TransactionTests(RemoteCase):
         self.assertEqual(self.read(journal.slices(offset + 1, offset + 2)), {offset + 1: ("s", b"a")})
         self.assertEqual(self.missing, [])
 
-    def test_stagedIsGone(self) -> None:
-        """Where a part of it is gone, the others are read, and its offsets are missing."""
+    def test_missingStagedPartLosesItsOffsetsOnly(self) -> None:
         tokens = [self.written.stage("q", 1, str(number), "s", b"%d" % number, b"more") for number in range(3)]
         offset = self.written.publishStaged("q", 1, *tokens)
         self.near.hidden = {int(tokens[1])}
@@ -433,8 +412,7 @@ class TransactionTests(RemoteCase):
 class MissingTests(RemoteCase):
     """What should be there and is not."""
 
-    def test_gone(self) -> None:
-        """Frames that the broker does not give any more are missed, wherever slices are cut."""
+    def test_framesThatAreNotSentAreMissingWhereverSlicesAreCut(self) -> None:
         self.fill(20)
         for parts in (1, 4, 30):
             slices = RemoteJournal(self.place).slices(0, 1000, parts=parts)
@@ -451,8 +429,7 @@ class MissingTests(RemoteCase):
                     [(gone.baseOffset, gone.baseOffset + gone.count, True)],
                 )
 
-    def test_goneBefore(self) -> None:
-        """The same if it was gone before the slices were made, but for what the bounds do not include."""
+    def test_framesGoneBeforePlanningAreMissingUnlessTheyAreBeforeTheBounds(self) -> None:
         self.fill(20)
         gone = self.position(FrameKind.RECORDS, 7)
         self.near.hidden = {gone.position}
@@ -468,8 +445,7 @@ class MissingTests(RemoteCase):
         self.assertTrue(50 <= first < 65)
         self.assertEqual(min(self.all()), first)
 
-    def test_removed(self) -> None:
-        """What retention has taken out is told, and is no loss."""
+    def test_recordsRemovedByRetentionAreToldAndNoLoss(self) -> None:
         self.fill(3)
         gone = self.position(FrameKind.RECORDS, 2)
         until = gone.position + gone.length
@@ -478,16 +454,14 @@ class MissingTests(RemoteCase):
         self.assertEqual(len(self.all()), 33 - gone.count)
         self.assertEqual([(each.first, each.lost) for each in self.missing], [(gone.baseOffset, False)])
 
-    def test_otherJournal(self) -> None:
-        """A broker with another journal is not read."""
+    def test_otherJournalIsNotRead(self) -> None:
         self.fill(2)
         slices = RemoteJournal(self.place).slices(0, 1000)
         [part] = [each._replace(journal="other") for each in slices]
         error = self.assertRaises(BrokerRefused, self.read, [part])
         self.assertIn(f"has the journal {self.written.id} now, not other any more", str(error))
 
-    def test_nonsense(self) -> None:
-        """What is no frame is refused with a sentence."""
+    def test_bytesThatAreNoFrameAreRefused(self) -> None:
         self.fill(2)
         frame = self.position(FrameKind.RECORDS, 1)
         slices = RemoteJournal(self.place).slices(0, 1000)
@@ -508,8 +482,7 @@ class RealBrokerTests(SynchronousTestCase):
         self.addCleanup(broker.stop)
         return broker.__enter__()
 
-    def test_read(self) -> None:
-        """What was published is read, by the sink's transactions too."""
+    def test_publishedAndStagedRecordsAreRead(self) -> None:
         broker = self.start("--journal", self.folder, "--durable", "#")
         place = Place(f"tcp://127.0.0.1:{broker.port()}")
         with connect(place.url) as client:
@@ -526,8 +499,7 @@ class RealBrokerTests(SynchronousTestCase):
                 offsets += batch.column("offset").to_pylist()
         self.assertEqual(offsets, list(range(1, 20_002)))
 
-    def test_noJournal(self) -> None:
-        """A broker without a journal says so, one that is away is missed."""
+    def test_brokerWithoutAJournalSaysSoAndAnAbsentOneIsGone(self) -> None:
         broker = self.start()
         place = Place(f"tcp://127.0.0.1:{broker.port()}", timeout=0)
         error = self.assertRaises(NotJournalled, RemoteJournal, place)

@@ -35,8 +35,7 @@ class CopiesTests(ReaderCase):
         """Return the source's options for these folders."""
         return SourceOptions.of({"path": self.paths(*names)})
 
-    def test_passedOver(self) -> None:
-        """The copy with the most records is read, each record once, even when its folder is not there any more."""
+    def test_copyWithTheMostRecordsIsReadEvenWhenOneIsGone(self) -> None:
         self.fill("t", 5)
         self.copy("two", "three")
         self.open(paths=self.paths("two", "one", "three"))
@@ -49,8 +48,7 @@ class CopiesTests(ReaderCase):
         self.assertEqual(self.next(), [11, 12])
         self.assertEqual(self.next(), [-1])
 
-    def test_behind(self) -> None:
-        """A stream with a checkpoint goes on with a copy that lags: it waits, and no record is left out or repeated."""
+    def test_laggingCopyIsWaitedForWithoutLossOrRepeats(self) -> None:
         self.fill("t", 5)
         self.copy("two")
         self.fill("t", 5)
@@ -62,8 +60,7 @@ class CopiesTests(ReaderCase):
         self.copy("two")
         self.assertEqual(self.next(), [11])
 
-    def test_topics(self) -> None:
-        """A stream of some topics counts no record as seen that the copy lacks."""
+    def test_recordsThatTheCopyLacksAreNotCountedAsSeen(self) -> None:
         self.fill("u", 3)
         self.copy("two")
         self.open(paths=self.paths("one", "two"), subscribe="t")
@@ -75,8 +72,7 @@ class CopiesTests(ReaderCase):
         (self.parent / "away").rename(self.parent / "one")
         self.assertEqual(self.next(), [4, 5])
 
-    def test_readLater(self) -> None:
-        """A task reads another copy if that of its slice is not there any more."""
+    def test_taskReadsAnotherCopyIfItsOwnIsGone(self) -> None:
         self.fill("t", 5)
         self.copy("two")
         self.open(paths=self.paths("one", "two"))
@@ -85,8 +81,7 @@ class CopiesTests(ReaderCase):
         (self.parent / "one").rename(self.parent / "gone")
         self.assertEqual(sum(batch.num_rows for part in parts for batch in self.reader.read(part)), 5)
 
-    def test_waits(self) -> None:
-        """A copy that lags gets half a minute to catch up; a journal that is no copy is not waited for."""
+    def test_laggingCopyGetsHalfAMinuteAndAnotherJournalNone(self) -> None:
         self.fill("t", 5)
         self.copy("two")
         (self.parent / "two" / STREAM).touch()
@@ -111,13 +106,11 @@ class CopiesTests(ReaderCase):
         self.open("one", startingOffsets="99")
         self.assertRaises(RecordsMissing, self.reader.initialOffset)
 
-    def test_unknown(self) -> None:
-        """A folder of which nothing is known must be a journal."""
+    def test_unknownFolderMustBeAJournal(self) -> None:
         self.assertRaises(JournalError, Journals(self.options("one", "none")).find)
         self.assertRaises(OptionRefused, Journals(SourceOptions.of({"path": f"{self.parent}/none*"})).find)
 
-    def test_reader(self) -> None:
-        """Programs without Spark read the copy with the most records, too, and no different journals."""
+    def test_readerWithoutSparkReadsTheCopyWithTheMostRecords(self) -> None:
         self.fill("t", 5)
         self.copy("two")
         self.fill("t", 5)

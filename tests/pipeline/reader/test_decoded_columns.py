@@ -48,26 +48,22 @@ class DecodingOptionsTests(SynchronousTestCase):
         """Return what is said of options."""
         return str(self.assertRaises(OptionRefused, self.options, **options))
 
-    def test_none(self) -> None:
-        """Payloads stay as they are unless it is asked for more."""
+    def test_payloadsStayWithoutOptions(self) -> None:
         self.assertIsNone(self.options().decoding)
 
-    def test_all(self) -> None:
-        """A format, a schema, and what is taken apart before."""
+    def test_formatSchemaAndIdentityAreRead(self) -> None:
         options = self.options(decode="JSON", decodeSchema="a INT", identityMetadata="true", identityBase64="TRUE")
         self.assertEqual(options.decoding, Decoding("json", parsed("a INT"), Identity(True, True)))
         self.assertEqual(options.columns, (*COLUMNS, "decoded", "error"))
 
-    def test_columns(self) -> None:
-        """What is made of payloads may be named, in any order, where it is made."""
+    def test_madeColumnsMayBeNamedInAnyOrder(self) -> None:
         options = self.options(decode="text", columns="error,offset,decoded")
         self.assertEqual(options.columns, ("error", "offset", "decoded"))
         self.assertIn("names 'decoded'", self.refused(columns="decoded"))
         without = self.options(decode="raw", includeHeaders="false").columns
         self.assertEqual(without, (*(name for name in COLUMNS if name != "headers"), "decoded", "error"))
 
-    def test_refused(self) -> None:
-        """What does not go together."""
+    def test_optionsThatDoNotGoTogetherAreRefused(self) -> None:
         self.assertIn("need a schema", self.refused(decode="json"))
         self.assertIn("no format 'xml'", self.refused(decode="xml", decodeSchema="a INT"))
         self.assertIn("type MONEY", self.refused(decode="json", decodeSchema="a MONEY"))
@@ -77,13 +73,11 @@ class DecodingOptionsTests(SynchronousTestCase):
         for name, value in {"decodeSchema": "a INT", "identityMetadata": "true", "identityBase64": "false"}.items():
             self.assertIn(f"{name!r} belongs to 'decode'", self.refused(**{name: value}))
 
-    def test_needed(self) -> None:
-        """Columns are read for what is made, once, and only then."""
+    def test_columnsForDecodingAreReadOnce(self) -> None:
         self.assertEqual(needed(["offset", "topic"]), ["offset", "topic"])
         self.assertEqual(needed(["error", "value", "offset"]), ["value", "offset", "dialect", "content"])
 
-    def test_onlyAsked(self) -> None:
-        """Batches have the columns that were asked for, in their order, and nothing is made without need."""
+    def test_batchesHaveTheColumnsAskedFor(self) -> None:
         batch = pa.record_batch(
             [pa.array([b"{}"]), pa.array(["minimq"]), pa.array([2], pa.int32())], names=["value", "dialect", "content"]
         )
@@ -97,8 +91,7 @@ class DecodingOptionsTests(SynchronousTestCase):
 class BrokerTests(SynchronousTestCase):
     """The columns where brokers are asked, read as a task reads them."""
 
-    def test_bothWays(self) -> None:
-        """What a broker has is decoded the same through it and in its folder, whether it fits or not."""
+    def test_brokerAndFolderDecodeTheSame(self) -> None:
         parent = Path(tempfile.mkdtemp(prefix="fleximq-journal-"))
         self.addCleanup(shutil.rmtree, parent, ignore_errors=True)
         broker = BrokerProcess("--journal", str(parent / "journal"), "--durable", "#")
@@ -134,8 +127,7 @@ class DecodedCase(SynchronousTestCase):
 class DecodedTests(DecodedCase):
     """The columns in Spark."""
 
-    def test_everyType(self) -> None:
-        """Each type comes to Spark as what it is."""
+    def test_eachTypeReachesSpark(self) -> None:
         payload = {
             "s": "é",
             "d": 1.5,
@@ -166,8 +158,7 @@ class DecodedTests(DecodedCase):
         del expected["at"]
         self.assertEqual(values, expected)
 
-    def test_whatDoesNotFit(self) -> None:
-        """A payload that lies about its type is a row with an error and without values; the query goes on."""
+    def test_misfitIsARowWithAnErrorAndTheQueryGoesOn(self) -> None:
         self.written.kept("t", msgpack.packb({"a": 1}), msgpack.packb({"a": "one"}), b"\xc1", msgpack.packb({}))
         rows = self.load(decode="messagepack", decodeSchema="a INT", columns="offset,decoded,error").collect()
         self.assertEqual([row.decoded and row.decoded.a for row in rows], [1, None, None, None])
@@ -175,8 +166,7 @@ class DecodedTests(DecodedCase):
         self.assertEqual([row.error is None for row in rows], [True, False, False, True])
         self.assertIn("'a' is no INT", rows[1].error)
 
-    def test_dialects(self) -> None:
-        """JSON is read whoever has sent it, and what a FlexiMQ client sent as a map is one."""
+    def test_jsonIsReadOfAnyDialect(self) -> None:
         self.written.publish("t", msgpack.packb({"a": 1}), msgpack.packb('{"a": 2}'))
         self.written.publish("t", b'{"a": 3}', dialect="minimq", content=Content.TEXT)
         self.written.publish("t", b'{"a": 4}||b=5', dialect="identity", content=Content.TEXT)
@@ -186,8 +176,7 @@ class DecodedTests(DecodedCase):
         self.assertEqual([row.decoded.a for row in rows], [1, 2, 3, 4])
         self.assertEqual([row.decoded.metadata for row in rows], [None, None, None, {"b": "5"}])
 
-    def test_ownSchema(self) -> None:
-        """A schema of the user's own may have the columns that are made, with their types."""
+    def test_ownSchemaMayHaveMadeColumns(self) -> None:
         self.written.kept("t", msgpack.packb({"a": 1}))
         reader = self.spark.read.format("fleximq").options(decode="messagepack", decodeSchema="a INT")
         table = reader.schema("decoded STRUCT<a: INT>, offset BIGINT").load(self.folder)
@@ -196,12 +185,10 @@ class DecodedTests(DecodedCase):
             reader.schema("decoded STRUCT<a: STRING>").load(self.folder).collect()
         self.assertIn("decoded STRUCT<a: INT>, error STRING", str(caught.exception))
 
-    def test_withoutOption(self) -> None:
-        """A column that nobody asked to make is refused by name."""
+    def test_columnThatIsNotMadeIsRefused(self) -> None:
         self.assertRaises(OptionRefused, columnsOf, self.spark.createDataFrame([], "error STRING").schema)
 
-    def test_stream(self) -> None:
-        """A stream has the same columns."""
+    def test_streamHasTheSameColumns(self) -> None:
         self.written.kept("t", msgpack.packb({"a": 1}), b"\xc1")
         stream = self.spark.readStream.format("fleximq").options(
             decode="messagepack", decodeSchema="a INT", startingOffsets="earliest"

@@ -43,17 +43,14 @@ class LongLivedTests(SynchronousTestCase):
         )
         return [int(number) for number in said.stdout.split()]
 
-    def test_garbage(self) -> None:
-        """The collector passes over what was there at the first two calls."""
+    def test_importsOfTheFirstTwoCallsAreFrozen(self) -> None:
         first, second, third = self.said(_GARBAGE, SPARK_REUSE_WORKER="1")
         self.assertGreater(first, 1000)
         self.assertGreaterEqual(second, 100)
         self.assertEqual(third, 0)
 
-    def test_planning(self) -> None:
-        """So it does where Spark only makes a source."""
+    def test_importsAreFrozenWhereSparkPlans(self) -> None:
         self.assertGreater(self.said(_PLANNING, SPARK_REUSE_WORKER="1")[0], 1000)
 
-    def test_elsewhere(self) -> None:
-        """A process that is not Spark's is left alone."""
+    def test_otherProcessesAreLeftAlone(self) -> None:
         self.assertEqual(self.said(_GARBAGE), [0, 0, 0])

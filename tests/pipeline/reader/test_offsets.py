@@ -51,8 +51,7 @@ class Journal:
 class PointsTests(SynchronousTestCase):
     """How points are written."""
 
-    def test_one(self) -> None:
-        """One word or number is for all journals."""
+    def test_oneWordOrNumberIsForAllJournals(self) -> None:
         for written, point in [
             ("earliest", EARLIEST),
             (" Latest ", LATEST),
@@ -64,30 +63,26 @@ class PointsTests(SynchronousTestCase):
         ]:
             self.assertEqual(pointsOf("startingOffsets", written, LATEST), Points(point))
 
-    def test_check(self) -> None:
-        """A journal that is not read is refused."""
+    def test_pointOfAJournalThatIsNotReadIsRefused(self) -> None:
         points = pointsOf("startingOffsets", '{"ab": 5, "cd": "latest"}', EARLIEST)
         points.check("start", ["cd", "ab", "ef"])
         words = "the start is given for the journal 'cd', but there is only ab"
         self.assertEqual(str(self.assertRaises(OptionRefused, points.check, "start", ["ab"])), words)
 
-    def test_each(self) -> None:
-        """JSON names journals; the others have what they have anyway."""
+    def test_jsonNamesJournalsAndOthersKeepTheDefault(self) -> None:
         points = pointsOf("startingOffsets", '{"a": 5, "b": "latest", "c": -2, "d": "7"}', EARLIEST)
         self.assertEqual(
             [points.of(journal) for journal in "abcde"],
             [Point(StartKind.OFFSET, 5), LATEST, EARLIEST, Point(StartKind.OFFSET, 7), EARLIEST],
         )
 
-    def test_refused(self) -> None:
-        """Anything else is refused with a sentence that names the option."""
+    def test_otherTextsAreRefusedWithTheNameOfTheOption(self) -> None:
         for written in ["", "soon", "-3", "1.5", "{}", "{", "[1]", '{"a": null}', '{"a": true}', str(1 << 63), "²",
                         "9" * 5000, '{"a":' * 5000]:  # fmt: skip
             error = self.assertRaises(OptionRefused, pointsOf, "startingOffsets", written, LATEST)
             self.assertIn("'startingOffsets'", str(error))
 
-    def test_times(self) -> None:
-        """Times are milliseconds or ISO 8601; without a zone in UTC."""
+    def test_timesAreMillisecondsOrIso8601InUtc(self) -> None:
         for written, micros in [
             ("0", 0),
             ("1700000000123", 1_700_000_000_123_000),
@@ -101,13 +96,11 @@ class PointsTests(SynchronousTestCase):
         self.assertEqual(points.of("b"), Point(StartKind.TIME, 1_700_000_000_000_000))
         self.assertEqual(points.of("c"), EARLIEST)
 
-    def test_timesRefused(self) -> None:
-        """What is no time is refused."""
+    def test_wrongTimesAreRefused(self) -> None:
         for written in ["", "earliest", "-1", "tomorrow", '{"a": []}', "{}", str(1 << 62), "9" * 5000]:
             self.assertRaises(OptionRefused, timesOf, "startingTimestamp", written, LATEST)
 
-    def test_resolved(self) -> None:
-        """A point is an offset of a journal."""
+    def test_pointIsAnOffsetOfAJournal(self) -> None:
         points = [EARLIEST, LATEST, Point(StartKind.OFFSET, 55), Point(StartKind.TIME, 20), Point(StartKind.TIME, 2000)]
         self.assertEqual([resolved(point, Journal()) for point in points], [10, 100, 55, 20, 100])
 
@@ -115,13 +108,11 @@ class PointsTests(SynchronousTestCase):
 class CheckedTests(SynchronousTestCase):
     """Whether an offset can be read from."""
 
-    def test_inside(self) -> None:
-        """From the first to the next offset it can."""
+    def test_offsetsFromTheFirstToTheNextAreTaken(self) -> None:
         for start in (10, 11, 99, 100):
             self.assertEqual(checked("j", start, Bounds(10, 100), True), start)
 
-    def test_outside(self) -> None:
-        """Outside it is an error that names the offsets, or a warning, and the nearest there is."""
+    def test_offsetOutsideIsAnErrorOrAWarningAndTheNearest(self) -> None:
         for start, nearest, words in [(9, 10, "offsets 9 to 9 any more"), (1, 10, "1 to 9"), (101, 100, "101 yet")]:
             error = self.assertRaises(RecordsMissing, checked, "j", start, Bounds(10, 100), True)
             with self.assertLogs("fleximq.pipeline", "WARNING") as logged:
@@ -152,25 +143,23 @@ class AdmittedTests(SynchronousTestCase):
         """Fail, as no journal is read without limits."""
         raise AssertionError(f"asked for {arguments}")
 
-    def test_everything(self) -> None:
-        """Without limits it is all."""
+    def test_withoutLimitsAllIsTaken(self) -> None:
         self.assertEqual(batchEnd({"b": 1, "a": 5}, {"a": 7, "b": 3}, None, None, self.notAsked), {"a": 7, "b": 3})
 
-    def test_ordered(self) -> None:
+    def test_journalsAreInOrder(self) -> None:
         """The ids are in order, for Spark compares JSON."""
         self.assertEqual(json.dumps(batchEnd({}, {"b": 1, "a": 2}, None, None, self.notAsked)), '{"a": 2, "b": 1}')
         self.assertEqual(list(batchEnd({"b": 1, "a": 1}, {"b": 9, "a": 9}, 4, None, advance)), ["a", "b"])
         self.assertEqual(list(ordered({"z": 1, "a": 2})), ["a", "z"])
 
-    def test_shared(self) -> None:
+    def test_eachJournalHasItsShare(self) -> None:
         """Each journal has its share, and who needs less leaves it to the others."""
         self.assertEqual(batchEnd({"a": 1, "b": 1}, {"a": 500, "b": 500}, 100, None, advance), {"a": 51, "b": 51})
         self.assertEqual(batchEnd({"a": 1, "b": 1}, {"a": 11, "b": 500}, 100, None, advance), {"a": 11, "b": 91})
         self.assertEqual(batchEnd({"a": 1, "b": 1}, {"a": 500, "b": 11}, 100, None, advance), {"a": 91, "b": 11})
         self.assertEqual(batchEnd({"a": 1, "b": 5}, {"a": 500, "b": 5}, 100, None, advance), {"a": 101, "b": 5})
 
-    def test_bytes(self) -> None:
-        """Bytes are a limit as well, the smaller of both counts."""
+    def test_smallerLimitOfBytesAndRecordsCounts(self) -> None:
         self.assertEqual(batchEnd({"a": 10}, {"a": 500}, None, 1000, advance), {"a": 110})
         self.assertEqual(batchEnd({"a": 10}, {"a": 500}, 30, 1000, advance), {"a": 40})
         self.assertEqual(batchEnd({"a": 10}, {"a": 500}, None, 1, advance), {"a": 20})
@@ -181,8 +170,9 @@ class AdmittedTests(SynchronousTestCase):
         st.one_of(st.none(), st.integers(1, 1500)),
     )
     @settings(max_examples=repetitions(120, 1500), deadline=None)
-    def test_always(self, spans: dict[str, tuple[int, int]], records: int | None, size: int | None) -> None:
-        """Nothing goes back or too far, the limit of records holds, and something is taken if anything waits."""
+    def test_nothingGoesBackOrTooFarAndSomethingIsTaken(
+        self, spans: dict[str, tuple[int, int]], records: int | None, size: int | None
+    ) -> None:
         start = {journal: first for journal, (first, _) in spans.items()}
         end = {journal: first + number for journal, (first, number) in spans.items()}
         found = batchEnd(start, end, records, size, advance)
@@ -196,8 +186,7 @@ class AdmittedTests(SynchronousTestCase):
             if size is None:
                 self.assertEqual(sum(taken.values()), min(records, waiting))
 
-    def test_reachesTheEnd(self) -> None:
-        """Taken again and again, all is taken."""
+    def test_repeatedStepsTakeAll(self) -> None:
         offsets, end = {"a": 1, "b": 3}, {"a": 333, "b": 77}
         rounds = 0
         while offsets != end:

@@ -22,21 +22,17 @@ class SourceOptionsTests(SynchronousTestCase):
         """Return what is said of options."""
         return str(self.assertRaises(OptionRefused, SourceOptions.of, {"path": "/j", **options}))
 
-    def test_nothingElse(self) -> None:
-        """A path is enough."""
+    def test_pathIsEnough(self) -> None:
         self.assertEqual(SourceOptions.of({"path": "/j"}), SourceOptions(("/j",)))
 
-    def test_anyCase(self) -> None:
-        """Names may be written in any case; those with a dot are for others."""
+    def test_namesMayHaveAnyCaseAndDottedOnesAreIgnored(self) -> None:
         options = SourceOptions.of({"PATH": "/j", "startingoffsets": "5", "spark.x": "1", "FAILONDATALOSS": "FALSE"})
         self.assertEqual((options.start, options.failOnDataLoss), (Points(Point(StartKind.OFFSET, 5)), False))
 
-    def test_unknown(self) -> None:
-        """A name that is misspelled is refused."""
+    def test_unknownNameIsRefused(self) -> None:
         self.assertEqual(self.refused(startingOfsets="1"), "the source has no option 'startingOfsets'")
 
-    def test_paths(self) -> None:
-        """Several paths are JSON, as Spark gives those of ``load([...])``; a scheme may stand before."""
+    def test_severalPathsAreJsonAndMayHaveAScheme(self) -> None:
         self.assertEqual(SourceOptions.of({"path": '["/a", "file:///b"]'}).paths, ("/a", "/b"))
         self.assertEqual(SourceOptions.of({"paths": '["/a", "/b"]'}).paths, ("/a", "/b"))
         self.assertEqual(SourceOptions.of({"path": "file:/a*"}).paths, ("/a*",))
@@ -44,8 +40,7 @@ class SourceOptionsTests(SynchronousTestCase):
             error = self.assertRaises(OptionRefused, SourceOptions.of, options)
             self.assertIn("must name the folder", str(error))
 
-    def test_group(self) -> None:
-        """A consumer group is told to the brokers that are asked, or to others where folders are read."""
+    def test_groupIsToldToTheBrokersOrToLagUrl(self) -> None:
         options = SourceOptions.of({"url": "tcp://a:1,tcp://b:2", "consumerGroup": "g"})
         self.assertEqual((options.group, options.told), ("g", options.brokers))
         options = SourceOptions.of({"path": "/j", "consumergroup": "g", "lagurl": "tcp://a:1", "token": "secret"})
@@ -56,8 +51,7 @@ class SourceOptionsTests(SynchronousTestCase):
         )
         self.assertEqual(SourceOptions.of({"url": "tcp://a:1"}).told, ())
 
-    def test_groupRefused(self) -> None:
-        """A group needs a name, and somebody who is told."""
+    def test_groupNeedsANameAndABroker(self) -> None:
         self.assertIn("needs 'lagUrl'", self.refused(consumerGroup="g"))
         self.assertIn("belongs to 'consumerGroup'", self.refused(lagUrl="tcp://a:1"))
         self.assertIn("1 to 256 bytes", self.refused(consumerGroup="", lagUrl="tcp://a:1"))
@@ -66,8 +60,7 @@ class SourceOptionsTests(SynchronousTestCase):
         options = {"url": "tcp://a:1", "lagUrl": "tcp://b:1", "consumerGroup": "g"}
         self.assertIn("exclude each other", str(self.assertRaises(OptionRefused, SourceOptions.of, options)))
 
-    def test_url(self) -> None:
-        """Brokers are asked instead of folders; what belongs to them goes nowhere else."""
+    def test_brokersAreAskedInPlaceOfFolders(self) -> None:
         options = SourceOptions.of({"url": "tcp://a:1, tcp://b:2", "token": "secret", "brokerTimeout": "5"})
         self.assertEqual([place.url for place in options.brokers], ["tcp://a:1", "tcp://b:2"])
         self.assertEqual({place.timeout for place in options.brokers}, {5.0})
@@ -75,8 +68,7 @@ class SourceOptionsTests(SynchronousTestCase):
         self.assertIn("exclude each other", self.refused(url="tcp://localhost:7890"))
         self.assertIn("'token' belongs to 'url'", self.refused(token="secret"))
 
-    def test_topics(self) -> None:
-        """By name, by regular expression, or by the patterns of subscriptions; one of them."""
+    def test_topicsAreNamesOrARegularExpressionOrPatterns(self) -> None:
         for options, inside, outside in [
             ({"subscribe": "a, b"}, "ab", "c"),
             ({"subscribePattern": "a.+|b"}, ["ab", "b"], ["a", "bb"]),
@@ -91,16 +83,14 @@ class SourceOptionsTests(SynchronousTestCase):
         self.assertIn("no regular expression", self.refused(subscribePattern="("))
         self.assertIn("'subscribe' is empty", self.refused(subscribe=" , "))
 
-    def test_columns(self) -> None:
-        """Columns in the order in which they are named; each once."""
+    def test_columnsAreNamedOnceInTheirOrder(self) -> None:
         self.assertEqual(SourceOptions.of({"path": "/j", "columns": "value, offset"}).columns, ("value", "offset"))
         without = tuple(name for name in COLUMNS if name != "headers")
         self.assertEqual(SourceOptions.of({"path": "/j", "includeHeaders": "false"}).columns, without)
         self.assertIn("names 'size'", self.refused(columns="size"))
         self.assertIn("twice", self.refused(columns="key,key"))
 
-    def test_beginning(self) -> None:
-        """Times come before offsets."""
+    def test_timesComeBeforeOffsets(self) -> None:
         both = {"path": "/j", "startingOffsets": "latest", "endingOffsets": '{"a": 9}'}
         self.assertEqual(SourceOptions.of(both).start, Points(LATEST))
         self.assertEqual(SourceOptions.of(both).end, Points(LATEST, {"a": Point(StartKind.OFFSET, 9)}))
@@ -110,8 +100,7 @@ class SourceOptionsTests(SynchronousTestCase):
         for end in ("earliest", "-2", '{"a": "earliest"}'):
             self.assertIn("cannot be earliest", self.refused(endingOffsets=end))
 
-    def test_limits(self) -> None:
-        """Numbers from 1 on; bytes may have a unit."""
+    def test_limitsAreNumbersFrom1AndBytesMayHaveAUnit(self) -> None:
         options = SourceOptions.of(
             {"path": "/j", "maxOffsetsPerTrigger": "5", "maxBytesPerTrigger": "2MiB", "minPartitions": "1",
              "partitionBytes": "1"}
@@ -131,8 +120,7 @@ class SourceOptionsTests(SynchronousTestCase):
                 self.assertIn(name, self.refused(**{name: value}))
         self.assertIn("true or false", self.refused(failOnDataLoss="maybe"))
 
-    def test_delay(self) -> None:
-        """A stream may wait for a minimum of records, for a time as Spark writes it."""
+    def test_minimumWaitsForATimeAsSparkWritesIt(self) -> None:
         options = SourceOptions.of({"path": "/j", "minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "5"})
         self.assertEqual((options.minRecords, options.maxDelay), (5, 900))
         for written, seconds in (("2m", 120), ("90 s", 90), ("1500ms", 1.5), ("1500", 1.5), ("1H", 3600), ("0s", 0)):
@@ -153,14 +141,12 @@ class SourceOptionsTests(SynchronousTestCase):
 class DocumentedTests(SynchronousTestCase):
     """What docs/reference/pipeline.rst says of them."""
 
-    def test_all(self) -> None:
-        """Every option has its place there, and every column."""
+    def test_everyOptionAndColumnIsDocumented(self) -> None:
         page = (Path(__file__).parents[3] / "docs" / "reference" / "pipeline.rst").read_text()
         for name in [*(_KNOWN - {"paths"}), *COLUMNS]:
             self.assertIn(f"``{name}``", page)
 
-    def test_partitionBytes(self) -> None:
-        """Every page has the same figure for the size of a task."""
+    def test_everyPageHasTheSizeOfATask(self) -> None:
         pages = (Path(__file__).parents[3] / "docs").glob("*/*.rst")
         named = re.compile(r"partitionBytes``\s\(`*([0-9]+) ?MiB|default one per ([0-9]+) MiB")
         found = [number for page in pages for pair in named.findall(page.read_text()) for number in pair if number]
@@ -170,13 +156,11 @@ class DocumentedTests(SynchronousTestCase):
 class SelectionTests(SynchronousTestCase):
     """What is wanted, narrowed."""
 
-    def test_within(self) -> None:
-        """A range can only become smaller."""
+    def test_rangeOnlyNarrows(self) -> None:
         selection = Selection(start=5, end=10)
         self.assertEqual(selection.within(1, 20), selection)
         self.assertEqual(selection.within(6, 9), Selection(start=6, end=9))
 
-    def test_only(self) -> None:
-        """Names that are wanted by both are left."""
+    def test_namesOfBothRemain(self) -> None:
         self.assertEqual(Topics().only("ab").names, frozenset("ab"))
         self.assertEqual(Topics(frozenset("bc")).only("ab").names, frozenset("b"))

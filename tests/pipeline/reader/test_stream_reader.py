@@ -59,8 +59,7 @@ class ReaderCase(SynchronousTestCase):
 class OtherTopicsTests(ReaderCase):
     """Records that the stream does not want."""
 
-    def test_none(self) -> None:
-        """They start no micro-batch, and do not come with the next one."""
+    def test_otherTopicsStartNoBatchAndAreNotInTheNext(self) -> None:
         self.open(subscribe="t")
         self.fill("t", 2)
         self.assertEqual(self.next(), [1, 2])
@@ -72,8 +71,7 @@ class OtherTopicsTests(ReaderCase):
         self.assertEqual(self.next(), [103])
         self.assertEqual(self.next(), [-1])
 
-    def test_lag(self) -> None:
-        """They are no backlog in the progress of the query."""
+    def test_otherTopicsAreNoBacklog(self) -> None:
         self.open(subscribe="t")
         self.fill("t", 1)
         self.assertEqual(self.next(), [1])
@@ -83,7 +81,7 @@ class OtherTopicsTests(ReaderCase):
         self.fill("t", 1)
         self.assertEqual(self.reader.reportLatestOffset(), {self.written.id: 3})
 
-    def test_group(self) -> None:
+    def test_groupHasProcessedOtherTopics(self) -> None:
         """A consumer group has processed them, which is reported once a second."""
         reports: list[int] = []
 
@@ -104,8 +102,7 @@ class OtherTopicsTests(ReaderCase):
             self.time -= 0.7
         self.assertEqual(reports, [1, 2, 6])
 
-    def test_limited(self) -> None:
-        """A limit counts from the first wanted record on, so each micro-batch has a row."""
+    def test_limitCountsFromTheFirstWantedRecord(self) -> None:
         self.open(subscribe="t", maxOffsetsPerTrigger="4")
         self.fill("u", 10)
         self.fill("t", 6)
@@ -113,8 +110,7 @@ class OtherTopicsTests(ReaderCase):
         self.fill("t", 1)
         self.assertEqual([self.next() for _ in range(4)], [[11, 12, 13, 14], [15, 16], [27], [-1]])
 
-    def test_retention(self) -> None:
-        """Their removal is no loss."""
+    def test_removalOfOtherTopicsIsNoLoss(self) -> None:
         self.open(subscribe="t")
         self.fill("u", 100, 100)
         self.assertEqual(self.next(), [-1])
@@ -123,8 +119,7 @@ class OtherTopicsTests(ReaderCase):
         self.fill("t", 1)
         self.assertEqual(self.next(), [101])
 
-    def test_patience(self) -> None:
-        """After some minutes an empty micro-batch takes the offsets past them."""
+    def test_emptyBatchPassesThemAfterSomeMinutes(self) -> None:
         self.open(subscribe="t")
         self.fill("u", 3)
         self.assertEqual(self.next(), [-1])
@@ -134,12 +129,10 @@ class OtherTopicsTests(ReaderCase):
         self.assertEqual(self.at, {self.written.id: 4})
         self.assertEqual(self.next(), [-1])
 
-    def test_clockSetForward(self) -> None:
-        """A step of the system clock does not shorten these minutes."""
+    def test_clockSetForwardDoesNotShortenTheWait(self) -> None:
         self.stepped(7200.0)
 
-    def test_clockSetBack(self) -> None:
-        """Nor does one make them longer."""
+    def test_clockSetBackDoesNotLengthenTheWait(self) -> None:
         self.stepped(-3600.0)
 
     def stepped(self, step: float) -> None:
@@ -151,15 +144,13 @@ class OtherTopicsTests(ReaderCase):
         self.time += PATIENCE - 2
         self.assertEqual([self.next(), self.next()], [[-1], []])
 
-    def test_startedAgain(self) -> None:
-        """So it does for a query that was started again after these minutes."""
+    def test_restartedQueryPassesThemAtOnce(self) -> None:
         self.fill("u", 3)
         self.time += PATIENCE
         self.open(subscribe="t")
         self.assertEqual(self.next(), [])
 
-    def test_many(self) -> None:
-        """The driver does not search more than some megabytes: that is left to the tasks."""
+    def test_driverSearchesAFewMegabytesOnly(self) -> None:
         self.patch(stream_reader, "LOOK_BYTES", 1000)
         self.open(subscribe="t")
         self.fill("u", 3)
@@ -167,8 +158,7 @@ class OtherTopicsTests(ReaderCase):
         self.fill("u", 10, 100)
         self.assertEqual(self.next(), [])
 
-    def test_several(self) -> None:
-        """Of several journals, the one without wanted records moves on with the other one."""
+    def test_journalWithoutWantedRecordsMovesWithTheOther(self) -> None:
         self.open("*", subscribe="t")
         other = Written(str(self.parent / "other"))
         self.fill("u", 3)
@@ -181,8 +171,7 @@ class OtherTopicsTests(ReaderCase):
 class MinimumTests(ReaderCase):
     """``minOffsetsPerTrigger`` and ``maxTriggerDelay``."""
 
-    def test_minimum(self) -> None:
-        """The first micro-batch waits for nothing; each other one until there are so many records."""
+    def test_firstBatchWaitsForNothingAndOthersForTheMinimum(self) -> None:
         self.open(minOffsetsPerTrigger="3")
         self.assertEqual(self.reader.getDefaultReadLimit(), ReadMinRows(3))
         self.fill("t", 1)
@@ -192,8 +181,7 @@ class MinimumTests(ReaderCase):
         self.fill("t", 1)
         self.assertEqual(self.next(), [2, 3, 4])
 
-    def test_topics(self) -> None:
-        """Only records of the wanted topics count."""
+    def test_onlyWantedTopicsCount(self) -> None:
         self.open(minOffsetsPerTrigger="3", maxOffsetsPerTrigger="5", subscribe="t")
         self.fill("t", 1)
         self.assertEqual(self.next(), [1])
@@ -204,16 +192,14 @@ class MinimumTests(ReaderCase):
         self.fill("t", 1)
         self.assertEqual([self.next(), self.next()], [[2], [-1]])
 
-    def test_delay(self) -> None:
-        """None waits longer than the delay."""
+    def test_noBatchWaitsLongerThanTheDelay(self) -> None:
         self.open(minOffsetsPerTrigger="3", maxTriggerDelay="10s")
         self.fill("t", 1)
         self.assertEqual(self.next(), [1])
         self.fill("t", 1)
         self.assertEqual([self.next() for _ in range(10)], [[-1]] * 9 + [[2]])
 
-    def test_noWait(self) -> None:
-        """A query that reads what there is does not wait, nor does the trigger ``once``."""
+    def test_queryOfAvailableRecordsDoesNotWait(self) -> None:
         self.open(minOffsetsPerTrigger="3")
         self.fill("t", 1)
         self.next()

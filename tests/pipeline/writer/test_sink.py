@@ -98,13 +98,11 @@ class BatchTests(SinkCase):
         """Return rows with the numbers from 0 on as their values, in two partitions."""
         return self.spark.range(0, number, 1, 2).selectExpr("id AS value")
 
-    def test_order(self) -> None:
-        """All rows are there, in the order of the table."""
+    def test_allRowsArePublishedInOrder(self) -> None:
         self.write(self.rows(5000), portionBytes="1024")
         self.assertEqual(self.published(5000), list(range(5000)))
 
-    def test_values(self) -> None:
-        """Every type of value comes as MessagePack has it."""
+    def test_everyTypeIsItsMessagePack(self) -> None:
         self.write(self.spark.sql("""
             SELECT 'a' AS topic, named_struct('n', 1, 'list', array(1.5D), 'time', timestamp'2026-01-02 03:04:05') value
         """))  # fmt: skip
@@ -117,29 +115,25 @@ class BatchTests(SinkCase):
         self.write(self.spark.sql("SELECT 'd' AS topic, map('k', 1) AS value"))
         self.assertEqual(self.published(1, "d"), [{"k": 1}])
 
-    def test_headers(self) -> None:
-        """Headers and key are in the header."""
+    def test_headersAndKeyAreInTheHeader(self) -> None:
         self.write(self.spark.sql("SELECT 'x' AS value, map('message_id', 'm1') AS headers, 'k' AS key"))
         with connect(self.url) as client, client.subscribe("rows", from_="first") as deliveries:
             found = deliveries.next(SECONDS)
         assert found is not None
         self.assertEqual((found.header["message_id"], found.header["key"]), ("m1", "k"))
 
-    def test_allOrNothing(self) -> None:
-        """If a task cannot be done, nothing was published, though others were done and this one began."""
+    def test_failedTaskPublishesNothingOfTheTable(self) -> None:
         self.order("task-1", "task-2", "task-3")
         self.assertRaises(PySparkException, self.write, self.rows(6).coalesce(1))
         self.published(0)
 
-    def test_attempts(self) -> None:
-        """What an attempt had staged before it failed is not published."""
+    def test_rowsOfAFailedAttemptAreNotPublished(self) -> None:
         self.order("task-1", "task-2")
         self.write(self.rows(6))
         self.assertEqual(list(self.faults.iterdir()), [])
         self.assertEqual(self.published(6), list(range(6)))
 
-    def test_namedTransaction(self) -> None:
-        """A write with a name and a version is done once, however often it is repeated."""
+    def test_namedWriteIsDoneOnce(self) -> None:
         for _ in range(2):
             self.write(self.rows(3), txnAppId="import", txnVersion="1")
         self.order("committed-1")
@@ -147,14 +141,12 @@ class BatchTests(SinkCase):
         self.write(self.rows(3), txnAppId="import", txnVersion="2")
         self.assertEqual(self.published(6), [0, 1, 2] * 2)
 
-    def test_earlierVersion(self) -> None:
-        """A version before the last one is refused."""
+    def test_earlierVersionIsRefused(self) -> None:
         self.write(self.rows(3), txnAppId="import", txnVersion="2")
         error = self.assertRaises(PySparkException, self.write, self.rows(3), txnAppId="import", txnVersion="1")
         self.assertIn("batch 1 comes before batch 2, which was committed", str(error))
 
-    def test_killed(self) -> None:
-        """A broker that is killed between staging and commit, and started again, publishes all."""
+    def test_brokerKilledBeforeTheCommitPublishesAll(self) -> None:
         self.order("kill-1")
         again = threading.Thread(target=self.restartBroker)
         again.start()
@@ -162,34 +154,28 @@ class BatchTests(SinkCase):
         again.join(SECONDS)
         self.assertEqual(self.published(100), list(range(100)))
 
-    def test_empty(self) -> None:
-        """Nothing is nothing."""
+    def test_emptyTablePublishesNothing(self) -> None:
         self.write(self.rows(10).where("value < 0"))
         self.published(0)
 
-    def test_overwrite(self) -> None:
-        """What a topic has stays."""
+    def test_overwriteIsRefused(self) -> None:
         error = self.assertRaises(PySparkException, self.write, self.rows(3), "overwrite")
         self.assertIn("write with the mode 'append'", str(error))
 
-    def test_forbiddenTopic(self) -> None:
-        """What the broker refuses is told in its words."""
+    def test_refusalOfTheBrokerIsToldInItsWords(self) -> None:
         error = self.assertRaises(PySparkException, self.write, self.rows(3), topic="$dead/x")
         self.assertIn("answered /sink/stage with 403 forbidden", str(error))
 
-    def test_largeRow(self) -> None:
-        """A row that is larger than a message may be is an error, and nothing of its table is published."""
+    def test_rowLargerThanAMessagePublishesNothing(self) -> None:
         table = self.spark.range(2).selectExpr("repeat('x', cast(17 * 1024 * 1024 * id AS int)) AS value")
         self.assertRaises(PySparkException, self.write, table.coalesce(1), brokerTimeout="0")
         self.published(0)
 
-    def test_wrongColumns(self) -> None:
-        """Columns are checked before anything is read."""
+    def test_columnsAreCheckedFirst(self) -> None:
         error = self.assertRaises(PySparkException, self.write, self.spark.range(3))
         self.assertIn("a column 'value' is needed", str(error))
 
-    def test_nobody(self) -> None:
-        """So is whether there is a broker."""
+    def test_absentBrokerIsAnError(self) -> None:
         self.broker.stop()
         error = self.assertRaises(PySparkException, self.write, self.rows(3), brokerTimeout="0")
         self.assertIn(f"the broker at {self.url} is away: cannot connect", str(error))
@@ -246,8 +232,7 @@ class StreamCase(SinkCase):
 class StreamTests(StreamCase):
     """Exactly once."""
 
-    def test_batches(self) -> None:
-        """Every batch is published, also by a query that goes on later."""
+    def test_everyBatchIsPublishedAlsoByALaterQuery(self) -> None:
         self.lines(2)
         self.run_(requireExactlyOnce="true")
         self.lines(2)
@@ -255,15 +240,13 @@ class StreamTests(StreamCase):
         self.checkOnce()
 
     @nightly
-    def test_taskAgain(self) -> None:
-        """A task that is tried again publishes its rows once, whenever the first attempt failed."""
+    def test_repeatedTaskPublishesItsRowsOnce(self) -> None:
         self.lines(2)
         self.order("task-1", "task-2", "staged-1", "staged-2")
         self.run_()
         self.checkOnce()
 
-    def test_taskFails(self) -> None:
-        """A task that fails too often ends the query; the next one repeats the batch."""
+    def test_failedTaskEndsTheQueryAndTheNextRepeatsTheBatch(self) -> None:
         self.lines(2)
         self.order(*(f"staged-{number}" for number in range(6)))
         self.assertRaises(PySparkException, self.run_)
@@ -273,23 +256,20 @@ class StreamTests(StreamCase):
         self.run_()
         self.checkOnce()
 
-    def test_beforeCommit(self) -> None:
-        """A driver that fails before its commit has published nothing; the next one does."""
+    def test_driverThatFailsBeforeItsCommitPublishesNothing(self) -> None:
         self.lines(2)
         self.order("commit-1")
         self.failsThenRuns("ordered: commit-1")
         self.checkOnce()
 
-    def test_afterCommit(self) -> None:
-        """One that fails behind its commit repeats the batch, and nothing comes twice."""
+    def test_driverThatFailsAfterItsCommitRepeatsNothing(self) -> None:
         self.lines(2)
         self.order("committed-1")
         self.failsThenRuns("ordered: committed-1")
         self.checkOnce()
 
     @nightly
-    def test_afterCommitAndRestart(self) -> None:
-        """Nor if the broker was killed in between: what was committed stands in the journal."""
+    def test_killedBrokerKeepsWhatWasCommitted(self) -> None:
         self.lines(2)
         self.order("committed-1")
         self.assertRaises(PySparkException, self.run_)
@@ -305,16 +285,14 @@ class StreamTests(StreamCase):
         again.join(SECONDS)
 
     @nightly
-    def test_brokerKilled(self) -> None:
-        """A broker that is killed between staging and commit is waited for."""
+    def test_brokerKilledBeforeTheCommitIsWaitedFor(self) -> None:
         self.lines(3)
         self.order("kill-1")
         self.failsThenRunsWithBroker()
         self.checkOnce()
 
     @nightly
-    def test_brokerAway(self) -> None:
-        """One that stays away for too long ends the query; a later one goes on."""
+    def test_brokerThatStaysAwayEndsTheQuery(self) -> None:
         self.lines(2)
         self.order("kill-1")
         error = self.assertRaises(PySparkException, self.run_, brokerTimeout="0")
@@ -324,8 +302,7 @@ class StreamTests(StreamCase):
         self.checkOnce()
 
     @nightly
-    def test_tenFaults(self) -> None:
-        """Ten faults of all kinds, in any order, and every row is there once."""
+    def test_tenFaultsOfAllKindsPublishEveryRowOnce(self) -> None:
         chance = random.Random(5)
         kinds = ["task", "staged", "commit", "committed", "kill"] * 2
         chance.shuffle(kinds)
@@ -357,8 +334,7 @@ class UnjournalledTests(StreamCase):
             found = [deliveries.next(SECONDS) for _ in range(number)]
         return [delivery for delivery in found if delivery is not None]
 
-    def test_published(self) -> None:
-        """Rows are published as they come, those with headers too."""
+    def test_rowsWithHeadersArePublished(self) -> None:
         self.lines(1)
         self.assertEqual(sorted(delivery.value for delivery in self.received(self.run_, 4)), ["0", "1", "2", "3"])
         own = "'offset', '2', 'sender_principal', 'eve', 'stored_at', '3'"
@@ -367,15 +343,13 @@ class UnjournalledTests(StreamCase):
         [delivery] = self.received(write.save, 1)
         self.assertEqual((delivery.value, delivery.header), ("x", {"topic": "rows", "a": "1"}))
 
-    def test_atLeastOnce(self) -> None:
-        """A batch that is repeated comes again."""
+    def test_repeatedBatchIsPublishedAgain(self) -> None:
         self.lines(1)
         self.order("committed-1")
         found = self.received(lambda: self.failsThenRuns("ordered: committed-1"), 8)
         self.assertEqual(sorted(delivery.value for delivery in found), sorted("01230123"))
 
-    def test_required(self) -> None:
-        """Who asks for exactly once is refused when the query starts."""
+    def test_requiredExactlyOnceIsRefused(self) -> None:
         self.lines(1)
         error = self.assertRaises(PySparkException, self.run_, requireExactlyOnce="true")
         self.assertIn("has no journal, so rows cannot be published exactly once", str(error))
@@ -388,42 +362,36 @@ class SinkTests(SinkCase):
         super().setUp()
         self.schema = StructType().add("topic", "string").add("value", "binary")
 
-    def test_said(self) -> None:
-        """What is promised is logged."""
+    def test_exactlyOnceIsLogged(self) -> None:
         with self.assertLogs("fleximq.pipeline", "INFO") as logged:
             StreamSink({"url": self.url}, self.schema)
         self.assertEqual(logged.records[0].getMessage(), f"Rows are published to {self.url} exactly once")
 
-    def test_travels(self) -> None:
-        """A sink can be pickled, and so can what a task tells."""
+    def test_sinkAndStagedRowsCanBePickled(self) -> None:
         sink = pickle.loads(pickle.dumps(BatchSink({"url": self.url}, self.schema)))
         written = sink.write(iter(()))
         self.assertEqual(pickle.loads(pickle.dumps(written)), written)
         self.assertEqual((written.rows, written.tokens), (0, ()))
 
-    def test_ownQuery(self) -> None:
-        """Each batch write is a transaction of its own."""
+    def test_eachBatchWriteIsItsOwnTransaction(self) -> None:
         names = {BatchSink({"url": self.url}, self.schema).write(iter(())).query for _ in range(2)}
         self.assertEqual(len(names), 2)
 
-    def test_tooManyPortions(self) -> None:
-        """A transaction may name as many portions as fit into a message of the broker, and no more."""
+    def test_transactionTakesAsManyPortionsAsFitIntoAMessage(self) -> None:
         sink = BatchSink({"url": self.url}, self.schema)
         messages = [StagedRows("q", 0, 0, 1, ("x" * 95,) * 180_000)]
         self.assertIn("make the batch smaller", str(self.assertRaises(PayloadTooLarge, sink.commit, messages)))
         most = [StagedRows("q", 0, 0, 1, ("x" * 95,) * 160_000)]
         self.assertIn("409 conflict", str(self.assertRaises(BrokerRefused, sink.commit, most)))
 
-    def test_abortWithoutBroker(self) -> None:
-        """What cannot be forgotten now is forgotten later, and that is no error."""
+    def test_abortWithoutABrokerIsAWarning(self) -> None:
         sink = BatchSink({"url": self.url}, self.schema)
         self.broker.stop()
         with self.assertLogs("fleximq.pipeline", "WARNING") as logged:
             sink.abort([None, StagedRows("q", 0, 0, 1, ("1",))])
         self.assertIn("are discarded later", logged.output[0])
 
-    def test_gone(self) -> None:
-        """Tasks wait for a broker that is away when the sink is made, and find out by themselves what it promises."""
+    def test_tasksWaitForABrokerThatWasAwayWhenTheSinkWasMade(self) -> None:
         self.broker.stop()
         options = {"url": self.url, "topic": "t", "brokerTimeout": "0"}
         sink = BatchSink(options, self.schema)
@@ -432,8 +400,7 @@ class SinkTests(SinkCase):
         rows = pa.record_batch({"value": [b"x"]})
         self.assertEqual(len(sink.write(iter([rows])).tokens), 1)
 
-    def test_options(self) -> None:
-        """A sink is not made with options that make no sense."""
+    def test_sinkWithoutAUrlIsRefused(self) -> None:
         self.assertRaises(OptionRefused, StreamSink, {}, self.schema)
 
 
@@ -442,8 +409,7 @@ class UnjournalledSinkTests(SinkCase):
 
     journal = False
 
-    def test_said(self) -> None:
-        """What is not promised is a warning; or an error, if it was asked for."""
+    def test_missingJournalIsAWarningOrAnError(self) -> None:
         schema = StructType().add("topic", "string").add("value", "binary")
         with self.assertLogs("fleximq.pipeline", "WARNING") as logged:
             BatchSink({"url": self.url}, schema)
@@ -459,14 +425,12 @@ class SinkOptionsTests(SynchronousTestCase):
         with self.assertRaisesRegex(OptionRefused, words):
             SinkOptions.of({"url": URL, **options})
 
-    def test_least(self) -> None:
-        """A URL is enough."""
+    def test_urlIsEnough(self) -> None:
         found = SinkOptions.of({"url": URL})
         self.assertEqual((found.place.url, found.topic, found.exactlyOnce, found.packed), (URL, None, False, False))
         self.assertEqual((found.portion, found.query, found.batch), (MEBIBYTE, "", 0))
 
-    def test_all(self) -> None:
-        """Each is read, whatever its case where Spark gives it."""
+    def test_eachOptionIsReadInAnyCase(self) -> None:
         written: Any = CaseInsensitiveDict(
             URL=URL, TOPIC="t", requireexactlyonce="TRUE", VALUEFORMAT="MessagePack", portionbytes="2048",
             txnappid="q", txnversion="7",
@@ -477,25 +441,21 @@ class SinkOptionsTests(SynchronousTestCase):
             ("t", True, True, 2048, "q", 7),
         )
 
-    def test_severalBrokers(self) -> None:
-        """Rows go to one broker, or to the nodes of one cluster."""
+    def test_rowsGoToOneBrokerOrCluster(self) -> None:
         self.assertEqual(SinkOptions.of({"url": f"{URL},b:1"}).place.addresses, 2)
         with self.assertRaisesRegex(OptionRefused, "several brokers"):
             SinkOptions.of({"url": f"{URL},{URL}"})
 
-    def test_topic(self) -> None:
-        """A topic has 1 to 1024 bytes."""
+    def test_topicHas1To1024Bytes(self) -> None:
         self.assertEqual(SinkOptions.of({"url": URL, "topic": "x" * 1024}).topic, "x" * 1024)
         self.refuses("'topic'", topic="x" * 1025)
         self.refuses("'topic'", topic="")
 
-    def test_choices(self) -> None:
-        """What has no meaning is refused, and what has one is named."""
+    def test_wrongChoicesAreRefused(self) -> None:
         self.refuses("'requireExactlyOnce' is 'yes', but must be true or false", requireExactlyOnce="yes")
         self.refuses("'valueFormat' is 'json', but must be bytes or messagepack or original", valueFormat="json")
 
-    def test_original(self) -> None:
-        """Original values are binary, and something has to say what they are."""
+    def test_originalValuesAreBinaryWithAContentOrADialect(self) -> None:
         self.assertTrue(SinkOptions.of({"url": URL, "valueFormat": "Original"}).original)
         types = {"topic": "string", "value": "binary"}
         for column, dataType in (("content", "integer"), ("dialect", "string")):
@@ -503,15 +463,13 @@ class SinkOptionsTests(SynchronousTestCase):
         for wrong in (types, types | {"content": "string"}, types | {"dialect": "string", "value": "string"}):
             self.assertRaises(OptionRefused, checkColumns, wrong, None, original=True)
 
-    def test_portion(self) -> None:
-        """At its limits, and beyond them."""
+    def test_portionHasLimits(self) -> None:
         for good in ("1024", str(8 * MEBIBYTE)):
             self.assertEqual(SinkOptions.of({"url": URL, "portionBytes": good}).portion, int(good))
         for bad in ("1023", str(8 * MEBIBYTE + 1), "x", "-1", "1.5", ""):
             self.refuses("'portionBytes'", portionBytes=bad)
 
-    def test_transaction(self) -> None:
-        """Name and version come together, and fit what the broker takes."""
+    def test_transactionHasANameAndAVersion(self) -> None:
         self.refuses("belong together", txnAppId="q")
         self.refuses("belong together", txnVersion="1")
         self.refuses("at most 256 bytes", txnAppId="q" * 257, txnVersion="1")
@@ -529,21 +487,18 @@ class ColumnsTests(SynchronousTestCase):
         with self.assertRaisesRegex(OptionRefused, words):
             checkColumns(types, topic, packed)
 
-    def test_good(self) -> None:
-        """A value of any type, and a topic from somewhere."""
+    def test_valueHasAnyTypeAndTheTopicASource(self) -> None:
         for dataType in ("binary", "string", "struct", "map", "array", "long", "void"):
             checkColumns({"value": dataType}, "t")
         checkColumns({"topic": "string", "value": "binary", "key": "binary", "headers": "map", "offset": "long"}, None)
         checkColumns({"topic": "varchar", "value": "binary"}, None, packed=True)
 
-    def test_missing(self) -> None:
-        """Without a value or a topic there is nothing to publish."""
+    def test_missingValueOrTopicIsRefused(self) -> None:
         self.refuses("a column 'value' is needed to publish rows, but there are only topic, vlaue",
                      {"topic": "string", "vlaue": "string"})  # fmt: skip
         self.refuses("rows need a column 'topic'", {"value": "string"})
 
-    def test_types(self) -> None:
-        """Each column is of a type that it can be."""
+    def test_eachColumnHasItsType(self) -> None:
         self.refuses("'topic' is of type long, but must be a string", {"topic": "long", "value": "string"})
         self.refuses("'key' is of type long", {"key": "long", "value": "string"}, "t")
         self.refuses("'headers' is of type struct", {"headers": "struct", "value": "string"}, "t")

@@ -146,8 +146,7 @@ class TenFailuresTests(SynchronousTestCase):
             found = [deliveries.next(PATIENCE) for _ in range(number)]
         return [delivery.value for delivery in found if delivery is not None]
 
-    def test_once(self) -> None:
-        """Every row is there once, as it was, and no batch before an earlier one."""
+    def test_tenFailuresPublishEveryRowOnceInOrder(self) -> None:
         self.addFile()
         self.waitFor(lambda: self.count() == len(self.lines), "the first batch")
         faults = list(FAULTS)

@@ -16,8 +16,7 @@ if not skip:
 class CatalogTests(IcebergCase):
     """A reader that does not know FlexiMQ."""
 
-    def test_page(self) -> None:
-        """PyIceberg and Spark find the rows by the names of the page."""
+    def test_pyIcebergAndSparkFindTheRowsAsThePageSays(self) -> None:
         page = (Path(__file__).parents[4] / "docs" / "guides" / "pipeline-lake.rst").read_text()
         [program] = re.findall(r"^    from pyiceberg.*\n(?:\n|    .*\n)+", page, re.MULTILINE)
         found: dict[str, Any] = {"spark": sharedSession()}

@@ -46,8 +46,7 @@ class RewriteCase(IcebergCase):
 class RewritingTests(RewriteCase):
     """What there is afterwards."""
 
-    def test_joined(self) -> None:
-        """Each day has one file, its rows in order; it says what it has, and nothing is left aside."""
+    def test_eachDayBecomesOneFileInOrder(self) -> None:
         self.assertEqual(self.compact(), [(2, 1), (2, 1)])
         self.whole()
         first, second = sorted(self.named())
@@ -58,8 +57,7 @@ class RewritingTests(RewriteCase):
         self.assertFalse(os.path.exists(f"{self.table}/_fleximq/compacting"))
         self.assertEqual(self.compact(), [])
 
-    def test_oneSnapshot(self) -> None:
-        """All of it is one snapshot; MAX_PARTITIONS partitions at most."""
+    def test_compactionIsOneSnapshotForMaxPartitions(self) -> None:
         before = len(self.opened().snapshots())
         self.compact()
         self.assertEqual(len(self.opened().snapshots()), before + 1)
@@ -70,20 +68,17 @@ class RewritingTests(RewriteCase):
         self.assertEqual(len(self.opened().snapshots()), before + 5)
         self.whole()
 
-    def test_leftAlone(self) -> None:
-        """What changed lately is left alone, unless there are many files."""
+    def test_recentChangesAreLeftAloneUnlessTheyAreMany(self) -> None:
         self.assertEqual(list(compact(self.table, CompactionGoal(1 << 20, 3600.0, 3))), [])
         self.assertEqual(len(list(compact(self.table, CompactionGoal(1 << 20, 3600.0, 2)))), 2)
 
-    def test_olderReader(self) -> None:
-        """Who began before finishes with what there was then."""
+    def test_olderReaderFinishesWithItsRows(self) -> None:
         before = self.opened()
         self.compact()
         self.publish()
         self.assertEqual(self.offsets(before), list(range(1, 17)))
 
-    def test_ingestGoesOn(self) -> None:
-        """Batches follow as if nothing had been; the last one again is not in twice."""
+    def test_batchesFollowACompactionAndTheLastOneIsInOnce(self) -> None:
         self.compact()
         self.assertFalse(self.publishAgain(3, TIME + DAY))
         self.whole()
@@ -93,9 +88,7 @@ class RewritingTests(RewriteCase):
         self.assertFalse(self.publishAgain(6, TIME + DAY))
         self.whole()
 
-    def test_begunBatch(self) -> None:
-        """A batch that ended between its commit and the ledger is finished first, and is in once."""
-
+    def test_begunBatchIsFinishedFirstAndIsInOnce(self) -> None:
         def ends(*_: Any) -> None:
             raise OSError(5, "it ends here")
 
@@ -107,15 +100,13 @@ class RewritingTests(RewriteCase):
         self.batches += 1
         self.whole()
 
-    def test_newColumns(self) -> None:
-        """Columns that no batch has brought yet are in the table as well."""
+    def test_columnsOfNoBatchYetAreInTheTable(self) -> None:
         writeColumns(self.table, TableColumns("json", pa.schema([("n", pa.int64())])))
         self.compact()
         self.assertEqual(self.opened().scan().to_arrow().column("n").to_pylist(), [None] * 16)
         self.whole()
 
-    def test_noBatch(self) -> None:
-        """Before the first batch there is nothing to do."""
+    def test_tableWithoutABatchIsLeftAlone(self) -> None:
         self.batches = -1
         table = f"{self.lake}/empty"
         batch_commit.BatchCommit(table).makeFolders()
@@ -126,9 +117,7 @@ class RewritingTests(RewriteCase):
 class ConflictTests(RewriteCase):
     """Others commit to the table meanwhile."""
 
-    def test_batchWhileJoining(self) -> None:
-        """A batch that comes while files are joined stays."""
-
+    def test_batchDuringACompactionStays(self) -> None:
         def join(*arguments: Any) -> None:
             merge(*arguments)
             self.publish()
@@ -138,9 +127,7 @@ class ConflictTests(RewriteCase):
         self.assertEqual(self.batches, 6)
         self.whole()
 
-    def test_expiredWhileJoining(self) -> None:
-        """A day that expires while its files are joined does not come back."""
-
+    def test_dayThatExpiresDuringACompactionDoesNotReturn(self) -> None:
         def join(*arguments: Any) -> None:
             merge(*arguments)
             expireDays(self.table, [(None, 86_400.0)], 1_700_006_400 + 86_400.0)
@@ -150,14 +137,12 @@ class ConflictTests(RewriteCase):
         self.assertEqual(self.offsets(), list(range(9, 17)))
         self.assertEqual(len(self.files() - self.named()), 4)
 
-    def test_append(self) -> None:
-        """Where somebody else's commit comes first it is tried again, and both are in."""
+    def test_foreignAppendIsKeptAndTheCompactionTriedAgain(self) -> None:
         self.atCommits(lambda number: self.appendForeign() if number == 1 else None)
         self.assertEqual(self.compact(), [(2, 1), (2, 1)])
         self.assertEqual(self.offsets(), [*self.all, 101, 102, 103, 104])
 
-    def test_gone(self) -> None:
-        """Where somebody else has taken one of the files out, those that it was to be joined with stay as they are."""
+    def test_neighboursOfARemovedFileStayAsTheyAre(self) -> None:
         gone = f"file://{min(self.named())}"
 
         def takeOut(number: int) -> None:
@@ -170,8 +155,7 @@ class ConflictTests(RewriteCase):
         self.assertEqual(self.offsets(), list(range(5, 17)))
         self.assertLessEqual(len(self.files() - self.named()), 3)
 
-    def test_always(self) -> None:
-        """Who is never first gives up with a sentence; nothing has changed, and nothing was left."""
+    def test_compactionThatIsNeverFirstEndsInASentenceAndChangesNothing(self) -> None:
         self.patch(snapshots, "replaceFiles", self.never)
         error = self.assertRaises(LakeRefused, self.compact)
         self.assertIn("cannot be changed by Iceberg: others were faster", str(error))
@@ -185,15 +169,12 @@ class ConflictTests(RewriteCase):
         wanted(self.opened())
         raise CommitFailedException("others were faster")
 
-    def test_deletedRows(self) -> None:
-        """Rows that somebody else has deleted one by one would come back, so it is refused."""
+    def test_tableWithRowsThatAnotherEngineDeletedIsRefused(self) -> None:
         self.patch(snapshots, "rowsAreDeleted", lambda found: True)
         error = self.assertRaises(LakeRefused, self.compact)
         self.assertIn("another engine has deleted one by one", str(error))
 
-    def test_otherNumbers(self) -> None:
-        """A file with other rows than were in it is never taken."""
-
+    def test_fileWithOtherNumbersOfRowsIsNotTaken(self) -> None:
         def join(folder: str, group: Any, path: str, schema: Any) -> None:
             merge(folder, group[:1], path, schema)
 
@@ -207,7 +188,7 @@ class ConflictTests(RewriteCase):
 class EndsTests(RewriteCase):
     """The process ends in between."""
 
-    def test_files(self) -> None:
+    def test_crashAtAnyChangeOfFilesLeavesTheTableWhole(self) -> None:
         """At each step of the files: the table is whole, ingest goes on, and the next run does it."""
         step = 0
         while True:
@@ -225,9 +206,7 @@ class EndsTests(RewriteCase):
         self.assertGreater(step, 3)
         self.whole()
 
-    def test_commit(self) -> None:
-        """Before the commit nothing has changed but for rubbish, behind it all has."""
-
+    def test_crashBeforeTheCommitChangesNothingAndAfterItAll(self) -> None:
         def ends(number: int) -> None:
             raise RuntimeError("it ends here")
 

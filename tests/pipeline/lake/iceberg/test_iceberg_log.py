@@ -38,14 +38,12 @@ class TidyingTests(IcebergCase):
         """Return how many files of metadata there are but for those that name all others."""
         return len(list(Path(self.table, "metadata").glob("*.avro")))
 
-    def test_young(self) -> None:
-        """Nothing goes that was there within a week."""
+    def test_nothingYoungerThanAWeekIsRemoved(self) -> None:
         self.assertEqual(tidy(self.table, self.later - 120), 0)
         self.assertEqual(len(self.files()), 6)
         self.assertEqual(len(self.opened().snapshots()), 5)
 
-    def test_old(self) -> None:
-        """Behind it the files that were joined are gone, with the snapshots and their metadata."""
+    def test_joinedFilesSnapshotsAndMetadataAreRemovedAfterAWeek(self) -> None:
         before = self.metadata()
         self.assertGreater(tidy(self.table, self.later), 4)
         self.assertEqual(self.files(), self.named())
@@ -58,8 +56,7 @@ class TidyingTests(IcebergCase):
         self.assertEqual(tidy(self.table, self.later), 0)
         self.whole()
 
-    def test_named(self) -> None:
-        """A snapshot with a name stays, with its files."""
+    def test_namedSnapshotStaysWithItsFiles(self) -> None:
         first = self.opened().snapshots()[0].snapshot_id
         self.opened().manage_snapshots().create_tag(first, "kept").commit()
         tidy(self.table, self.later)
@@ -67,15 +64,13 @@ class TidyingTests(IcebergCase):
         found = self.opened().scan(snapshot_id=first).to_arrow()
         self.assertEqual(sorted(found.column("offset").to_pylist()), [1, 2, 3, 4])
 
-    def test_longer(self) -> None:
-        """The table may say that snapshots stay for longer."""
+    def test_tablePropertyKeepsSnapshotsLonger(self) -> None:
         with self.opened().transaction() as transaction:
             transaction.set_properties({"history.expire.max-snapshot-age-ms": str(30 * 86_400_000)})
         self.assertEqual(tidy(self.table, self.later), 0)
         self.assertEqual(len(self.opened().snapshots()), 5)
 
-    def test_sinceWhen(self) -> None:
-        """What counts is when another snapshot took its place, not how old it is."""
+    def test_ageOfASnapshotBeginsWhenAnotherReplacesIt(self) -> None:
         metadata = self.opened().metadata
         *_, last, now = metadata.snapshots
         edge = now.timestamp_ms / 1000 + GRACE
@@ -83,8 +78,7 @@ class TidyingTests(IcebergCase):
         self.assertNotIn(last.snapshot_id, expiredSnapshots(metadata, edge - 0.01))
         self.assertNotIn(now.snapshot_id, expiredSnapshots(metadata, edge * 2))
 
-    def test_rubbish(self) -> None:
-        """What a run that was killed has left goes when it is old; other files are none of ours."""
+    def test_oldLeftoversOfAKilledRunAreRemovedAndOtherFilesStay(self) -> None:
         rubbish = Path(self.table, FIRST, "0-rubbish.parquet")
         others = [Path(self.table, FIRST, "readme.txt"), Path(self.table, "metadata", "x.stats")]
         for path in (rubbish, *others):
@@ -95,8 +89,7 @@ class TidyingTests(IcebergCase):
         self.assertFalse(rubbish.exists())
         self.assertTrue(all(path.exists() for path in others))
 
-    def test_elsewhere(self) -> None:
-        """Of a copy, whose metadata name the files of the table that it was made of, nothing is touched."""
+    def test_filesOfTheOriginalOfACopyAreNotTouched(self) -> None:
         copy, other = f"{self.lake}2", f"{self.lake}3"
         shutil.copytree(self.lake, copy)
         error = self.assertRaises(LakeRefused, tidy, f"{copy}/messages", self.later)
@@ -108,9 +101,7 @@ class TidyingTests(IcebergCase):
         self.assertEqual(self.files(), self.named())
         self.whole()
 
-    def test_unreadable(self) -> None:
-        """Where it cannot be told what a snapshot names, nothing is deleted."""
-
+    def test_unreadableSnapshotRemovesNothing(self) -> None:
         def broken(location: str) -> Any:
             raise ValueError("it is damaged")
 
@@ -119,8 +110,7 @@ class TidyingTests(IcebergCase):
         self.assertEqual(len(self.files()), 6)
         self.whole()
 
-    def test_ends(self) -> None:
-        """Wherever it ends, the table is whole, and the next one goes on."""
+    def test_crashAtAnyStepLeavesTheTableWhole(self) -> None:
         step = 0
         while True:
             try:

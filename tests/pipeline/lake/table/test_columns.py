@@ -19,36 +19,30 @@ if not skip:
 class ColumnsTests(SynchronousTestCase):
     """Fields of payloads beside the source's columns."""
 
-    def test_names(self) -> None:
-        """A name that is taken, whatever its capitals, has an underscore behind it, or more of them."""
+    def test_takenNameGetsUnderscores(self) -> None:
         names = ["a", "Offset", "offset_", "date", "metadata", "key"]
         fields = pa.schema([(name, pa.int64()) for name in names])
         self.assertEqual(TableColumns("json", fields).names, ["a", "Offset_", "offset__", "date_", "metadata_", "key_"])
 
-    def test_twins(self) -> None:
-        """Names that differ only in capitals are columns of their own, in the order in which they were found."""
+    def test_namesThatDifferInCapitalsAreColumnsInTheirOrder(self) -> None:
         fields = parsed("userId INT, userid INT, USERID INT", twins=True)
         self.assertEqual(TableColumns("json", fields).names, ["userId", "userid_", "USERID__"])
 
-    def test_byTopic(self) -> None:
-        """A field named as the folders of topics has another name where there are some; an older table keeps it."""
+    def test_fieldNamedAsAFolderOfTopicsIsRenamedButNotInOlderTables(self) -> None:
         fields = parsed("fleximq_topic STRING")
         self.assertEqual(TableColumns("json", fields, byTopic=True).names, ["fleximq_topic_"])
         self.assertEqual(TableColumns("json", fields).names, ["fleximq_topic"])
 
-    def test_schema(self) -> None:
-        """First come the source's columns, then the payloads', metadata last."""
+    def test_columnsOfTheSourceComeFirstAndMetadataLast(self) -> None:
         columns = TableColumns("json", pa.schema([("a", pa.int64())]), True)
         self.assertEqual(columns.schema.names, [*BASE.names, "a", "metadata"])
 
-    def test_added(self) -> None:
-        """Columns that are new come behind those that are known; a known one keeps its type."""
+    def test_newColumnsComeLastAndKnownOnesKeepTheirTypes(self) -> None:
         known = pa.schema([("a", pa.int64()), ("b", pa.string())])
         found = added("t", known, [pa.field("c", pa.bool_()), pa.field("a", pa.int64())])
         self.assertEqual(found, known.append(pa.field("c", pa.bool_())))
 
-    def test_widened(self) -> None:
-        """A type becomes wider where Spark, Arrow and Iceberg read the former one in it, also within others."""
+    def test_typeIsWidenedWhereAllReadersReadTheFormerOne(self) -> None:
         for had, wanted, wider in (
             ("TINYINT", "SMALLINT", "SMALLINT"),
             ("INT", "BIGINT", "BIGINT"),
@@ -79,8 +73,7 @@ class RecordedTests(SynchronousTestCase):
         self.table = Path(self.mktemp()).absolute()
         (self.table / "_fleximq").mkdir(parents=True)
 
-    def test_thereAndBack(self) -> None:
-        """They are read as they were written, and readers of Parquet find the whole schema."""
+    def test_recordedColumnsAreReadBackAndParquetHasTheSchema(self) -> None:
         for fields in (pa.schema([]), pa.schema([("a b", pa.list_(pa.struct([("x", pa.float64())])))])):
             columns = TableColumns("json", fields, True)
             writeColumns(str(self.table), columns)
@@ -88,20 +81,17 @@ class RecordedTests(SynchronousTestCase):
             found = pq.read_schema(self.table / "_common_metadata")
             self.assertEqual(found.names, columns.schema.names)
 
-    def test_delta(self) -> None:
-        """A table of Delta Lake only gets new columns."""
+    def test_deltaTableOnlyGetsNewColumns(self) -> None:
         setFormat(str(self.table), {"format": "delta"})
         known = parsed("a INT")
         self.assertEqual(added(str(self.table), known, list(parsed("b INT"))), parsed("a INT, b INT"))
         error = self.assertRaises(LakeRefused, added, str(self.table), known, list(parsed("a BIGINT")))
         self.assertIn("deltalake changes no column's type", str(error))
 
-    def test_none(self) -> None:
-        """Nothing may be recorded yet."""
+    def test_columnsMayNotBeRecordedYet(self) -> None:
         self.assertIsNone(readColumns(str(self.table)))
 
-    def test_damaged(self) -> None:
-        """What is no record is damage."""
+    def test_damagedRecordIsRefused(self) -> None:
         (self.table / "_fleximq" / "schema").write_text("[]")
         error = self.assertRaises(LakeRefused, readColumns, str(self.table))
         self.assertIn("_fleximq/schema is damaged", str(error))

@@ -21,7 +21,7 @@ if not skip:
 class MemoryTests(SynchronousTestCase):
     """16 sorted files, each with one row group of 4 MB, in rows of 100 kB."""
 
-    def test_wide(self) -> None:
+    def test_onlyAPartOfEachRowGroupIsInMemory(self) -> None:
         """Only a part of each row group is in memory, not all 64 MB of them."""
         folder = Path(self.mktemp())
         folder.mkdir()

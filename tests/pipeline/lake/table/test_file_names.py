@@ -28,21 +28,17 @@ if not skip:
 class EscapingTests(SynchronousTestCase):
     """Names of topics in paths."""
 
-    def test_plain(self) -> None:
-        """A common name stands as it is."""
+    def test_commonNameStays(self) -> None:
         self.assertEqual(escaped("sensors.kitchen-2_a~dlq"), "sensors.kitchen-2_a~dlq")
 
-    def test_signs(self) -> None:
-        """What means something in a path or a pattern, or nothing good in a name, is escaped."""
+    def test_signsOfPathsAndPatternsAreEscaped(self) -> None:
         self.assertEqual(escaped("$stats/a b=%{*}"), "$stats%2Fa%20b%3D%25%7B%2A%7D")
         self.assertEqual(escaped("a\x00\x7f\n"), "a%00%7F%0A")
 
-    def test_other(self) -> None:
-        """Letters of other alphabets stand as they are."""
+    def test_lettersOfOtherAlphabetsStay(self) -> None:
         self.assertEqual(escaped("größe/ж"), "größe%2Fж")
 
-    def test_numbers(self) -> None:
-        """What could be a number or null is none as it stands there."""
+    def test_nameLikeANumberOrNullIsEscaped(self) -> None:
         for name, path in (
             ("007", "%3007"),
             ("-1", "%2D1"),
@@ -57,30 +53,26 @@ class EscapingTests(SynchronousTestCase):
 
     @settings(max_examples=repetitions(120, 1500), deadline=None)
     @given(st.text(min_size=1, max_size=60).filter(lambda name: len(name.encode("utf-8", "replace")) < 60))
-    def test_undone(self, name: str) -> None:
-        """Whatever the name, undoing gives it back."""
+    def test_escapingAnyNameCanBeUndone(self, name: str) -> None:
         if any(0xD800 <= ord(sign) < 0xE000 for sign in name):
             return
         self.assertEqual(unquote(escaped(name)), name)
 
-    def test_long(self) -> None:
-        """Up to 200 bytes a name stands as it is; beyond, it is cut, and two such names stay apart."""
+    def test_nameOver200BytesIsCutAndStaysUnique(self) -> None:
         self.assertEqual(escaped("a" * MAX_NAME_BYTES), "a" * MAX_NAME_BYTES)
         one, two = escaped("a" * (MAX_NAME_BYTES + 1)), escaped("a" * (MAX_NAME_BYTES + 2))
         self.assertEqual({len(one), len(two)}, {MAX_NAME_BYTES})
         self.assertNotEqual(one, two)
         self.assertRegex(one, "^a{179}~[0-9a-f]{20}$")
 
-    def test_longEscapes(self) -> None:
-        """An escape or a letter of several bytes is not cut in two."""
+    def test_escapesAndLettersAreNotCutInTwo(self) -> None:
         for lead in range(4):
             for sign in ("/", "ж", "\U0001f600"):
                 path = escaped("a" * lead + sign * 200)
                 self.assertLessEqual(len(path.encode()), MAX_NAME_BYTES)
                 self.assertEqual(unquote(path).rsplit("~", 1)[0].strip("a").strip(sign), "")
 
-    def test_ascii(self) -> None:
-        """A name in ASCII differs from all others, also where characters are left out."""
+    def test_asciiNamesStayUnique(self) -> None:
         names = ("größe", "gräße", "gr__e", "ж" * 300, "ж" * 301, "2é", "a/é", "plain.name", "x" * 201)
         found = [escaped(name, asciiOnly=True) for name in names]
         self.assertEqual(len(set(found)), len(names))
@@ -94,8 +86,7 @@ class EscapingTests(SynchronousTestCase):
 class PathTests(SynchronousTestCase):
     """Folders and files."""
 
-    def test_names(self) -> None:
-        """Topic, day, journal, batch and part tell where a file is; the layout tells which of them are folders."""
+    def test_pathIsMadeOfTopicDayJournalBatchAndPartByTheLayout(self) -> None:
         for layout, folder in (
             (DATE, "date=2026-01-31"),
             (TOPIC, "fleximq_topic=a%2Fb/date=2026-01-31"),
@@ -106,15 +97,13 @@ class PathTests(SynchronousTestCase):
         self.assertIn("it is in no folder of a day", str(self.assertRaises(LakeRefused, dateIn, "topic=a/update=1/x")))
         self.assertEqual(fileOf("ab" * 16, 7, 12), f"{'ab' * 16}-0000000007-00012.parquet")
 
-    def test_tables(self) -> None:
-        """A table's name is that of a folder which no reader hides."""
+    def test_tableNameIsAFolderThatNoReaderHides(self) -> None:
         for name in ("messages", "a.b-c_2", "9"):
             self.assertTrue(isFileName(name), name)
         for name in ("", "_a", ".a", "a/b", "a b", "a" * 101, "a\n"):
             self.assertFalse(isFileName(name), name)
 
-    def test_foreign(self) -> None:
-        """A journal's id that leads to another folder names no file, and neither does a path out of a table."""
+    def test_idOrPathThatLeadsElsewhereIsNoFile(self) -> None:
         for name in ("../../../OUT", "/OUT", "..", "", "a/b", "a\0", 5):
             self.assertRaises(LakeRefused, fileOf, name, 7, 12)
         self.assertEqual(pathIn("/lake/t", "topic=..a/date=2026-01-31/x"), "/lake/t/topic=..a/date=2026-01-31/x")

@@ -31,27 +31,23 @@ class FormatTests(SynchronousTestCase):
         self.publishing = BatchCommit(self.table)
         self.publishing.makeFolders()
 
-    def test_plain(self) -> None:
-        """Without a word it is Parquet, which needs to tell nobody."""
+    def test_defaultFormatIsParquetWithoutALog(self) -> None:
         self.assertEqual(formatOf(self.table), {"format": "parquet"})
         self.assertIsNone(logOf(self.table))
 
-    def test_stays(self) -> None:
-        """A table keeps its format, also one that began without a word."""
+    def test_tableKeepsItsFormat(self) -> None:
         setFormat(self.table, {"format": "delta"})
         setFormat(self.table, {"format": "delta"})
         error = self.assertRaises(LakeRefused, setFormat, self.table, {"format": "iceberg"})
         self.assertIn("is of format delta and cannot become iceberg", str(error))
 
-    def test_began(self) -> None:
-        """A table with batches that was never given one is Parquet for good."""
+    def test_tableWithBatchesAndNoFormatStaysParquet(self) -> None:
         self.publishing.prepare()
         self.publishing.publish(BatchRange(0, {JOURNAL: 1}, {JOURNAL: 2}), [], {})
         error = self.assertRaises(LakeRefused, setFormat, self.table, {"format": "delta"})
         self.assertIn("is of format parquet and cannot become delta", str(error))
 
-    def test_unknown(self) -> None:
-        """A format of the future is refused."""
+    def test_unknownFormatAndLayoutAreRefused(self) -> None:
         Path(self.table, "_fleximq", "format").write_text('{"format": "hudi"}')
         error = self.assertRaises(LakeRefused, formatOf, self.table)
         self.assertIn("names a format that this FlexiMQ does not know", str(error))
@@ -59,13 +55,11 @@ class FormatTests(SynchronousTestCase):
         error = self.assertRaises(LakeRefused, formatOf, self.table)
         self.assertIn("names a layout that this FlexiMQ does not know", str(error))
 
-    def test_layout(self) -> None:
-        """Readers of Delta tables want the names of topics as folders, so there is no layout by topic for them."""
+    def test_deltaTableHasNoLayoutByTopic(self) -> None:
         error = self.assertRaises(LakeRefused, setFormat, self.table, {"format": "delta"}, "topic")
         self.assertIn("cannot have the layout topic: Delta tables are laid out by date", str(error))
 
-    def test_notInstalled(self) -> None:
-        """What is not installed is named with the extra that brings it."""
+    def test_missingExtraIsNamed(self) -> None:
         setFormat(self.table, {"format": "delta"})
         name = "fleximq.pipeline.lake.delta_log"
         had = sys.modules.pop(name, None)
@@ -103,24 +97,21 @@ class CommittedMixin:
         """Return topic, offset and, where it is there, ``n`` of each row."""
         raise NotImplementedError
 
-    def test_batches(self) -> None:
-        """Each batch is there, whatever its topics are called."""
+    def test_eachBatchIsThereWhateverItsTopic(self) -> None:
         for number, topic in enumerate(("a b/c%", "007", "größe")):
             self.publish(number, 2 * number + 1, 2 * number + 3, topic)
         found = [(row["topic"], row["offset"]) for row in self.read()]
         wanted = [("a b/c%", 1), ("a b/c%", 2), ("007", 3), ("007", 4), ("größe", 5), ("größe", 6)]
         self.assertEqual(found, wanted)  # type: ignore[attr-defined]
 
-    def test_added(self) -> None:
-        """Columns may be added."""
+    def test_columnsMayBeAdded(self) -> None:
         self.publish(0, 1, 2)
         self.columns = TableColumns("json", pa.schema([("n", pa.int64())]))
         writeColumns(self.table, self.columns)
         self.publish(1, 2, 3)
         self.assertEqual([(row["offset"], row["n"]) for row in self.read()], [(1, None), (2, 2)])  # type: ignore[attr-defined]
 
-    def test_addedWithin(self) -> None:
-        """Columns may get further fields."""
+    def test_columnsMayGetFields(self) -> None:
         for number, fields in enumerate((["x"], ["x", "y"])):
             dataType = pa.struct([(name, pa.int64()) for name in fields])
             self.columns = TableColumns("json", pa.schema([("s", dataType)]))
@@ -131,8 +122,7 @@ class CommittedMixin:
         found = [row["s"] for row in self.read()]
         self.assertEqual(found, [{"x": 5, "y": None}, {"x": 5, "y": 5}])  # type: ignore[attr-defined]
 
-    def test_again(self) -> None:
-        """Wherever the process ends, also behind the commit, the batch is in once when it was done again."""
+    def test_crashAtAnyStepLeavesEachBatchOnce(self) -> None:
         self.publish(0, 1, 3)
 
         def ends(*_: Any) -> None:
@@ -151,8 +141,7 @@ class CommittedMixin:
         self.publish(2, 6, 8)
         self.assertEqual([row["offset"] for row in self.read()], list(range(1, 8)))  # type: ignore[attr-defined]
 
-    def test_refused(self) -> None:
-        """What the format's own part cannot do is one sentence, and it goes on where that was put right."""
+    def test_refusedCommitIsOneSentenceAndCompletedOnceTheCauseIsGone(self) -> None:
         self.publish(0, 1, 3)
         path = Path(self.table, "_fleximq", "schema")
         had = path.read_text()

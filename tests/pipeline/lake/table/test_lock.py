@@ -18,8 +18,7 @@ class LockTests(SynchronousTestCase):
         self.table = str(Path(self.mktemp()).absolute())
         (Path(self.table) / "_fleximq").mkdir(parents=True)
 
-    def test_waits(self) -> None:
-        """Whoever comes second waits until the first is done."""
+    def test_secondWaitsForTheFirst(self) -> None:
         first = changeLock(self.table)
         first.__enter__()
         pauses: list[float] = []
@@ -31,14 +30,12 @@ class LockTests(SynchronousTestCase):
         with changeLock(self.table, sleep=sleep):
             self.assertEqual(len(pauses), 1)
 
-    def test_patience(self) -> None:
-        """It does not wait for ever."""
+    def test_waitingHasAnEnd(self) -> None:
         with changeLock(self.table):
             error = self.assertRaises(LakeRefused, changeLock(self.table, timeout=0).__enter__)
         self.assertIn("is in use: it has been locked for 0 seconds", str(error))
 
-    def test_feeding(self) -> None:
-        """A second ingest is refused at once; a change is possible meanwhile; a later ingest comes in."""
+    def test_secondIngestIsRefusedAtOnceButAChangeIsPossible(self) -> None:
         with writerLock(self.table):
             error = self.assertRaises(LakeRefused, writerLock(self.table).__enter__)
             with changeLock(self.table):
@@ -47,7 +44,6 @@ class LockTests(SynchronousTestCase):
         with writerLock(self.table):
             pass
 
-    def test_noTable(self) -> None:
-        """There has to be a table."""
+    def test_lockNeedsATable(self) -> None:
         error = self.assertRaises(LakeRefused, changeLock(f"{self.table}/none").__enter__)
         self.assertIn("cannot be locked: No such file or directory", str(error))

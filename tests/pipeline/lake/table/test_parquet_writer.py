@@ -45,8 +45,7 @@ class WriterCase(SynchronousTestCase):
 class WriterTests(WriterCase):
     """What one attempt of a task stages."""
 
-    def test_divided(self) -> None:
-        """There is a file for each topic and day, in UTC, and each row is in the right one, in order."""
+    def test_rowsAreDividedByTopicAndUtcDayInOrder(self) -> None:
         last = TIME - TIME % DAY + DAY - 1
         found = self.write(
             rows([1, 2], "b"), rows([3], "a"), rows([4, 5], "b", last), rows([6], "b", last + 1), rows([7], "a", -1)
@@ -63,48 +62,43 @@ class WriterTests(WriterCase):
         self.assertEqual([self.read(each) for each in found], [[7], [3], [1, 2, 4, 5], [6]])
         self.assertEqual([each.bytes for each in found], [(self.folder / each.path).stat().st_size for each in found])
 
-    def test_synced(self) -> None:
-        """Every staged file is synced when all of its bytes are written."""
+    def test_stagedFilesAreSyncedAfterAllTheirBytes(self) -> None:
         synced: list[int] = []
         self.patch(os, "fdatasync", lambda descriptor: synced.append(os.fstat(descriptor).st_size))
         found = self.write(rows([1, 2], "b"), rows([3], "a"), rows([4], "b", TIME + DAY))
         self.assertEqual(sorted(synced), sorted(each.bytes for each in found))
 
-    def test_clockAnywhere(self) -> None:
+    def test_timesOfNoDateAreFiledUnderTheFirstOrLastDay(self) -> None:
         """Days that are no dates of readers count as the first or the last one that is; the rows keep their times."""
         first, last = -719_162 * DAY, 2_932_897 * DAY - 1
         found = self.write(*(rows([1 + at], "a", time) for at, time in enumerate((first - 1, first, last, last + 1))))
         self.assertEqual([each.date for each in found], ["0001-01-01"] * 2 + ["9999-12-31"] * 2)
         self.assertEqual([self.read(each) for each in found], [[1], [2], [3], [4]])
 
-    def test_mixed(self) -> None:
-        """One batch with several topics and days is divided as well."""
+    def test_batchOfSeveralTopicsAndDaysIsDivided(self) -> None:
         batch = pa.Table.from_batches(
             [rows([1], "b"), rows([2], "a"), rows([3], "b", TIME + DAY), rows([4], "b"), rows([5], "a")]
         )
         found = self.write(batch.combine_chunks().to_batches()[0])
         self.assertEqual([self.read(each) for each in found], [[2, 5], [1, 4], [3]])
 
-    def test_metadata(self) -> None:
-        """Each file says which topic, journal, offsets and batch are in it."""
+    def test_eachFileNamesTopicJournalOffsetsAndBatch(self) -> None:
         (found,) = self.write(rows([5, 9, 11], "a/b"))
         topic, spans = spansOf(pq.read_metadata(self.folder / found.path).metadata)
         self.assertEqual((topic, spans), ("a/b", [Span(JOURNAL, 5, 11, 3, 3)]))
 
-    def test_values(self) -> None:
-        """All columns come back as they were."""
+    def test_allColumnsAreReadBackAsTheyWere(self) -> None:
         batch = rows([1, 2], headers=[[("a", "b")], None], key=[b"k", None], content=[1, None], reason=[None, "why"])
         (found,) = self.write(batch)
         table = pq.ParquetFile(self.folder / found.path).read()
         self.assertEqual(table.schema.names, BASE.names)
         self.assertEqual(table.to_pylist(), batch.to_pylist())
 
-    def test_nothing(self) -> None:
-        """No rows make no file."""
+    def test_noRowsMakeNoFile(self) -> None:
         self.assertEqual(self.write(rows([])), [])
         self.assertEqual(list(self.folder.iterdir()), [])
 
-    def test_bounded(self) -> None:
+    def test_manyTopicsKeepFewFilesOpenAndWriteEachRowOnce(self) -> None:
         """With many topics, few files are open and few rows wait; each row is written once, in order within a topic."""
         self.patch(parquet_writer, "MAX_OPEN_FILES", 3)
         self.patch(parquet_writer, "MAX_BUFFERED_BYTES", 2000)
@@ -137,8 +131,7 @@ class WriterTests(WriterCase):
             of.setdefault(each.topic, []).extend(read)
         self.assertEqual(of, {f"t{topic}": [10 * turn + topic for turn in range(60)] for topic in range(10)})
 
-    def test_abandoned(self) -> None:
-        """A writer that is given up takes what it has written along."""
+    def test_abandonedWriterRemovesItsFiles(self) -> None:
         self.patch(parquet_writer, "GROUP_BYTES", 1)
         self.patch(parquet_writer, "MAX_OPEN_FILES", 1)
         writer = StagingWriter(str(self.folder), BASE, JOURNAL, 0, TOPIC)
@@ -154,8 +147,7 @@ class SortedTests(WriterCase):
 
     layout = DATE if not skip else ""
 
-    def test_sorted(self) -> None:
-        """A day has one file, ordered by topic and offset."""
+    def test_dayIsOneFileOrderedByTopicAndOffset(self) -> None:
         found = self.write(
             rows([1, 2], "b"), rows([3], "é"), rows([4], "a"), rows([5], "b"), rows([6], "a", TIME + DAY)
         )
@@ -165,7 +157,7 @@ class SortedTests(WriterCase):
         )
         self.assertEqual([self.read(each) for each in found], [[4, 1, 2, 5, 3], [6]])
 
-    def test_skipped(self) -> None:
+    def test_rowGroupsEndBetweenTopics(self) -> None:
         """Row groups end between topics where they can, so that a reader of one topic reads few of them."""
         self.patch(parquet_writer, "SORTED_GROUP_BYTES", 4000)
         offsets = iter(range(1, 3000))
@@ -181,8 +173,7 @@ class SortedTests(WriterCase):
             self.assertEqual(len([each for each in ranges if each.min <= topic <= each.max]), 1, topic)
         self.assertGreater(len([each for each in ranges if each.max == "z"]), 3)
 
-    def test_flushed(self) -> None:
-        """A day that is too large for the memory has several files, each of them ordered."""
+    def test_dayLargerThanTheMemoryIsSeveralOrderedFiles(self) -> None:
         self.patch(parquet_writer, "GROUP_BYTES", 20_000)
         found = self.write(*(rows(range(turn * 50 + 1, turn * 50 + 51), f"t{9 - turn % 10}") for turn in range(30)))
         self.assertGreater(len(found), 3)

@@ -13,26 +13,22 @@ if not skip:
 class WrittenTests(SynchronousTestCase):
     """How a table is written."""
 
-    def test_text(self) -> None:
-        """A name, patterns, and a format."""
+    def test_textHasNamePatternsAndFormat(self) -> None:
         self.assertEqual(tableOf("table", "s=a.#, b:json"), TableSpec("s", ("a.#", "b"), "json"))
         self.assertEqual(tableOf("table", "s=a.*"), TableSpec("s", ("a.*",)))
         self.assertEqual(tableOf("table", "s=urn:x"), TableSpec("s", ("urn:x",)))
 
-    def test_said(self) -> None:
-        """It is known whether a format was said, for the default is one of them."""
+    def test_givenFormatIsToldFromTheDefault(self) -> None:
         for written, said in (("s=a", False), ("s=a:raw", True), ("s=urn:x", False), ("s=a:json", True)):
             self.assertIs(tableOf("table", written).isExplicit, said)
         self.assertIs(tableOf("table", {"name": "s", "decode": "raw"}).isExplicit, True)
         self.assertIs(tableOf("table", {"name": "s"}).isExplicit, False)
 
-    def test_mapping(self) -> None:
-        """In the settings file it may say more."""
+    def test_settingsFileMaySayMore(self) -> None:
         written = {"name": "s", "topics": "a", "decode": "json", "schema": "a INT", "identity-metadata": True}
         self.assertEqual(tableOf("table", written), TableSpec("s", ("a",), "json", "a INT", True))
 
-    def test_refused(self) -> None:
-        """What cannot be is said in a sentence."""
+    def test_wrongTablesAreRefused(self) -> None:
         for written, words in (
             ("x", "must be NAME=PATTERN"),
             ("x=", "must be NAME=PATTERN"),
@@ -56,8 +52,7 @@ class WrittenTests(SynchronousTestCase):
 class SpecTests(SynchronousTestCase):
     """What is made of it."""
 
-    def test_wanted(self) -> None:
-        """All patterns together are read; a table of all topics wants all."""
+    def test_patternsOfAllTablesAreUnited(self) -> None:
         one, two = TableSpec("one", ("a", "b.#")), TableSpec("two", ("a",))
         self.assertEqual(topicPatterns([one, two]), ("a", "b.#"))
         self.assertEqual(topicPatterns([one, TableSpec("all")]), ())
@@ -65,13 +60,11 @@ class SpecTests(SynchronousTestCase):
         self.assertNotIn("b.x", two.wanted)
         self.assertIn("$sys/x", TableSpec("all").wanted)
 
-    def test_travels(self) -> None:
-        """Tasks get it as text."""
+    def test_specTravelsAsText(self) -> None:
         specs = [TableSpec("one", ("a",), "json", "a INT", True, True), TableSpec("two")]
         self.assertEqual(unpacked(packed(specs)), specs)
 
-    def test_fields(self) -> None:
-        """Some columns are known from the beginning."""
+    def test_someColumnsAreKnownFromTheStart(self) -> None:
         for spec, names in (
             (TableSpec("x"), []),
             (TableSpec("x", decode="text"), ["text"]),
