@@ -205,7 +205,7 @@ class RealBrokerTests(SynchronousTestCase):
 
     def test_realBrokerAnswersUntilItIsGone(self) -> None:
         with BrokerProcess() as broker:
-            place = Place(f"tcp://127.0.0.1:{broker.port()}", timeout=0.2)
+            place = Place(f"tcp://127.0.0.1:{broker.port()}", timeout=3.0)
             with BrokerLink(place) as link:
                 self.assertIsNone(link.ask("/broker/about")["journal"])
                 self.assertRaises(NotJournalled, link.ask, "/journal/bounds")
