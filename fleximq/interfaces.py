@@ -73,8 +73,8 @@ class IPeer(ISubscriber):
     def receiveBroadcast(message: Any) -> None:
         """Send a broadcast; a peer that reads too slowly may miss it."""
 
-    def requestFailed(id: str, path: str, status: int, words: str) -> None:
-        """Report that this peer's request ``id`` to ``path`` will not be answered (502, 504)."""
+    def requestFailed(requestId: str, path: str, status: int, words: str) -> None:
+        """Report that this peer's request ``requestId`` to ``path`` will not be answered (502, 504)."""
 
     def requestDone() -> None:
         """Report that one of this peer's requests was answered or given up, after its answer was sent."""
@@ -143,7 +143,7 @@ class IRights(Interface):
     def mayAll(action: str) -> bool:
         """Return whether the action is permitted on all names except those that begin with ``$``."""
 
-    def forClient(id: int) -> "IRights":
+    def forClient(clientId: int) -> "IRights":
         """Return these rights for the client with this id; mostly this object itself."""
 
 

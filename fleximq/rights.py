@@ -46,7 +46,7 @@ class Everything:
     def mayAll(self, action: str) -> bool:
         return True
 
-    def forClient(self, id: int) -> "Everything":
+    def forClient(self, clientId: int) -> "Everything":
         return self
 
 

@@ -65,19 +65,19 @@ class Clients:
         self._note = note
         self._reserveAhead(self._next)
 
-    def find(self, id: int) -> ConnectedClient | None:
+    def find(self, clientId: int) -> ConnectedClient | None:
         """Return the client with this id, or None."""
-        return self._byId.get(id)
+        return self._byId.get(clientId)
 
     def reserve(self) -> int:
         """Return an id for a later :meth:`add`; other clients do not get it until :meth:`release`."""
-        id = self._newId()
-        self._reserved.add(id)
-        return id
+        clientId = self._newId()
+        self._reserved.add(clientId)
+        return clientId
 
-    def release(self, id: int) -> None:
+    def release(self, clientId: int) -> None:
         """Cancel a reservation; a no-op if it does not exist."""
-        self._reserved.discard(id)
+        self._reserved.discard(clientId)
 
     def add(
         self,
@@ -86,13 +86,13 @@ class Clients:
         principal: str | None,
         address: str,
         user: bool,
-        id: int | None = None,
+        clientId: int | None = None,
         most: int | None = None,
     ) -> ConnectedClient:
         """Register a new connection with an id and a name.
 
         :param user: name it ``user-<8 hex digits>``.
-        :param id: an id reserved for it; the reservation ends.
+        :param clientId: an id reserved for it; the reservation ends.
         :param most: maximum number of clients of its principal, or of all anonymous ones.
         :raises NoCapacity: the broker or the principal has the maximum number of clients.
         """
@@ -101,17 +101,17 @@ class Clients:
         if most is not None and self._perPrincipal[principal] >= most:
             raise NoCapacity(f"{principal or 'anonymous'} has {most} clients already, as many as its limits permit")
         self._perPrincipal[principal] += 1
-        if id is None:
-            id = self._newId()
+        if clientId is None:
+            clientId = self._newId()
         else:
-            self._reserved.remove(id)
-        name = self._newUser() if user else f"{dialect}-{id}"
-        client = ConnectedClient(id, dialect, name, principal, address, peer, self._seconds())
-        self._byId[id] = client
+            self._reserved.remove(clientId)
+        name = self._newUser() if user else f"{dialect}-{clientId}"
+        client = ConnectedClient(clientId, dialect, name, principal, address, peer, self._seconds())
+        self._byId[clientId] = client
         if user:
             self._names.add(name)
         if peer is not None:
-            self.peers[id] = client, peer
+            self.peers[clientId] = client, peer
         return client
 
     def remove(self, client: ConnectedClient) -> bool:
@@ -156,24 +156,24 @@ class Clients:
         return chosen
 
     def _count(self) -> int:
-        id = self._next
-        if id < LAST_CLIENT_ID:
-            self._next = id + 1
+        clientId = self._next
+        if clientId < LAST_CLIENT_ID:
+            self._next = clientId + 1
         else:
             self._next = self._noteAt = FIRST_CLIENT_ID
-        if id >= self._noteAt:
-            self._reserveAhead(id)
-        return id
+        if clientId >= self._noteAt:
+            self._reserveAhead(clientId)
+        return clientId
 
     def _newId(self) -> int:
         while True:
-            id = self._nextId()
-            if id not in self._byId and id not in self._reserved:
-                return id
+            clientId = self._nextId()
+            if clientId not in self._byId and clientId not in self._reserved:
+                return clientId
 
-    def _reserveAhead(self, id: int) -> None:
-        self._note(min(id + 2 * BLOCK, LAST_CLIENT_ID + 1))
-        self._noteAt = id + BLOCK
+    def _reserveAhead(self, clientId: int) -> None:
+        self._note(min(clientId + 2 * BLOCK, LAST_CLIENT_ID + 1))
+        self._noteAt = clientId + BLOCK
 
     def _newUser(self) -> str:
         while True:

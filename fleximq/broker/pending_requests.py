@@ -39,13 +39,13 @@ class PendingRequests:
         self._asking: dict[int, dict[Key, None]] = {}
         self._weights: dict[int, int] = {}
 
-    def open(self, requester: ConnectedClient, responder: ConnectedClient, id: str, path: str) -> None:
+    def open(self, requester: ConnectedClient, responder: ConnectedClient, requestId: str, path: str) -> None:
         """Add a request, in place of one with its id to the same responder; raises TooManyRequests."""
-        key = (requester.id, responder.id, id)
+        key = (requester.id, responder.id, requestId)
         mine = self._asking.setdefault(requester.id, {})
         if key in mine:
             self._close(key)
-        weight = _weight(id, path)
+        weight = _weight(requestId, path)
         if len(mine) + self._weights.get(requester.id, 0) + weight >= self.maximum:
             raise TooManyRequests(f"more than {self.maximum} requests wait for their answer")
         theirs = self._asked.setdefault(responder.id, {})
@@ -55,17 +55,17 @@ class PendingRequests:
         mine[key] = None
         theirs[key] = _Request(requester, path, deadline)
 
-    def close(self, requester: ConnectedClient, responder: ConnectedClient, id: str) -> bool:
+    def close(self, requester: ConnectedClient, responder: ConnectedClient, requestId: str) -> bool:
         """Remove an answered request; False if it is not open."""
-        return self._close((requester.id, responder.id, id)) is not None
+        return self._close((requester.id, responder.id, requestId)) is not None
 
     def waiting(self, requester: ConnectedClient) -> int:
         """Return the number of a client's open requests."""
         return len(self._asking.get(requester.id, ()))
 
-    def answering(self, id: int) -> int:
+    def answering(self, clientId: int) -> int:
         """Return the number of open requests that the client with this id has to answer."""
-        return len(self._asked.get(id, ()))
+        return len(self._asked.get(clientId, ()))
 
     def leave(self, client: ConnectedClient) -> None:
         """Remove the requests of a client that left, and fail those that it should have answered (502)."""
@@ -99,5 +99,5 @@ class PendingRequests:
         return request
 
 
-def _weight(id: str, path: str) -> int:
-    return (len(id) + len(path)) // _CHARACTERS
+def _weight(requestId: str, path: str) -> int:
+    return (len(requestId) + len(path)) // _CHARACTERS

@@ -38,11 +38,11 @@ def addCommands(parser: ArgumentParser, commands: Iterable[Command], chosen: str
         own.set_defaults(**{chosen: (each.run, own)})
 
 
-def argument(name: str, metavar: str | None = None, help: str | None = None, **more: Any) -> Argument:
+def argument(name: str, metavar: str | None = None, words: str | None = None, **more: Any) -> Argument:
     """Return an argument or an option; the parameters are those of ``ArgumentParser.add_argument``."""
-    return lambda parser: parser.add_argument(name, metavar=metavar, help=help, **more)
+    return lambda parser: parser.add_argument(name, metavar=metavar, help=words, **more)
 
 
-def switch(name: str, help: str) -> Argument:
+def switch(name: str, words: str) -> Argument:
     """Return an option without a value."""
-    return lambda parser: parser.add_argument(name, action="store_true", help=help)
+    return lambda parser: parser.add_argument(name, action="store_true", help=words)

@@ -132,7 +132,7 @@ def setSecret(
     :raises SettingError: another principal has this secret, or the file cannot be read or written.
     """
     until = None if keep is None else math.ceil(time.time() + keep)
-    hash = hashed_secrets.hashOf(secret) if fault is hashed_secrets.faultOfHash else secret
+    hashed = hashed_secrets.hashOf(secret) if fault is hashed_secrets.faultOfHash else secret
     with _changing(path, fault) as lines:
         old = [entry for entry in lines if isinstance(entry, CredentialEntry) and entry.name == name]
         others: list[CredentialEntry | str] = []
@@ -142,9 +142,9 @@ def setSecret(
             elif until is not None and not each.hasExpired(time.time()):
                 others.append(each._replace(until=min(until, each.until or until)))
         for entry in others:
-            if isinstance(entry, CredentialEntry) and entry.hash == hash:
+            if isinstance(entry, CredentialEntry) and entry.hash == hashed:
                 raise SettingError(f"{entry.name} already has this secret")
-        new = CredentialEntry(name, hash, roles if roles is not None else old[-1].roles if old else ())
+        new = CredentialEntry(name, hashed, roles if roles is not None else old[-1].roles if old else ())
         lines[:] = [*others, new]
 
 
@@ -170,12 +170,12 @@ def _setPublicKey(arguments: Namespace) -> tuple[str, str | None]:
 
 def _setPassword(arguments: Namespace) -> tuple[str, str | None]:
     """Set a password; with ``--keep``, the earlier one remains valid for a while, and any before it ends."""
-    hash = passwords.hashOf(_password(arguments.name))
+    hashed = passwords.hashOf(_password(arguments.name))
     name, roles, keep = arguments.name, arguments.roles, arguments.keep
     with _changing(arguments.file, passwords.faultOfHash) as lines:
         entries = (each for each in lines if isinstance(each, CredentialEntry))
         old = next((entry for entry in entries if entry.name == name and entry.until is None), None)
-        new = CredentialEntry(name, hash, (() if old is None else old.roles) if roles is None else roles)
+        new = CredentialEntry(name, hashed, (() if old is None else old.roles) if roles is None else roles)
         kept = () if old is None or keep is None else (old._replace(until=math.ceil(time.time() + keep)),)
         changed: list[CredentialEntry | str] = []
         for each in lines:

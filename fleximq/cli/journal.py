@@ -92,10 +92,16 @@ def check(arguments: Namespace) -> int:
 def stat(arguments: Namespace) -> int:
     """Show the journal's size, the messages of each topic, and the progress of consumer groups."""
     survey = _survey(arguments.folder)
-    id, files = readIdentity(Files(), arguments.folder), len(survey.files)
+    journalId, files = readIdentity(Files(), arguments.folder), len(survey.files)
     size = formattedSize(survey.bytes)
     unit = "" if size.endswith("B") else " bytes"
-    tell(arguments, f"journal {id}\n{_many(files, 'file')}, {size}{unit}", journal=id, files=files, bytes=survey.bytes)
+    tell(
+        arguments,
+        f"journal {journalId}\n{_many(files, 'file')}, {size}{unit}",
+        journal=journalId,
+        files=files,
+        bytes=survey.bytes,
+    )
     topics: dict[str, TopicBounds] = {}
     skipped: list[str] = []
     for batch in survey.batches(skipped=skipped.append):

@@ -232,13 +232,13 @@ class Copy:
     def receiveAll(self, messages: Sequence[tuple[int, Piece]]) -> None:
         """As :meth:`receive` for each of these messages; small ones that follow each other are written together."""
         waiting: list[bytes] = []
-        size, last, next, end = 0, self.received, 0, self._reached
+        size, last, nextOffset, end = 0, self.received, 0, self._reached
 
         def write() -> None:
             nonlocal waiting, size
             together, waiting, size = b"".join(waiting), [], 0
             if together:
-                self.write(last, together, end, next)
+                self.write(last, together, end, nextOffset)
 
         for sequence, piece in messages:
             data = piece.data
@@ -249,7 +249,7 @@ class Copy:
             else:
                 waiting.append(data)
                 size += len(data)
-            last, next, end = sequence, piece.next, piece.end
+            last, nextOffset, end = sequence, piece.next, piece.end
         write()
 
     @property
@@ -280,9 +280,9 @@ class Copy:
                 self._files.rename(f"{self._folder}/{name}", f"{self._folder}/{name}{ASIDE}")
         self._files.syncFolder(self._folder)
 
-    def write(self, sequence: int, data: bytes, end: int, next: int) -> Sequence[CompleteFrame]:
+    def write(self, sequence: int, data: bytes, end: int, nextOffset: int) -> Sequence[CompleteFrame]:
         """Write the frames of the commit that ends with this sequence, and return those that were missing. ``end``: the
-        position after its last frame; ``next``: the offset after its last record. Raises CopyError if they do not
+        position after its last frame; ``nextOffset``: the offset after its last record. Raises CopyError if they do not
         continue this copy, or cannot be written.
         """
         with self._reported(sequence):
@@ -301,7 +301,7 @@ class Copy:
                     self.segments.received(each)
         self.sequence = self.received = sequence
         self._reached = end
-        self.next = max(self.next, next)
+        self.next = max(self.next, nextOffset)
         self._publish()
         if new and self.added is not None and not self.isOwned:
             self.added(new)

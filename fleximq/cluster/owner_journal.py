@@ -202,7 +202,7 @@ class OwnerJournal(BrokerJournal):
             self._readerOf(found.segments),
             self.queues,
             makeWriting,
-            id=self._copy.journal,
+            journalId=self._copy.journal,
             notices=notices,
             onCleaned=lambda: self._trimmed(found.segments.all[0].base),
         )

@@ -16,12 +16,12 @@ async def refill(cluster: ICluster, shard: int, copy: Copy, log: StreamLog) -> i
         append; or the stream has no room or does not answer.
     """
     bounds = await cluster.bounds(shard)
-    position, next, previous = copy.start, 1, 0
+    position, nextOffset, previous = copy.start, 1, 0
     if bounds.last >= bounds.first:
         last = await cluster.slot(shard, bounds.last)
         if last is None or last.left:
             raise ClusterError("the end of the stream cannot be read")
-        position, next, previous = last.end, last.next, _lastCrc(last.data)
+        position, nextOffset, previous = last.end, last.next, _lastCrc(last.data)
     _check(copy, position, previous)
     missing = copy.end - position
     if bounds.limit and bounds.bytes + missing * _MORE > bounds.limit * 7 / 8:
@@ -30,16 +30,16 @@ async def refill(cluster: ICluster, shard: int, copy: Copy, log: StreamLog) -> i
     for each in copy.framesFrom(position):
         header = each.header
         if data and (header.kind == FrameKind.SEGMENT or len(data) + header.length > cluster.maxPayload - HEADROOM):
-            sequence = await log.put(sequence, bytes(data), end, next)
+            sequence = await log.put(sequence, bytes(data), end, nextOffset)
             data.clear()
         data += each.frame
-        end, next = endOf(each), max(next, nextOf(each))
+        end, nextOffset = endOf(each), max(nextOffset, nextOf(each))
         if header.kind == FrameKind.REMOVED:
             # The next frame is not the next byte of the file.
-            sequence = await log.put(sequence, bytes(data), end, next)
+            sequence = await log.put(sequence, bytes(data), end, nextOffset)
             data.clear()
     if data:
-        await log.put(sequence, bytes(data), end, next)
+        await log.put(sequence, bytes(data), end, nextOffset)
     return missing
 
 

@@ -26,7 +26,7 @@ class SteadyClock:
         """Return the seconds since the machine was started."""
         return time.clock_gettime(_CLOCK)
 
-    def callLater(self, delay: float, callable: Callable[..., Any], *args: object, **kwargs: object) -> IDelayedCall:
+    def callLater(self, delay: float, callable: Callable[..., Any], *args: object, **kwargs: object) -> IDelayedCall:  # noqa: A002 the name in IReactorTime
         return self._reactor.callLater(delay, callable, *args, **kwargs)
 
     def getDelayedCalls(self) -> Sequence[IDelayedCall]:

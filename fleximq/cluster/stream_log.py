@@ -225,17 +225,17 @@ class StreamLog:
             add(encodeStateRecords([], commit.next, self.now()))
         return segment, b"".join(buffers)
 
-    def _pieces(self, data: bytes, end: int, next: int) -> Sequence[Piece]:
+    def _pieces(self, data: bytes, end: int, nextOffset: int) -> Sequence[Piece]:
         """Return a commit as messages of the stream. Raises ValueError if it is too large for the store."""
         most = self._cluster.maxPayload - HEADROOM
         parts = [data[at : at + most] for at in range(0, len(data), most)]
         if len(parts) > MOST_PIECES:
             raise ValueError(f"a commit of {len(data)} bytes is too large for the cluster")
-        return [Piece(part, end, next, len(parts) - number) for number, part in enumerate(parts, 1)]
+        return [Piece(part, end, nextOffset, len(parts) - number) for number, part in enumerate(parts, 1)]
 
-    async def put(self, expected: int, data: bytes, end: int, next: int) -> int:
+    async def put(self, expected: int, data: bytes, end: int, nextOffset: int) -> int:
         """Append sealed frames, not to the copy; return the last sequence. Raises Deposed and Refused."""
-        pieces = self._pieces(data, end, next)
+        pieces = self._pieces(data, end, nextOffset)
         if await self._settle(expected, pieces) is not None:
             raise Deposed(f"message {expected + 1} of the stream is of another node")
         return expected + len(pieces)

@@ -66,9 +66,9 @@ class JournalFolder:
 
     def _opened(self, lock: Lock, queues: IQueueState, onFault: Callable[[], None]) -> OpenedJournal:
         context = self.context
-        id = identify(context.files, context.folder, lambda: secrets.token_hex(16))
+        journalId = identify(context.files, context.folder, lambda: secrets.token_hex(16))
         notices: list[str] = []
-        recovered = recover(context.files, context.folder, id, notices.append)
+        recovered = recover(context.files, context.folder, journalId, notices.append)
         return OpenedJournal(
             context,
             self.limitsFor(recovered.segments, notices),
@@ -76,7 +76,7 @@ class JournalFolder:
             self.reader(recovered.segments, partial(recovered.reportLost, context)),
             queues,
             partial(DiskWriting, context, self._fsync, self._makeWorker, lock),
-            id=id,
+            journalId=journalId,
             notices=notices,
             onFault=onFault,
         )

@@ -104,14 +104,14 @@ class OpenedJournal(StoredRecords):
         queues: IQueueState,
         makeWriting: "Callable[[OpenedJournal], IWriting]",
         *,
-        id: str,
+        journalId: str,
         notices: Sequence[str] = (),
         onFault: Callable[[], None] = lambda: None,
         onCleaned: Callable[[], None] = lambda: None,
     ) -> None:
         segments = recovered.segments
         super().__init__(segments, reader)
-        self.id = id
+        self.id = journalId
         self.recovered = recovered
         self.clientIds = recovered.nextClientId
         self.commits = Commits()
@@ -231,11 +231,11 @@ class OpenedJournal(StoredRecords):
         if commit.begun is not None:
             self.clean()  # older segments may be removed only after the new one has a checkpoint
 
-    def _begun(self, position: int, id: int) -> None:
+    def _begun(self, position: int, segmentId: int) -> None:
         """Add a new segment to the table, and seal the previous one if it was written by this journal."""
         segments = self.segments
         sealed = segments.all[-1].base if self._hasBegun and len(segments) else None
-        segments.begin(position, id)
+        segments.begin(position, segmentId)
         self._rollAt = self._segmentBytes
         self._frames = 0
         if sealed is not None:

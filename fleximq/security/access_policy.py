@@ -113,8 +113,8 @@ class AccessPolicy:
         Without permissions, ``admin`` is among them only if the broker serves its own machine alone.
         """
         rights = self.permissions.rightsOf(principal)
-        open = self.authenticator is not None or self.allowAnonymous
-        return ALL_BUT_ADMIN if open and rights is EVERYTHING else rights
+        isOpen = self.authenticator is not None or self.allowAnonymous
+        return ALL_BUT_ADMIN if isOpen and rights is EVERYTHING else rights
 
     def current(self, principal: Principal) -> Principal | None:
         """Return an admitted principal with today's roles; None if it would be refused now."""

@@ -56,12 +56,12 @@ class Rights:
         self._refuses = {action: anyOf(patterns) for action, patterns in self._denied.items()}
         self._answers = {} if answers is None else answers
 
-    def forClient(self, id: int) -> "Rights":
+    def forClient(self, clientId: int) -> "Rights":
         """Return these rights with ``{client_id}`` replaced; this object if no pattern has it."""
         if self._personal is None:
             return self
         grants, denials = (
-            {action: [each.replace(_CLIENT, str(id)) for each in patterns] for action, patterns in rules.items()}
+            {action: [each.replace(_CLIENT, str(clientId)) for each in patterns] for action, patterns in rules.items()}
             for rules in self._personal
         )
         return Rights(grants, self._answers, denials, self.limits)

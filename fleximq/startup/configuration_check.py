@@ -90,10 +90,10 @@ def _listenersWithoutRights(settings: Settings) -> Iterator[str]:
 def _openness(path: str) -> Iterator[str]:
     """Yield a sentence if all users of the machine may read or change a file."""
     try:
-        open = os.stat(path).st_mode & stat.S_IRWXO
+        othersMay = os.stat(path).st_mode & stat.S_IRWXO
     except OSError:
         return
-    if open and os.path.dirname(os.path.abspath(path)) != os.environ.get("CREDENTIALS_DIRECTORY"):
+    if othersMay and os.path.dirname(os.path.abspath(path)) != os.environ.get("CREDENTIALS_DIRECTORY"):
         yield f"{path} is open to all users of this machine: chmod o= {path}"
 
 

@@ -23,8 +23,8 @@ def measure(messages: Iterable[Message], most: int = ANY) -> tuple[int, int]:
             break
         count += 1
         size += len(message[0]) + OVERHEAD
-        if (id := message[3]) is not None:
-            size += len(id) if id.isascii() else 4 * len(id)
+        if (messageId := message[3]) is not None:
+            size += len(messageId) if messageId.isascii() else 4 * len(messageId)
         if message[4] is not None or message[5] is not None:
             size += _widest(message[4]) + _widest(message[5])
     return count, size
@@ -35,8 +35,8 @@ def cost(messages: Sequence[Message]) -> int:
     size = OVERHEAD * len(messages)
     for message in messages:
         size += len(message[0])
-        if (id := message[3]) is not None:
-            size += len(id) if id.isascii() else 4 * len(id)
+        if (messageId := message[3]) is not None:
+            size += len(messageId) if messageId.isascii() else 4 * len(messageId)
         if message[4] is not None or message[5] is not None:
             size += _widest(message[4]) + _widest(message[5])
     return size
@@ -47,6 +47,6 @@ def costOf(message: Message) -> int:
     return cost((message,))
 
 
-def _widest(id: str | None) -> int:
+def _widest(messageId: str | None) -> int:
     """Return the most bytes that a text takes in memory."""
-    return 0 if id is None else len(id) if id.isascii() else 4 * len(id)
+    return 0 if messageId is None else len(messageId) if messageId.isascii() else 4 * len(messageId)

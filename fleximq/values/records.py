@@ -275,12 +275,12 @@ def contentOf(message: Message) -> int:
 
 def headerOf(message: Message) -> bytes:
     """Return a message's ids as a stored header; no bytes if it has none."""
-    _, _, _, id, correlation, replyTo, _, _, _ = message
+    _, _, _, messageId, correlation, replyTo, _, _, _ = message
     if correlation is None and replyTo is None:
-        if id is None:
+        if messageId is None:
             return b""
         # The common header of MiniMQ, in a quarter of the time.
-        text = id.encode()
+        text = messageId.encode()
         if len(text) < len(_ONLY_ID):
             return _ONLY_ID[len(text)] + text
     ids = {name: value for name, value in zip(_IDS, message[3:6], strict=True) if value is not None}

@@ -133,18 +133,18 @@ class Api:
 
     async def disconnect(self, request: PageRequest) -> HttpReply:
         """Disconnect the client with this ``client_id``, with an error in its dialect."""
-        id = number(request.arguments, "client_id")
-        client = next((each for each in self._broker.clients if each.id == id), None)
+        clientId = number(request.arguments, "client_id")
+        client = next((each for each in self._broker.clients if each.id == clientId), None)
         if client is None:
-            asked, answered = {"client_id": id, "by": request.who}, Deferred[Any]()
+            asked, answered = {"client_id": clientId, "by": request.who}, Deferred[Any]()
             self._broker.gathered("kick", self._broker.itself, asked, answered.callback)({"disconnected": 0})
             if not (await answered)["disconnected"]:
-                raise NotFound(f"there is no client {id}")
+                raise NotFound(f"there is no client {clientId}")
         elif client.conversation is None:
-            raise Conflict(f"client {id} cannot be disconnected")
+            raise Conflict(f"client {clientId} cannot be disconnected")
         else:
             client.conversation.expel(Forbidden("disconnected by the operator"))
-        return jsonReply({"disconnected": id})
+        return jsonReply({"disconnected": clientId})
 
     async def operate(self, act: str, request: PageRequest) -> HttpReply:
         """Perform an act of :class:`fleximq.services.operator.Operator` with the arguments of the request."""

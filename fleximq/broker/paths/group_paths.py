@@ -44,7 +44,7 @@ def lag(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: A
     checked = [_word(broker, word) for word in words]
     for _, word in checked:
         permit(client, Action.PROGRESS, word.group)
-    mine = [word for id, word in checked if id == journal.id]
+    mine = [word for journalId, word in checked if journalId == journal.id]
     dead = {text(word, "group", MAX_GROUP_NAME_BYTES): number(word, "dead", 0) for word in words if "dead" in word}
     broker.groups.reached(mine)
     broker.groups.dead |= {word.group: dead[word.group] for word in mine if word.group in dead}

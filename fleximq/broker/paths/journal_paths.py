@@ -95,11 +95,11 @@ def bounds(broker: Broker, client: ConnectedClient, arguments: Arguments, answer
         raise BadRequest("'topics' must be true or false")
     journal = journalOf(broker)
 
-    def listed(names: list[str], next: str | None) -> None:
+    def listed(names: list[str], nextName: str | None) -> None:
         kept, end = journal.bounds() if names else {}, journal.end
         found = {
             "topics": [_bounds(name, kept[name]) for name in names if name in kept],
-            "next": next,
+            "next": nextName,
             "journal": journal.id,
         }
 
@@ -144,8 +144,8 @@ def read(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: 
         except NotPermitted as error:
             answer(error)
             return
-        next = first + len(content)
-        answer({"position": first, "end": end, "next": next, "journal": journal.id, "data": content})
+        nextName = first + len(content)
+        answer({"position": first, "end": end, "next": nextName, "journal": journal.id, "data": content})
 
     journal.readBytes(position, most, done)
 

@@ -45,9 +45,9 @@ def _ownClients(broker: Broker, client: ConnectedClient, arguments: Arguments, a
 def _ownTopics(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     after, limit = page(arguments, str, "")
 
-    def listed(names: list[str], next: str | None) -> None:
+    def listed(names: list[str], nextName: str | None) -> None:
         rows = [topicRow(broker, topic) for topic in map(broker.topics.find, names) if topic is not None]
-        answer({"topics": rows, "next": next})
+        answer({"topics": rows, "next": nextName})
 
     seenNames(broker, partial(sees, client), broker.topics.names.page, after, limit, listed)
 

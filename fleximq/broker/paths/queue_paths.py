@@ -130,8 +130,8 @@ def purge(broker: Broker, client: ConnectedClient, arguments: Arguments, answer:
         name = text(arguments, "topic", _NAME_BYTES)
         queue = broker.queues.get(name)
     else:
-        id = number(arguments, "subscription")
-        queue = next((each for each in broker.polledSubscriptions if each.id == id), None)
+        subscriptionId = number(arguments, "subscription")
+        queue = next((each for each in broker.polledSubscriptions if each.id == subscriptionId), None)
         name = "" if queue is None else queue.topic
     if queue is None or not sees(client, name):
         raise _missing(name) if name else NotFound("there is no such queue")

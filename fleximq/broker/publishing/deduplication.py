@@ -46,14 +46,14 @@ class PublicationKeys:
     places: list[int] = field(default_factory=list)
     _waiting: dict[str, list[tuple[OnDecided, int]]] = field(default_factory=dict)
 
-    def wait(self, id: str, onDecided: OnDecided | None, place: int) -> None:
+    def wait(self, messageId: str, onDecided: OnDecided | None, place: int) -> None:
         """Report this message's decision to the publisher of a repeat, too, for this index of its run."""
         if onDecided is not None:
-            self._waiting.setdefault(id, []).append((onDecided, place))
+            self._waiting.setdefault(messageId, []).append((onDecided, place))
 
-    def report(self, id: str, reason: str | None) -> None:
+    def report(self, messageId: str, reason: str | None) -> None:
         """Report a decision to all publishers of repeats."""
-        for onDecided, place in self._waiting.pop(id, ()):
+        for onDecided, place in self._waiting.pop(messageId, ()):
             onDecided(reason, (place,))
 
 
@@ -90,13 +90,13 @@ class RecentIds:
         keys = PublicationKeys(topic, ids, now)
         entries = self._entries
         number = 0
-        for place, id in enumerate(ids):
-            found = entries.get((topic, id))
+        for place, messageId in enumerate(ids):
+            found = entries.get((topic, messageId))
             if found is None:
                 keys.places.append(place)
-                self._add((topic, id), keys)
+                self._add((topic, messageId), keys)
             elif isinstance(found, PublicationKeys):
-                found.wait(id, onDecided, place)
+                found.wait(messageId, onDecided, place)
                 number = max(number, found.number)
         if len(keys.places) < len(ids):
             self._counted(REPEATED, len(ids) - len(keys.places))
@@ -123,11 +123,11 @@ class RecentIds:
         for place in places:
             keys.report(keys.ids[place], reason)
 
-    def remember(self, topic: str, id: str, time: int) -> None:
+    def remember(self, topic: str, messageId: str, time: int) -> None:
         """Add the id of a message stored at this time (microseconds since 1970); times must ascend."""
         now = self._now()
         time = min(now, time + now - self._wall())
-        key = topic, id
+        key = topic, messageId
         if time < now - self._window:
             return
         if key in self._entries:
@@ -153,10 +153,12 @@ class RecentIds:
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Add the ids of a :meth:`snapshot`."""
         known = [
-            (time, topic, id) for topic, (ids, times) in snapshot.items() for id, time in zip(ids, times, strict=True)
+            (time, topic, messageId)
+            for topic, (ids, times) in snapshot.items()
+            for messageId, time in zip(ids, times, strict=True)
         ]
-        for time, topic, id in sorted(known):
-            self.remember(topic, id, time)
+        for time, topic, messageId in sorted(known):
+            self.remember(topic, messageId, time)
 
     def learn(self, batch: StoredBatch) -> None:
         """Add the ids of records read from the journal."""
@@ -165,9 +167,9 @@ class RecentIds:
             return
         for place, header in enumerate(batch.headers):
             if header and batch.timestamps[place] >= since and batch.dialects[place] in self._dialects:
-                id = idsOf(header)[0]
-                if id is not None:
-                    self.remember(batch.topics[batch.topicOf[place]], id, batch.timestamps[place])
+                messageId = idsOf(header)[0]
+                if messageId is not None:
+                    self.remember(batch.topics[batch.topicOf[place]], messageId, batch.timestamps[place])
 
     def _add(self, key: Key, entry: int | PublicationKeys) -> None:
         self._entries[key] = entry

@@ -60,8 +60,8 @@ class FanOut:
     def deliverTo(self, audience: Iterable[int], envelope: Envelope, body: Any, count: int) -> None:
         """Deliver a run, whose topic is in the table, to subscribers with these ids that accept direct messages."""
         subscribers = self._topics.subscribers(envelope.topic)
-        for id in audience:
-            found = self._clients.peers.get(id)
+        for clientId in audience:
+            found = self._clients.peers.get(clientId)
             if found is not None and self._topics.isSubscribed(found[1], envelope.topic, subscribers):
                 found[1].deliver(found[1].form.render(envelope, body, count), count)
 
@@ -257,11 +257,11 @@ class OrderedPath:
             topic.pendingBytes -= run.size
         line = topic.pendingRuns
         while line and not line[0].recorded:
-            next = line.popleft()
-            self._waiting -= next.size
+            nextRun = line.popleft()
+            self._waiting -= nextRun.size
             if not self._appending:
-                self._publishing(next.envelope.publisher)
-            next.deliver(next.envelope, next.body, next.number)
+                self._publishing(nextRun.envelope.publisher)
+            nextRun.deliver(nextRun.envelope, nextRun.body, nextRun.number)
         if not line:
             self._topics.endPending(topic)
 

@@ -138,17 +138,17 @@ class Transactions:
         self.reading = True
         self._journal.read(offset, lambda name: True, CHUNK_BYTES, partial(self._found, offset, end))
 
-    def _found(self, offset: int, end: int, batches: Sequence[StoredBatch], next: int) -> None:
+    def _found(self, offset: int, end: int, batches: Sequence[StoredBatch], nextOffset: int) -> None:
         """Deliver the records read; the transaction ends before the offset of the next waiting commit."""
         offsets = (waiting.offset for waiting in self._waiting if waiting.offset)  # ascending
         until = min([end, *islice(offsets, 1)])
         for batch in batches:
             for run in _runs(batch.pick(range(bisect_left(batch.offsets, until)))):
                 self._deliver(self._envelopeOf(run), run, len(run))
-        if offset < next < until:
-            self._read(next, end)
+        if offset < nextOffset < until:
+            self._read(nextOffset, end)
             return
-        if next <= offset < until:
+        if nextOffset <= offset < until:
             self._unread()
         self.reading = False
         while self._waiting and not self.reading:
@@ -169,9 +169,9 @@ class Transactions:
             self.deliver(self._envelopeOf(run), run, len(run))
 
     def _envelopeOf(self, run: StoredBatch) -> Envelope:
-        id, name = run.publishers[run.publisherOf[0]]
+        publisherId, name = run.publishers[run.publisherOf[0]]
         topic = self._topics.get(run.topics[run.topicOf[0]])
-        publisher = ConnectedClient(id, "fleximq", name)
+        publisher = ConnectedClient(publisherId, "fleximq", name)
         return Envelope(topic, publisher, _RECORDS, durable=True, offset=run.offsets[0])
 
 

@@ -345,12 +345,12 @@ class Feed:
     ) -> None:
         self._enter(FeedEvent.READ)
         self._round += 1
-        round = self._round
+        sendRound = self._round
 
-        def read(batches: Sequence[StoredBatch], next: int) -> None:
+        def read(batches: Sequence[StoredBatch], nextOffset: int) -> None:
             self._enter(FeedEvent.READ_ENDED)
-            if round == self._round:
-                found(batches, next)
+            if sendRound == self._round:
+                found(batches, nextOffset)
             else:
                 self._proceed()
 
@@ -359,22 +359,22 @@ class Feed:
         except BrokerError as error:
             self._fail(error)
 
-    def _found(self, position: int, ahead: int, batches: Sequence[StoredBatch], next: int) -> None:
-        if next <= position:
+    def _found(self, position: int, ahead: int, batches: Sequence[StoredBatch], nextOffset: int) -> None:
+        if nextOffset <= position:
             self._fail(BrokerError("the journal cannot be read"))
             return
-        if not self._comparesRemovals(position, partial(self._found, position, ahead, batches, next)):
+        if not self._comparesRemovals(position, partial(self._found, position, ahead, batches, nextOffset)):
             return
         kept = self._notTooOld(batches)
         if kept is None:
             return
         batches = kept
-        if ahead and next > ahead:
+        if ahead and nextOffset > ahead:
             batches = [batch.pick(range(bisect_left(batch.offsets, ahead))) for batch in batches]
-            next = ahead
+            nextOffset = ahead
         if any((feedRange.start or 0) > position for feedRange in self.ranges.values()):
             batches = [self._begun(batch) for batch in batches if len(batch)]
-        self._sendAll(batches, next, self._advance)
+        self._sendAll(batches, nextOffset, self._advance)
 
     def _notTooOld(self, batches: Sequence[StoredBatch]) -> Sequence[StoredBatch] | None:
         """Return the records that are not older than their retention. If a range had to deliver older ones, end it and
@@ -427,34 +427,34 @@ class Feed:
         ranges = [self.ranges[name]] if self._coversLiterally(name) else []
         return ranges + [each for each in self._patterns.matching(name) if each.matches(name)]
 
-    def _advance(self, next: int) -> None:
+    def _advance(self, nextOffset: int) -> None:
         for feedRange in self.ranges.values():
             if feedRange.start is not None:
-                feedRange.start = max(feedRange.start, next)
+                feedRange.start = max(feedRange.start, nextOffset)
 
-    def _foundSingles(self, batches: Sequence[StoredBatch], next: int) -> None:
-        until = max(next, self._singles[0][0] + 1)
+    def _foundSingles(self, batches: Sequence[StoredBatch], nextOffset: int) -> None:
+        until = max(nextOffset, self._singles[0][0] + 1)
         wanted = {offset for offset, name in self._singles if offset < until and self.covers(name)}
         found = [batch.pick([at for at, offset in enumerate(batch.offsets) if offset in wanted]) for batch in batches]
         self._sendAll(found, until, self._advanceSingles)
 
-    def _advanceSingles(self, next: int) -> None:
+    def _advanceSingles(self, nextOffset: int) -> None:
         singles, topics = self._singles, self._singleTopics
-        while singles and singles[0][0] < next:
+        while singles and singles[0][0] < nextOffset:
             name = heappop(singles)[1]
             topics[name] -= 1
             if not topics[name]:
                 del topics[name]
 
-    def _sendAll(self, batches: Sequence[StoredBatch], next: int, advance: Callable[[int], None]) -> None:
+    def _sendAll(self, batches: Sequence[StoredBatch], nextOffset: int, advance: Callable[[int], None]) -> None:
         """Send records, and call ``advance`` with the offset after those sent; a change of ranges ends it early."""
         self._enter(FeedEvent.FOUND)
-        slices, round = self.outlet.slices, self._round
+        slices, sendRound = self.outlet.slices, self._round
 
         def steps() -> Iterator[None]:
-            for part, end in [(batches, next)] if slices is None else _slicesOf(batches, next):
+            for part, end in [(batches, nextOffset)] if slices is None else _slicesOf(batches, nextOffset):
                 # What is left is read again. Only slices can be interrupted.
-                if round != self._round or (slices is not None and self.outlet.full):
+                if sendRound != self._round or (slices is not None and self.outlet.full):
                     break
                 self._send(part)
                 advance(end)
@@ -489,7 +489,7 @@ class Feed:
         """
         if not self.permanent:
             return True
-        journal, round = self._journal, self._round
+        journal, sendRound = self._journal, self._round
         number, removed = journal.removedSince(self._compared, max(1, _COMPARED_AT_ONCE // len(self.ranges)))
         self._compared, first = number, number - len(removed)
         lost: dict[str, int] = {}
@@ -502,7 +502,7 @@ class Feed:
             self._lost(name, NoLongerKept(offset))
         if lost or not removed:
             return not lost
-        self.outlet.soon(lambda: again() if round == self._round else None)
+        self.outlet.soon(lambda: again() if sendRound == self._round else None)
         return False
 
     def _fail(self, error: BrokerError) -> None:
@@ -526,8 +526,8 @@ def _topicsOf(ranges: Iterable[FeedRange]) -> Callable[[str], bool]:
     return wanted
 
 
-def _slicesOf(batches: Sequence[StoredBatch], next: int) -> Iterator[tuple[list[StoredBatch], int]]:
-    """Yield records in slices, each with the offset after it; the last one is ``next``."""
+def _slicesOf(batches: Sequence[StoredBatch], nextOffset: int) -> Iterator[tuple[list[StoredBatch], int]]:
+    """Yield records in slices, each with the offset after it; the last one is ``nextOffset``."""
     part: list[StoredBatch] = []
     size = 0
     for batch in batches:
@@ -538,4 +538,4 @@ def _slicesOf(batches: Sequence[StoredBatch], next: int) -> Iterator[tuple[list[
                 part, start, size = [], place, 0
             size += len(payload) + _RECORD_BYTES
         part.append(batch.pick(range(start, len(batch))))
-    yield part, next
+    yield part, nextOffset

@@ -50,15 +50,17 @@ class BackSearch:
         self._read(self._start)
 
     def _read(self, offset: int) -> None:
-        self._journal.read(offset, self.name.__eq__, PORTION, lambda batches, next: self._took(offset, batches, next))
+        self._journal.read(
+            offset, self.name.__eq__, PORTION, lambda batches, nextOffset: self._took(offset, batches, nextOffset)
+        )
 
-    def _took(self, offset: int, batches: Sequence[StoredBatch], next: int) -> None:
+    def _took(self, offset: int, batches: Sequence[StoredBatch], nextOffset: int) -> None:
         for batch in batches:
             self._offsets.extend(place for place in batch.offsets if place <= self._kept.last)
         if self._feed.ranges.get(self.name) is not self._range:
             self._ended()
-        elif offset < next <= self._kept.last:
-            self._read(next)
+        elif offset < nextOffset <= self._kept.last:
+            self._read(nextOffset)
         elif len(self._offsets) == self._offsets.maxlen or self._start == self._kept.first:
             self._feed.place(self._range, self._offsets[0] if self._offsets else self._journal.end)
             self._ended()

@@ -106,8 +106,8 @@ NOUNS: Mapping[str, tuple[str, str, Mapping[str, Action]]] = {
 
 def _command(noun: str) -> Command:
     words, metavar, actions = NOUNS[noun]
-    help = "; ".join(f"{name}: {action.words}" for name, action in actions.items()) + " [ls]"
-    own: list[Argument] = [argument("action", "COMMAND", help, nargs="?", choices=tuple(actions), default="ls")]
+    helpText = "; ".join(f"{name}: {action.words}" for name, action in actions.items()) + " [ls]"
+    own: list[Argument] = [argument("action", "COMMAND", helpText, nargs="?", choices=tuple(actions), default="ls")]
     if named := " and ".join(name for name, action in actions.items() if action.subject):
         own.append(argument("name", metavar, f"for {named}", nargs="?"))
     if any(action.isLimited for action in actions.values()):

@@ -47,9 +47,9 @@ def _addClusterOptions(parser: ArgumentParser) -> None:
     group.add_argument("--config", metavar="FILE", help="a settings file of a node; the other options win over it")
     for option in OPTIONS:
         if option.name in _NAMES:
-            help = option.words[0].lower() + option.words[1:].rstrip(".")
+            words = option.words[0].lower() + option.words[1:].rstrip(".")
             action = "append" if option.name == "cluster" else "store"
-            group.add_argument(f"--{option.name}", metavar="VALUE", action=action, help=help)
+            group.add_argument(f"--{option.name}", metavar="VALUE", action=action, help=words)
 
 
 def settingsFrom(arguments: Namespace) -> Settings:

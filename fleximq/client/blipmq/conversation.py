@@ -142,8 +142,8 @@ class BlipConversation(QueueConversation):
         if pending is not None:
             pending.succeed(None)
         elif self._rounds and correlation == self._rounds[0].first + self._rounds[0].polls:
-            round = self._rounds.popleft()
-            round.pending.succeed(round.deliveries)
+            asked = self._rounds.popleft()
+            asked.pending.succeed(asked.deliveries)
         else:
             raise BadFraming(f"a PONG with the correlation id {correlation} answers no request")
 
@@ -163,7 +163,7 @@ class BlipConversation(QueueConversation):
             self._nacked(None, correlation or None, nack)
 
     def lost(self, lost: ConnectionLost) -> None:
-        for each in (*self._questions.values(), *self._pings.values(), *(round.pending for round in self._rounds)):
+        for each in (*self._questions.values(), *self._pings.values(), *(asked.pending for asked in self._rounds)):
             each.fail(lost)  # type: ignore[attr-defined]
         self._questions.clear()
         self._pings.clear()

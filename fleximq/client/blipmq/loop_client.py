@@ -117,8 +117,8 @@ class LoopBlipClient(ReconnectingLink):
         :raises SubscribeFailed: the broker refused.
         :raises TimeoutError: no answer within ``timeout`` seconds.
         """
-        id = await self._subscribed(topic, qos, timeout)
-        return LoopBlipSubscription(self, id, topic, qos, prefetch, idle)
+        subscriptionId = await self._subscribed(topic, qos, timeout)
+        return LoopBlipSubscription(self, subscriptionId, topic, qos, prefetch, idle)
 
     async def _subscribed(self, topic: str, qos: int, timeout: float | None) -> int:
         await self._waitUntilJoined(timeout)
@@ -219,9 +219,9 @@ class LoopBlipClient(ReconnectingLink):
         for subscription in self._subscriptions.values():
             # The broker may have forgotten or redelivered them.
             self._ignoredTags.update(each.tag for each in subscription._delivered)
-        for id, tag in acks:
-            if id not in self._replaced:
-                self._connection.send(self._conversation.ack(id, [tag]))
+        for subscriptionId, tag in acks:
+            if subscriptionId not in self._replaced:
+                self._connection.send(self._conversation.ack(subscriptionId, [tag]))
                 self._isUnacknowledged = True
         if self._buffered:
             self._isUnflushed = True
@@ -245,16 +245,22 @@ class LoopBlipSubscription(Pulled[BlipDelivery]):
     """
 
     def __init__(
-        self, client: LoopBlipClient, id: int, topic: str | None, qos: int | None, prefetch: int, idle: Backoff
+        self,
+        client: LoopBlipClient,
+        subscriptionId: int,
+        topic: str | None,
+        qos: int | None,
+        prefetch: int,
+        idle: Backoff,
     ) -> None:
         super().__init__(client, prefetch, idle)
         self._client = client
-        self.id = id
+        self.id = subscriptionId
         self.topic = topic
         self.qos = qos
         #: Acknowledged tags; no PONG has confirmed them yet.
         self._unconfirmed: deque[int] = deque()
-        client._subscriptions[id] = self
+        client._subscriptions[subscriptionId] = self
 
     def __repr__(self) -> str:
         name = "" if self.topic is None else f" to {self.topic}"

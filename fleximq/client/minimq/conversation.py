@@ -48,9 +48,9 @@ class MiniConversation(QueueConversation):
         return b"PING:\n", self._expect(_readPong, Answered)
 
     @staticmethod
-    def ack(id: str) -> bytes:
+    def ack(messageId: str) -> bytes:
         """Return the ACK of a message."""
-        return f"ACK:{id}\n".encode()
+        return f"ACK:{messageId}\n".encode()
 
     def _expect(self, read: _Reading, refused: _Refusing) -> Pending[Any]:
         pending: Pending[Any] = Pending()

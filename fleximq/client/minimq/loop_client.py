@@ -245,8 +245,8 @@ class LoopMiniClient(ReconnectingLink):
                     if inspect.isawaitable(content):
                         content = await content
                     if message.reply_to:
-                        id = str(uuid.uuid4())
-                        await self._produce(Message(id, message.reply_to, content or "", message.correlation_id))
+                        messageId = str(uuid.uuid4())
+                        await self._produce(Message(messageId, message.reply_to, content or "", message.correlation_id))
                 except Exception:
                     if self.state is State.CLOSED:
                         return

@@ -314,14 +314,14 @@ class ClientState:
         """Return a REQ, its id, and a result for the answer; raises ConnectionLost while not connected."""
         self._checkJoined()
         # Random, because any client may answer a request to a name: one that was not asked must not guess the id.
-        id = token_urlsafe(12)
+        requestId = token_urlsafe(12)
         pending: Pending[Reply] = Pending()
-        self._replies[id] = target, pending
-        return self.conversation.request(target, path, payload, id), id, pending
+        self._replies[requestId] = target, pending
+        return self.conversation.request(target, path, payload, requestId), requestId, pending
 
-    def forgetRequest(self, id: str) -> None:
+    def forgetRequest(self, requestId: str) -> None:
         """Ignore the answer to a request."""
-        self._replies.pop(id, None)
+        self._replies.pop(requestId, None)
 
     def valueOf(self, path: str, reply: Reply) -> Any:
         """Return the decoded value of an answer; raises RequestFailed, or ValueError if it cannot be decoded."""

@@ -104,9 +104,9 @@ class Conversation:
         """Return an UNSUB with the same topic or pattern as its SUB."""
         return encodeMessage(MessageType.UNSUB, self.id, {"topic": topic})
 
-    def request(self, target: int | str, path: str, payload: bytes, id: str) -> bytes:
-        """Return a REQ to a client, by id or name; its answer has the same ``id``."""
-        fields = {"routing": [_entry(target, path)], "reqrep": {"type": "request", "id": id}}
+    def request(self, target: int | str, path: str, payload: bytes, requestId: str) -> bytes:
+        """Return a REQ to a client, by id or name; its answer has the same ``requestId``."""
+        fields = {"routing": [_entry(target, path)], "reqrep": {"type": "request", "id": requestId}}
         return encodeMessage(MessageType.REQ, self.id, fields, payload)
 
     def reply(self, to: Request, payload: bytes, status: int = Status.OK) -> bytes:
@@ -198,8 +198,8 @@ class Conversation:
         if kind == MessageType.REP:
             return self._reply(sender, header, payload) if self.id else self._welcome(sender, header, payload)
         if kind == MessageType.REQ:
-            id = peekId(header)
-            return None if id is None else self._request(id, peekPath(header), payload, sender, header)
+            requestId = peekId(header)
+            return None if requestId is None else self._request(requestId, peekPath(header), payload, sender, header)
         if kind == MessageType.NOTIF:
             if sender == BROKER and reportsError(header):
                 return _refusal(header, payload)
@@ -226,9 +226,9 @@ class Conversation:
         return events.Joined(sender)
 
     def _reply(self, sender: int, header: Mapping[str, Any], payload: bytes | memoryview) -> Event | None:
-        id = peekId(header)
-        if id is not None:
-            return Reply(id, _status(header), payload, sender, header)
+        requestId = peekId(header)
+        if requestId is not None:
+            return Reply(requestId, _status(header), payload, sender, header)
         return _refusal(header, bytes(payload)) if sender == BROKER and reportsError(header) else None
 
 

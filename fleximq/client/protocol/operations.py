@@ -321,14 +321,14 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
         clientState = self._clientState
         await self._waitUntilJoined(timeout)
         with self._lock:
-            data, id, pending = clientState.request(target, path, payload)
+            data, requestId, pending = clientState.request(target, path, payload)
             conversation = clientState.conversation
         try:
             self._transmit(data, conversation)
             reply = await self._await(pending, timeout, f"the answer to {path}")
         finally:
             with self._lock:
-                clientState.forgetRequest(id)
+                clientState.forgetRequest(requestId)
         if reply.status == Status.PAYLOAD_TOO_LARGE and reply.sender == BROKER:
             # The broker ends the connection after a message over its limit: the next call needs another one.
             with suppress(ClientError, TimeoutError):

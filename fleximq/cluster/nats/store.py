@@ -246,23 +246,23 @@ class NatsCluster:
     def follow(
         self, shard: int, sequence: int, received: Callable[[Sequence[tuple[int, Piece]]], None]
     ) -> Callable[[], None]:
-        stream, next, missed = self._stream(shard), sequence, 0
+        stream, following, missed = self._stream(shard), sequence, 0
 
         async def take(messages: Sequence[StoredMessage]) -> bool:
-            nonlocal next, missed
+            nonlocal following, missed
             taken: list[tuple[int, Piece]] = []
             for message in messages:
                 number = message.sequence
-                if number > next and (await self._context.stream_info(stream)).state.first_seq < number:
+                if number > following and (await self._context.stream_info(stream)).state.first_seq < number:
                     # The connection has lost some, or the files of this consumer's server are damaged.
                     missed += 1
                     if missed < _MISSED:
                         await asyncio.sleep(RETRY)
                         break
-                if number >= next:
+                if number >= following:
                     missed = 0
                     taken.append((number, _piece(message.data, _placesIn(message.headers))))
-                    next = number + 1
+                    following = number + 1
             await self._loop.onReactor(lambda: hand(taken))
             return not taken or taken[-1][0] == messages[-1].sequence
 
@@ -271,7 +271,7 @@ class NatsCluster:
                 received(taken)
 
         def begin() -> ConsumerConfig:
-            return ConsumerConfig(deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=next)
+            return ConsumerConfig(deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=following)
 
         run = self._loop.run(feed(self._client, self._context, stream, self._subject(shard), begin, take))
 
@@ -383,10 +383,10 @@ async def _ownAddress(server: Any) -> str:
 def _piece(data: bytes, places: str | bytes) -> Piece:
     """Return a message with the value of its header :data:`_PLACE`; without one it gets places that no copy accepts."""
     try:
-        end, next, left = map(int, places.split())
+        end, nextOffset, left = map(int, places.split())
     except ValueError:
-        end = next = left = 0
-    return Piece(data, end, next, left)
+        end = nextOffset = left = 0
+    return Piece(data, end, nextOffset, left)
 
 
 def _placesIn(headers: bytes) -> bytes:

@@ -48,14 +48,14 @@ class Window:
             start = 0
         return memoryview(self._held)[start : start + length]
 
-    def find(self, bytes: bytes, start: int) -> int | None:
+    def find(self, wanted: bytes, start: int) -> int | None:
         """Return the first position of these bytes from ``start`` on, None if they do not occur."""
         while start < self.end:
-            self.at(start, min(len(bytes), self.end - start))
-            found = self._held.find(bytes, start - self._from)
+            self.at(start, min(len(wanted), self.end - start))
+            found = self._held.find(wanted, start - self._from)
             if found >= 0:
-                return self._from + found if self._from + found + len(bytes) <= self.end else None
-            behind = self._from + len(self._held) - len(bytes) + 1
+                return self._from + found if self._from + found + len(wanted) <= self.end else None
+            behind = self._from + len(self._held) - len(wanted) + 1
             if behind <= start:
                 return None
             start = behind

@@ -119,7 +119,7 @@ class OpenSegments:
 
     def staged(self, portion: CommittedBlock, lost: _Lost | None = None) -> StoredBatch | None:
         """Return the records of a staged frame, with the offsets from its transaction; None if it is damaged."""
-        position, first, next = portion
+        position, first, nextOffset = portion
         segment = self._segmentAt(position)
         try:
             batch = decodeStaged(*frameAt(self.window(segment), position, segment.id))[1]
@@ -127,9 +127,9 @@ class OpenSegments:
             why = _damage(error)
             if lost is None:
                 raise why from error
-            lost(first, next, why)
+            lost(first, nextOffset, why)
             return None
-        batch.offsets = range(first, next)
+        batch.offsets = range(first, nextOffset)
         return batch
 
     def _counts(self, staged: Iterable[int], find: Callable[[int], FrameHeader]) -> tuple[list[int | None], Exception]:

@@ -88,9 +88,9 @@ def advance(
     """
     counter = DistanceCounter(start, end, records, size)
     looked = 0
-    all = segments.all
-    for segment in all[segments.ofOffset(start) :]:
-        if segment is not all[-1] and counter.takeAll(segment):
+    allSegments = segments.all
+    for segment in allSegments[segments.ofOffset(start) :]:
+        if segment is not allSegments[-1] and counter.takeAll(segment):
             continue
         window = opened.window(segment, _NEAR)
         for header in _headers(window, segment.id, segment.before(counter.reached.offset)):

@@ -44,16 +44,16 @@ class SegmentScan(NamedTuple):
     clean: bool
 
 
-def scanSegment(window: Window, id: int | None = None) -> SegmentScan:
-    """Scan a segment, with this ``id`` if known, from its first byte to the end of the window. Raises OSError."""
-    segment = Segment(window.base, id or 0)
+def scanSegment(window: Window, segmentId: int | None = None) -> SegmentScan:
+    """Scan a segment, with this id if known, from its first byte to the window's end. Raises OSError."""
+    segment = Segment(window.base, segmentId or 0)
     damaged: list[DamagedRange] = []
     unfinished: int | None = None
     start: SegmentStart | None = None
     damage: DamagedRange | None = None
     expected = 0
     clean = False
-    for each in framesOf(window, id, window.base, atHead=True):
+    for each in framesOf(window, segmentId, window.base, atHead=True):
         clean = False
         if damage is None:
             expected = segment.next
@@ -85,9 +85,11 @@ def scanSegment(window: Window, id: int | None = None) -> SegmentScan:
     return SegmentScan(segment, damaged, unfinished, start, clean)
 
 
-def _lost(damage: DamagedRange, expected: int, next: int) -> LostRange:
+def _lost(damage: DamagedRange, expected: int, nextOffset: int) -> LostRange:
     """Return the lost offsets of a damaged range: from the expected offset to that of the next frame, if known."""
-    return LostRange(damage.position, damage.until - damage.position, min(expected or next, next), next)
+    return LostRange(
+        damage.position, damage.until - damage.position, min(expected or nextOffset, nextOffset), nextOffset
+    )
 
 
 def addWholeFrame(segment: Segment, whole: CompleteFrame, end: int) -> Mapping[str, TopicBounds]:

@@ -137,9 +137,9 @@ def addFrame(
     kind, base = frame.kind, frame.baseOffset
     segment.entry(position, base)
     segment.end = position + frame.length
-    next = base
+    nextOffset = base
     if kind in (FrameKind.RECORDS, FrameKind.SPARSE_RECORDS):
-        next = addCounts(segment.counts, topicCounts, base)
+        nextOffset = addCounts(segment.counts, topicCounts, base)
         segment.highest = max(segment.highest, frame.firstTime, frame.lastTime)
     elif kind == FrameKind.NOTES:
         _noteClientIds(segment, whole)
@@ -147,23 +147,23 @@ def addFrame(
         query, batch = _forWhom(whole()[1])
         segment.staged.append(StagedBlock(position, query, batch, frame.firstTime, frame.count, topicCounts))
     elif kind == FrameKind.TRANSACTION:
-        next = base + frame.count
+        nextOffset = base + frame.count
         segment.transactions.append((decodeTransaction(*whole()), base, frame.count))
         segment.highest = max(segment.highest, frame.firstTime, frame.lastTime)
     elif kind == FrameKind.GAP:
-        next = decodeGap(*whole()).next
+        nextOffset = decodeGap(*whole()).next
     elif kind == FrameKind.CHECKPOINT:
         segment.checkpoints.append(position)
-    segment.next = max(segment.next, next)
+    segment.next = max(segment.next, nextOffset)
 
 
 def addCounts(counts: dict[str, Count], topicCounts: Mapping[str, TopicBounds], by: int = 0) -> int:
     """Add topic counts, with offsets increased by ``by``; return the offset after the last, ``by`` without topics. A
     transaction may be counted after the frames that follow it.
     """
-    next = by
+    nextOffset = by
     for topic, (first, last, firstTime, lastTime, count, size) in topicCounts.items():
-        next = max(next, last + by + 1)
+        nextOffset = max(nextOffset, last + by + 1)
         known = counts.get(topic)
         if known is None:
             counts[topic] = [first + by, last + by, firstTime, lastTime, count, size]
@@ -174,7 +174,7 @@ def addCounts(counts: dict[str, Count], topicCounts: Mapping[str, TopicBounds], 
             known[3] = max(known[3], lastTime)
             known[4] += count
             known[5] += size
-    return next
+    return nextOffset
 
 
 def countTransaction(

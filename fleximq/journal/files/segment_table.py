@@ -92,9 +92,9 @@ class SegmentTable:
         self.end = segment.end
         self.nextOffset = max(self.nextOffset, segment.next)
 
-    def begin(self, position: int, id: int) -> None:
+    def begin(self, position: int, segmentId: int) -> None:
         """Begin a new segment at this position; the previous one is sealed."""
-        segment = Segment(position, id)
+        segment = Segment(position, segmentId)
         segment.first = segment.next = self.nextOffset
         with self._changing:
             self.all = (*self.all, segment)
@@ -257,9 +257,9 @@ def _together(segments: Iterable[Segment], topics: set[str]) -> dict[str, TopicB
 def _extended(before: TopicBounds | None, count: Count) -> TopicBounds:
     first, last, firstTime, lastTime, number, size = count
     if before is not None:
-        first, _, firstTime, _, more, bytes = before
+        first, _, firstTime, _, more, byteCount = before
         number += more
-        size += bytes
+        size += byteCount
     return _new(TopicBounds, (first, last, firstTime, lastTime, number, size))
 
 
@@ -277,25 +277,27 @@ class BacklogTotals:
         """Return the approximate number of records and bytes from an offset on. Within the segment of that offset,
         records count as equally large, and removed ones may be counted.
         """
-        all = self._segments.all
-        if all is not self._of:
-            self._add(all)
-        if not all:
+        allSegments = self._segments.all
+        if allSegments is not self._of:
+            self._add(allSegments)
+        if not allSegments:
             return BacklogSize(0, 0)
-        index = max(bisect_right(all, offset, key=lambda segment: segment.first) - 1, 0)
-        last = _weight(all[-1])
-        if index == len(all) - 1:
-            return _part(all[index], offset, last)
-        part = _part(all[index], offset, self._sealed[all[index]])
+        index = max(bisect_right(allSegments, offset, key=lambda segment: segment.first) - 1, 0)
+        last = _weight(allSegments[-1])
+        if index == len(allSegments) - 1:
+            return _part(allSegments[index], offset, last)
+        part = _part(allSegments[index], offset, self._sealed[allSegments[index]])
         return _sum(_sum(part, self._totals[index + 1]), last)
 
-    def _add(self, all: tuple[Segment, ...]) -> None:
+    def _add(self, allSegments: tuple[Segment, ...]) -> None:
         """Add up the sealed segments; the last segment still grows."""
         known = self._sealed
-        self._sealed = {segment: known[segment] if segment in known else _weight(segment) for segment in all[:-1]}
+        self._sealed = {
+            segment: known[segment] if segment in known else _weight(segment) for segment in allSegments[:-1]
+        }
         sealed = reversed(self._sealed.values())
         self._totals = list(accumulate(sealed, _sum, initial=BacklogSize(0, 0)))[::-1]
-        self._of = all
+        self._of = allSegments
 
 
 def _weight(segment: Segment) -> BacklogSize:

@@ -18,12 +18,12 @@ class FrameFields:
             raise FrameError(f"the body of a {kind.name} must be a map")
         self._fields = fields
 
-    def get(self, name: str, type: type) -> Any:
+    def get(self, name: str, expected: type) -> Any:
         """Return a field of this type; ``object`` accepts any."""
         if name not in self._fields:
             raise FrameError(f"the field {name!r} is missing")
         value = self._fields[name]
-        if not isinstance(value, type):
+        if not isinstance(value, expected):
             raise FrameError(f"the field {name!r} is of a wrong type")
         return value
 

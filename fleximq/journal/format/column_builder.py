@@ -197,7 +197,7 @@ class ColumnBuilder:
             littleEndian(self.payloadEnds),
             topicEnds,
             topicNames,
-            littleEndian(array("I", [id for id, _ in self.publishers])),
+            littleEndian(array("I", [publisherId for publisherId, _ in self.publishers])),
             publisherEnds,
             publisherNames,
             b"".join(self.headers),
@@ -272,9 +272,9 @@ def littleEndian(column: "array[int]") -> bytes:
     return column.tobytes()
 
 
-def fromLittleEndian(type: str, column: bytes) -> "array[int]":
+def fromLittleEndian(typeCode: str, column: bytes) -> "array[int]":
     """Return the numbers of a column in the order of the format."""
-    numbers = array(type, column)
+    numbers = array(typeCode, column)
     if _BIG_ENDIAN:
         numbers.byteswap()
     return numbers

@@ -175,18 +175,18 @@ class _Body:
             raise FrameError(f"the frame ends within its {what}")
         return start
 
-    def column(self, type: str, count: int, what: str) -> Sequence[int]:
+    def column(self, typeCode: str, count: int, what: str) -> Sequence[int]:
         """Return the next column of numbers."""
-        size = count * _SIZES[type]
+        size = count * _SIZES[typeCode]
         start = self._take(size, what)
         view = self._view[start : start + size]
         if _BIG_ENDIAN:
-            return fromLittleEndian(type, view.tobytes())
-        return view.cast(type)  # type: ignore[call-overload, no-any-return]  # one of four known formats
+            return fromLittleEndian(typeCode, view.tobytes())
+        return view.cast(typeCode)  # type: ignore[call-overload, no-any-return]  # one of four known formats
 
-    def _places(self, type: str, known: Container[int], what: str) -> Sequence[int]:
+    def _places(self, typeCode: str, known: Container[int], what: str) -> Sequence[int]:
         """Return the next column, after a check that all its values are known."""
-        column = self.column(type, self._header.count, what)
+        column = self.column(typeCode, self._header.count, what)
         for value in {column[0]} if _isConstant(column) else set(column):
             if value not in known:
                 raise FrameError(f"{value} is none of the {what}")

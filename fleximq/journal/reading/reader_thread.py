@@ -267,8 +267,8 @@ class ReaderThread:
         return end
 
     def _readBytes(self, position: int, most: int, end: int) -> tuple[int, bytes | memoryview, int]:
-        all = self._segments.all
-        for segment in all[self._segments.ofPosition(position) :]:
+        allSegments = self._segments.all
+        for segment in allSegments[self._segments.ofPosition(position) :]:
             begin = max(position, segment.base)
             portion = self._portion(segment, begin, most)
             if portion:
@@ -311,10 +311,10 @@ class ReaderThread:
         self, offset: int, selected: Callable[[str], bool] | None = None, size: int = SMALL
     ) -> Iterator[_FrameRecords]:
         """Yield the records of all frames from the one with this offset, or its successor, if a topic is selected."""
-        all = self._segments.all
-        index = self._segments.ofOffset(offset) if all else 0
+        allSegments = self._segments.all
+        index = self._segments.ofOffset(offset) if allSegments else 0
         resumed = self._resumed.pop(offset, None)
-        for segment in all[index:]:
+        for segment in allSegments[index:]:
             if selected is not None and not any(map(selected, tuple(segment.counts))):
                 yield _FrameRecords([], min(segment.next, self._segments.nextOffset))
                 continue
@@ -335,9 +335,9 @@ class ReaderThread:
                 yield from self._published(segment, each, offset)
             elif header.count and header.kind in (FrameKind.RECORDS, FrameKind.SPARSE_RECORDS):
                 batches = self._decode(segment, each)
-                next = max(header.baseOffset + header.count, *(batch.offsets[-1] + 1 for batch in batches), 0)
-                self._resume(next, header.position + header.length)
-                yield _FrameRecords(batches, next)
+                nextOffset = max(header.baseOffset + header.count, *(batch.offsets[-1] + 1 for batch in batches), 0)
+                self._resume(nextOffset, header.position + header.length)
+                yield _FrameRecords(batches, nextOffset)
 
     def _decode(self, segment: Segment, each: CompleteFrame) -> list[StoredBatch]:
         position = each.header.position
@@ -410,18 +410,22 @@ class ReaderThread:
         if damage is not None:
             self._reportDamage(segment, damage, last, segment.next)
 
-    def _reportDamage(self, segment: Segment, damage: DamagedRange, before: FrameHeader | None, next: int) -> None:
+    def _reportDamage(
+        self, segment: Segment, damage: DamagedRange, before: FrameHeader | None, nextOffset: int
+    ) -> None:
         first = segment.offsetAt(damage.position) if before is None else before.baseOffset + _records(before)
-        self._report(segment, damage.position, damage.until - damage.position, min(first, next), next, damage.reason)
+        self._report(
+            segment, damage.position, damage.until - damage.position, min(first, nextOffset), nextOffset, damage.reason
+        )
 
-    def _report(self, segment: Segment, position: int, length: int, first: int, next: int, why: object) -> None:
+    def _report(self, segment: Segment, position: int, length: int, first: int, nextOffset: int, why: object) -> None:
         if not any(lost.position <= position < lost.position + lost.length for lost in segment.lost):
-            self._lose(segment, LostRange(position, length, first, next), why)
+            self._lose(segment, LostRange(position, length, first, nextOffset), why)
 
-    def _reportPart(self, segment: Segment, header: FrameHeader, first: int, next: int, why: object) -> None:
+    def _reportPart(self, segment: Segment, header: FrameHeader, first: int, nextOffset: int, why: object) -> None:
         """Report lost offsets of a transaction; it may have more."""
-        if not any(lost.first <= first and next <= lost.next for lost in segment.lost):
-            self._lose(segment, LostRange(header.position, header.length, first, next), why)
+        if not any(lost.first <= first and nextOffset <= lost.next for lost in segment.lost):
+            self._lose(segment, LostRange(header.position, header.length, first, nextOffset), why)
 
     def _lose(self, segment: Segment, lost: LostRange, why: object) -> None:
         segment.lost.append(lost)

@@ -126,7 +126,7 @@ class RecoveredJournal:
                 continue
             # A valid frame with an unreadable body costs only its own content.
             with suppress(FrameError):
-                for batch in opened.records(*each, lambda first, next, why: None):
+                for batch in opened.records(*each, lambda first, nextOffset, why: None):
                     batches(batch)
                 if each.header.kind == FrameKind.NOTES:
                     for note in decodeStateRecords(*each):

@@ -178,9 +178,9 @@ class _Recovery:
             return indexed
         return self._take(self._scan(base, min(end, until), indexed.id if indexed is not None else None))
 
-    def _scan(self, base: int, end: int, id: int | None = None) -> SegmentScan:
+    def _scan(self, base: int, end: int, segmentId: int | None = None) -> SegmentScan:
         with self._files.closing(self._files.open(self._path(base))) as descriptor:
-            scanned = scanSegment(Window(self._files, descriptor, base, end), id)
+            scanned = scanSegment(Window(self._files, descriptor, base, end), segmentId)
         if scanned.start is not None and scanned.start.journal != self._journal:
             raise JournalError(f"{self._path(base)} belongs to another journal")
         return scanned
@@ -229,10 +229,10 @@ class _Recovery:
             committed = readEnd(readFile(self._files, f"{self._folder}/{END}"))
         except FileNotFoundError:
             return None
-        position, next = (segments[-1].end, segments[-1].next) if segments else (0, 1)
+        position, nextOffset = (segments[-1].end, segments[-1].next) if segments else (0, 1)
         if committed is None or committed[0] <= position:
             return None
-        return LostRange(position, committed[0] - position, next, max(next, committed[1]))
+        return LostRange(position, committed[0] - position, nextOffset, max(nextOffset, committed[1]))
 
     def _goBehind(self, ending: LostRange) -> None:
         """Continue after a missing end, so that no position and no offset is used twice."""

@@ -85,10 +85,10 @@ class CleanerThread:
         self._isWanted = self._thread is not None
         if self.rules is None or self._stopped or self._isWanted:
             return False
-        open = frozenset(staged.position for staged in self.segments.staged())
+        openSegments = frozenset(staged.position for staged in self.segments.staged())
         queues = self.queues
         # Queues opened from now on need only records of later segments.
-        state = dict(queues.needed()), open, self.context.now(), self.segments.all, dict(queues.reading())
+        state = dict(queues.needed()), openSegments, self.context.now(), self.segments.all, dict(queues.reading())
         self._thread = Thread(target=lambda: self._work(state, done), name="journal-cleaner", daemon=True)
         self._thread.start()
         return True

@@ -186,7 +186,7 @@ class ExpiryDecision:
 
     def gone(self, segment: Segment, offset: int) -> tuple[int, int, int]:
         """Return first offset, end and number of the expired records from an offset, as if evenly distributed."""
-        first, next, number = _NEVER, 0, 0
+        first, nextOffset, number = _NEVER, 0, 0
         for topic, (low, last, firstTime, lastTime, count, size) in tuple(segment.counts.items()):
             bounds = TopicBounds(low, last, firstTime, lastTime, count, size)
             excess = self.excess(segment, topic)
@@ -194,9 +194,9 @@ class ExpiryDecision:
             until = last + 1 - round((last + 1 - low) * part)
             begin = max(low, offset)
             if begin < until:
-                first, next = min(first, begin), max(next, until)
+                first, nextOffset = min(first, begin), max(nextOffset, until)
                 number += -(-count * (until - begin) // (last + 1 - low))
-        return first, next, number
+        return first, nextOffset, number
 
     def _part(self, topic: str, bounds: TopicBounds, excess: int) -> float:
         """Return the approximate remaining share of a topic's records, as if evenly distributed."""
@@ -207,11 +207,11 @@ class ExpiryDecision:
         return max(needed, latest, min(young, 1 - excess / bounds.bytes if bounds.bytes else 1.0))
 
 
-def _behind(first: int, next: int, index: int) -> float:
+def _behind(first: int, nextOffset: int, index: int) -> float:
     """Return the share of a range that is not before ``index``."""
-    if next <= first:
+    if nextOffset <= first:
         return float(first >= index)
-    return min(max((next - index) / (next - first), 0.0), 1.0)
+    return min(max((nextOffset - index) / (nextOffset - first), 0.0), 1.0)
 
 
 class RecordFilter:

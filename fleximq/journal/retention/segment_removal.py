@@ -49,7 +49,7 @@ class UnreadReports:
         bases = {segment.base for segment in going}
         self._said = {key for key in self._said if key[0] in bases and key[1] in reading}
         for group, offset in reading.items():
-            first = next = records = end = 0
+            first = nextOffset = records = end = 0
             for segment in going:
                 key = segment.base, group
                 gone = (0, 0, 0) if segment.next <= offset or key in self._said else expiry.gone(segment, offset)
@@ -57,18 +57,18 @@ class UnreadReports:
                     continue
                 self._said.add(key)
                 if records and segment.base != end:
-                    yield _sentence(group, first, next), records
+                    yield _sentence(group, first, nextOffset), records
                     records = 0
-                first, next, records = first if records else gone[0], gone[1], records + gone[2]
+                first, nextOffset, records = first if records else gone[0], gone[1], records + gone[2]
                 end = segment.end
             if records:
-                yield _sentence(group, first, next), records
+                yield _sentence(group, first, nextOffset), records
 
 
-def _sentence(group: str, first: int, next: int) -> str:
+def _sentence(group: str, first: int, nextOffset: int) -> str:
     return (
-        f"the consumer group {json.dumps(group, ensure_ascii=False)} has not read the offsets {first} to {next - 1}, "
-        f"and what has expired of them is removed now"
+        f"the consumer group {json.dumps(group, ensure_ascii=False)} has not read the offsets {first} to "
+        f"{nextOffset - 1}, and what has expired of them is removed now"
     )
 
 
@@ -109,7 +109,7 @@ class SegmentRemoval:
     def clean(
         self,
         needed: Mapping[str, int],
-        open: frozenset[int],
+        openSegments: frozenset[int],
         now: int,
         segments: Sequence[Segment] | None = None,
         reading: Mapping[str, int] | None = None,
@@ -117,12 +117,12 @@ class SegmentRemoval:
         """Remove expired records. Blocks until the disk has finished.
 
         :param needed: by topic, the lowest offset that a queue needs.
-        :param open: the positions of staged frames that may still be committed.
+        :param openSegments: the positions of staged frames that may still be committed.
         :param now: microseconds since 1970.
         :param segments: all segments at the moment of the other arguments; None: now.
         :param reading: the next offset of each consumer group.
         """
-        one = _Pass(self.rules, self.segments.all if segments is None else segments, needed, open, now)
+        one = _Pass(self.rules, self.segments.all if segments is None else segments, needed, openSegments, now)
         self.endsByAge = one.endsByAge()
         freed = FreedSpace()
         for sentence, records in self._reports.of(one.going(), reading or {}, one.expiry):
@@ -142,10 +142,10 @@ class SegmentRemoval:
         return freed
 
     def _cleanOne(self, one: "_Pass", segment: Segment, opened: OpenSegments, freed: FreedSpace) -> FreedSpace:
-        removed, rewritten, bytes = freed
+        removed, rewritten, size = freed
         if segment is self.segments.all[0] and one.isExpired(segment):
             self.exclusively(lambda: self._remove(segment))
-            return FreedSpace(removed + 1, rewritten, bytes + segment.bytes)
+            return FreedSpace(removed + 1, rewritten, size + segment.bytes)
         if not one.isWorthRewriting(segment):
             return freed
         judge = RecordFilter(one.expiry, segment)
@@ -159,10 +159,10 @@ class SegmentRemoval:
         if found is None:
             return freed
         self.exclusively(lambda: self._replace(found))
-        return FreedSpace(removed, rewritten + 1, bytes + segment.bytes - found.bytes)
+        return FreedSpace(removed, rewritten + 1, size + segment.bytes - found.bytes)
 
     def _join(self, run: list[Segment], opened: OpenSegments, freed: FreedSpace) -> FreedSpace:
-        removed, rewritten, bytes = freed
+        removed, rewritten, size = freed
         new = None if self._stopped else writeMerged(self.files, self.folder, run, opened)
         if new is None:
             return freed
@@ -174,7 +174,7 @@ class SegmentRemoval:
                 self._remove(segment)
 
         self.exclusively(put)
-        return FreedSpace(removed + len(run) - 1, rewritten + 1, bytes + sum(each.bytes for each in run) - new.bytes)
+        return FreedSpace(removed + len(run) - 1, rewritten + 1, size + sum(each.bytes for each in run) - new.bytes)
 
     def _remove(self, segment: Segment) -> None:
         """Remove a segment; the next one may be removed when this is on disk."""
@@ -217,7 +217,7 @@ class _Pass:
         rules: RetentionPolicy,
         segments: Sequence[Segment],
         needed: Mapping[str, int],
-        open: frozenset[int],
+        openSegments: frozenset[int],
         now: int,
     ) -> None:
         self.expiry = ExpiryDecision(rules, segments, needed, now)
@@ -228,7 +228,7 @@ class _Pass:
         for segment in segments:
             self.existing.update((each.position, each) for each in segment.staged)
         # A transaction that is removed in this pass still holds its staged frames: they are removed in the next one.
-        self.staged = open.union(
+        self.staged = openSegments.union(
             position
             for segment in segments
             for transaction, _, _ in tuple(segment.transactions)

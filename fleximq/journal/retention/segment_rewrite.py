@@ -123,13 +123,13 @@ class SegmentRewrite:
         if not indexes:
             self._remove(header.position, header.count, header.firstTime, header.lastTime)
             return
-        next = batch.offsets[-1] + 1
+        nextOffset = batch.offsets[-1] + 1
         if len(indexes) < len(batch):
             sparse = encodeSparse(batch.pick(indexes))
             if sparse.length + REMOVED_BYTES <= header.length:
                 self._keepSparse(header, sparse, batch.offsets[indexes[-1]] + 1)
                 return
-        self._keep(header, frame, next)
+        self._keep(header, frame, nextOffset)
 
     def _isKept(self, header: FrameHeader, frame: memoryview) -> bool:
         """Tell whether a transaction remains: as long as one of its records does, all do. An aborted one remains until
@@ -147,16 +147,16 @@ class SegmentRewrite:
             raise Damaged(str(error)) from error
         return any(staying)
 
-    def _keep(self, header: FrameHeader, frame: memoryview, next: int) -> None:
+    def _keep(self, header: FrameHeader, frame: memoryview, nextOffset: int) -> None:
         self._endRemoved(header.position)
-        self._next = next
+        self._next = nextOffset
         raw, self._previous = reseal(bytes(frame), self._previous)
         self._put(header.position, [raw])
 
-    def _keepSparse(self, header: FrameHeader, sparse: Frame, next: int) -> None:
+    def _keepSparse(self, header: FrameHeader, sparse: Frame, nextOffset: int) -> None:
         self._endRemoved(header.position)
         self._seal(header.position, sparse)
-        self._next = next
+        self._next = nextOffset
         taken = header.count - sparse.count
         self._remove(header.position + sparse.length, taken, header.firstTime, header.lastTime)
 

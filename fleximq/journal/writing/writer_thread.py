@@ -39,10 +39,10 @@ class ActiveSegment:
     last sync. The file survives a power loss after a sync of it and of its folder.
     """
 
-    def __init__(self, files: Files, folder: str, position: int, id: int) -> None:
+    def __init__(self, files: Files, folder: str, position: int, segmentId: int) -> None:
         self._files = files
         self._descriptor = files.create(f"{folder}/{segmentName(position)}")
-        self.id = id
+        self.id = segmentId
         self._previous = 0
         self._synced = True
         self._forgotten = 0

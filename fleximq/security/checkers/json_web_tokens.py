@@ -154,8 +154,8 @@ def _keyIn(keys: Sequence[SigningKey], header: Mapping[str, Any]) -> SigningKey 
     """Return the key that a token names, or the only key; None if it is unknown."""
     if len(keys) == 1 and ("kid" not in header or not keys[0].id):
         return keys[0]
-    id = header.get("kid", "")
-    return next((key for key in keys if key.id == id), None)
+    keyId = header.get("kid", "")
+    return next((key for key in keys if key.id == keyId), None)
 
 
 def tokens(argument: str) -> JsonWebTokens:

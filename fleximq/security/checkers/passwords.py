@@ -111,10 +111,10 @@ class Passwords:
             raise UnauthorizedLogin()
         now = time.time()
         valid = {entry.hash: entry for entry in self._entries.get(name, ()) if not entry.hasExpired(now)}
-        for hash in valid or self._decoyOf(name):
-            right = await deferToThreadPool(self._reactor, self._reactor.getThreadPool(), isRight, hash, password)
-            if right and hash in valid:
-                principal = _principalOf(valid[hash])
+        for hashed in valid or self._decoyOf(name):
+            right = await deferToThreadPool(self._reactor, self._reactor.getThreadPool(), isRight, hashed, password)
+            if right and hashed in valid:
+                principal = _principalOf(valid[hashed])
                 lasting = None if principal.expires is None else principal.expires - now
                 self._right.put(principal, name, credentials.password, lasting=lasting)
                 return principal
@@ -137,8 +137,8 @@ class Passwords:
 
 
 def _decoy() -> str:
-    salt, hash = (b64encode(secrets.token_bytes(length)).rstrip(b"=").decode() for length in (16, 32))
-    return f"$argon2id$v=19$m={MEMORY},t={PASSES},p=1${salt}${hash}"
+    salt, hashed = (b64encode(secrets.token_bytes(length)).rstrip(b"=").decode() for length in (16, 32))
+    return f"$argon2id$v=19$m={MEMORY},t={PASSES},p=1${salt}${hashed}"
 
 
 def _principalOf(entry: secret_files.CredentialEntry) -> Principal:

@@ -8,7 +8,8 @@ a maximum size.
 import json
 from typing import Any, NamedTuple
 
-from twisted.internet.defer import Deferred, TimeoutError
+from twisted.internet.defer import Deferred
+from twisted.internet.defer import TimeoutError as DeferredTimeout
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -95,7 +96,7 @@ class RemoteKeys:
         waiting, self._waiting = self._waiting, []
         if isinstance(result, Failure):
             late = f"no answer in {TIMEOUT:g} seconds"
-            reason = late if isinstance(result.value, TimeoutError) else reasonOf(result.value)
+            reason = late if isinstance(result.value, DeferredTimeout) else reasonOf(result.value)
             words = "The keys for tokens of {source} cannot be fetched: {reason}"
             _log.error(words, source=self.source, reason=reason)
         else:

@@ -93,16 +93,16 @@ def _isUsable(jwk: Mapping[str, Any]) -> bool:
 
 
 def _ofJwk(path: str, jwk: Mapping[str, Any]) -> SigningKey:
-    id = jwk.get("kid", "")
-    if not isinstance(id, str):
+    keyId = jwk.get("kid", "")
+    if not isinstance(keyId, str):
         raise ValueError("kid is no text")
     if "d" in jwk:
         raise SettingError(f"{path} holds a private key, but only public ones are needed here")
     key = (RSAAlgorithm if jwk["kty"] == "RSA" else ECAlgorithm).from_jwk(dict(jwk))
-    return _signingKey(path, id, key)
+    return _signingKey(path, keyId, key)
 
 
-def _signingKey(path: str, id: str, key: Any) -> SigningKey:
+def _signingKey(path: str, keyId: str, key: Any) -> SigningKey:
     if isinstance(key, rsa.RSAPublicKey):
         if key.key_size < RSA_BITS:
             raise SettingError(f"{path} holds an RSA key of {key.key_size} bits, but must have at least {RSA_BITS}")
@@ -112,4 +112,4 @@ def _signingKey(path: str, id: str, key: Any) -> SigningKey:
     else:
         raise SettingError(f"{path} holds a key that is neither an RSA key nor one on the curve P-256")
     spelled = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
-    return SigningKey(id, algorithm, key, hashlib.sha256(spelled).hexdigest())
+    return SigningKey(keyId, algorithm, key, hashlib.sha256(spelled).hexdigest())

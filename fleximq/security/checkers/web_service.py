@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from twisted.cred.checkers import ICredentialsChecker
 from twisted.cred.error import UnauthorizedLogin
-from twisted.internet.defer import CancelledError, Deferred, TimeoutError, succeed
+from twisted.internet.defer import CancelledError, Deferred, succeed
+from twisted.internet.defer import TimeoutError as DeferredTimeout
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -180,7 +181,7 @@ class WebService:
             return await Deferred.fromCoroutine(self._ask(shown)).addTimeout(self._service.timeout, self._reactor)
         except CancelledError:
             raise
-        except TimeoutError:
+        except DeferredTimeout:
             self._complain(f"no answer in {self._service.timeout:g} seconds")
         except Exception as error:
             self._complain(reasonOf(error))
