@@ -21,7 +21,7 @@ from zope.interface.verify import verifyObject
 from fleximq.dialects.connection.slow_consumer import Block
 from fleximq.dialects.connection.tcp_socket import tuneSocket
 from fleximq.dialects.fleximq import FlexiFactory
-from fleximq.dialects.fleximq.session import FlexiSession
+from fleximq.dialects.fleximq.messages import FlexiMessages
 from fleximq.dialects.session import LINGER, ConnectionState
 from fleximq.dialects.stream import READ_FIRST, READ_LEAST, READ_MOST, READ_SECONDS, WRITE_BYTES, fit, tune
 from fleximq.errors import BadRequest
@@ -87,7 +87,7 @@ class StreamTests(FlexiCase):
     def test_unforeseen(self) -> None:
         """What nobody foresaw is logged, ends this connection, and others hear what was said before."""
         alice, bob = self.server.join(), self.server.join().subscribe("t")
-        self.patch(FlexiSession, "message_BCAST", lambda *arguments: [][1])
+        self.patch(FlexiMessages, "message_BCAST", lambda *arguments: [][1])
         alice.say(frame("PUB", alice.id, {"topic": "t"}, b"\x01") + frame("BCAST", alice.id))
         self.assertEqual(len(self.flushLoggedErrors(IndexError)), 1)
         self.assertEqual((alice.closed, bob.values()), (True, [1]))

@@ -5,7 +5,11 @@ Such a header of requests to one service, or of its replies, costs one look-up, 
 
 from typing import Any, NamedTuple
 
+from fleximq.broker.broker import Broker
+from fleximq.broker.envelope import ConnectedClient
 from fleximq.dialects.connection.envelope_cache import ENTRY_BYTES, MIN_ENTRIES, CacheBudget
+from fleximq.errors import BrokerError
+from fleximq.wire.fleximq_header import MessageType
 
 #: The longest cached envelope, in bytes, and the maximum number of entries.
 _LONGEST = 1024
@@ -45,6 +49,21 @@ class DirectCache:
             return known, envelope[start:end].decode()
         except UnicodeDecodeError:
             return None
+
+    def forward(self, broker: Broker, sender: ConnectedClient, envelope: bytes, frame: bytes) -> bool:
+        """Forward a REQ or REP with a cached header; False if its header must be checked, or its error found."""
+        result = self.find(envelope)
+        if result is None:
+            return False
+        known, id = result
+        try:
+            if known.kind == MessageType.REQ:
+                broker.request(sender, known.target, id, known.path, frame)
+            else:
+                broker.reply(sender, known.target, id, frame, known.path)
+        except BrokerError:
+            return False
+        return True
 
     def clear(self) -> None:
         """Remove all entries."""

@@ -81,8 +81,8 @@ class Conversation(Protocol):
 class FlexiMessages:
     """The messages of one joined client, after their header was checked: from the JOIN to the end of its session.
 
-    ``peer`` is its subscriber, ``replies`` answers it, ``envelopes`` is the cache of the session's read loop.
-    ``questions`` is the number of its unanswered requests to the broker.
+    ``peer`` is its subscriber, ``replies`` answers it, ``envelopes`` and ``directs`` are the caches of the
+    session's read loop. ``questions`` is the number of its unanswered requests to the broker.
     """
 
     __slots__ = (
@@ -97,6 +97,7 @@ class FlexiMessages:
         me: ConnectedClient,
         replies: FlexiReplies,
         envelopes: EnvelopeCache,
+        directs: DirectCache,
     ) -> None:
         self._session = session
         self._peer = peer
@@ -104,27 +105,12 @@ class FlexiMessages:
         self._me = me
         self._replies = replies
         self._envelopes = envelopes
-        self._directs = DirectCache(session.context.envelopeBudget)
+        self._directs = directs
         self.questions = 0
         self._largeRequests = 0
         self._inputPauses: PausablePublisher | None = None
         #: The number of SUBs and UNSUBs that await earlier publications.
         self._later = 0
-
-    def forwardDirect(self, envelope: bytes, frame: bytes) -> bool:
-        """Forward a REQ or REP with a cached header; False if its header must be checked."""
-        result = self._directs.find(envelope)
-        if result is None:
-            return False
-        known, id = result
-        try:
-            if known.kind == MessageType.REQ:
-                self._broker.request(self._me, known.target, id, known.path, frame)
-            else:
-                self._broker.reply(self._me, known.target, id, frame, known.path)
-        except BrokerError:
-            return False
-        return True
 
     def message_REQ(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Forward a request, or answer one to the broker itself."""

@@ -26,6 +26,7 @@ from fleximq.dialects.answers import Answers
 from fleximq.dialects.connection.connection_rate import admittedSpans, overRate
 from fleximq.dialects.connection.envelope_cache import EnvelopeCache
 from fleximq.dialects.context import Context
+from fleximq.dialects.fleximq.direct_cache import DirectCache
 from fleximq.dialects.fleximq.forms import FLEXI_FORM
 from fleximq.dialects.fleximq.join import newChallenge, readJoin
 from fleximq.dialects.fleximq.messages import ACTIONS, FlexiMessages
@@ -82,8 +83,8 @@ class FlexiSession(StreamSession):
     """One FlexiMQ client's conversation. ``deliver``, ``forward`` and ``receiveBroadcast`` are those of its writer."""
 
     __slots__ = (
-        "_beginning", "_challenge", "_envelopes", "_layout", "_messages", "_open", "_pendingRuns", "_replies",
-        "_scanner", "_sender", "_transcoder", "answers", "deliver", "forward", "receiveBroadcast",
+        "_beginning", "_challenge", "_directs", "_envelopes", "_layout", "_messages", "_open", "_pendingRuns",
+        "_replies", "_scanner", "_sender", "_transcoder", "answers", "deliver", "forward", "receiveBroadcast",
     )  # fmt: skip
 
     _log = NamedLogger(__name__)
@@ -105,6 +106,7 @@ class FlexiSession(StreamSession):
         self._replies = FlexiReplies(self.answers, writer)
         self._use(writer)
         self._envelopes = EnvelopeCache(context.envelopeBudget)
+        self._directs = DirectCache(context.envelopeBudget)
         self._messages: FlexiMessages  # from the JOIN to the end
         self._beginning = b""  # of this client's PUB frames
         self._challenge = ""
@@ -186,8 +188,8 @@ class FlexiSession(StreamSession):
                     deliverCalls = ()
                 if envelope is None:
                     run = read[start:end]
-                    if count == 1 and bytesOfEnvelope[1] in _DIRECT and self.state is _OPEN:
-                        if self._messages.forwardDirect(bytesOfEnvelope, run):
+                    if count == 1 and bytesOfEnvelope[1] in _DIRECT and self.client is not None:
+                        if self._directs.forward(self.broker, self.client, bytesOfEnvelope, run):
                             continue
                     rest = self._unknown(bytesOfEnvelope, run, count)
                     if self.state is not ConnectionState.OPEN:
@@ -307,7 +309,7 @@ class FlexiSession(StreamSession):
         if name and admitted.rights not in UNRESTRICTED and not admitted.rights.may(Action.SERVE, name):
             raise NotPermitted(f"joining as {shortened(name)!r} is not permitted")
         me = self.letIn(admitted, peer=self)
-        self._messages = FlexiMessages(self, self, me, self._replies, self._envelopes)
+        self._messages = FlexiMessages(self, self, me, self._replies, self._envelopes, self._directs)
         self._replies.id, self._replies.isNamed = me.id, name is not None
         self.broker.rename(me, name or "")
         self._sender = me.sender
