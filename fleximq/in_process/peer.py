@@ -17,7 +17,7 @@ from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.traffic import Traffic
 from fleximq.client.errors import RequestFailed
-from fleximq.client.events import Delivery, Notification, Reply, Request
+from fleximq.client.events import Notification, Reply, Request
 from fleximq.client.protocol.conversation import Conversation
 from fleximq.client.protocol.inbox import Box, Inbox
 from fleximq.client.settings import Codec
@@ -46,7 +46,7 @@ class InProcessPeer:
         self.form: IForm = FLEXI_FORM
         self.traffic = Traffic()
         self.conversation = Conversation(unpack=codec.unpack)
-        self.inbox = Inbox(self._relieved, prefetch // 2, prefetch)
+        self.inbox = Inbox(self._relieved, self._overrun, prefetch // 2, prefetch)
         self.direct = DirectMessages(clock, prefetch, codec, self.answer)
         self.client: ConnectedClient
         self.error: BrokerError | None = None
@@ -129,7 +129,7 @@ class InProcessPeer:
         self.traffic.bytesOut += len(frames)
         for each in self.conversation.runs(bytes(frames)):
             if isinstance(each, list):
-                self._delivered(each)
+                self.inbox.putRun(each)
             elif isinstance(each, Reply):
                 self.direct.replied(each)
             elif isinstance(each, Request):
@@ -137,16 +137,14 @@ class InProcessPeer:
             elif isinstance(each, Notification):
                 self.inbox.putDirect(each)
 
-    def _delivered(self, run: list[Delivery]) -> None:
-        for delivery in run:
-            box = self.inbox.put(delivery)
-            # Those with a start are read from the journal no faster than the program reads them.
-            if box is not None and not box.hasStart:
-                words = f"the subscription to {box.topic!r} has ended, since {box.size} bytes were unread"
-                self.inbox.endTopic(box.topic, SubscriptionFailed(words))
-                self.clock.callLater(0, self._overran, box.topic)
+    def _overrun(self, box: Box) -> None:
+        if box.hasStart:  # it is read from the journal no faster than the program reads it
+            return
+        words = f"the subscription to {box.topic!r} has ended, since {box.size} bytes were unread"
+        self.inbox.endTopic(box.topic, SubscriptionFailed(words))
+        self.clock.callLater(0, self._unsubscribeOverrun, box.topic)
 
-    def _overran(self, topic: str) -> None:
+    def _unsubscribeOverrun(self, topic: str) -> None:
         self.broker.observers.counted(DROPPED, 1)
         if self.error is None and topic not in self.inbox.boxes:
             self.broker.unsubscribe(self.client, topic)

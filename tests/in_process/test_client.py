@@ -344,6 +344,22 @@ class SubscriptionTests(InProcessCase):
         self.assertLess(reader.waiting, 40)
         self.assertEqual([self.done(reader.next()).value[0] for _ in range(40)], list(range(40)))
 
+    def test_anOverrunSubscriptionEndsBesideOneThatReadsTheJournal(self) -> None:
+        """Else its unread messages would stop the other one."""
+        journal = SlowJournal()
+        self.broker(journal, {"durable": ("kept",)})
+        client = self.client(prefetch=4000)
+        slow = self.done(client.subscribe("#"))
+        reader = self.done(client.subscribe("kept", "first"))
+        for n in range(0, 40, 10):
+            self.client().publish_many("kept", [[each, bytes(500)] for each in range(n, n + 10)])
+            journal.commit()
+            self.turn()
+        self.assertEqual([self.done(reader.next()).value[0] for _ in range(40)], list(range(40)))
+        while slow.waiting:
+            self.done(slow.next())
+        self.refused(slow.next(), SubscriptionFailed)
+
 
 class LifeTests(InProcessCase):
     """Rights, limits, listings and the end."""

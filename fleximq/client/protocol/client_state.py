@@ -12,7 +12,15 @@ from secrets import token_urlsafe
 from typing import Any, NamedTuple
 
 from fleximq.client import events
-from fleximq.client.errors import BufferFull, ConnectionLost, JoinRefused, PublishFailed, RequestFailed, SubscribeFailed
+from fleximq.client.errors import (
+    BufferFull,
+    ConnectionLost,
+    JoinRefused,
+    Overrun,
+    PublishFailed,
+    RequestFailed,
+    SubscribeFailed,
+)
 from fleximq.client.events import BROKER, Delivery, Event, Refusal, Reply, Request
 from fleximq.client.payloads import errorText, packed, unpacked
 from fleximq.client.protocol.accepted_requests import AcceptedRequests
@@ -70,7 +78,7 @@ class ClientState:
         self.settings = settings
         self.state: State | None = None
         self.conversation = Conversation()
-        self.inbox = Inbox(onRelieved, settings.prefetch)
+        self.inbox = Inbox(onRelieved, self._overrun, settings.prefetch)
         self.requests = AcceptedRequests(settings.prefetch)
         self.accounts = Accounts(holder or ThreadAccounts())
         self.served: dict[str, Callable[[Request], Any]] = {}
@@ -347,10 +355,12 @@ class ClientState:
     def delivered(self, run: list[Delivery]) -> None:
         """Put deliveries of one topic into the boxes of their subscriptions."""
         self._silentIntervals = 0
-        overrun = self.inbox.putRun(run)
-        if overrun is not None:
-            self.inbox.overrun(overrun)
-            self._send(self.conversation.unsubscription(overrun.topic))
+        self.inbox.putRun(run)
+
+    def _overrun(self, box: Box) -> None:
+        error = Overrun(f"the subscription to {box.topic} was ended, since {box.size} bytes were unread")
+        self.inbox.endTopic(box.topic, error)
+        self._send(self.conversation.unsubscription(box.topic))
 
     def received(self, event: Event) -> None:
         """Handle one event."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Any
 
-from fleximq.client.errors import Overrun, SubscribeFailed
+from fleximq.client.errors import SubscribeFailed
 from fleximq.client.events import BROKER, Delivery, Gap, Notification, Refusal
 from fleximq.client.protocol.received_header import EVENT_BYTES, LargeHeader, memoryOf
 from fleximq.client.settings import PREFETCH_BYTES
@@ -73,15 +73,20 @@ class BoxReader:
 class Inbox:
     """The boxes of one client, with unread deliveries of ``bufferedBytes``.
 
-    It is ``full`` above ``pauseAbove`` bytes, and calls ``relieved`` when it no longer is; ``maximum`` is the limit in
-    bytes for one box.
+    It is ``full`` above ``pauseAbove`` bytes, and calls ``relieved`` when it no longer is. ``maximum`` is the limit in
+    bytes for one box; ``overrun`` is called with each open box over it, which it may close.
     """
 
     def __init__(
-        self, relieved: Callable[[], None], pauseAbove: int = PREFETCH_BYTES, maximum: int = MAX_BOX_BYTES
+        self,
+        relieved: Callable[[], None],
+        overrun: Callable[[Box], None],
+        pauseAbove: int = PREFETCH_BYTES,
+        maximum: int = MAX_BOX_BYTES,
     ) -> None:
         self.bufferedBytes = 0
         self._relieved = relieved
+        self._overrun = overrun
         self._pauseAbove = pauseAbove
         self._maximum = maximum
         self._boxes: dict[str, list[Box]] = {}
@@ -149,12 +154,12 @@ class Inbox:
             if box.gaps and not (box.waiting and isinstance(box.waiting[-1], Gap)):
                 self._add(box, Gap(box.topic, b"", BROKER, {}))
 
-    def put(self, delivery: Delivery) -> Box | None:
-        """Add a delivery to its boxes; return a box that is over its limit, or None."""
+    def put(self, delivery: Delivery) -> None:
+        """Add a delivery to its boxes, then report those over their limit."""
         receivers = self._receivers.get(delivery.topic)
         if receivers is None:
             receivers = self._receiversOf(delivery.topic)
-        overrun = None
+        isOverrun = False
         for box in receivers:
             if box.hasStart:
                 offset = delivery.offset
@@ -164,8 +169,11 @@ class Inbox:
                     continue
             self._add(box, delivery)
             if box.size > self._maximum:
-                overrun = box
-        return overrun
+                isOverrun = True
+        if isOverrun:
+            for box in receivers:
+                if box.size > self._maximum and box.end is None:
+                    self._overrun(box)
 
     def _add(self, box: Box, delivery: Delivery | Notification) -> None:
         header = delivery.header  # as memoryOf, without the call
@@ -178,24 +186,26 @@ class Inbox:
         if box.onNews is not None:
             box.onNews()
 
-    def putRun(self, run: list[Delivery]) -> Box | None:
-        """Add deliveries of one topic; return as :meth:`put` does."""
+    def putRun(self, run: list[Delivery]) -> None:
+        """Add deliveries of one topic, as :meth:`put` each."""
         if len(run) == 1:
-            return self.put(run[0])
+            self.put(run[0])
+            return
         topic = run[0].topic
         receivers = self._receivers.get(topic)
         if receivers is None:
             receivers = self._receiversOf(topic)
         size = sum(len(each.payload) for each in run) + (memoryOf(run[0]) - len(run[0].payload)) * len(run)
         if any(box.hasStart or box.size + size > self._maximum for box in receivers):
-            return next((overrun for each in run if (overrun := self.put(each)) is not None), None)
+            for each in run:
+                self.put(each)
+            return
         for box in receivers:
             box.waiting.extend(run)
             box.size += size
             self.bufferedBytes += size
             if box.onNews is not None:
                 box.onNews()
-        return None
 
     def putDirect(self, said: Notification) -> None:
         """Add a notification; boxes over their limit drop it."""
@@ -223,11 +233,6 @@ class Inbox:
         self.bufferedBytes = bufferedBytes - size
         if bufferedBytes > self._pauseAbove >= bufferedBytes - size:
             self._relieved()
-
-    def overrun(self, box: Box) -> None:
-        """Close all boxes with the name of a box that is over its limit."""
-        error = Overrun(f"the subscription to {box.topic} was ended, since {box.size} bytes were unread")
-        self.endTopic(box.topic, error)
 
     def refused(self, refusal: Refusal) -> bool:
         """Close the boxes of a subscription that the broker has ended; False if the refusal is not about one."""

@@ -409,7 +409,7 @@ class HeardTests(LedgerCase):
 
     def test_overrunSubscriptionIsEndedAndUnsubscribed(self) -> None:
         """The others go on."""
-        self.clientState.inbox = Inbox(lambda: None, maximum=300)
+        self.clientState.inbox = Inbox(lambda: None, self.clientState._overrun, maximum=300)
         box, other = self.subscribe("a"), self.subscribe("b")
         self.heard()
         for _ in range(3):

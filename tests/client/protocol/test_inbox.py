@@ -4,7 +4,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.errors import Overrun, SubscribeFailed
 from fleximq.client.events import Delivery, Gap, Notification, Refusal
-from fleximq.client.protocol.inbox import Inbox
+from fleximq.client.protocol.inbox import Box, Inbox
 from fleximq.client.protocol.received_header import EVENT_BYTES, LargeHeader, received
 
 
@@ -19,7 +19,15 @@ class InboxTests(SynchronousTestCase):
     def setUp(self) -> None:
         """Count how often it was relieved."""
         self.relieved: list[int] = []
-        self.inbox = Inbox(lambda: self.relieved.append(self.inbox.bufferedBytes), pauseAbove=1000, maximum=3000)
+        self.inbox = Inbox(
+            lambda: self.relieved.append(self.inbox.bufferedBytes), self.end, pauseAbove=1000, maximum=3000
+        )
+        self.ended: list[Box] = []
+
+    def end(self, box: Box) -> None:
+        """End all boxes of a name, as clients do."""
+        self.ended.append(box)
+        self.inbox.endTopic(box.topic, Overrun(box.topic))
 
     def test_order(self) -> None:
         """What comes is taken in order; then there is nothing."""
@@ -90,6 +98,7 @@ class InboxTests(SynchronousTestCase):
 
     def test_longHeaders(self) -> None:
         """A delivery counts what its header may take, until it is taken, alone and in a run."""
+        self.inbox = Inbox(lambda: None, self.end)
         box = self.inbox.open("a")
         header = received({"topic": "a", "more": []}, 10)
         assert isinstance(header, LargeHeader)
@@ -105,7 +114,7 @@ class InboxTests(SynchronousTestCase):
         """Deliveries that came together go where each alone would, and count as much."""
         one, all, other = self.inbox.open("a"), self.inbox.open("#"), self.inbox.open("b")
         run = [delivery("a", size=n) for n in range(3)]
-        self.assertIsNone(self.inbox.putRun(run))
+        self.inbox.putRun(run)
         self.assertEqual((list(one.waiting), list(all.waiting), list(other.waiting)), (run, run, []))
         self.assertEqual(self.inbox.bufferedBytes, 2 * (3 * EVENT_BYTES + 3))
 
@@ -119,8 +128,23 @@ class InboxTests(SynchronousTestCase):
     def test_runOverrun(self) -> None:
         """Of a run that is too much, what fits is kept."""
         box = self.inbox.open("a")
-        self.assertIs(self.inbox.putRun([delivery("a", size=900)] * 5), box)
-        self.assertEqual(len(box.waiting), 3)
+        self.inbox.putRun([delivery("a", size=900)] * 5)
+        self.assertEqual((self.ended, len(box.waiting)), ([box], 3))
+
+    def test_otherBoxesGetTheWholeRunThatOneOverruns(self) -> None:
+        one, other = self.inbox.open("a"), self.inbox.open("#")
+        self.inbox.put(delivery("a", size=900))
+        while self.inbox.take(other):
+            continue
+        run = [delivery("a", size=400)] * 5
+        self.inbox.putRun(run)
+        self.assertEqual((self.ended, len(one.waiting), list(other.waiting), other.end), ([one], 5, run, None))
+
+    def test_allBoxesThatOneDeliveryOverrunsAreEnded(self) -> None:
+        several = [self.inbox.open(name) for name in ("a", "a", "*", "#")]
+        self.inbox.put(delivery("a", size=3000))
+        self.assertEqual(self.ended, [several[0], *several[2:]])
+        self.assertEqual(([each.end is None for each in several], self.inbox.bufferedBytes), ([False] * 4, 0))
 
     def test_gaps(self) -> None:
         """Those that ask for them get a gap for each loss between deliveries, unless they have a start."""
@@ -159,23 +183,15 @@ class InboxTests(SynchronousTestCase):
         self.assertEqual((self.relieved, self.inbox.bufferedBytes), ([500 + EVENT_BYTES], 0))
 
     def test_overrun(self) -> None:
-        """A box that holds too much is named, and closed with all of its name."""
+        """A box that holds too much is reported; others of the same topic are not."""
         one, two, other = self.inbox.open("a"), self.inbox.open("a"), self.inbox.open("#")
         self.inbox.put(delivery("#", size=1))
-        self.assertIsNone(self.inbox.put(delivery("a", size=3000 - EVENT_BYTES - EVENT_BYTES - 1)))
-        self.assertIs(self.inbox.put(delivery("a", size=EVENT_BYTES)), other)
-        self.inbox.overrun(one)
-        self.assertIsInstance(one.end, Overrun)
-        self.assertIsInstance(two.end, Overrun)
-        self.assertIsNone(other.end)
-
-    def test_closeAll(self) -> None:
-        """All boxes can be closed at once; an error that closed one stays."""
-        one, two = self.inbox.open("a"), self.inbox.open("b")
-        self.inbox.overrun(one)
-        self.inbox.closeAll()
-        self.assertIsInstance(one.end, Overrun)
-        self.assertIs(two.end, True)
+        self.inbox.put(delivery("a", size=3000 - EVENT_BYTES - EVENT_BYTES - 1))
+        self.assertEqual(self.ended, [])
+        self.inbox.put(delivery("a"))
+        self.assertEqual(self.ended, [other])
+        self.assertIsInstance(other.end, Overrun)
+        self.assertEqual((one.end, two.end), (None, None))
 
 
 class PastTests(SynchronousTestCase):
@@ -183,7 +199,7 @@ class PastTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         """Have an inbox."""
-        self.inbox = Inbox(lambda: None)
+        self.inbox = Inbox(lambda: None, lambda box: None)
 
     def test_notBegun(self) -> None:
         """Until such a one has begun, only what has an offset belongs to it."""
@@ -200,7 +216,7 @@ class PastTests(SynchronousTestCase):
             ("a", "a"), ("a.b", "a.*"), ("a.*", "a/b"), ("a.#", "a"), ("#", "x.y"), ("a.*.c", "*.b.#"), ("a.#", "*"),
         ]:  # fmt: skip
             for first, second in [(one, other), (other, one)]:
-                inbox = Inbox(lambda: None)
+                inbox = Inbox(lambda: None, lambda box: None)
                 inbox.open(first, "first")
                 self.assertRaises(ValueError, inbox.open, second, "first")
 
