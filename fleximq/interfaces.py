@@ -366,7 +366,7 @@ class IExtensionContext(Interface):
         :param name: the name by which others can reach the client, and all others of that name.
         :param prefetch: bytes that may be unread in each subscription.
         :param codec: how values are encoded, a :class:`fleximq.client.settings.Codec`; MessagePack by default.
-        :raises SettingError: the principal cannot have this name; or NotPermitted: the client cannot.
+        :raises SettingError: the principal or the client cannot have this name; or NotPermitted: the client may not.
         :raises NoCapacity: the broker or the principal has the maximum number of clients.
         """
 

@@ -12,6 +12,8 @@ from fleximq.values.patterns import doubtIn
 
 #: The name of the thread in which the loop of the blocking forms runs.
 LOOP_THREAD = "fleximq-queues"
+#: Modules between the program and the check; a Deferred of a coroutine runs it.
+_BETWEEN = ("fleximq.client", "fleximq.in_process", "twisted.internet.defer")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -27,7 +29,7 @@ def warnOf(doubt: str | None) -> None:
     """Warn of a doubt, if there is one."""
     if doubt is not None:
         frame, level = currentframe(), 1
-        while frame is not None and str(frame.f_globals.get("__name__")).startswith("fleximq.client"):
+        while frame is not None and str(frame.f_globals.get("__name__")).startswith(_BETWEEN):
             frame, level = frame.f_back, level + 1
         warnings.warn(doubt, TopicWarning, stacklevel=level)
 

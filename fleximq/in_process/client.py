@@ -21,6 +21,7 @@ from fleximq.client.payloads import packed, severalOf
 from fleximq.client.protocol.client_state import headerFields
 from fleximq.client.settings import TIMEOUT, Codec
 from fleximq.client.settings import Start as StartText
+from fleximq.client.topic_warnings import literalDoubt, warnOf
 from fleximq.client.wrapper import resultOf, returning
 from fleximq.dialects.connection.connection_rate import MIN_PAUSE, overRate
 from fleximq.dialects.fleximq.forms import FlexiSource
@@ -30,6 +31,7 @@ from fleximq.in_process.peer import InProcessPeer
 from fleximq.in_process.subscription import Subscription, passTo
 from fleximq.security.rates.client_rates import Meter
 from fleximq.values.header_pairs import SENDER, isForged
+from fleximq.values.patterns import doubtIn, mistakeIn
 from fleximq.wire.fleximq_frame import encodeMessage
 from fleximq.wire.fleximq_header import MessageType, checkHeader
 
@@ -68,6 +70,9 @@ class InProcessClient:
         self._codec = codec
         self._mostBytes = mostBytes
         self._meter = meter
+        #: Calls that wait for the end of a pause or for an answer of the broker, or else for the end of this client.
+        self._waiting: set[Deferred[Any]] = set()
+        peer.ended.append(self._ended)
 
     def __repr__(self) -> str:
         return f"<InProcessClient {self.id}>"
@@ -149,6 +154,7 @@ class InProcessClient:
     async def _publish(
         self, topic: str, payloads: Sequence[bytes], fields: Mapping[str, Any], isWork: bool = False
     ) -> None:
+        warnOf(literalDoubt(topic))
         client, broker = self._present().client, self._broker
         if isForged(fields, client.sender):
             raise BadRequest(f"{SENDER!r} is set by the broker alone")
@@ -178,9 +184,9 @@ class InProcessClient:
         if refused:
             raise NotRecorded(refused[0])
         if pause:
-            paused: Deferred[None] = Deferred()
+            paused: Deferred[Any] = Deferred()
             self._later(paused, pause)
-            await paused
+            await self._untilEnd(paused)
 
     async def _decided(self) -> None:
         client = self._peer.client
@@ -206,8 +212,13 @@ class InProcessClient:
         :raises SubscriptionFailed: the topic is not durable, or the client has too many subscriptions.
         :raises NotPermitted: the client may not subscribe to it, or InvalidTopic: it cannot be one.
         :raises NoLongerKept: the offset was removed from the journal.
-        :raises ValueError: it has a start, and another subscription that has messages in common has one too.
+        :raises ValueError: it has a start, and another subscription that has messages in common has one too; or it has
+            wildcards of NATS or MQTT.
         """
+        mistake = mistakeIn(topic)
+        if mistake is not None:
+            raise ValueError(mistake)
+        warnOf(doubtIn(topic))
         self._admitSubscription()
         await self._decided()  # or it would get the client's own earlier publications
         peer, broker, inbox = self._present(), self._broker, self._peer.inbox
@@ -278,10 +289,10 @@ class InProcessClient:
         answered: Deferred[Any] = Deferred()
 
         def answer(found: Any) -> None:
-            peer.clock.callLater(0, lambda: None if answered.called else answered.callback(found))
+            peer.clock.callLater(0, _fire, answered, found)
 
         path_table.answer(self._broker, peer.client, path, arguments, answer)
-        found = await self._within(answered, timeout, path)
+        found = await self._untilEnd(self._within(answered, timeout, path))
         if isinstance(found, BrokerError):
             raise found
         return found
@@ -365,13 +376,28 @@ class InProcessClient:
         elif self._meter is not None and not self._meter.admitsSubscription():
             raise overRate()
 
-    def _later(self, waiting: "Deferred[None]", seconds: float = 0) -> None:
-        self._peer.clock.callLater(seconds, waiting.callback, None)
+    def _later(self, waiting: "Deferred[Any]", seconds: float = 0) -> None:
+        self._peer.clock.callLater(seconds, _fire, waiting, None)
 
-    async def _within(self, answered: "Deferred[T]", timeout: float | None, path: str) -> T:
-        def late(result: Any, seconds: float) -> None:
+    def _within(self, answered: "Deferred[T]", timeout: float | None, path: str) -> "Deferred[T]":
+        def late(result: Any, seconds: float) -> Any:
             raise TimeoutError(f"no answer to {path} within {seconds:g} seconds")
 
-        if timeout is not None:
-            answered.addTimeout(timeout, self._peer.clock, late)
-        return await answered
+        return answered if timeout is None else answered.addTimeout(timeout, self._peer.clock, late)
+
+    async def _untilEnd(self, waiting: "Deferred[Any]") -> Any:
+        """Wait for a result, or for the end of this client: then return its error."""
+        self._waiting.add(waiting)
+        try:
+            return await waiting
+        finally:
+            self._waiting.discard(waiting)
+
+    def _ended(self) -> None:
+        for waiting in self._waiting:
+            self._peer.clock.callLater(0, _fire, waiting, self._peer.error)
+
+
+def _fire(waiting: "Deferred[Any]", result: object) -> None:
+    if not waiting.called:  # it may have been cancelled
+        waiting.callback(result)

@@ -9,6 +9,7 @@ from fleximq.broker.broker import Broker
 from fleximq.client.settings import MESSAGEPACK, PREFETCH_BYTES, Codec
 from fleximq.config.option_values import Sender
 from fleximq.config.settings import Settings
+from fleximq.dialects.fleximq.join import CLIENT_NAME_CHARACTERS
 from fleximq.errors import NotPermitted, SettingError
 from fleximq.in_process.client import InProcessClient
 from fleximq.in_process.peer import DIALECT, InProcessPeer
@@ -56,6 +57,10 @@ class InProcessClients:
             # As a listener's, it needs no credentials: its owner runs with the broker.
             principal = Principal(rights, scheme=LISTENER)
             rights = self._rightsOf(principal)
+        elif not IRights.providedBy(rights):
+            raise SettingError(f"rights is {rights!r}, but must be the name of a principal, or an IRights")
+        if name is not None and (not isinstance(name, str) or len(name) > CLIENT_NAME_CHARACTERS):
+            raise SettingError(f"name must be a text of at most {CLIENT_NAME_CHARACTERS} characters")
         codec = codec or MESSAGEPACK
         if prefetch < 1:
             raise SettingError(f"prefetch is {prefetch}, but must be at least 1 byte")

@@ -36,6 +36,7 @@ class DirectMessages:
         self._accepted = AcceptedRequests(prefetch)
         self._answering: set[Deferred[None]] = set()
         self._asked: dict[str, tuple[int | str, str, Deferred[Any]]] = {}
+        self._hasEnded = False
 
     def expect(self, id: str, target: int | str, path: str) -> "Deferred[Any]":
         """Return a Deferred that fires with the value of the answer; raises RequestFailed in it."""
@@ -49,6 +50,7 @@ class DirectMessages:
 
     def end(self, error: BrokerError) -> None:
         """Fail all requests of the client, and stop the functions that are answering others."""
+        self._hasEnded = True
         self._accepted.dropWaiting()
         for id in tuple(self._asked):
             self.failed(id, error)
@@ -115,13 +117,13 @@ class DirectMessages:
             value = self.served[request.path](request)
             payload = self._codec.pack(await value if isawaitable(value) else value)
             status: int = Status.OK
-        except CancelledError:
-            raise
         except Answered as error:
             payload, status = packed(error.words), error.status
         except BrokerError as error:
             payload, status = packed(str(error)), error.status
-        except Exception:
+        except Exception as error:
+            if self._hasEnded and isinstance(error, CancelledError):
+                raise
             _log.failure("The service of {path} failed", path=request.path)
             payload, status = packed("the service failed"), Status.INTERNAL_SERVER_ERROR
         finally:

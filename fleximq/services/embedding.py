@@ -67,6 +67,8 @@ class EmbeddedBroker(Service):
         self._steady: Any = None
         self._whole: MultiService | None = self._compose()
         self._isPrivileged = False
+        #: Each call of stopService that waits for the end of the same stop; None while there is none.
+        self._stopping: list[Deferred[None]] | None = None
 
     def _compose(self) -> MultiService:
         self._steady = steady(self._reactor)
@@ -85,7 +87,8 @@ class EmbeddedBroker(Service):
     # -- IService ----------------------------------------------------------------------------------
 
     def privilegedStartService(self) -> None:
-        """Open the ports; raises SettingError if one cannot be opened."""
+        """Open the ports; errors as :meth:`startService`."""
+        self._refuseWhileStopping()
         super().privilegedStartService()
         self._isPrivileged = True
         self._start(self._present().privilegedStartService)
@@ -94,7 +97,9 @@ class EmbeddedBroker(Service):
         """Open the journal, then the ports unless they are open, and serve.
 
         :raises SettingError: the journal or a port cannot be opened. Then nothing of the broker runs.
+        :raises Conflict: it is still stopping.
         """
+        self._refuseWhileStopping()
         super().startService()
         if not self._isPrivileged:
             self._start(self._present().privilegedStartService)
@@ -103,10 +108,20 @@ class EmbeddedBroker(Service):
     def stopService(self) -> "Deferred[None]":
         """End all connections within ``drain_timeout`` seconds, then the rest; fires when nothing runs any more."""
         super().stopService()
+        ended: Deferred[None] = Deferred()
+        if self._stopping is not None:
+            self._stopping.append(ended)
+            return ended
+        self._stopping = [ended]
         whole, self._whole, self._isPrivileged = self._whole, None, False
-        ending: Deferred[Any] = succeed(None) if whole is None else maybeDeferred(whole.stopService)
-        ending.addErrback(lambda failure: _log.failure("A part of the broker did not stop well", failure))
-        return ending.addCallback(lambda ignored: self._ended())
+        stopping: Deferred[Any] = succeed(None) if whole is None else maybeDeferred(whole.stopService)
+        stopping.addErrback(lambda failure: _log.failure("A part of the broker did not stop well", failure))
+        stopping.addCallback(lambda ignored: self._ended())
+        return ended
+
+    def _refuseWhileStopping(self) -> None:
+        if self._stopping is not None:
+            raise Conflict("the broker is still stopping")
 
     def _present(self) -> MultiService:
         if self._whole is None:
@@ -120,13 +135,16 @@ class EmbeddedBroker(Service):
             self.stopService()
             raise
 
-    def _ended(self) -> "Deferred[None]":
+    def _ended(self) -> None:
         if isinstance(self._steady, SteadyReactor):
             self._steady.end()
         # Connections that were cut off end in the next turn.
-        ended: Deferred[None] = Deferred()
-        self._reactor.callLater(0, ended.callback, None)
-        return ended
+        self._reactor.callLater(0, self._stopped)
+
+    def _stopped(self) -> None:
+        waiting, self._stopping = self._stopping or [], None
+        for each in waiting:
+            each.callback(None)
 
     def _failed(self, sentence: str, reactor: Any = None) -> None:
         """Stop after a failure that ends a broker of its own process."""

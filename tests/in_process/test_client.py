@@ -1,11 +1,13 @@
 """Publications, subscriptions and the end of clients in the process."""
 
+import warnings
 from typing import Any
 
 import msgpack
 from twisted.internet.defer import Deferred
 from zope.interface.verify import verifyObject
 
+from fleximq.client.errors import TopicWarning
 from fleximq.client.payloads import Packed
 from fleximq.client.settings import Codec
 from fleximq.config.option_values import Sender
@@ -28,7 +30,7 @@ from fleximq.errors import (
 )
 from fleximq.interfaces import IConversation, IPeer, ISubscriber
 from fleximq.limits import Limits
-from fleximq.rights import ALL_BUT_ADMIN
+from fleximq.rights import ALL_BUT_ADMIN, EVERYTHING
 from fleximq.security.permissions import Permissions
 from fleximq.security.principal import Principal
 from tests.broker.parts import Collector, Witness
@@ -317,6 +319,18 @@ class SubscriptionTests(InProcessCase):
         found = [self.done(reader.next()) for _ in range(reader.waiting)]
         self.assertEqual([(each.offset, each.value) for each in found], [(2, 2), (3, 3), (4, 4)])
 
+    def test_wildcardsOfOthersAreErrorsAndDoubtfulTopicsWarnings(self) -> None:
+        """The warning is at the line of the program."""
+        self.broker()
+        client = self.client()
+        self.refused(client.subscribe("a.>"), ValueError)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", TopicWarning)
+            self.done(client.subscribe("a..b"))
+            for call in (client.publish, client.publish_many, client.enqueue):
+                self.done(call("a..b", ["x"]))
+        self.assertEqual([(each.category, each.filename) for each in caught], [(TopicWarning, __file__)] * 4)
+
     def test_aStartIsCheckedBeforeItIsUsed(self) -> None:
         self.broker()
         for start, kind in (("then", BadRequest), (-1, BadRequest), ("first", SubscriptionFailed)):
@@ -401,6 +415,11 @@ class LifeTests(InProcessCase):
         for wrong in ("", "anonymous", " x"):
             self.assertRaises(SettingError, self.client, wrong)
         self.assertRaises(SettingError, self.client, prefetch=0)
+        for rights in (None, 5, type(EVERYTHING)):
+            self.assertRaises(SettingError, self.client, rights)
+        for name in (5, 257 * "n"):
+            self.assertRaises(SettingError, self.client, name=name)
+        self.assertEqual(len(self.aBroker.clients), 0)
 
     def test_aNameNeedsTheRightToServe(self) -> None:
         self.broker(principals=PRINCIPALS)

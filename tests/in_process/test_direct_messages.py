@@ -10,6 +10,7 @@ from fleximq.errors import ClientNotFound, Conflict, NotFound, NotPermitted
 from fleximq.wire.fleximq_frame import encodeMessage
 from fleximq.wire.fleximq_header import MessageType
 from tests.in_process.case import InProcessCase
+from tests.slow_journal import SlowJournal
 
 
 class RequestTests(InProcessCase):
@@ -49,15 +50,16 @@ class RequestTests(InProcessCase):
             (Answered(422, "no number"), 422, "no number"),
             (NotFound("no such row"), 404, "no such row"),
             (ZeroDivisionError(), 500, "the service failed"),
+            (CancelledError(), 500, "the service failed"),
         ):
 
             def fail(request: Any, error: Exception = error) -> None:
                 raise error
 
-            self.service.serve(f"/{status}", fail)
-            failed = self.refused(self.asker.request("calc", f"/{status}"), RequestFailed)
+            self.service.serve(f"/{error!r}", fail)
+            failed = self.refused(self.asker.request("calc", f"/{error!r}"), RequestFailed)
             self.assertEqual((failed.status, failed.words), (status, words))
-        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError, CancelledError)), 2)
 
     def test_aPathThatIsNotServedIsAnswered404(self) -> None:
         self.assertEqual(self.refused(self.asker.request("calc", "/none"), RequestFailed).status, 404)
@@ -133,6 +135,17 @@ class RequestTests(InProcessCase):
         self.assertIn("version", self.done(self.asker.ask("/broker/about")))
         self.assertIn("version", self.done(self.asker.request(1, "/broker/about")))
         self.refused(self.asker.ask("/broker/nothing"), NotFound)
+
+    def test_theEndOfTheAskerFailsItsQuestionsToTheBroker(self) -> None:
+        journal = SlowJournal()
+        self.broker(journal)
+        asker = self.client()
+        journal.patient = True
+        asked = asker.ask("/journal/advance", {"start": 0, "end": 9}, None)
+        self.turn()
+        self.assertNoResult(asked)
+        asker.close()
+        self.refused(asked, Conflict)
 
 
 class NotificationTests(InProcessCase):

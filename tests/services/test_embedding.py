@@ -116,6 +116,30 @@ class EmbeddingTests(TestCase):
             service.startService()
             await (await self.networkClient(service)).ping()
 
+    async def test_eachStopFiresAfterTheOneEnd(self) -> None:
+        """A second one does not take the clock from the connections that the first one still ends."""
+        service = self.service(drain_timeout=1, journal=self.mktemp())
+        client = await self.networkClient(service)
+        threads = [each for each in threading.enumerate() if "journal" in each.name]
+        stops = [service.stopService(), service.stopService()]
+        self.assertFalse(any(each.called for each in stops))
+        self.assertRaises(Conflict, service.startService)
+        self.assertRaises(Conflict, service.privilegedStartService)
+        for each in reversed(stops):
+            await each
+        self.assertEqual((len(threads), [each for each in threads if each.is_alive()]), (2, []))
+        client.hang_up()
+        service.startService()
+        await service.connect(EVERYTHING).publish("t", 1)
+
+    async def test_noCallOfAClientOutlivesTheService(self) -> None:
+        """Not that of a publication that waits for the client's rate, which has arrived."""
+        service = self.service(max_message_rate="1,1", over_rate="pause")
+        client = service.connect(EVERYTHING)
+        publishing = [client.publish("t", n) for n in range(9)]
+        await service.stopService()
+        self.assertEqual([await each for each in publishing], [None] * 9)
+
     async def test_aPortInUseFailsTheStartAndLeavesNothing(self) -> None:
         first = self.service()
         port = first.addresses[0].port
