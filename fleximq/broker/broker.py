@@ -29,6 +29,7 @@ from fleximq.broker.presence import Presence
 from fleximq.broker.publishing.deduplication import Deduplication, recentIdsOf
 from fleximq.broker.publishing.publication_paths import FanOut, OrderedPath
 from fleximq.broker.publishing.transactions import Transactions
+from fleximq.broker.queues.delivery_limit import DeliveryLimit
 from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.replay.client_subscriptions import ClientSubscriptions
 from fleximq.broker.replay.expiry import RecordExpiry
@@ -165,11 +166,11 @@ class Broker:
         makeQueue = QueueFactory(
             deadlines=self.deadlines,
             redelivery=rules.redelivery,
-            maxDeliveries=rules.maxDeliveries,
+            limit=DeliveryLimit(
+                rules.maxDeliveries, self.deadLetters.add, self.deadLetters.withdraw, self.deadlines.onError
+            ),
             maxMessages=rules.limits.queueMessages,
             maxBytes=rules.limits.queueBytes,
-            onDead=self.deadLetters.add,
-            withdrawLetter=self.deadLetters.withdraw,
             counted=counted,
             timeToLiveOf=self.timesToLive.seconds,
             queueLog=stateLog if journal.onDisk else None,

@@ -31,12 +31,12 @@ class QueueAges:
 
     def ageOfOldest(self, queue: Queue, now: float) -> float:
         """Return the minimum age of the oldest message in seconds, 0 for an empty queue."""
-        oldest = queue.oldest
+        oldest = queue.stored.oldest
         if oldest is None:
             self._notes.pop(queue, None)
             return 0.0
         notes = self._notes.setdefault(queue, deque())
-        arrived = queue.arrived
+        arrived = queue.stored.arrived
         if not notes or notes[-1][0] < arrived:
             notes.append((arrived, now))
         while len(notes) > 1 and notes[0][0] < oldest:
@@ -131,7 +131,7 @@ class QueueSurveyor:
             sums = found.sums[kind]
             sums.queues += 1
             sums.messages += depth
-            sums.inFlight += queue.inFlight
+            sums.inFlight += len(queue.stored.flying)
             sums.bytes += size
             oldest = self._ages.ageOfOldest(queue, now)
             sums.oldest = max(sums.oldest, oldest)

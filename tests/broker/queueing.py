@@ -12,6 +12,7 @@ from fleximq.broker.consumers.state_log import StateLog
 from fleximq.broker.consumers.work_queues import WorkQueues
 from fleximq.broker.deadlines import Deadlines
 from fleximq.broker.envelope import ConnectedClient, QueueDelivery
+from fleximq.broker.queues.delivery_limit import DeliveryLimit
 from fleximq.broker.queues.queue import Queue
 from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.topics.topic_table import TopicTable
@@ -85,13 +86,17 @@ class World:
         chosen: dict[str, Any] = {
             "deadlines": self.deadlines,
             "redelivery": RETRY,
-            "maxDeliveries": 3,
             "maxMessages": 100,
             "maxBytes": 100_000,
-            "onDead": self.onDead,
             "counted": self.counted,
         }
-        return QueueFactory(**{**chosen, **settings})
+        limit = DeliveryLimit(
+            settings.pop("maxDeliveries", 3),
+            settings.pop("onDead", self.onDead),
+            settings.pop("withdrawLetter", None),
+            self.errors.append,
+        )
+        return QueueFactory(**{**chosen, "limit": limit, **settings})
 
 
 class QueueCase(SynchronousTestCase):
@@ -102,7 +107,8 @@ class QueueCase(SynchronousTestCase):
         self.queue = self.make()
 
     def make(self, **settings: Any) -> Queue:
-        fields = {field.name for field in dataclasses.fields(QueueFactory)}
+        fields = {field.name for field in (*dataclasses.fields(QueueFactory), *dataclasses.fields(DeliveryLimit))}
+        fields |= {"maxDeliveries"}
         known = {name: value for name, value in settings.items() if name in fields}
         others = {name: value for name, value in settings.items() if name not in fields}
         return self.world.makeQueue(**known)(**{"name": "t", **others})

@@ -160,7 +160,7 @@ class OwnLimitsTests(PermittingCase):
     def test_queueBytes(self) -> None:
         """Its own queues are smaller; it fills those of others as far as its limit, and others fill them further."""
         eve = self.limited(queueBytes=1000)
-        self.assertEqual(self.broker.openSubscription(eve, None, "b", 1).queue.maxBytes, 1000)
+        self.assertEqual(self.broker.openSubscription(eve, None, "b", 1).queue.bounds.maxBytes, 1000)
         self.broker.consume(self.alice, "q")
         self.broker.produce(self.envelope("q", eve), text("x" * 500), 1)
         self.assertRaises(NotKept, self.broker.produce, self.envelope("q", eve), text("x" * 500), 1)

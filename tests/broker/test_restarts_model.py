@@ -176,7 +176,7 @@ class RestartMachine(RuleBasedStateMachine):
         self.on = self.came(self.on)
         for each in self.on:
             each.due = None
-        self.arrived = max([subscription.queue.arrived])
+        self.arrived = max([subscription.queue.stored.arrived])
         self.queued = [each for each in self.came(self.queued) if each.kept]
         now = self.world.clock.seconds()
         for each in self.queued:

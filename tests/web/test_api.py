@@ -274,7 +274,7 @@ class ActingTests(ApiCase):
         self.consumed("a")
         queue = self.broker.queues.get("a")
         assert queue is not None
-        queue.queue.maxMessages = 1
+        queue.queue.bounds.maxMessages = 1
         self.bury("a", b"1", b"2", b"3")
         answer = self.post("/api/dead-letters/return", {"topic": "a"}).value
         self.assertEqual(answer, {"returned": 1, "reason": "durable publish failed: queue is full"})

@@ -16,6 +16,7 @@ class FakeQueue:
     def __init__(self) -> None:
         self.arrived = 0
         self.oldest: int | None = None
+        self.stored = self
 
 
 class AgesTests(SynchronousTestCase):

@@ -120,7 +120,7 @@ class DeadLetters:
         """Record the arrival of dead letters in their queue."""
         expected = self._expected.pop(queue.name, [])
         places = self._places.setdefault(queue, _Places())
-        for number, message in enumerate(messages, places.numberOf(queue.arrived - len(messages) + 1)):
+        for number, message in enumerate(messages, places.numberOf(queue.stored.arrived - len(messages) + 1)):
             content = _contentOf(message)
             letter = next((each for each in expected if each.content == content), None)
             if letter is not None:
@@ -157,7 +157,7 @@ class DeadLetters:
         if len(self._late) > LATE:
             # Its dead letter stays, and its id can be forgotten.
             _, oldest = self._late.popitem(last=False)
-            oldest.queue.moved(oldest.delivery, True)
+            oldest.queue.stored.moved(oldest.delivery, True)
         self.onDeadLetter(queue.name, id, delivery.attempts)
         return letter
 

@@ -44,7 +44,7 @@ class DeliveredIds:
             if known == place:
                 return
             first, known = known, _Namesakes()
-            (known.inFlight if first[0].isInFlight(first[1]) else known.returned)[first] = None
+            (known.inFlight if first[1] in first[0].stored.flying else known.returned)[first] = None
             self._places[id] = known
         known.returned.pop(place, None)
         known.inFlight[place] = None

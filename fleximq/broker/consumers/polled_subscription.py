@@ -15,8 +15,10 @@ from fleximq.broker.consumers.queue_owner import QueueOwner
 from fleximq.broker.consumers.untracked_messages import UntrackedMessages
 from fleximq.broker.deadlines import Deadline, Deadlines
 from fleximq.broker.envelope import ConnectedClient
+from fleximq.broker.queues.bounds import DROPPED
+from fleximq.broker.queues.expiry import EXPIRED
 from fleximq.broker.queues.in_flight import SLICE
-from fleximq.broker.queues.queue import DROPPED, EXPIRED, Queue
+from fleximq.broker.queues.queue import Queue
 from fleximq.broker.queues.queued_form import QUEUED
 from fleximq.interfaces import IGuard, ISubscriber
 from fleximq.values.message import Message
@@ -65,11 +67,11 @@ class PolledSubscription(QueueOwner):
 
     @property
     def depth(self) -> int:
-        return self.queue.depth + len(self._untracked)
+        return self.queue.stored.depth + len(self._untracked)
 
     @property
     def size(self) -> int:
-        return self.queue.size + self._untracked.size
+        return self.queue.stored.size + self._untracked.size
 
     @property
     def idle(self) -> float | None:
@@ -80,7 +82,9 @@ class PolledSubscription(QueueOwner):
     def preparing(self) -> bool:
         if self._isUntrackedTooOld():
             return True
-        isUntrackedNext = self._untracked and not self.queue.returned and self._untracked.after <= self.queue.lastTag
+        isUntrackedNext = (
+            self._untracked and not self.queue.stored.returned and self._untracked.after <= self.queue.stored.lastTag
+        )
         return self.queue.preparing and not isUntrackedNext
 
     def whenPrepared(self, call: Callable[[], object]) -> None:
@@ -111,7 +115,7 @@ class PolledSubscription(QueueOwner):
 
     def admits(self, count: int, size: int) -> str | None:
         """Admit all messages if it is of QoS0; untracked ones do not count, since they are dropped for tracked ones."""
-        return self.queue.admits(count, size) if self.qos else None
+        return self.queue.bounds.admits(count, size) if self.qos else None
 
     def deliver(self, rendered: Sequence[Message], count: int) -> None:
         """Add one run of one QoS; over the bounds, drop and count the oldest QoS0 messages, never tracked ones."""
@@ -157,7 +161,7 @@ class PolledSubscription(QueueOwner):
         tags: list[int] = []
         messages: list[Message] = []
         while self._untracked and len(tags) < number and most > 0:
-            ahead = self.queue.returned + self._untracked.after - self.queue.lastTag
+            ahead = len(self.queue.stored.returned) + self._untracked.after - self.queue.stored.lastTag
             if ahead > 0:
                 tracked, taken, _ = self.queue.take(holder, min(ahead, number - len(tags)), most)
                 if not taken and self.queue.preparing:
@@ -230,24 +234,25 @@ class PolledSubscription(QueueOwner):
         self.onGraceOver(self)
 
     def _deliverUntracked(self, messages: Sequence[Message]) -> None:
-        room = self.queue.maxBytes - self.queue.weight
+        room = self.queue.bounds.maxBytes - self.queue.stored.weight
         fitting, size = messages, cost(messages)
         if size > room:
             fitting = [message for message in messages if costOf(message) <= room]
             size = cost(fitting)
             self.counted(DROPPED, len(messages) - len(fitting))
         if fitting:
-            self._untracked.add(fitting, size, self.queue.arrived, self.deadlines.seconds())
+            self._untracked.add(fitting, size, self.queue.stored.arrived, self.deadlines.seconds())
         self._makeRoom()
 
     def _makeRoom(self) -> None:
         """Drop untracked messages, oldest first, until the bounds hold."""
         self._expireUntracked()
         queue = self.queue
-        tracked = queue.depth + queue.inFlight
+        tracked = queue.stored.depth + len(queue.stored.flying)
         dropped = 0
         while self._untracked and (
-            tracked + len(self._untracked) > queue.maxMessages or queue.weight + self._untracked.size > queue.maxBytes
+            tracked + len(self._untracked) > queue.bounds.maxMessages
+            or queue.stored.weight + self._untracked.size > queue.bounds.maxBytes
         ):
             self._untracked.dropOldest()
             dropped += 1

@@ -78,7 +78,8 @@ class PolledSubscriptions:
         subscription = self._add(self.lastId, owner, name, qos, durable)
         subscription.attach(client)
         if limits.queueBytes is not None:
-            subscription.queue.maxBytes = min(subscription.queue.maxBytes, limits.queueBytes)
+            bounds = subscription.queue.bounds
+            bounds.maxBytes = min(bounds.maxBytes, limits.queueBytes)
         self._stateLog.opened(subscription)
         self._topics.subscribe(subscription, name, guard=subscription if qos else None, durable=subscription.durable)
         return subscription

@@ -33,17 +33,17 @@ class QueueOwner(ABC):
     @property
     def depth(self) -> int:
         """The number of messages that can be taken now."""
-        return self.queue.depth
+        return self.queue.stored.depth
 
     @property
     def inFlight(self) -> int:
         """The number of messages that wait for their acknowledgement."""
-        return self.queue.inFlight
+        return len(self.queue.stored.flying)
 
     @property
     def size(self) -> int:
         """The cost in bytes of everything waiting and in flight."""
-        return self.queue.size
+        return self.queue.stored.size
 
     @property
     def preparing(self) -> bool:

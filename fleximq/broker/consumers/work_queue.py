@@ -13,7 +13,8 @@ from zope.interface import implementer
 from fleximq.broker.consumers.delivered_ids import DeliveredIds
 from fleximq.broker.consumers.queue_owner import QueueOwner
 from fleximq.broker.envelope import QueueDelivery
-from fleximq.broker.queues.queue import DROPPED, Queue
+from fleximq.broker.queues.bounds import DROPPED
+from fleximq.broker.queues.queue import Queue
 from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.broker.queues.queued_form import QUEUED
@@ -83,8 +84,8 @@ class WorkQueue(QueueOwner):
         its oldest messages, so it refuses only what exceeds the bounds alone.
         """
         if self.everConsumed:
-            return self.queue.admits(count, size)
-        return self.queue.admitsAlone(count, size)
+            return self.queue.bounds.admits(count, size)
+        return self.queue.bounds.admitsAlone(count, size)
 
     def consumeMany(self, number: int, most: int = ANY) -> list[QueueDelivery]:
         """Deliver up to ``number`` of the oldest messages until they cost ``most`` bytes; the queue counts as used."""
@@ -110,7 +111,7 @@ class WorkQueue(QueueOwner):
 
     def close(self) -> int:
         """Drop all messages and refuse new ones; return how many were dropped."""
-        for delivery in self.queue.delivered():
+        for delivery in self.queue.stored.delivered():
             self._moved(delivery, True)
         return self.queue.close()
 

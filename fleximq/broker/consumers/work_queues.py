@@ -139,10 +139,8 @@ class WorkQueues:
         """Return why a queue refuses a MiniMQ PRODUCE to a topic in the table; None if it accepts it."""
         size = envelope.source.size(body)
         most = envelope.publisher.rights.limits.queueBytes
-        if most is not None and not queue.durable and queue.queue.weight + size > most:
-            queue.queue.expire()
-            if queue.queue.weight + size > most:
-                return "the queue is as full as the limits of its publisher permit"
+        if most is not None and not queue.durable and queue.queue.bounds.isHeavier(most - size):
+            return "the queue is as full as the limits of its publisher permit"
         if queue.everConsumed:
             return queue.admits(envelope.topic.pendingCount + count, envelope.topic.pendingBytes + size)
         return queue.admits(count, size)
@@ -231,4 +229,4 @@ class WorkQueues:
         """Tell whether an unused queue does not expire, since it has messages that are to be stored."""
         if self.expiry is not None or queue.forReplies or queue.name.startswith(SYSTEM):
             return False
-        return queue.queue.kept > 0
+        return queue.queue.stored.all > 0

@@ -63,7 +63,7 @@ def _load(owner: QueueOwner) -> dict[str, Any]:
     return {
         "messages": owner.depth,
         "in_flight": owner.inFlight,
-        "returned": owner.queue.returned,
+        "returned": len(owner.queue.stored.returned),
         "bytes": owner.size,
         "kept": owner.durable,
     }
@@ -91,12 +91,12 @@ def peek(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: 
     def look() -> None:
         rows: list[dict[str, Any]] = []
         size = 0
-        for each in queue.first(most):
+        for each in queue.stored.first(most):
             rows.append(_messageRow(*each))
             size += sum(len(rows[-1][name] or b"") for name in _LONG)
             if size > _ANSWER:
                 break
-        answer({"waiting": queue.depth, "messages": rows})
+        answer({"waiting": queue.stored.depth, "messages": rows})
 
     queue.whenPrepared(look) if queue.preparing else look()
 

@@ -5,8 +5,9 @@ from functools import partial
 from typing import Protocol
 
 from fleximq.broker.envelope import QueueDelivery
+from fleximq.broker.queues.delivery_limit import DEAD_LETTERS
 from fleximq.broker.queues.message_place import ONLY_IN_JOURNAL
-from fleximq.broker.queues.queue import DEAD_LETTERS, Queue
+from fleximq.broker.queues.queue import Queue
 from fleximq.broker.queues.queue_reader import LOST, READ_BYTES, READ_MESSAGES
 from fleximq.interfaces import IJournal
 from fleximq.values.message import Message
@@ -90,7 +91,7 @@ class LastDeliveries(dict[int, QueueDelivery]):
             elif offset in found:
                 self._publish(delivery._replace(message=found[offset]))
             elif self.pop(delivery.tag, None) is not None:
-                self.queue.counted(LOST, 1)
+                self.queue.stored.counted(LOST, 1)
                 self._forget(delivery)
         self._read([*later, *rest])
 
@@ -106,11 +107,11 @@ class LastDeliveries(dict[int, QueueDelivery]):
         if delivery is None:
             return
         if reason is None:
-            queue.counted(DEAD_LETTERS, 1)
+            queue.stored.counted(DEAD_LETTERS, 1)
             self._forget(delivery)
             return
-        queue.counted(DEAD_LETTERS_REFUSED, 1)
-        queue.size += costOf(delivery.message)
-        queue.returning.add([delivery])
-        queue.moved(delivery, False)
+        queue.stored.counted(DEAD_LETTERS_REFUSED, 1)
+        queue.stored.size += costOf(delivery.message)
+        queue.stored.returned.add([delivery])
+        queue.stored.moved(delivery, False)
         queue.wake()

@@ -1,9 +1,7 @@
 """When the messages of a queue arrived, and which of them are too old."""
 
 from collections import deque
-from collections.abc import Callable, Iterator
-
-from fleximq.broker.deadlines import Deadline, Deadlines
+from collections.abc import Iterator
 
 #: Steps of the time to live; a message may live one step longer.
 STEPS = 100
@@ -54,62 +52,3 @@ class MessageAges:
         while marks and marks[0][1] <= now - self._timeToLive + _TOLERANCE:
             self._expired, _ = marks.popleft()
         return self._expired
-
-
-#: Minimum seconds between two searches for expired messages, except when the queue is full or a consumer takes some.
-_SEARCHES = 1.0
-
-
-class Expiry(MessageAges):
-    """The ages of one queue's messages, and the deadline at which it drops those that are too old.
-
-    ``isSoon`` tells whether a slice is dropped in the next turn.
-
-    :param expireSlice: drops some messages that are too old, and tells whether there may be more.
-    """
-
-    __slots__ = ("_deadline", "_deadlines", "_expireSlice", "isSoon")
-
-    def __init__(self, timeToLive: float, deadlines: Deadlines, expireSlice: Callable[[], bool]) -> None:
-        super().__init__(timeToLive)
-        self._deadlines = deadlines
-        self._expireSlice = expireSlice
-        self._deadline: Deadline | None = None
-        self.isSoon = False
-
-    def arrived(self, number: int) -> None:
-        """Record that all messages up to this arrival number have arrived by now."""
-        self.add(number, self._deadlines.seconds())
-        self.watch()
-
-    def until(self) -> int:
-        """Return the arrival number up to which all messages have expired by now, 0 for none."""
-        return self.before(self._deadlines.seconds())
-
-    def watch(self) -> None:
-        """Set the deadline for the messages that expire next, unless it is set."""
-        if self._deadline is None and self:
-            left = self.firstEnd() - self._deadlines.seconds()
-            self._deadline = self._deadlines.callLater(max(_SEARCHES, left), self._due)
-
-    def soon(self) -> None:
-        """Drop a slice in the next turn, and the others in the turns after it."""
-        if not self.isSoon:
-            self.cancel()
-            self.isSoon = True
-            self._deadline = self._deadlines.callLater(0, self._due)
-
-    def cancel(self) -> None:
-        """Cancel the deadline."""
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-        self.isSoon = False
-
-    def _due(self) -> None:
-        self._deadline = None
-        self.isSoon = False
-        if self._expireSlice():
-            self.soon()
-        else:
-            self.watch()

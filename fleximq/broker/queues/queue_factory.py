@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleximq.broker.deadlines import Deadlines
-from fleximq.broker.envelope import QueueDelivery
+from fleximq.broker.queues.delivery_limit import DeliveryLimit
 from fleximq.broker.queues.durable_backlog import DurableBacklog
 from fleximq.broker.queues.queue import Queue
 from fleximq.broker.queues.queue_recorder import QueueLog, QueueRecorder
 from fleximq.values.message import Message
 
 #: Fields that are settings of each queue.
-_SHARED = ("deadlines", "redelivery", "maxDeliveries", "maxMessages", "maxBytes", "onDead", "withdrawLetter", "counted")
+_SHARED = ("deadlines", "redelivery", "limit", "maxMessages", "maxBytes", "counted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +25,10 @@ class QueueFactory:
 
     deadlines: Deadlines
     redelivery: float
-    maxDeliveries: int
+    limit: DeliveryLimit[Queue]
     maxMessages: int
     maxBytes: int
-    onDead: Callable[[Queue, QueueDelivery], object] | None
     counted: Callable[[str, int], None]
-    withdrawLetter: Callable[[Queue, int], bool] | None = None
     timeToLiveOf: Callable[[str], float | None] = lambda topic: None
     queueLog: QueueLog | None = None
     memory: int = 16 << 20

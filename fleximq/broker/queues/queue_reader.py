@@ -49,9 +49,9 @@ class QueueReader:
         queue = self.queue
         if self._reading or queue.closed:
             return
-        again = queue.returning.first() if queue.returning else None
+        again = queue.stored.returned.first() if queue.stored.returned else None
         if again is not None and again.message.payload is ONLY_IN_JOURNAL:
-            firsts = queue.returning.firsts(READ_MESSAGES)
+            firsts = queue.stored.returned.firsts(READ_MESSAGES)
             places = [each for each in firsts if each.message.payload is ONLY_IN_JOURNAL]
             self._read([each.message.offset for each in places], partial(self._returnedRead, places))
         elif self._backlog.isShort:
@@ -75,11 +75,11 @@ class QueueReader:
         for place in places:
             message = found.get(place.message.offset)
             if message is not None:
-                if queue.returning.replace(_new(QueueDelivery, (place.tag, message, place.attempts))):
-                    queue.size += costOf(message) - costOf(place.message)
-            elif place.message.offset <= until and queue.returning.remove(place.tag) is not None:
-                queue.size -= costOf(place.message)
-                queue.moved(place, True)
+                if queue.stored.returned.replace(_new(QueueDelivery, (place.tag, message, place.attempts))):
+                    queue.stored.size += costOf(message) - costOf(place.message)
+            elif place.message.offset <= until and queue.stored.returned.remove(place.tag) is not None:
+                queue.stored.size -= costOf(place.message)
+                queue.stored.moved(place, True)
                 self._lost([place.message.offset])
         self._done()
 
@@ -88,13 +88,13 @@ class QueueReader:
         if self.queue.closed:
             return
         size, lost = self._backlog.addRead(wanted, self._withIds(messages))
-        self.queue.size += size
+        self.queue.stored.size += size
         self._lost(lost)
         self._done()
 
     def _lost(self, offsets: Sequence[int]) -> None:
         if offsets:
-            self.queue.counted(LOST, len(offsets))
+            self.queue.stored.counted(LOST, len(offsets))
             self._gone(offsets)
 
     def _done(self) -> None:

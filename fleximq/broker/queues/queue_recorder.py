@@ -12,9 +12,9 @@ from typing import Protocol
 
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.durable_backlog import DurableBacklog
+from fleximq.broker.queues.expiry import Expiry
 from fleximq.broker.queues.in_flight import InFlight
 from fleximq.broker.queues.last_deliveries import LastDeliveries
-from fleximq.broker.queues.message_ages import Expiry
 from fleximq.broker.queues.message_place import ONLY_IN_JOURNAL, placeAt, placeOf
 from fleximq.broker.queues.queue import Queue
 from fleximq.broker.queues.queue_reader import QueueReader
@@ -132,19 +132,19 @@ class QueueRecorder(Recorder):
 
     def lowest(self) -> int:
         queue = self._queue
-        if not (len(queue.flying) or queue.returning or self._last):
+        if not (len(queue.stored.flying) or queue.stored.returned or self._last):
             return self._backlog.lowest()
         offsets = [delivery.message.offset for delivery in self._delivered()]
         return min((offset for offset in offsets if offset), default=0) or self._backlog.lowest()
 
     def _delivered(self) -> list[QueueDelivery]:
-        return [*self._queue.delivered(), *self._last.values()]
+        return [*self._queue.stored.delivered(), *self._last.values()]
 
     def writeInto(self, state: QueueState) -> None:
         queue, backlog = self._queue, self._backlog
         wall, now = self._log.wall(), queue.deadlines.seconds()
         state.lastTag = backlog.journalTag
-        if not (queue.expiry or len(backlog) or len(queue.flying) or queue.returning or self._last):
+        if not (queue.expiry or len(backlog) or len(queue.stored.flying) or queue.stored.returned or self._last):
             return  # quickly, as a checkpoint describes all queues in one turn
         state.onDisk = backlog.offsets()
         delivered = [each for each in self._delivered() if each.message.offset]
@@ -152,7 +152,7 @@ class QueueRecorder(Recorder):
         state.handed = {each.message.offset: tag for each, tag in zip(delivered, tags, strict=True)}
         state.attempts = {tag: each.attempts for each, tag in zip(delivered, tags, strict=True) if each.attempts != 1}
         if not state.isSubscription:
-            due = queue.flying.dues()
+            due = queue.stored.flying.dues()
             state.due = {
                 tag: wall + round((due[each.tag] - now) * 1e6)
                 for each, tag in zip(delivered, tags, strict=True)
@@ -160,7 +160,7 @@ class QueueRecorder(Recorder):
             }
         if queue.expiry is not None:
             fewer = backlog.volatileGone + backlog.volatile
-            state.ages.extend((tag - fewer, wall - round((now - time) * 1e6)) for tag, time in queue.expiry)
+            state.ages.extend((tag - fewer, wall - round((now - time) * 1e6)) for tag, time in queue.expiry.ages)
 
     def _tagsWithoutVolatile(self, delivered: Sequence[QueueDelivery]) -> list[int]:
         """Return the tags that these deliveries would have if all messages had been in the journal.
@@ -189,30 +189,30 @@ class QueueRecorder(Recorder):
                 again.append(delivery)
         flying.sort()
         for due, _, delivery in flying:
-            queue.flying.addAgain([delivery], now + (due - wall) / 1e6, None)
+            queue.stored.flying.addAgain([delivery], now + (due - wall) / 1e6, None)
         if queue.expiry is not None:
-            _restoreAges(queue.expiry, state, queue.arrived, wall, now)
+            _restoreAges(queue.expiry, state, queue.stored.arrived, wall, now)
         found = [delivery for _, _, delivery in flying]
-        queue.size += cost([delivery.message for delivery in (*again, *found)])
-        queue.returning.add(again)
+        queue.stored.size += cost([delivery.message for delivery in (*again, *found)])
+        queue.stored.returned.add(again)
         return [*again, *found]
 
     def know(self, tag: int, message: Message) -> bool:
         queue = self._queue
         place = placeOf(message)
-        deliveries: InFlight | Returned = queue.flying if tag in queue.flying else queue.returning
+        deliveries: InFlight | Returned = queue.stored.flying if tag in queue.stored.flying else queue.stored.returned
         delivery = deliveries.get(tag)
         if delivery is not None and delivery.message.payload is ONLY_IN_JOURNAL:
-            queue.size += costOf(place) - costOf(delivery.message)
+            queue.stored.size += costOf(place) - costOf(delivery.message)
             deliveries.replace(_new(QueueDelivery, (tag, place, delivery.attempts)))
         return delivery is not None
 
 
-def _restoreAges(ages: Expiry, state: QueueState, last: int, wall: int, now: float) -> None:
+def _restoreAges(expiry: Expiry, state: QueueState, last: int, wall: int, now: float) -> None:
     """Restore when messages arrived; those that did not expire before the restart count from now on."""
     for tag, time in state.ages:
-        ages.add(tag, now - max(0, wall - time) / 1e6)  # the system clock may have been set back
+        expiry.ages.add(tag, now - max(0, wall - time) / 1e6)  # the system clock may have been set back
     isKnown = bool(state.ages) and state.ages[-1][0] >= last
     if not isKnown and (len(state.onDisk) or state.handed):
-        ages.add(last, now)
-    ages.watch()
+        expiry.ages.add(last, now)
+    expiry.watch()

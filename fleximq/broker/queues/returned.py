@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
 from fleximq.broker.envelope import QueueDelivery
+from fleximq.broker.queues.message_place import ONLY_IN_JOURNAL
 from fleximq.values.message_cost import costOf
+
+_new = tuple.__new__
 
 
 class Returned(dict[int, QueueDelivery]):
@@ -50,6 +53,20 @@ class Returned(dict[int, QueueDelivery]):
         for delivery in found:
             heappush(self._heap, delivery.tag)
         return found
+
+    def take(self, number: int, most: int) -> list[QueueDelivery]:
+        """Remove up to ``number`` of the oldest ones, until they cost ``most`` bytes, and up to one that must be read
+        from the journal first; return their next deliveries.
+        """
+        again: list[QueueDelivery] = []
+        while len(again) < number and most > 0 and (delivery := self.first()) is not None:
+            tag, message, attempts = delivery
+            if message.payload is ONLY_IN_JOURNAL:
+                break
+            self.remove(tag)
+            again.append(_new(QueueDelivery, (tag, message, attempts + 1)))
+            most -= costOf(message)
+        return again
 
     def replace(self, delivery: QueueDelivery) -> bool:
         """Replace the delivery with the same tag; False if it is not here any more."""

@@ -75,7 +75,7 @@ class SubscriptionTests(RestartCase):
         self.world.commit()
         self.world.kill()
         self.assertEqual([each.tag for each in self.world.poll(id, 9)], [1, 2, 3])
-        deliveries = self.world.broker.polledSubscriptions.find(id, None).queue.delivered()
+        deliveries = self.world.broker.polledSubscriptions.find(id, None).queue.stored.delivered()
         self.assertEqual([(each.tag, each.attempts) for each in deliveries], [(1, 2), (2, 2), (3, 1)])
 
     def test_acknowledged(self) -> None:

@@ -323,8 +323,8 @@ class LateMachine(RuleBasedStateMachine):
     def looksAlike(self) -> None:
         queue, letters = (self.world.broker.queues.get(name) for name in ("t", "$dead/t"))
         assert queue is not None
-        assert queue.queue.kept == len(self.messages)
-        assert (letters.queue.kept if letters is not None else 0) == len(self.letters)
+        assert queue.queue.stored.all == len(self.messages)
+        assert (letters.queue.stored.all if letters is not None else 0) == len(self.letters)
         assert self.world.errors == []
 
 

@@ -4,6 +4,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.consumers.delivered_ids import DeliveredIds
 from fleximq.broker.envelope import QueueDelivery
+from fleximq.broker.queues.delivery_limit import DeliveryLimit
 from fleximq.broker.queues.queue import Queue
 from tests.broker.queueing import World, message, messages
 
@@ -17,10 +18,9 @@ class DeliveredIdsTests(SynchronousTestCase):
             name="t",
             deadlines=self.world.deadlines,
             redelivery=30,
-            maxDeliveries=0,
+            limit=DeliveryLimit(),
             maxMessages=10,
             maxBytes=10_000,
-            onDead=None,
             counted=self.world.counted,
         )
         self.queue.deliver(messages("abc"), 3)

@@ -7,8 +7,11 @@ from fleximq.broker.consumers import polled_subscription
 from fleximq.broker.consumers.polled_subscription import PolledSubscription
 from fleximq.broker.consumers.polled_subscriptions import DROPPED_EXPIRED, UNKNOWN, PolledSubscriptions
 from fleximq.broker.envelope import ConnectedClient, QueueDelivery
+from fleximq.broker.queues.bounds import DROPPED, FULL
+from fleximq.broker.queues.delivery_limit import DEAD_LETTERS
+from fleximq.broker.queues.expiry import EXPIRED
 from fleximq.broker.queues.in_flight import IN_FLIGHT_OVERHEAD
-from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, EXPIRED, FULL, REDELIVERED
+from fleximq.broker.queues.queue import REDELIVERED
 from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.queues.queued_form import QUEUED
 from fleximq.errors import NotFound

@@ -10,8 +10,9 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.broker.consumers.polled_subscription import PolledSubscription
 from fleximq.broker.consumers.polled_subscriptions import PolledSubscriptions
 from fleximq.broker.envelope import ConnectedClient, QueueDelivery
+from fleximq.broker.queues.bounds import DROPPED
+from fleximq.broker.queues.expiry import EXPIRED
 from fleximq.broker.queues.in_flight import IN_FLIGHT_OVERHEAD
-from fleximq.broker.queues.queue import DROPPED, EXPIRED
 from fleximq.limits import Limits
 from fleximq.values.message import Message
 from fleximq.values.message_cost import OVERHEAD

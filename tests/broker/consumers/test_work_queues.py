@@ -8,7 +8,9 @@ from zope.interface.verify import verifyObject
 
 from fleximq.broker.consumers.work_queue import WorkQueue
 from fleximq.broker.consumers.work_queues import DROPPED_EXPIRED, IDLE_SECONDS, WorkQueues
-from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, FULL, REDELIVERED
+from fleximq.broker.queues.bounds import DROPPED, FULL
+from fleximq.broker.queues.delivery_limit import DEAD_LETTERS
+from fleximq.broker.queues.queue import REDELIVERED
 from fleximq.broker.queues.queued_form import QUEUED
 from fleximq.errors import NoCapacity
 from fleximq.interfaces import ISubscriber

@@ -100,7 +100,7 @@ class TopicQueuesMachine(RuleBasedStateMachine):
 
     def gone(self, known: list[_Kept]) -> _Kept:
         """Return the one that is not there any more; of several that returned any may be meant."""
-        left = [each.message for queue in self.queues for each in queue.queue.delivered()]
+        left = [each.message for queue in self.queues for each in queue.queue.stored.delivered()]
         missing = [each for each in known if each.message not in left]
         assert len(missing) == 1
         return missing[0]

@@ -7,15 +7,19 @@ from zope.interface.verify import verifyObject
 
 from fleximq.broker.consumers.state_log import StateLog
 from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource, QueueDelivery
-from fleximq.broker.queues import queue
+from fleximq.broker.queues import expiry
+from fleximq.broker.queues.bounds import DROPPED, FULL
+from fleximq.broker.queues.delivery_limit import DEAD_LETTERS
+from fleximq.broker.queues.expiry import EXPIRED
 from fleximq.broker.queues.last_deliveries import DEAD_LETTERS_REFUSED
-from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, EXPIRED, FULL, Queue
+from fleximq.broker.queues.queue import Queue
 from fleximq.broker.queues.queue_reader import LOST
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.broker.queues.queued_form import QUEUED
 from fleximq.broker.queues.recorder import Recorder
 from fleximq.broker.topics.topic_table import Topic
 from fleximq.interfaces import ISubscriber
+from fleximq.values.message_cost import OVERHEAD
 from fleximq.values.state_records import QueueAcknowledged, QueueDelivered
 from tests.broker.parts import turn
 from tests.broker.queueing import RETRY, QueueCase, messages, names, only
@@ -118,18 +122,18 @@ class FarTests(KeptCase):
     def test_memory(self) -> None:
         for letter in ALPHABET:
             self.put(letter)
-        self.assertEqual((self.queue.depth, self.queue.size), (26, NEAR * 257))
+        self.assertEqual((self.queue.stored.depth, self.queue.stored.size), (26, NEAR * 257))
 
     def test_first(self) -> None:
         """A look shows the messages in memory, and nothing where the next one must be read first."""
         for letter in ALPHABET:
             self.put(letter)
-        shown = [message for message, _ in self.queue.first(26)]
+        shown = [message for message, _ in self.queue.stored.first(26)]
         self.assertEqual(names(shown), ALPHABET[:NEAR])
-        self.assertEqual(self.queue.depth, 26)
+        self.assertEqual(self.queue.stored.depth, 26)
         self.queue.takeMany(None, NEAR)
-        self.assertEqual((self.queue.preparing, self.queue.first(26)), (True, []))
-        self.queue.whenPrepared(lambda: shown.append(self.queue.first(1)[0][0]))
+        self.assertEqual((self.queue.preparing, self.queue.stored.first(26)), (True, []))
+        self.queue.whenPrepared(lambda: shown.append(self.queue.stored.first(1)[0][0]))
         self.journal.answer()
         self.assertEqual(names(shown[-1:]), ALPHABET[NEAR])
 
@@ -137,7 +141,9 @@ class FarTests(KeptCase):
         for letter in ALPHABET:
             self.put(letter)
         self.assertEqual(self.takeAll(30), ALPHABET)
-        self.assertEqual((self.queue.lastTag, self.queue.depth, self.queue.inFlight), (26, 0, 26))
+        self.assertEqual(
+            (self.queue.stored.lastTag, self.queue.stored.depth, len(self.queue.stored.flying)), (26, 0, 26)
+        )
 
     def test_oneByOne(self) -> None:
         for letter in ALPHABET:
@@ -243,7 +249,7 @@ class FarTests(KeptCase):
         self.journal.patient = False
         for _ in range(20):
             self.put("x" * 2500)
-        self.assertLess(self.queue.size, (1 << 19) + 1)
+        self.assertLess(self.queue.stored.size, (1 << 19) + 1)
         self.assertEqual(len(self.takeAll(50_000)), 50_000)
 
     def test_closedMeanwhile(self) -> None:
@@ -252,14 +258,14 @@ class FarTests(KeptCase):
         self.queue.takeMany(None, NEAR)
         self.assertEqual(self.queue.close(), 26)
         self.journal.answer()
-        self.assertEqual((self.queue.depth, self.queue.size, self.notes()), (0, 0, []))
+        self.assertEqual((self.queue.stored.depth, self.queue.stored.size, self.notes()), (0, 0, []))
 
     def test_whatIsHandedOutTakesLittle(self) -> None:
         self.put(ALPHABET)
         self.takeAll(26, "x")
         self.queue.release("x")
         self.assertEqual(self.takeAll(26), ALPHABET)
-        self.assertLess(self.queue.size, MEMORY + 26 * 300)
+        self.assertLess(self.queue.stored.size, MEMORY + 26 * 300)
 
     def test_returnedInOrder(self) -> None:
         """What returned while others are read back comes in its place."""
@@ -291,8 +297,8 @@ class BoundTests(KeptCase):
     def test_number(self) -> None:
         self.queue = self.make(maxMessages=26, maxBytes=100)
         self.put(ALPHABET[:25])
-        self.assertEqual([self.queue.admits(number, 1 << 30) for number in (1, 2)], [None, FULL])
-        self.assertEqual([self.queue.admitsAlone(number, 1 << 30) for number in (26, 27)], [None, FULL])
+        self.assertEqual([self.queue.bounds.admits(number, 1 << 30) for number in (1, 2)], [None, FULL])
+        self.assertEqual([self.queue.bounds.admitsAlone(number, 1 << 30) for number in (26, 27)], [None, FULL])
 
     def test_dropsOldest(self) -> None:
         self.queue = self.make(maxMessages=5, dropsOldest=True)
@@ -420,16 +426,16 @@ class LostTests(KeptCase):
 
     def test_inTheMiddle(self) -> None:
         self.assertEqual(self.lost("m", "q"), ALPHABET.replace("m", "").replace("q", ""))
-        self.assertEqual((self.world.counts[LOST], self.queue.lastTag), (2, 26))
+        self.assertEqual((self.world.counts[LOST], self.queue.stored.lastTag), (2, 26))
         self.assertEqual(self.notes(), [(26, []), [13, 17]])
 
     def test_atTheEnds(self) -> None:
         self.assertEqual(self.lost("k", "y", "z"), ALPHABET.replace("k", "")[:-2])
-        self.assertEqual((self.queue.depth, self.queue.preparing), (0, False))
+        self.assertEqual((self.queue.stored.depth, self.queue.preparing), (0, False))
 
     def test_all(self) -> None:
         self.assertEqual(self.lost(*ALPHABET[NEAR:]), ALPHABET[:NEAR])
-        self.assertEqual((self.queue.depth, self.queue.preparing, self.world.counts[LOST]), (0, False, 16))
+        self.assertEqual((self.queue.stored.depth, self.queue.preparing, self.world.counts[LOST]), (0, False, 16))
 
     def test_tagsStay(self) -> None:
         self.journal.lose(11)
@@ -458,7 +464,7 @@ class DeadTests(KeptCase):
     def test_kept(self) -> None:
         self.die("ab")
         self.notes()
-        self.assertEqual((self.buried, self.queue.depth, self.notes()), ([("t", "a"), ("t", "b")], 0, []))
+        self.assertEqual((self.buried, self.queue.stored.depth, self.notes()), ([("t", "a"), ("t", "b")], 0, []))
         self.kept[0](None)
         self.assertEqual((self.notes(), self.world.counts[DEAD_LETTERS]), ([[1]], 1))
 
@@ -475,9 +481,9 @@ class DeadTests(KeptCase):
         """What is on its way to the dead letters still counts."""
         self.queue = self.make(maxMessages=2)
         self.die("ab")
-        self.assertEqual(self.queue.admits(1, 0), FULL)
+        self.assertEqual(self.queue.bounds.admits(1, 0), FULL)
         self.kept[0](None)
-        self.assertEqual(self.queue.admits(1, 0), None)
+        self.assertEqual(self.queue.bounds.admits(1, 0), None)
 
     def test_lowest(self) -> None:
         self.die("ab")
@@ -538,9 +544,11 @@ class TimeToLiveTests(KeptCase):
         """Expired messages give way to new ones before anything is refused or dropped."""
         self.queue = self.make(timeToLive=0.5, maxMessages=3)
         self.put("abc")
-        self.assertEqual(self.queue.admits(1, 1), FULL)
+        self.assertEqual(self.queue.bounds.admits(1, 1), FULL)
         self.advance(0.5)
-        self.assertEqual((self.queue.admits(3, 1), self.queue.depth, self.world.counts), (None, 0, {EXPIRED: 3}))
+        self.assertEqual(
+            (self.queue.bounds.admits(3, 1), self.queue.stored.depth, self.world.counts), (None, 0, {EXPIRED: 3})
+        )
 
     def test_withoutConsumer(self) -> None:
         """They leave memory and journal at their time, which does not count as a use of the queue."""
@@ -549,7 +557,9 @@ class TimeToLiveTests(KeptCase):
         self.put("c")
         self.advance(50)
         self.noting.flush()
-        self.assertEqual((self.queue.depth, self.recorder.lowest(), self.notes()[-2:]), (1, 3, [(2, []), [1, 2]]))
+        self.assertEqual(
+            (self.queue.stored.depth, self.recorder.lowest(), self.notes()[-2:]), (1, 3, [(2, []), [1, 2]])
+        )
         self.assertEqual([each.time for each in self.journal.notes if isinstance(each, QueueDelivered)], [])
 
     def test_overARestart(self) -> None:
@@ -558,7 +568,7 @@ class TimeToLiveTests(KeptCase):
         self.put("c")
         self.restart(self.queue)
         self.advance(40)
-        self.assertEqual((self.takeAll(3), self.queue.lastTag), ("c", 3))
+        self.assertEqual((self.takeAll(3), self.queue.stored.lastTag), ("c", 3))
 
     def restart(self, queue: Queue) -> None:
         """Replace ``queue`` by one with its state and with a time to live."""
@@ -574,9 +584,9 @@ class TimeToLiveTests(KeptCase):
         self.advance(60)
         self.restart(plain)
         self.advance(99)
-        self.assertEqual(self.queue.depth, 2)
+        self.assertEqual(self.queue.stored.depth, 2)
         self.advance(1)
-        self.assertEqual((self.queue.depth, self.world.counts[EXPIRED]), (0, 2))
+        self.assertEqual((self.queue.stored.depth, self.world.counts[EXPIRED]), (0, 2))
 
     def test_clockSetBack(self) -> None:
         """If the system clock was set back over a restart, no message lives longer than a new one."""
@@ -585,15 +595,15 @@ class TimeToLiveTests(KeptCase):
         self.restart(self.queue)
         self.put("c")
         self.advance(100)
-        self.assertEqual((self.queue.depth, self.world.counts[EXPIRED]), (0, 3))
+        self.assertEqual((self.queue.stored.depth, self.world.counts[EXPIRED]), (0, 3))
 
     def test_manyWithGaps(self) -> None:
         """Withdrawn messages count in a slice, and do not end the search."""
-        self.patch(queue, "SLICE", 2)
+        self.patch(expiry, "SLICE", 2)
         self.put("abcde")
         self.queue.withdraw(2, 2, lambda message: True)
         self.world.clock.rightNow += 100
-        left = [self.queue.depth for _ in range(4) if turn(self.world.clock)]
+        left = [self.queue.stored.depth for _ in range(4) if turn(self.world.clock)]
         self.assertEqual((left, self.world.counts[EXPIRED]), ([3, 1, 0, 0], 4))
 
 
@@ -616,9 +626,11 @@ class PlainTimeToLiveTests(QueueCase):
             self.queue = self.make(timeToLive=0.5, maxMessages=3, dropsOldest=dropsOldest)
             self.put("abc")
             self.advance(0.5)
-            self.assertIsNone(self.queue.admits(1, 1))
+            self.assertIsNone(self.queue.bounds.admits(1, 1))
             self.put("d")
-            self.assertEqual((names([each for each, _ in self.queue.first(5)]), self.world.counts), ("d", {EXPIRED: 3}))
+            self.assertEqual(
+                (names([each for each, _ in self.queue.stored.first(5)]), self.world.counts), ("d", {EXPIRED: 3})
+            )
             self.world.counts.clear()
             self.queue.close()
 
@@ -628,7 +640,7 @@ class PlainTimeToLiveTests(QueueCase):
         self.put("abc")
         self.advance(0.5)
         self.put("de")
-        self.assertEqual((self.queue.depth, self.world.counts), (2, {EXPIRED: 3}))
+        self.assertEqual((self.queue.stored.depth, self.world.counts), (2, {EXPIRED: 3}))
 
     def test_withoutConsumer(self) -> None:
         """They are dropped at their time, and those in flight when they return."""
@@ -636,20 +648,22 @@ class PlainTimeToLiveTests(QueueCase):
         self.put("abc")
         self.take(1, "x")
         self.advance(9.875)
-        self.assertEqual((self.queue.depth, self.world.counts[EXPIRED]), (2, 0))
+        self.assertEqual((self.queue.stored.depth, self.world.counts[EXPIRED]), (2, 0))
         self.advance(0.125)
-        self.assertEqual((self.queue.depth, self.queue.inFlight, self.world.counts[EXPIRED]), (0, 1, 2))
+        self.assertEqual(
+            (self.queue.stored.depth, len(self.queue.stored.flying), self.world.counts[EXPIRED]), (0, 1, 2)
+        )
         self.queue.release("x")
-        self.assertEqual((self.queue.depth, self.queue.size, self.world.counts[EXPIRED]), (0, 0, 3))
+        self.assertEqual((self.queue.stored.depth, self.queue.stored.size, self.world.counts[EXPIRED]), (0, 0, 3))
         self.assertEqual(len(self.world.deadlines), 1)
 
     def test_manyAtOnce(self) -> None:
         """Many are dropped in slices."""
-        self.patch(queue, "SLICE", 2)
+        self.patch(expiry, "SLICE", 2)
         self.queue = self.make(timeToLive=10.0)
         self.put("abcde")
         self.world.clock.rightNow += 10
-        left = [self.queue.depth for _ in range(4) if turn(self.world.clock)]
+        left = [self.queue.stored.depth for _ in range(4) if turn(self.world.clock)]
         self.assertEqual((left, len(self.world.deadlines)), ([3, 1, 0], 0))
 
     def test_closed(self) -> None:
@@ -673,7 +687,7 @@ class ManyExpiredTests(QueueCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.patch(queue, "SLICE", 2)
+        self.patch(expiry, "SLICE", 2)
         self.queue = self.make(timeToLive=10.0)
 
     def expired(self, names: str) -> None:
@@ -684,12 +698,12 @@ class ManyExpiredTests(QueueCase):
     def test_aConsumerDropsOneSliceOfTheExpiredMessagesAndGetsNone(self) -> None:
         self.expired("abcde")
         self.put("f")
-        self.assertEqual((self.take(1), self.queue.depth, self.queue.preparing), ("-", 4, True))
+        self.assertEqual((self.take(1), self.queue.stored.depth, self.queue.preparing), ("-", 4, True))
 
     def test_moreConsumersInTheSameTurnDropNone(self) -> None:
         self.expired("abcde")
         self.put("f")
-        self.assertEqual((self.take(3), self.queue.depth), ("---", 4))
+        self.assertEqual((self.take(3), self.queue.stored.depth), ("---", 4))
 
     def test_aConsumerThatWaitsGetsTheFirstMessageThatIsNotTooOld(self) -> None:
         self.expired("abcde")
@@ -697,7 +711,7 @@ class ManyExpiredTests(QueueCase):
         self.take(1)
         got: list[str] = []
         self.queue.whenPrepared(lambda: got.append(self.take(1)))
-        steps = [(self.queue.depth, "".join(got)) for _ in range(3) if turn(self.world.clock)]
+        steps = [(self.queue.stored.depth, "".join(got)) for _ in range(3) if turn(self.world.clock)]
         self.assertEqual((steps, self.world.counts[EXPIRED]), ([(2, ""), (0, "f")], 5))
 
     def test_aWaitingConsumerIsWokenAfterTheLastSlice(self) -> None:
@@ -714,15 +728,40 @@ class ManyExpiredTests(QueueCase):
         """And one slice in each turn; the publication is admitted nevertheless."""
         self.queue = self.make(timeToLive=10.0, maxMessages=20)
         self.expired("abcdefghijklmnopqrst")
-        self.assertEqual((self.queue.admits(1, 0), self.queue.depth), (None, 14))
+        self.assertEqual((self.queue.bounds.admits(1, 0), self.queue.stored.depth), (None, 14))
         self.put("A")
-        self.assertEqual((self.queue.depth, self.world.counts[DROPPED]), (15, 0))
+        self.assertEqual((self.queue.stored.depth, self.world.counts[DROPPED]), (15, 0))
+
+    def heavy(self, dropsOldest: bool) -> None:
+        """Fill a queue, and deliver a quarter, which weighs more from then on; the others expire unnoticed."""
+        self.queue = self.make(timeToLive=10.0, maxBytes=40 * (OVERHEAD + 1), dropsOldest=dropsOldest)
+        self.put("a" * 40)
+        self.queue.takeMany("x", 10)
+        self.world.clock.rightNow += 10
+
+    def test_aPublicationIsNotRefusedBecauseOfExpiredMessages(self) -> None:
+        """Although it takes more of them than a slice has; those that it does not take leave in later turns."""
+        self.heavy(dropsOldest=False)
+        self.assertIsNone(self.queue.bounds.admits(1, 1))
+        self.assertLess(0, self.queue.stored.depth)
+
+    def test_aFullQueueDropsExpiredMessagesBeforeOthers(self) -> None:
+        self.heavy(dropsOldest=True)
+        self.put("A")
+        self.assertEqual(self.world.counts[DROPPED], 0)
+
+    def test_aPublisherWithAShareIsNotRefusedWhileExpiredMessagesAreDropped(self) -> None:
+        self.expired("abcdefgh")
+        self.queue.takeMany("x", 1)
+        before = self.queue.stored.depth
+        self.assertFalse(self.queue.bounds.isHeavier(2 * (OVERHEAD + 1)))
+        self.assertEqual((before, self.queue.stored.depth), (6, 2))
 
     def test_deliveriesThatReturnedExpireInSlicesToo(self) -> None:
         self.put("abcde")
         self.queue.takeMany("x", 5)
         self.world.clock.rightNow += 10
         self.queue.release("x")
-        self.assertEqual((self.queue.returned, self.take(1)), (3, "-"))
+        self.assertEqual((len(self.queue.stored.returned), self.take(1)), (3, "-"))
         turn(self.world.clock)
-        self.assertEqual(self.queue.returned, 1)
+        self.assertEqual(len(self.queue.stored.returned), 1)

@@ -86,10 +86,10 @@ class TakingTests(QueueCase):
         self.queue.deliver([message("x")] * many, many)
         self.queue.takeMany(None, many)
         meanwhile: list[int] = []
-        self.world.clock.callLater(RETRY, lambda: meanwhile.append(self.queue.returned))
+        self.world.clock.callLater(RETRY, lambda: meanwhile.append(len(self.queue.stored.returned)))
         self.advance(RETRY)
         self.assertEqual(meanwhile, [SLICE])
-        self.assertEqual((self.queue.returned, self.queue.inFlight), (many, 0))
+        self.assertEqual((len(self.queue.stored.returned), len(self.queue.stored.flying)), (many, 0))
         self.assertEqual([each.tag for each in self.queue.takeMany(None, 3)], [1, 2, 3])
 
     def test_takeManyHides(self) -> None:
@@ -102,19 +102,21 @@ class TakingTests(QueueCase):
     def test_depthAndInFlight(self) -> None:
         self.put("abc")
         self.take(1)
-        self.assertEqual((self.queue.depth, self.queue.inFlight), (2, 1))
+        self.assertEqual((self.queue.stored.depth, len(self.queue.stored.flying)), (2, 1))
 
     def test_untriedAndReturned(self) -> None:
         self.put("abc")
         self.take(1)
         self.advance(RETRY)
-        self.assertEqual((len(self.queue.backlog), self.queue.returned, self.queue.depth), (2, 1, 3))
+        self.assertEqual(
+            (len(self.queue.stored.backlog), len(self.queue.stored.returned), self.queue.stored.depth), (2, 1, 3)
+        )
 
     def test_sizeCountsEverythingKept(self) -> None:
         self.put("abcd")
         self.take(2)
         self.queue.acknowledge(1)
-        self.assertEqual(self.queue.size, 3 * (1 + OVERHEAD))
+        self.assertEqual(self.queue.stored.size, 3 * (1 + OVERHEAD))
 
 
 class AcknowledgingTests(QueueCase):
@@ -154,12 +156,12 @@ class AcknowledgingTests(QueueCase):
         self.take(1)
         self.assertTrue(self.queue.acknowledge(1))
         self.advance(RETRY)
-        self.assertEqual((self.take(3), self.queue.size), ("bc-", 2 * (1 + OVERHEAD)))
+        self.assertEqual((self.take(3), self.queue.stored.size), ("bc-", 2 * (1 + OVERHEAD)))
 
     def test_anyOrder(self) -> None:
         self.take(3)
         self.assertEqual([self.queue.acknowledge(tag) for tag in (3, 1, 2)], [True] * 3)
-        self.assertEqual((self.queue.depth, self.queue.inFlight, self.queue.size), (0, 0, 0))
+        self.assertEqual((self.queue.stored.depth, len(self.queue.stored.flying), self.queue.stored.size), (0, 0, 0))
 
 
 class RedeliveryTests(QueueCase):
@@ -183,11 +185,11 @@ class RedeliveryTests(QueueCase):
         self.advance(10)
         self.take(1)
         self.advance(RETRY - 10)
-        self.assertEqual((self.queue.depth, self.queue.inFlight), (1, 1))
+        self.assertEqual((self.queue.stored.depth, len(self.queue.stored.flying)), (1, 1))
         self.advance(9.875)
-        self.assertEqual(self.queue.depth, 1)
+        self.assertEqual(self.queue.stored.depth, 1)
         self.advance(0.125)
-        self.assertEqual(self.queue.depth, 2)
+        self.assertEqual(self.queue.stored.depth, 2)
 
     def test_hiddenAnewEachTime(self) -> None:
         self.put("a")
@@ -195,9 +197,9 @@ class RedeliveryTests(QueueCase):
         self.advance(RETRY + 5)
         self.take(1)
         self.advance(RETRY - 0.125)
-        self.assertEqual(self.queue.inFlight, 1)
+        self.assertEqual(len(self.queue.stored.flying), 1)
         self.advance(0.125)
-        self.assertEqual(self.queue.returned, 1)
+        self.assertEqual(len(self.queue.stored.returned), 1)
 
     def test_beforeWhatIsNew(self) -> None:
         self.put("abc")
@@ -222,7 +224,7 @@ class RedeliveryTests(QueueCase):
         self.advance(20)
         self.take(1)
         self.advance(RETRY - 0.125)
-        self.assertEqual(self.queue.inFlight, 1)
+        self.assertEqual(len(self.queue.stored.flying), 1)
         self.advance(0.125)
         self.assertEqual(self.take(1), "b")
 
@@ -259,12 +261,12 @@ class ReleaseTests(QueueCase):
         self.take(1, "y")
         self.take(1, "x")
         self.queue.release("x")
-        self.assertEqual((self.take(4), self.queue.inFlight), ("acd-", 4))
+        self.assertEqual((self.take(4), len(self.queue.stored.flying)), ("acd-", 4))
 
     def test_nobodysStay(self) -> None:
         self.take(2)
         self.queue.release(None)
-        self.assertEqual(self.queue.inFlight, 2)
+        self.assertEqual(len(self.queue.stored.flying), 2)
 
     def test_attemptsCount(self) -> None:
         self.take(1, "x")
@@ -283,16 +285,16 @@ class ReleaseTests(QueueCase):
         self.advance(RETRY)
         self.take(1, "y")
         self.queue.release("x")
-        self.assertEqual(self.queue.inFlight, 1)
+        self.assertEqual(len(self.queue.stored.flying), 1)
 
     def test_unknownHolder(self) -> None:
         self.queue.release("nobody")
-        self.assertEqual(self.queue.depth, 4)
+        self.assertEqual(self.queue.stored.depth, 4)
 
     def test_takenManyAtOnce(self) -> None:
         self.queue.takeMany("x", 3)
         self.queue.release("x")
-        self.assertEqual(self.queue.depth, 4)
+        self.assertEqual(self.queue.stored.depth, 4)
 
     def test_deadlineOfWhatStays(self) -> None:
         self.take(1, "x")
@@ -300,6 +302,6 @@ class ReleaseTests(QueueCase):
         self.take(1, "y")
         self.queue.release("x")
         self.advance(RETRY - 0.125)
-        self.assertEqual(self.queue.inFlight, 1)
+        self.assertEqual(len(self.queue.stored.flying), 1)
         self.advance(0.125)
-        self.assertEqual(self.queue.inFlight, 0)
+        self.assertEqual(len(self.queue.stored.flying), 0)

@@ -1,7 +1,9 @@
 """Queues: what does not fit, and what was handed out too often."""
 
 from fleximq.broker.envelope import QueueDelivery
-from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, FULL, REDELIVERED, Queue
+from fleximq.broker.queues.bounds import DROPPED, FULL
+from fleximq.broker.queues.delivery_limit import DEAD_LETTERS
+from fleximq.broker.queues.queue import REDELIVERED, Queue
 from fleximq.values.message_cost import OVERHEAD
 from tests.broker.queueing import RETRY, QueueCase, message, messages, names, only
 
@@ -19,7 +21,7 @@ class DeadLetterTests(QueueCase):
     def test_belowTheLimit(self) -> None:
         self.put("a")
         self.deliverAndWait(2)
-        self.assertEqual((self.world.dead, self.queue.depth), ([], 1))
+        self.assertEqual((self.world.dead, self.queue.stored.depth), ([], 1))
 
     def test_atTheLimit(self) -> None:
         self.put("a")
@@ -29,7 +31,7 @@ class DeadLetterTests(QueueCase):
     def test_gone(self) -> None:
         self.put("a")
         self.deliverAndWait(3)
-        self.assertEqual((self.queue.depth, self.queue.inFlight, self.queue.size), (0, 0, 0))
+        self.assertEqual((self.queue.stored.depth, len(self.queue.stored.flying), self.queue.stored.size), (0, 0, 0))
         self.assertFalse(self.queue.acknowledge(1))
 
     def test_counted(self) -> None:
@@ -46,7 +48,7 @@ class DeadLetterTests(QueueCase):
         self.queue.deadLetter(1)
         self.queue.deadLetter(2)
         self.assertEqual((self.world.dead, self.world.counts), ([("t", message("a"))], {DEAD_LETTERS: 1}))
-        self.assertEqual((self.queue.depth, self.queue.inFlight), (1, 0))
+        self.assertEqual((self.queue.stored.depth, len(self.queue.stored.flying)), (1, 0))
         self.assertFalse(self.queue.acknowledge(1))
 
     def test_byRelease(self) -> None:
@@ -94,7 +96,7 @@ class DeadLetterTests(QueueCase):
         states = []
 
         def onDead(queue: Queue, dead: QueueDelivery) -> None:
-            states.append((self.queue.depth, self.queue.inFlight, self.queue.size))
+            states.append((self.queue.stored.depth, len(self.queue.stored.flying), self.queue.stored.size))
             self.queue.deliver([dead.message], 1)
 
         self.queue = self.make(onDead=onDead, maxDeliveries=1)
@@ -133,11 +135,11 @@ class OverflowTests(QueueCase):
 
     def test_below(self) -> None:
         self.put("abc")
-        self.assertEqual((self.queue.depth, self.world.counts), (3, {}))
+        self.assertEqual((self.queue.stored.depth, self.world.counts), (3, {}))
 
     def test_at(self) -> None:
         self.put("abcd")
-        self.assertEqual((self.queue.depth, self.world.counts), (4, {}))
+        self.assertEqual((self.queue.stored.depth, self.world.counts), (4, {}))
 
     def test_above(self) -> None:
         self.put("abcd")
@@ -160,7 +162,9 @@ class OverflowTests(QueueCase):
         self.put("abcd")
         self.take(4)
         self.put("e")
-        self.assertEqual((self.queue.depth, self.queue.inFlight, self.world.counts), (0, 4, {DROPPED: 1}))
+        self.assertEqual(
+            (self.queue.stored.depth, len(self.queue.stored.flying), self.world.counts), (0, 4, {DROPPED: 1})
+        )
 
     def test_returnedOnesAreTheOldest(self) -> None:
         moved: list[tuple[int, bool]] = []
@@ -211,25 +215,25 @@ class AdmissionTests(QueueCase):
     def test_count(self) -> None:
         self.queue = self.make(maxMessages=4)
         self.put("ab")
-        self.assertEqual([self.queue.admits(count, 0) for count in (1, 2, 3)], [None, None, FULL])
+        self.assertEqual([self.queue.bounds.admits(count, 0) for count in (1, 2, 3)], [None, None, FULL])
 
     def test_bytes(self) -> None:
         self.queue = self.make(maxBytes=1000)
         self.put("a")
         left = 1000 - 1 - 3 * OVERHEAD
-        self.assertEqual([self.queue.admits(2, left + more) for more in (-1, 0, 1)], [None, None, FULL])
+        self.assertEqual([self.queue.bounds.admits(2, left + more) for more in (-1, 0, 1)], [None, None, FULL])
 
     def test_inFlightTakesRoom(self) -> None:
         self.queue = self.make(maxMessages=4)
         self.put("abcd")
         self.take(4)
-        self.assertEqual(self.queue.admits(1, 0), FULL)
+        self.assertEqual(self.queue.bounds.admits(1, 0), FULL)
         self.queue.acknowledge(1)
-        self.assertIsNone(self.queue.admits(1, 0))
+        self.assertIsNone(self.queue.bounds.admits(1, 0))
 
     def test_returnedTakesRoom(self) -> None:
         self.queue = self.make(maxMessages=4)
         self.put("abcd")
         self.take(4)
         self.advance(RETRY)
-        self.assertEqual(self.queue.admits(1, 0), FULL)
+        self.assertEqual(self.queue.bounds.admits(1, 0), FULL)

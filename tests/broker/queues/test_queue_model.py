@@ -8,8 +8,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.envelope import QueueDelivery
+from fleximq.broker.queues.bounds import DROPPED, FULL
+from fleximq.broker.queues.delivery_limit import DEAD_LETTERS, DeliveryLimit
+from fleximq.broker.queues.expiry import EXPIRED
 from fleximq.broker.queues.in_flight import IN_FLIGHT_OVERHEAD
-from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, EXPIRED, FULL, Queue
+from fleximq.broker.queues.queue import Queue
 from fleximq.values.message import Message
 from fleximq.values.message_cost import OVERHEAD
 from tests.broker.queueing import World, message, only
@@ -53,10 +56,9 @@ class QueueMachine(RuleBasedStateMachine):
             name="t",
             deadlines=self.world.deadlines,
             redelivery=RETRY,
-            maxDeliveries=DELIVERIES,
+            limit=DeliveryLimit(DELIVERIES, self.world.onDead),
             maxMessages=MESSAGES,
             maxBytes=BYTES,
-            onDead=self.world.onDead,
             counted=self.world.counted,
             timeToLive=self.timeToLive,
         )
@@ -157,14 +159,16 @@ class QueueMachine(RuleBasedStateMachine):
     def admits(self, count: int, size: int) -> None:
         fits = len(self.kept) + count <= MESSAGES
         fits = fits and sum(each.weight for each in self.kept) + size + OVERHEAD * count <= BYTES
-        assert self.queue.admits(count, size) == (None if fits else FULL)
+        assert self.queue.bounds.admits(count, size) == (None if fits else FULL)
 
     @invariant()
     def looksAlike(self) -> None:
-        assert self.queue.depth == len(self.waiting())
-        assert self.queue.inFlight == len(self.flying())
-        assert self.queue.size == sum(each.cost for each in self.kept)
-        assert sorted(each.tag for each in self.queue.delivered()) == sorted(each.tag for each in self.kept if each.tag)
+        assert self.queue.stored.depth == len(self.waiting())
+        assert len(self.queue.stored.flying) == len(self.flying())
+        assert self.queue.stored.size == sum(each.cost for each in self.kept)
+        assert sorted(each.tag for each in self.queue.stored.delivered()) == sorted(
+            each.tag for each in self.kept if each.tag
+        )
 
     @invariant()
     def boundsHold(self) -> None:

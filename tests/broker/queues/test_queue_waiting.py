@@ -44,7 +44,7 @@ class WaitingTests(QueueCase):
     def test_cancelled(self) -> None:
         self.queue.whenReady(partial(self.consume, "x"))()
         self.put("a")
-        self.assertEqual((self.got, self.queue.depth), ([], 1))
+        self.assertEqual((self.got, self.queue.stored.depth), ([], 1))
 
     def test_nothingForTheDead(self) -> None:
         self.queue = self.make(maxDeliveries=1)
@@ -62,7 +62,7 @@ class WaitingTests(QueueCase):
         self.take(1)
         self.queue.whenReady(partial(self.consume, "x"))
         self.advance(RETRY - 10)
-        self.assertEqual((self.got, self.queue.inFlight), (["xa"], 2))
+        self.assertEqual((self.got, len(self.queue.stored.flying)), (["xa"], 2))
         self.advance(10)
         self.assertEqual(self.take(1), "b")
 
@@ -79,7 +79,10 @@ class ClosingTests(QueueCase):
 
     def test_dropsEverything(self) -> None:
         self.assertEqual(self.queue.close(), 4)
-        self.assertEqual((self.queue.depth, self.queue.inFlight, self.queue.size, self.take(1)), (0, 0, 0, "-"))
+        self.assertEqual(
+            (self.queue.stored.depth, len(self.queue.stored.flying), self.queue.stored.size, self.take(1)),
+            (0, 0, 0, "-"),
+        )
 
     def test_twice(self) -> None:
         self.queue.close()
@@ -92,7 +95,7 @@ class ClosingTests(QueueCase):
     def test_takesNothingIn(self) -> None:
         self.queue.close()
         self.put("e")
-        self.assertEqual((self.queue.depth, self.queue.size), (0, 0))
+        self.assertEqual((self.queue.stored.depth, self.queue.stored.size), (0, 0))
 
     def test_wakesNobody(self) -> None:
         woken: list[int] = []
@@ -119,13 +122,13 @@ class ManyTests(QueueCase):
     def test_returningOneByOne(self) -> None:
         """Each with a deadline of its own, behind a front that was acknowledged."""
         for _ in range(self.NUMBER // 2):
-            self.queue.acknowledge(self.queue.lastTag if only(self.queue.takeMany(None, 1)) else 0)
+            self.queue.acknowledge(self.queue.stored.lastTag if only(self.queue.takeMany(None, 1)) else 0)
         for _ in range(self.NUMBER // 2):
             only(self.queue.takeMany(None, 1))
             self.world.clock.rightNow += 0.001
         self.world.clock.pump([0.01] * 2501)
         self.world.clock.pump([0.01] * 5000)
-        self.assertEqual((self.queue.returned, self.queue.inFlight), (self.NUMBER // 2, 0))
+        self.assertEqual((len(self.queue.stored.returned), len(self.queue.stored.flying)), (self.NUMBER // 2, 0))
 
     def test_returningAndDroppingOneByOne(self) -> None:
         self.queue.takeMany("x", self.NUMBER)
@@ -133,27 +136,31 @@ class ManyTests(QueueCase):
         self.world.clock.pump([0.0] * 10)
         for _ in range(self.NUMBER):
             self.put("n")
-        self.assertEqual((self.queue.returned, len(self.queue.backlog)), (0, self.NUMBER))
+        self.assertEqual((len(self.queue.stored.returned), len(self.queue.stored.backlog)), (0, self.NUMBER))
 
     def test_returnedInPortions(self) -> None:
         """What a holder leaves behind is taken back in several turns, but nobody overtakes it."""
         self.queue.takeMany("x", self.NUMBER // 2)
         self.queue.release("x")
-        self.assertEqual((self.queue.returned, self.queue.inFlight), (SLICE, self.NUMBER // 2 - SLICE))
+        self.assertEqual(
+            (len(self.queue.stored.returned), len(self.queue.stored.flying)), (SLICE, self.NUMBER // 2 - SLICE)
+        )
         taken = self.queue.takeMany("y", SLICE + 5)
         self.assertEqual([each.tag for each in taken], list(range(1, SLICE + 6)))
         self.world.clock.pump([0.0] * 5)
-        self.assertEqual((self.queue.returned, self.queue.inFlight), (self.NUMBER // 2 - SLICE - 5, SLICE + 5))
+        self.assertEqual(
+            (len(self.queue.stored.returned), len(self.queue.stored.flying)), (self.NUMBER // 2 - SLICE - 5, SLICE + 5)
+        )
 
     def test_whatOthersHoldByThenIsTheirs(self) -> None:
         """What came back by itself before its turn, and was given to somebody else, stays with him."""
         self.queue.takeMany("x", SLICE + 1)
         self.world.clock.rightNow += RETRY
         self.queue.release("x")
-        self.queue.flying._onDue()
+        self.queue.stored.flying._onDue()
         self.assertEqual(len(self.queue.takeMany("y", SLICE + 1)), SLICE + 1)
         self.world.clock.pump([0.0] * 3)
-        self.assertEqual((self.queue.returned, self.queue.inFlight), (0, SLICE + 1))
+        self.assertEqual((len(self.queue.stored.returned), len(self.queue.stored.flying)), (0, SLICE + 1))
 
     def test_dyingAllAtOnce(self) -> None:
         for _ in range(4):

@@ -3,7 +3,7 @@
 from typing import Any
 
 from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource
-from fleximq.broker.queues.queue import DROPPED
+from fleximq.broker.queues.bounds import DROPPED
 from fleximq.dialects.blipmq.messages import SOURCES
 from fleximq.limits import BLIP_FRAME_BYTES, Limits
 from fleximq.values.message import Content, Message

@@ -1,0 +1,90 @@
+"""The bounds of one queue, in messages and bytes: they refuse publications, or drop the oldest messages.
+
+Messages that are too old do not count: they are dropped before anything else is dropped or refused.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from fleximq.broker.queues.expiry import Expiry
+from fleximq.broker.queues.in_flight import IN_FLIGHT_OVERHEAD
+from fleximq.broker.queues.stored_messages import StoredMessages
+from fleximq.values.counted_event import CountedEvent, EventFamily
+from fleximq.values.message import Message
+from fleximq.values.message_cost import OVERHEAD
+
+#: Why a queue refuses.
+FULL = "queue is full"
+#: Counted for messages that a full queue drops.
+DROPPED = CountedEvent(EventFamily.DROPPED, "queue full")
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Bounds:
+    """``maxMessages`` is the maximum number of messages waiting and in flight together, and ``maxBytes`` their maximum
+    cost, in a durable queue only that of volatile ones.
+    """
+
+    maxMessages: int
+    maxBytes: int
+    _stored: StoredMessages
+    _expiry: Expiry | None
+
+    def admits(self, count: int, size: int) -> str | None:
+        """Return None if ``count`` more messages with ``size`` bytes fit, else the reason of the refusal."""
+        size += OVERHEAD * count
+        if not self._isOver(count, size):
+            return None
+        return FULL if self._staysFull(partial(self._isOver, count, size), count, size) else None
+
+    def admitsAlone(self, count: int, size: int) -> str | None:
+        """Return None if so many messages would fit into an empty queue, else the reason of the refusal."""
+        alone = self._stored.backlog.occupied(size + OVERHEAD * count) <= self.maxBytes
+        return None if alone and count <= self.maxMessages else FULL
+
+    def isHeavier(self, most: int) -> bool:
+        """Tell whether the queue weighs more than ``most`` bytes."""
+
+        def isFull() -> bool:
+            return self._stored.weight > most
+
+        return isFull() and self._staysFull(isFull, 0, 0)
+
+    def enforce(self, run: Sequence[Message], size: int) -> None:
+        """Drop those messages of the run just added, of cost ``size``, that can never fit, then the oldest ones."""
+        if not self._isOver(0, 0):
+            return
+        isFull = partial(self._isOver, 0, 0)
+        if not self._staysFull(isFull, len(run), size):
+            return
+        stored = self._stored
+        large = stored.backlog.dropLarge(run, size, stored.returned.size, self._excess())
+        stored.size -= large.size
+        number = large.number
+        while isFull() and (delivery := stored.returned.first()) is not None:
+            stored.dropReturned(delivery)
+            number += 1
+        oldest = stored.backlog.drop(stored.all - self.maxMessages, self._excess())
+        stored.undelivered(oldest)
+        stored.counted(DROPPED, number + oldest.number)
+
+    def _staysFull(self, isFull: Callable[[], bool], count: int, size: int) -> bool:
+        """Drop messages that are too old, about twice as many as arrive; tell whether the queue is still full."""
+        if self._expiry is not None:
+            self._expiry.makeRoom(isFull, 2 * (count + size // OVERHEAD))
+        return isFull()
+
+    def _isOver(self, count: int, size: int) -> bool:
+        """Tell whether so many more messages and bytes exceed the bounds."""
+        stored, flying = self._stored, len(self._stored.flying)
+        backlog = stored.backlog
+        number = len(backlog) - backlog.gaps + len(stored.returned) + flying + count
+        if stored.recorder is not None:
+            number += stored.recorder.dying
+        return number > self.maxMessages or (
+            backlog.occupied(stored.size + size + IN_FLIGHT_OVERHEAD * flying) > self.maxBytes
+        )
+
+    def _excess(self) -> int:
+        return self._stored.backlog.occupied(self._stored.weight) - self.maxBytes

@@ -1,0 +1,63 @@
+"""After how many deliveries a message becomes a dead letter, and where dead letters go."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from fleximq.broker.envelope import QueueDelivery
+from fleximq.broker.queues.bounds import DROPPED
+from fleximq.broker.queues.message_place import offsetsOf
+from fleximq.broker.queues.stored_messages import StoredMessages
+from fleximq.values.counted_event import CountedEvent, EventFamily
+
+#: Counted for dead letters that were published.
+DEAD_LETTERS = CountedEvent(EventFamily.DEAD_LETTERS)
+
+Q = TypeVar("Q")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeliveryLimit(Generic[Q]):
+    """The limit of a broker's queues.
+
+    :param deliveries: the maximum number for one message; 0: unlimited.
+    :param onDead: called with the queue and the last delivery of a dead message; None: deliveries are unlimited.
+    :param withdrawLetter: removes the dead letter of this queue's message with a tag, since its acknowledgement arrived
+        late, and tells whether there was one; None: dead messages cannot be acknowledged.
+    :param onError: called with the exceptions of ``onDead``.
+    """
+
+    deliveries: int = 0
+    onDead: Callable[[Q, QueueDelivery], object] | None = None
+    withdrawLetter: Callable[[Q, int], bool] | None = None
+    onError: Callable[[Exception], object] = lambda error: None
+
+    def last(self, deliveries: Sequence[QueueDelivery]) -> Sequence[QueueDelivery]:
+        """Return those that were the last deliveries of their messages."""
+        if not self.deliveries or self.onDead is None:
+            return ()
+        return [delivery for delivery in deliveries if delivery.attempts >= self.deliveries]
+
+    def bury(self, queue: Q, stored: StoredMessages, dead: Sequence[QueueDelivery]) -> None:
+        """Publish dead letters, or drop the messages if they can have none."""
+        isFinal = self.onDead is None or self.withdrawLetter is None
+        for delivery in dead:  # for good if no late acknowledgement can withdraw their dead letters
+            stored.moved(delivery, isFinal)
+        if self.onDead is None:
+            stored.counted(DROPPED, len(dead))
+            if stored.recorder is not None:
+                stored.recorder.gone(offsetsOf([delivery.message for delivery in dead]))
+        elif stored.recorder is not None:
+            stored.recorder.bury(dead)
+        else:
+            stored.counted(DEAD_LETTERS, len(dead))
+            for delivery in dead:
+                try:
+                    self.onDead(queue, delivery)
+                except Exception as error:
+                    self.onError(error)
+
+    def withdraw(self, queue: Q, stored: StoredMessages, tag: int) -> bool:
+        """Withdraw the dead letter of the message with this tag; False if there is none."""
+        dying = stored.recorder is not None and stored.recorder.withdraw(tag)
+        return (self.withdrawLetter is not None and self.withdrawLetter(queue, tag)) or dying

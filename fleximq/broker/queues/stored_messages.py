@@ -1,0 +1,109 @@
+"""The messages of one queue, wherever they are: never delivered, in flight, or returned; and their cost."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import islice
+
+from fleximq.broker.envelope import QueueDelivery
+from fleximq.broker.queues.backlog import Backlog, Dropped
+from fleximq.broker.queues.in_flight import IN_FLIGHT_OVERHEAD, InFlight
+from fleximq.broker.queues.message_place import ONLY_IN_JOURNAL, offsetsOf
+from fleximq.broker.queues.recorder import Recorder
+from fleximq.broker.queues.returned import Returned
+from fleximq.values.message import Message
+from fleximq.values.message_cost import costOf
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class StoredMessages:
+    """All messages of a queue; ``size`` is the cost in bytes of those in memory.
+
+    :param counted: called with a counted event and a number.
+    :param moved: called with each delivery that ends without acknowledgement, and with False if it waits again or is a
+        dead letter that can be withdrawn, True if it was dropped. Not called when the queue is closed.
+    """
+
+    backlog: Backlog
+    recorder: Recorder | None
+    flying: InFlight
+    counted: Callable[[str, int], None]
+    moved: Callable[[QueueDelivery, bool], None]
+    returned: Returned = field(default_factory=Returned)
+    size: int = 0
+
+    @property
+    def depth(self) -> int:
+        """The number of messages that wait."""
+        return len(self.returned) + len(self.backlog) - self.backlog.gaps
+
+    @property
+    def all(self) -> int:
+        """The number of all messages, including those whose dead letters are not stored yet."""
+        return self.depth + len(self.flying) + (0 if self.recorder is None else self.recorder.dying)
+
+    @property
+    def weight(self) -> int:
+        """The cost of all messages in memory, and :data:`IN_FLIGHT_OVERHEAD` for each one in flight."""
+        return self.size + IN_FLIGHT_OVERHEAD * len(self.flying)
+
+    @property
+    def lastTag(self) -> int:
+        """The tag of the latest message that was delivered for the first time or dropped, 0 before it."""
+        return self.backlog.lastTag
+
+    @property
+    def arrived(self) -> int:
+        """The number of messages that have arrived, except those that were withdrawn."""
+        return self.backlog.lastTag + len(self.backlog)
+
+    @property
+    def oldest(self) -> int | None:
+        """The arrival number of the oldest waiting message; None if the queue is empty."""
+        returned = self.returned.first()
+        if returned is not None:
+            return returned.tag
+        return self.backlog.lastTag + 1 if len(self.backlog) else None
+
+    @property
+    def isNextOnDisk(self) -> bool:
+        """Whether the next message must be read from the journal."""
+        delivery = self.returned.first() if self.returned else None
+        if delivery is not None:
+            return delivery.message.payload is ONLY_IN_JOURNAL
+        return not self.backlog.available and len(self.backlog) > 0
+
+    def first(self, number: int) -> list[tuple[Message, int]]:
+        """Return up to ``number`` of the oldest waiting messages, up to one that is only on disk, with their deliveries
+        so far; they stay in the queue.
+        """
+        found: list[tuple[Message, int]] = []
+        for delivery in self.returned.firsts(number):
+            if delivery.message.payload is ONLY_IN_JOURNAL:
+                return found
+            found.append((delivery.message, delivery.attempts))
+        return found + [(message, 0) for message in islice(self.backlog, number - len(found))]
+
+    def delivered(self) -> list[QueueDelivery]:
+        """Return the unacknowledged deliveries, in flight or returned."""
+        return [*self.flying.deliveries(), *self.returned.values()]
+
+    def undelivered(self, dropped: Dropped) -> None:
+        """Account for messages that left the backlog undelivered."""
+        self.size -= dropped.size
+        if self.recorder is not None:
+            self.recorder.gone(dropped.offsets)
+
+    def dropReturned(self, delivery: QueueDelivery) -> None:
+        """Drop a delivery that returned."""
+        self.returned.remove(delivery.tag)
+        self.size -= costOf(delivery.message)
+        self.moved(delivery, True)
+        if self.recorder is not None:
+            self.recorder.gone(offsetsOf([delivery.message]))
+
+    def clear(self) -> None:
+        """Forget all messages."""
+        self.backlog.clear()
+        self.returned.clear()
+        self.flying.clear()
+        self.size = 0
