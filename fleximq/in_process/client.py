@@ -208,7 +208,8 @@ class InProcessClient:
 
         :param from_: the start on durable topics: "first", "last", an offset, or ``{"time": milliseconds since 1970}``;
             deliveries then have an ``offset``.
-        :param call: called with each delivery, one after the other; may return an awaitable. Its exceptions are logged.
+        :param call: called with each delivery, one after the other, until the subscription is closed; may return an
+            awaitable. Its exceptions are logged.
         :raises SubscriptionFailed: the topic is not durable, or the client has too many subscriptions.
         :raises NotPermitted: the client may not subscribe to it, or InvalidTopic: it cannot be one.
         :raises NoLongerKept: the offset was removed from the journal.

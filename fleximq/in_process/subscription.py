@@ -92,15 +92,24 @@ class Subscription(BoxReader, AsyncClosedOnExit, Generic[M]):
         for each in waiting:
             each.callback(None)
 
+    @property
+    def isClosed(self) -> bool:
+        """Whether this was closed, by the program or with its client; False after an error."""
+        return self._box.end is True
+
     def close(self) -> None:
         """Unsubscribe; unread messages can still be read."""
         self._close(self._box)
 
 
 async def passTo(function: Callable[[Any], Any], subscription: Subscription[Any]) -> None:
-    """Call a function with each message, one at a time; exceptions and the end of the subscription are logged."""
+    """Call a function with each message, one at a time, until the subscription is closed; exceptions are logged, and
+    its end after an error.
+    """
     try:
         async for message in subscription:
+            if subscription.isClosed:
+                return
             try:
                 result = function(message)
                 if isawaitable(result):

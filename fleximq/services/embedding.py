@@ -88,7 +88,7 @@ class EmbeddedBroker(Service):
 
     def privilegedStartService(self) -> None:
         """Open the ports; errors as :meth:`startService`."""
-        self._refuseWhileStopping()
+        self._checkThatItMayStart()
         super().privilegedStartService()
         self._isPrivileged = True
         self._start(self._present().privilegedStartService)
@@ -97,9 +97,9 @@ class EmbeddedBroker(Service):
         """Open the journal, then the ports unless they are open, and serve.
 
         :raises SettingError: the journal or a port cannot be opened. Then nothing of the broker runs.
-        :raises Conflict: it is still stopping.
+        :raises Conflict: it is running, or still stopping.
         """
-        self._refuseWhileStopping()
+        self._checkThatItMayStart()
         super().startService()
         if not self._isPrivileged:
             self._start(self._present().privilegedStartService)
@@ -119,7 +119,9 @@ class EmbeddedBroker(Service):
         stopping.addCallback(lambda ignored: self._ended())
         return ended
 
-    def _refuseWhileStopping(self) -> None:
+    def _checkThatItMayStart(self) -> None:
+        if self.running:
+            raise Conflict("the broker is running already")
         if self._stopping is not None:
             raise Conflict("the broker is still stopping")
 

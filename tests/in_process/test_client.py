@@ -271,6 +271,27 @@ class SubscriptionTests(InProcessCase):
         self.turn()
         self.assertEqual((seen, len(self.flushLoggedErrors(ZeroDivisionError))), ([1, 2], 2))
 
+    def test_aFunctionIsNotCalledAfterTheEnd(self) -> None:
+        """That of the subscription, or of the client."""
+        self.broker()
+        for ends in (lambda client, reader: reader.close(), lambda client, reader: client.close()):
+            got: list[int] = []
+            waits: list[Deferred[None]] = []
+            client = self.client()
+
+            def take(delivery: Any, got: list[int] = got, waits: list[Deferred[None]] = waits) -> Any:
+                got.append(delivery.value)
+                waits.append(Deferred())
+                return waits[-1]
+
+            reader = self.done(client.subscribe("t", call=take))
+            self.done(self.client().publish_many("t", [1, 2, 3]))
+            self.turn()
+            ends(client, reader)
+            waits[0].callback(None)
+            self.turn()
+            self.assertEqual(got, [1])
+
     def test_aFunctionMayPublish(self) -> None:
         """It is called outside the broker's own operations."""
         self.broker()

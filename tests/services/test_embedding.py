@@ -116,6 +116,14 @@ class EmbeddingTests(TestCase):
             service.startService()
             await (await self.networkClient(service)).ping()
 
+    async def test_aSecondStartIsAnErrorAndChangesNothing(self) -> None:
+        service = self.service()
+        before = service.addresses
+        self.assertRaises(Conflict, service.startService)
+        self.assertRaises(Conflict, service.privilegedStartService)
+        self.assertEqual((service.addresses, service.running), (before, 1))
+        await (await self.networkClient(service)).ping()
+
     async def test_eachStopFiresAfterTheOneEnd(self) -> None:
         """A second one does not take the clock from the connections that the first one still ends."""
         service = self.service(drain_timeout=1, journal=self.mktemp())
