@@ -75,7 +75,7 @@ class DeadLetters:
     """Publishes dead letters as the broker, and withdraws those whose acknowledgement arrives late.
 
     A consumer may need more time than all deliveries of a message together, and then acknowledge it. Its dead letter is
-    removed then, if nothing has taken it, it is one of the latest :data:`LATE`, and the broker was not restarted.
+    removed then, if no consumer has taken it, it is one of the latest :data:`LATE`, and the broker was not restarted.
     ``onDeadLetter`` is called with queue name, message id, if any, and number of deliveries.
 
     :param ensure: makes the work queue of a topic, or raises :exc:`~fleximq.errors.NoCapacity`.

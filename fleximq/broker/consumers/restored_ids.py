@@ -19,9 +19,9 @@ _READ_BYTES = 4 << 20
 
 
 class RestoredIds:
-    """The deliveries whose ids are not read yet, and the acknowledgements that may mean one of them.
+    """The deliveries without ids until these are read, and the acknowledgements that may mean one of them.
 
-    :param acknowledge: called with a postponed id when all are read, and with the function that tells whether the
+    :param acknowledge: called with a postponed id when all are read, and with the function that decides whether the
         acknowledgement may remove messages of a topic, or None.
     """
 
@@ -50,7 +50,7 @@ class RestoredIds:
         return False
 
     def read(self, journal: IJournalRead) -> None:
-        """Read all of them, then handle what was postponed."""
+        """Read all of them, then handle the postponed acknowledgements."""
         portion = [self._unread.popleft() for _ in range(min(_READ, len(self._unread)))]
         if portion:
             offsets = sorted(delivery.message.offset for _, delivery in portion)

@@ -81,7 +81,7 @@ class WorkQueue(QueueOwner):
 
     def admits(self, count: int, size: int) -> str | None:
         """Return the reason why messages of MiniMQ are refused; None: accepted. A queue that was never consumed drops
-        its oldest messages, so it refuses only what exceeds the bounds alone.
+        its oldest messages, so it refuses only messages that exceed the bounds alone.
         """
         if self.everConsumed:
             return self.queue.bounds.admits(count, size)

@@ -133,7 +133,7 @@ class WorkQueues:
             self._watch(queue, max(0.0, self._idleSeconds - idle))
         return queue
 
-    # -- what clients do -----------------------------------------------------------------------------
+    # -- acts of clients -----------------------------------------------------------------------------
 
     def refusal(self, queue: WorkQueue, envelope: Envelope, body: Any, count: int) -> str | None:
         """Return why a queue refuses a MiniMQ PRODUCE to a topic in the table; None if it accepts it."""

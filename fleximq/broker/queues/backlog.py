@@ -2,7 +2,7 @@
 
 The backlog decides which message is next, and its tag: a message's tag is its arrival number, the queue never computes
 one. So another order (by priority, due time and arrival), several sources, or one message of a key at a time are other
-backlogs for the same queue: :meth:`Backlog.take` may return any tags, ``available`` is what it could return now, and
+backlogs for the same queue: :meth:`Backlog.take` may return any tags, ``available`` is how many it could return, and
 messages leave unseen only by :meth:`Backlog.drop`, :meth:`Backlog.expire` and :meth:`Backlog.withdraw`.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from fleximq.values.message import Message
 from fleximq.values.message_cost import ANY, OVERHEAD, cost, costOf, measure
 
-#: In place of each deque that was never used, since an empty one takes 760 bytes; nothing may be added to it.
+#: In place of each deque that was never used, since an empty one takes 760 bytes: immutable.
 NEVER_USED: deque[Any] = deque(maxlen=0)
 
 
@@ -132,7 +132,7 @@ class MemoryBacklog(Backlog):
 
     def dropLarge(self, run: Sequence[Message], size: int, others: int, excess: int) -> Dropped:
         waiting = self._messages
-        if others + OVERHEAD * len(waiting) >= excess + size:  # the usual case, whatever the others cost
+        if others + OVERHEAD * len(waiting) >= excess + size:  # the usual case, at any cost of the others
             return Dropped(0, 0)
         room = others + cost(waiting) - excess
         fitting = [message for message in run if costOf(message) <= room]

@@ -1,6 +1,6 @@
 """The bounds of one queue, in messages and bytes: they refuse publications, or drop the oldest messages.
 
-Messages that are too old do not count: they are dropped before anything else is dropped or refused.
+Messages that are too old do not count: they are dropped before any others are dropped or refused.
 """
 
 from collections.abc import Callable, Sequence

@@ -19,7 +19,7 @@ from fleximq.values.message_cost import ANY, cost, costOf, measure
 class DurableBacklog(Backlog):
     """Messages in order of arrival; ``size`` is the cost of those in memory.
 
-    ``volatile`` is how many of them are not in the journal, ``volatileGone`` how many such messages have left.
+    ``volatile`` is how many of them are not in the journal, ``volatileGone`` how many of these have left.
 
     :param room: new messages stay in memory while those there cost no more than this.
     :param withIds: returns messages with the ids that they have in this queue.
@@ -69,7 +69,7 @@ class DurableBacklog(Backlog):
         return self.lastTag - self.volatileGone
 
     def append(self, messages: Sequence[Message]) -> int:
-        """Add one run, whose messages have neighbouring offsets or none; return its cost in memory."""
+        """Add one run of messages with neighbouring offsets or none; return its cost in memory."""
         first = messages[0].offset
         if self._withIds is not None and not (first and self._onDisk):
             messages = self._withIds(messages)

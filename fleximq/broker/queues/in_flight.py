@@ -45,12 +45,12 @@ class _Span:
 class InFlight:
     """Messages by tag, in order of their deadlines, and by the holder they were given to.
 
-    A message costs one dict entry, 0.05 us in runs. What it shares with the others of its delivery is in a span. Spans
+    A message costs one dict entry, 0.05 us in runs. Its fields in common with others are in a span. Spans
     cover at most four times as many tags as are in flight, or some more; then they are made again.
 
     ``leaving`` are the deliveries of holders that left, until :meth:`takeBack` has taken them back.
 
-    :param onReturn: called with deliveries whose time is over or whose holder has left, when they are removed.
+    :param onReturn: called with deliveries that are due or of a holder that left, when they are removed.
     """
 
     __slots__ = (

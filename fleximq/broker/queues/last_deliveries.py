@@ -30,7 +30,7 @@ class LastDeliveries(dict[int, QueueDelivery]):
     """Last deliveries of ``queue`` by tag, while their dead letters are being stored.
 
     :param withIds: returns messages with the ids that they had.
-    :param gone: called with the offsets of messages whose dead letters are stored, or that are lost.
+    :param gone: called with the offsets of messages that are lost or have stored dead letters.
     """
 
     __slots__ = ("_gone", "_log", "_withIds", "queue")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from fleximq.values.message import Content, Message
 
-#: The payload of such a message; known by identity.
+#: The payload of these messages; known by identity.
 ONLY_IN_JOURNAL = b"(in the journal)"
 _new = tuple.__new__
 

@@ -53,7 +53,7 @@ class Queue:
     ``stored`` has the messages, and ``bounds`` how many it may have. Errors of callbacks are passed to the deadlines'
     ``onError``.
 
-    :param name: the topic; queues whose name begins with :data:`DEAD` make no dead letters.
+    :param name: the topic; queues with names that begin with :data:`DEAD` make no dead letters.
     :param redelivery: seconds for which a delivery is hidden.
     :param dropsOldest: whether :meth:`deliver` enforces the bounds by dropping; if not, callers ask ``bounds``.
     :param timeToLive: seconds after which a waiting message expires; None: never.

@@ -45,7 +45,7 @@ class QueueReader:
         self._reading = False
 
     def load(self) -> None:
-        """Read what the queue delivers next if it is not in memory, unless a read is running."""
+        """Read the next messages of the queue if they are not in memory, unless a read is running."""
         queue = self.queue
         if self._reading or queue.closed:
             return

@@ -28,7 +28,7 @@ class QueueState:
     ``due`` maps a tag to the time until which its message is hidden. ``gone`` are the offsets that were acknowledged
     before the record of their delivery arrived. Records from the offset ``seen`` on have not arrived yet. ``ages`` are
     tags and the times when they were the latest to arrive. ``used`` is the time of the last use, 0 for now;
-    ``consumed`` tells whether a consumer ever used the queue.
+    ``consumed``: a consumer has used the queue.
     """
 
     key: str

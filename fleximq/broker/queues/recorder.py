@@ -19,7 +19,7 @@ class Recorder(Protocol):
 
     @property
     def dying(self) -> int:
-        """The number of last deliveries whose dead letters are not stored yet."""
+        """The number of last deliveries without stored dead letters."""
 
     def load(self) -> None:
         """Read the next messages if they are not in memory, unless a read is running."""
@@ -37,10 +37,10 @@ class Recorder(Protocol):
         """Publish dead letters; the messages stay in the journal until these are stored."""
 
     def withdraw(self, tag: int) -> bool:
-        """Forget the last delivery with this tag, whose dead letter is not stored yet; False if there is none."""
+        """Forget the last delivery with this tag before its dead letter is stored; False if there is none."""
 
     def close(self) -> None:
-        """Forget all; nothing is recorded any more."""
+        """Forget all, and stop recording."""
 
     def lowest(self) -> int:
         """Return the lowest offset that the queue needs, 0 if it needs none."""
@@ -49,7 +49,7 @@ class Recorder(Protocol):
         """Write the part of the queue that is in the journal into a state."""
 
     def restore(self, state: QueueState) -> list[QueueDelivery]:
-        """Restore a state, and return its deliveries; those whose hidden time has not ended are in flight again."""
+        """Restore a state, and return its deliveries; those that are still hidden are in flight again."""
 
     def know(self, tag: int, message: Message) -> bool:
         """Set the id of a delivery restored with this tag; False if it is not in the queue any more."""

@@ -38,7 +38,7 @@ class StoredMessages:
 
     @property
     def all(self) -> int:
-        """The number of all messages, including those whose dead letters are not stored yet."""
+        """The number of all messages, including those that wait for the storage of their dead letters."""
         return self.depth + len(self.flying) + (0 if self.recorder is None else self.recorder.dying)
 
     @property
