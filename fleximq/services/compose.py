@@ -1,8 +1,8 @@
 """Builds the complete broker from its settings, as one service; the only module that knows every room.
 
-The parts are made in the order in which they need each other, and each service is added to its parent in the order in
-which it starts; a parent stops its services in the opposite order. What differs between a single broker and a node of a
-cluster is the part of its :class:`~fleximq.services.host.Host`.
+The parts are made in the order in which they need each other. Each service is added to its parent in the order in which
+it starts; a parent stops its services in the opposite order. A single broker and a node of a cluster differ only in
+their :class:`~fleximq.services.host.Host`.
 """
 
 import os
@@ -50,14 +50,15 @@ def compose(
 ) -> MultiService:
     """Return a service with the broker and all its listeners; no port or file is open before it starts.
 
-    :param abortStart: called with a sentence if the journal or a listener cannot be opened; ``abortRun``, with the
-        reactor too, if that happens after the start; ``failStop`` if the last state cannot be stored at the stop. By
-        default all end the process.
+    :param abortStart: called with a sentence if the journal or a listener cannot be opened at the start; it must raise.
+        By default it, ``abortRun`` and ``failStop`` end the process with this sentence.
+    :param abortRun: called with a sentence and the reactor if a listener cannot be opened after the start.
+    :param failStop: called with a sentence if the journal cannot store the last state at the stop.
     :param registry: the plug-ins; by default the installed ones.
     :param environment: variables that spawned programs inherit, and the address of the service manager.
     :param reload: holds the same settings, and gets the participants of a reload; by default the settings never change.
     :param wall: returns the seconds since 1970; those of the reactor are for durations only.
-    :param ownsProcess: whether it may handle signals, and raise the limit on open files.
+    :param ownsProcess: whether the broker may handle signals, and raise the limit on open files.
     :raises SettingError: a listener or extension is invalid, or plug-ins conflict.
     """
     failure = StartupFailure({})
@@ -79,14 +80,14 @@ def compose(
 
 def _nodeOf(inputs: Inputs) -> Host:
     try:
-        from fleximq.services.cluster_service import ClusterNode  # not loaded by a broker of its own
+        from fleximq.services.cluster_service import ClusterNode  # a single broker does not load it
     except ImportError as error:
         raise SettingError(f"cluster needs {error.name}: pip install '.[cluster]' in a clone adds it") from error
     return ClusterNode(inputs)
 
 
 class _Composition:
-    """The parts that a single broker and a node have in common."""
+    """The parts that a single broker and a node of a cluster have in common; :meth:`service` adds them to the host."""
 
     def __init__(self, inputs: Inputs, host: Host) -> None:
         reactor, settings, reload = inputs.reactor, inputs.settings, inputs.reload
@@ -103,10 +104,11 @@ class _Composition:
         self._listeners = ListenerSet(inputs, host, self._broker)
 
     def _counted(self, event: str, number: int) -> None:
+        # The journal gets this before the broker exists, and counts its first event when it is opened.
         self._broker.observers.counted(event, number)
 
     def service(self) -> MultiService:
-        """Return the service of the whole."""
+        """Return the service that contains all others."""
         inputs, host = self._inputs, self._host
         if isinstance(inputs.reload.auditLog, AuditLog):
             inputs.reload.auditLog.setServiceParent(host.served)
@@ -129,7 +131,7 @@ class _Composition:
         return service
 
     def _addProcess(self, early: MultiService) -> None:
-        """Add the services about the process itself."""
+        """Add the services for open files, the event loop's delay, steps of the clock, and the busy poll."""
         reactor, settings, wall = self._inputs.reactor, self._inputs.settings, self._inputs.wall
         lag = LagService(reactor)
         self._listeners.makeSite(lag)

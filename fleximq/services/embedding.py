@@ -1,8 +1,8 @@
 """A broker inside another Twisted application, as one service that the application makes, starts and stops.
 
-To the broker, the application is an extension: it has what these may use, and its clients and registrations end with
-the broker. The broker changes nothing of the process that belongs to the application: signals, logs, the garbage
-collector, the reactor's clock, the limit on open files; and no failure ends it.
+The application is an extension of this broker: it gets the same context as any extension, and its clients and observers
+end with the broker. The broker does not change the process, which belongs to the application: neither signals, logs,
+the garbage collector, the reactor's clock nor the limit on open files. No failure of the broker ends the process.
 """
 
 import os
@@ -30,9 +30,9 @@ from fleximq.services.web_site import listenersOf
 from fleximq.startup.configuration_check import faults
 
 _log = Logger()
-#: The name of the application as an extension.
+#: The name of the extension by which the application gets its context.
 _APPLICATION = "application"
-#: Variables by which a service manager speaks to its program, which is the application.
+#: Variables of a service manager, which expects answers from the application and not from the broker.
 _OF_MANAGER = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 
 
@@ -96,7 +96,7 @@ class EmbeddedBroker(Service):
     def startService(self) -> None:
         """Open the journal, then the ports unless they are open, and serve.
 
-        :raises SettingError: the journal or a port cannot be opened. Then nothing of the broker runs.
+        :raises SettingError: the journal or a port cannot be opened. All parts that had started are stopped.
         :raises Conflict: it is running, or still stopping.
         """
         self._checkThatItMayStart()
@@ -106,7 +106,7 @@ class EmbeddedBroker(Service):
         self._start(self._present().startService)
 
     def stopService(self) -> "Deferred[None]":
-        """End all connections within ``drain_timeout`` seconds, then the rest; fires when nothing runs any more."""
+        """End all connections within ``drain_timeout`` seconds, then all other parts; fires when all have stopped."""
         super().stopService()
         ended: Deferred[None] = Deferred()
         if self._stopping is not None:
@@ -140,7 +140,7 @@ class EmbeddedBroker(Service):
     def _ended(self) -> None:
         if isinstance(self._steady, SteadyReactor):
             self._steady.end()
-        # Connections that were cut off end in the next turn.
+        # Connections that were aborted are lost in the next turn of the reactor.
         self._reactor.callLater(0, self._stopped)
 
     def _stopped(self) -> None:
@@ -149,7 +149,7 @@ class EmbeddedBroker(Service):
             each.callback(None)
 
     def _failed(self, sentence: str, reactor: Any = None) -> None:
-        """Stop after a failure that ends a broker of its own process."""
+        """Log a failure with which a broker in a process of its own would exit, and stop."""
         _log.critical("{sentence}", sentence=sentence)
         if self.running:
             self.stopService()
@@ -166,7 +166,7 @@ class EmbeddedBroker(Service):
 
     @property
     def addresses(self) -> list[IAddress]:
-        """The addresses of all open ports, in the order of ``listen`` and ``http``."""
+        """The addresses of the open ports, in the order of ``listen`` and ``http``; empty before the start."""
         ports = [each.port for each in listenersOf(self._whole or ())]
         return [port.getHost() for port in ports if port is not None]
 
@@ -177,13 +177,13 @@ class EmbeddedBroker(Service):
         prefetch: int = PREFETCH_BYTES,
         codec: Codec | None = None,
     ) -> InProcessClient:
-        """Return a client in this process, which ends when the broker stops; parameters and errors as those of
-        :meth:`fleximq.interfaces.IExtensionContext.connect`. Raises Conflict while the broker does not run.
+        """Return a client in this process, which ends when the broker stops. Parameters and errors are those of
+        :meth:`fleximq.interfaces.IExtensionContext.connect`; also raises Conflict while the broker does not run.
         """
         return self.context.connect(rights, name, prefetch, codec)  # type: ignore[no-any-return]
 
     def factory(self, dialect: str = "") -> IProtocolFactory:
-        """Return a factory of connections for any endpoint of Twisted, as the option ``listen`` makes it.
+        """Return a factory of connections for any endpoint of Twisted, the same as for the option ``listen``.
 
         :param dialect: the only dialect of its connections, by name; "": all of them, and HTTP.
         :raises SettingError: the dialect does not exist.
@@ -203,7 +203,7 @@ class _Application(Service):
         """Accept no options."""
 
     def makeService(self, context: IExtensionContext, configuration: Any) -> Service:
-        """Return this."""
+        """Remember the context for :meth:`startService`, and return this service."""
         self._given = context
         return self
 

@@ -1,6 +1,7 @@
-"""How a broker runs in its process: alone, or as a node of a cluster.
+"""The parts that differ between a single broker and a node of a cluster.
 
-:mod:`fleximq.services.compose` makes the same parts for both; a host makes those that differ, and holds their services.
+:mod:`fleximq.services.compose` makes the parts that both have. :class:`SingleHost` and
+:class:`fleximq.services.cluster_service.ClusterNode` make the others, and the services that start and stop them.
 """
 
 import signal
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The means from which a broker is composed, see :func:`fleximq.services.compose.compose`."""
+    """The arguments of :func:`fleximq.services.compose.compose`, with their defaults filled in."""
 
     reactor: Any
     settings: Settings
@@ -46,8 +47,10 @@ class Inputs:
 
 
 class Place(NamedTuple):
-    """The service that holds a listener, and the factory of its open port, made from that of its endpoint with all
-    layers; None for the latter.
+    """The place of a listener.
+
+    :param parent: the service that starts and stops it.
+    :param entrance: wraps the factory of its open port, outside all other layers such as TLS; None: no wrapper.
     """
 
     parent: MultiService
@@ -55,11 +58,13 @@ class Place(NamedTuple):
 
 
 class Host(ABC):
-    """Makes the parts of a broker that differ, and holds its services.
+    """Makes the parts of a broker that differ between a single broker and a node of a cluster.
 
-    ``turn`` is the turn of the reactor, at whose end all connections are written. ``served`` are the services of the
-    broker, which run while it serves; :meth:`hold` makes it. ``state`` is that of a node, for its web pages. ``beat``
-    calls its argument when the journal's thread has answered; None if that is not monitored.
+    ``compose`` calls :meth:`makeJournal` (if the journal is on disk), :meth:`makeBroker`, :meth:`hold`, :meth:`early`
+    and :meth:`serve` once each, in this order. ``turn`` writes all connections at the end of a turn of the reactor.
+    ``wakeup`` calls functions of other threads in the reactor's. ``served`` is the parent of the services that run
+    while the broker serves clients; :meth:`hold` makes it. ``state`` is the node's state for its web pages, None
+    without a cluster. ``beat`` calls its argument when the journal's thread has answered; None if it is not monitored.
     """
 
     turn: WriteTurn
@@ -70,53 +75,58 @@ class Host(ABC):
 
     @abstractmethod
     def abortStart(self, sentence: str) -> NoReturn:
-        """End the start with a sentence."""
+        """Report in a sentence why the broker cannot start, and raise or end the process."""
 
     @abstractmethod
     def makeJournal(self, folder: "JournalFolder") -> BrokerJournal:
-        """Return the journal on disk, whose folder is not open yet."""
+        """Return the broker's journal; its service opens the folder when it starts."""
 
     @abstractmethod
     def makeBroker(self, **parts: Any) -> Broker:
-        """Return the broker with these parts."""
+        """Return the broker made with these arguments of :class:`~fleximq.broker.broker.Broker`."""
 
     @abstractmethod
     def hold(self, broker: Broker) -> None:
-        """Make ``served``."""
+        """Make ``served``, the parent of the services of this broker."""
 
     @abstractmethod
     def early(self, brokerService: MultiService) -> MultiService:
-        """Return the parent of services about the process itself, and of listeners for HTTP only."""
+        """Return the parent of services that must run even while the broker does not serve clients: those that watch
+        the process, and listeners for HTTP only.
+        """
 
     @abstractmethod
     def serve(self) -> MultiService:
-        """Return the service of the whole, which runs ``served`` in its time."""
+        """Return the service that contains all others, and starts ``served`` when this broker may serve clients."""
 
     @property
     @abstractmethod
     def owned(self) -> MultiService:
-        """The service of programs and standard input; after :meth:`serve`."""
+        """The parent of spawned programs and of the client at standard input; call it after :meth:`serve`."""
 
     @property
     @abstractmethod
     def listening(self) -> list[MultiService]:
-        """The services that hold listeners, first that of the dialects' sockets."""
+        """The parents of listeners; the first is that of the listeners for dialects."""
 
     @abstractmethod
     def placeOf(self, listen: Listen, limit: ConnectionLimit) -> Place:
-        """Return the place of a listener of dialects; raises SettingError if there is none."""
+        """Return the place of a listener for dialects; raises SettingError if this host does not serve it.
+
+        :param limit: the limit of connections of all listeners.
+        """
 
     @abstractmethod
     def forwarded(self) -> int:
-        """Return the number of clients that another node serves."""
+        """Return the number of connections that this host forwards to another node."""
 
     @abstractmethod
     def drainTimeout(self, seconds: float) -> float:
-        """Return the seconds that connections have to end at the stop, which are so many by the settings."""
+        """Return the seconds in which connections must end at the stop; ``seconds`` are those of the settings."""
 
 
 class SingleHost(Host):
-    """A broker of its own."""
+    """The host of a broker that is not a node of a cluster."""
 
     def __init__(self, inputs: Inputs) -> None:
         self.turn = WriteTurn(inputs.reactor)
@@ -156,7 +166,7 @@ class SingleHost(Host):
         return self.served
 
     def early(self, brokerService: MultiService) -> MultiService:
-        # It stays open as long as the broker, so that health checks see the broker stop.
+        # They run as long as the broker, so that health checks see it stop.
         return brokerService
 
     @property

@@ -1,4 +1,4 @@
-"""The listeners of a broker: they share limits, rights, credentials and the web site."""
+"""Makes the listeners of a broker, which share limits, rights, credentials and the web site."""
 
 from collections.abc import Callable
 from functools import partial
@@ -32,9 +32,10 @@ _NO_DIALECTS = ListenerDialects({}, {}, {}, ())
 
 
 class ListenerSet:
-    """Makes listeners and programs whose connections are clients of one broker.
+    """Makes the listeners and spawned programs of one broker, and adds them to the services of its host.
 
-    ``connections`` has all of them, and ``security`` their rights.
+    ``connections`` are the open connections of all of them, ``security`` decides their rights, and ``rateLimits`` has
+    their rates and bans. Call :meth:`makeSite` before any listener or factory is made.
     """
 
     def __init__(self, inputs: Inputs, host: Host, broker: Broker) -> None:
@@ -71,11 +72,11 @@ class ListenerSet:
         return listenersOf(self._host.listening)
 
     def listen(self, listen: Listen) -> None:
-        """Add a listener of dialects."""
+        """Add a listener for dialects; raises SettingError if the host does not serve it, or a dialect is unknown."""
         self._add(listen, self._host.placeOf(listen, self._limit), lambda context: self._dialects(listen, context))
 
     def listenForWeb(self, listen: Listen, parent: MultiService) -> None:
-        """Add a listener for HTTP only to a service."""
+        """Add a listener for HTTP only; ``parent`` is the service that starts it."""
         self._add(listen, Place(parent), lambda context: _NO_DIALECTS)
 
     def _add(self, listen: Listen, place: Place, dialectsFor: Callable[[Context], ListenerDialects]) -> None:
@@ -93,8 +94,9 @@ class ListenerSet:
         service.setServiceParent(place.parent)
 
     def factory(self, dialect: str = "") -> IProtocolFactory:
-        """Return a factory of connections of one dialect, or of all, for an endpoint that others open.
+        """Return a factory of connections for an endpoint that the caller opens.
 
+        :param dialect: the only dialect of its connections; "": all dialects and HTTP.
         :raises SettingError: the dialect does not exist.
         """
         inputs = self._inputs
@@ -133,7 +135,7 @@ class ListenerSet:
         return context
 
     def participants(self) -> list[Participant]:
-        """Return the participants in a reload, in their order."""
+        """Return the functions that prepare a reload of the settings, in the order of their calls."""
         broker, reactor = self._broker, self._inputs.reactor
         followed = broker, self._limit, self._unadmitted, self._origins, self._contexts
         return [

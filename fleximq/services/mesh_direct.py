@@ -1,8 +1,8 @@
 """Direct messages between clients at different nodes of a mesh, and listings of all nodes (/explanation/cluster).
 
-A node's table names its clients that accept direct messages. At each other node they are proxies among the broker's
-peers, so that the rules of a single broker hold (502, 504, 600). A proxy passes messages on to its client's node, where
-the sender is a proxy.
+Each node sends the ids and names of its clients that accept direct messages to all others. The others add a proxy for
+each of these clients to their broker's peers, so that requests to it follow the rules of a single broker (502, 504,
+600). The proxy sends a message to its client's node, where another proxy is its sender.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,20 +23,21 @@ from fleximq.interfaces import IBrokerObserver, IForm, IPeer
 
 Answer = Callable[[Any], None]
 
-#: Seconds that a listing waits for the other nodes.
+#: Maximum seconds that a listing waits for the answers of other nodes.
 LISTING = 1.0
 
 
 class RemoteClient(ConnectedClient):
-    """A publisher at another node. Its runs are not sent to further nodes."""
+    """A client of another node, as publisher or sender. Its messages are not sent to further nodes."""
 
     __slots__ = ()
 
 
 class Direct(IntEnum):
-    """The first value of a direct message between nodes; receiver (0: all), sender, id, path and message follow.
+    """The kind of a direct message between nodes, its first value.
 
-    RUN: receivers, and a run of a PUB with ``routing``.
+    The values after it are, for RUN, the ids of the receivers and a rendered run of a PUB with ``routing``; for others,
+    the receiver's id (0: all clients), the sender's id, the request's id, its path, and the message's frame.
     """
 
     REQ = 0
@@ -48,13 +49,13 @@ class Direct(IntEnum):
 
 @implementer(IPeer)
 class RemotePeer:
-    """A client at another node as a peer of the broker; it has no subscriptions here."""
+    """The proxy of another node's client, as a peer of this node's broker; it has no subscriptions here."""
 
     def __init__(self, direct: "DirectMessages", node: str, id: int, form: IForm) -> None:
         self._direct, self.node, self._id, self.form = direct, node, id, form
 
     def deliver(self, rendered: Any, count: int) -> None:
-        """Ignore a run; its node delivers it."""
+        """Ignore a run; the client's node delivers it."""
 
     def forward(self, message: Any) -> None:
         """Send a message to the client's node."""
@@ -64,7 +65,7 @@ class RemotePeer:
         """Ignore a broadcast, which is sent once to the whole node."""
 
     def requestFailed(self, id: str, path: str, status: int, words: str) -> None:
-        """Ignore that its request failed; its own node learns it in the same way."""
+        """Ignore that its request failed; the client's node finds that out by itself."""
 
     def requestDone(self) -> None:
         """Ignore that its request was answered."""
@@ -72,7 +73,10 @@ class RemotePeer:
 
 @implementer(IBrokerObserver)
 class DirectMessages:
-    """The clients of other nodes as peers of a broker. ``form`` makes runs for other nodes."""
+    """Adds the clients of other nodes to a broker's peers, and sends its own clients' names to other nodes.
+
+    :param form: renders runs for other nodes.
+    """
 
     def __init__(self, broker: Broker, mesh: Mesh, form: IForm) -> None:
         self._broker, self._mesh, self._form = broker, mesh, form
@@ -107,7 +111,7 @@ class DirectMessages:
             self._mesh.remove(self._own.pop(client.id), client=client.id)
 
     def topicCreated(self, name: str) -> None:
-        """Ignore it; so with the next."""
+        """Ignore a new topic. :meth:`counted` ignores events."""
 
     def counted(self, event: str, number: int) -> None:
         pass
@@ -115,7 +119,7 @@ class DirectMessages:
     # -- the clients of other nodes ----------------------------------------------------------------
 
     def changed(self, node: str, added: Iterable[Interest], removed: Iterable[Interest]) -> None:
-        """Learn which clients another node has."""
+        """Add and remove proxies after a change of another node's clients."""
         clients = {each.client: each.pattern for each in added}
         for id in {each.client for each in removed} - clients.keys():
             self._leave(id, node)
@@ -144,7 +148,10 @@ class DirectMessages:
     # -- sending -----------------------------------------------------------------------------------
 
     def begin(self, kind: Direct, sender: ConnectedClient, id: str = "", path: str = "") -> None:
-        """Learn which message the broker is about to forward to some of its peers."""
+        """Set the kind, sender, id and path that :meth:`send` adds to each frame until the next call.
+
+        Call it before the broker forwards a message: peers get only its frame.
+        """
         self._sending = kind, sender.id, id, path
 
     def broadcast(self, sender: ConnectedClient, message: Any) -> None:
@@ -154,7 +161,7 @@ class DirectMessages:
             self.send(node, 0, message)
 
     def divided(self, audience: Iterable[int]) -> tuple[list[int], dict[str, list[int]]]:
-        """Return the ids of this node's clients, and those of each other node."""
+        """Divide ids of clients; return those of this node's clients, and by node those of others."""
         here: list[int] = []
         others: dict[str, list[int]] = {}
         for id in audience:
@@ -169,7 +176,7 @@ class DirectMessages:
                 self._mesh.queueInOrder(self._mesh.peers[node], (Direct.RUN, ids, *run), count, size)
 
     def send(self, node: str, receiver: int, message: Any) -> None:
-        """Send the message that is being sent to a client at another node."""
+        """Send a frame to a client of another node (0: all of them), with the values of :meth:`begin`."""
         kind, *rest = self._sending
         item = (kind, receiver, *rest, bytes(message))
         self._mesh.queueInOrder(self._mesh.peers[node], item, 1, len(message))
@@ -177,7 +184,10 @@ class DirectMessages:
     # -- receiving ---------------------------------------------------------------------------------
 
     def received(self, kind: int, receiver: int, sender: int, id: str, path: str, message: bytes) -> None:
-        """Pass a message of another node's client on. Its own node learns it if the receiver has left."""
+        """Pass a direct message of another node's client to the broker.
+
+        A BrokerError is ignored: if the receiver has left, the sender's node learns that from this node's table.
+        """
         client = self._proxies.get(sender) or RemoteClient(sender, "fleximq", f"fleximq-{sender}")
         try:
             if kind == Direct.REQ:
@@ -196,25 +206,25 @@ class DirectMessages:
         self._broker.publishNarrowed(envelope, body, count, audience)
 
 
-#: How the answers of several nodes to an operator's act become one.
+#: How the values of several nodes in the answer to an operator's act become one, by their name.
 _JOINED: Mapping[str, Callable[[Iterable[Any]], Any]] = {"disconnected": sum, "removed": any}
 
 
 class MeshListings:
-    """Adds the rows of other nodes, with their node, to listings, and performs an operator's acts at all nodes."""
+    """Adds the rows of other nodes to listings, with the node's name, and performs operators' acts at all nodes."""
 
     def __init__(self, broker: Broker, mesh: Mesh, node: str, clock: IReactorTime) -> None:
         self._broker, self._mesh, self._node, self._clock = broker, mesh, node, clock
 
     def asked(self, title: str, arguments: Mapping[str, Any], answer: Answer) -> None:
-        """Answer another node."""
+        """Answer another node's question: with this node's rows of a listing, or the result of an operator's act."""
         if title in LISTINGS:
             LISTINGS[title].own(self._broker, self._broker.itself, arguments, answer)
         else:
             answer(self._broker.operator.perform(title, arguments, arguments["by"])[1])
 
     def gathered(self, title: str, client: ConnectedClient, arguments: Mapping[str, Any], answer: Answer) -> Answer:
-        """Return what takes this node's page, and answers with those of all nodes."""
+        """Return a function that is called with this node's answer, and calls ``answer`` with that of all nodes."""
         return lambda page: self._gather(title, client, arguments, answer, page)
 
     def _gather(

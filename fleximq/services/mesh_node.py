@@ -1,8 +1,8 @@
 """A node of a mesh: exchanges subscriptions and volatile messages with the other nodes (/guides/cluster).
 
-A remote node is one more subscriber in the topic table, so it gets a run once however many patterns match: that of a
-FlexiMQ client as its frames, others in the journal's form. Durable messages are delivered by each node from its copy of
-the journal.
+Each other node is a subscriber in this node's topic table, so it gets a run once, even if several of its patterns
+match. A run of a FlexiMQ client is sent as its frames, any other run in the form that the journal stores. Durable
+messages are not sent: each node delivers them from its copy of the journal.
 """
 
 from collections import Counter
@@ -40,20 +40,27 @@ from fleximq.wire.fleximq_scanner import FIXED_BYTES
 
 _log = Logger()
 
-#: Seconds for the tables of the other nodes, before this one serves clients.
+#: Seconds in which a new node waits for the subscriptions of the other nodes, before it serves clients.
 SETTLING = 1.0
-#: Seconds until another attempt to get client ids.
+#: Seconds until another attempt to get a block of client ids.
 _RETRY = 0.5
-#: So many envelopes of other nodes are remembered.
+#: The maximum number of cached envelopes of other nodes.
 _REMEMBERED = 10_000
 
 
 @implementer(IForm)
 class RemoteForm:
-    """A run as the other nodes receive it; None if it is from one of them, or durable: they have it in their copies."""
+    """Renders runs for other nodes. A run of another node and a durable run become None, which is not sent: the other
+    nodes have the first from that node, and the second in their copies of the journal.
+    """
 
     def render(self, envelope: Envelope, body: Any, count: int) -> Any:
-        """Return topic, publisher, QoS, number, bytes of a frame before its payload (0: no frames), content, size."""
+        """Return the run as MeshNode._opened reads it, and its size in bytes as the last value.
+
+        The values are the topic, the publisher's id, name and dialect, the QoS, the number of messages, ``head`` and
+        the content. ``head`` is the number of bytes before the payload in each frame, or 0 if the content is not frames
+        but a tuple of headers, payloads and types of content.
+        """
         publisher, source = envelope.publisher, envelope.source
         if type(publisher) is RemoteClient or envelope.offset:
             return None
@@ -76,7 +83,9 @@ REMOTE_FORM = RemoteForm()
 
 @implementer(ISubscriber)
 class RemoteNode:
-    """Another node as a subscriber; ``names`` are those with more levels than a pattern may have."""
+    """Another node as a subscriber of this node's topics. ``names`` are its topics with more levels than a pattern may
+    have, which are subscribed by name.
+    """
 
     form = REMOTE_FORM
 
@@ -91,7 +100,9 @@ class RemoteNode:
 
 
 class RemoteReader:
-    """All publishers of another node. While a slow client pauses it, messages of that node are not confirmed."""
+    """Represents all publishers of another node. While a slow client of this node pauses it, this node does not
+    confirm that node's messages, so that it pauses its publishers.
+    """
 
     outbox: Any = None
 
@@ -100,16 +111,19 @@ class RemoteReader:
         self.readPauses = ReadPauses(self, lambda isRead: None)
 
     def pauseProducing(self) -> None:
-        """Stop to confirm messages, so that the node pauses its publishers."""
+        """Stop confirming messages of the node."""
         self._mesh.hold(self._node)
 
     def resumeProducing(self) -> None:
-        """Confirm the received messages, and further ones as they arrive."""
+        """Confirm the messages received so far, and each later one."""
         self._mesh.release(self._node)
 
 
 class IdBlocks:
-    """Client ids that no other node gives, in blocks, of which ``take`` gets the number, always one in advance."""
+    """Client ids that no other node assigns. They are taken in blocks; the next block is fetched in advance.
+
+    :param take: gets the number of a block that belongs to this node from now on.
+    """
 
     def __init__(self, take: "Callable[[], Deferred[int]]", clock: IReactorTime) -> None:
         self._take = take
@@ -118,7 +132,7 @@ class IdBlocks:
         self._ahead: list[int] = []
 
     def fetch(self) -> "Deferred[None]":
-        """Get a block, for as long as it takes."""
+        """Fetch a block, and repeat failed attempts until one succeeds; fires when the block can be used."""
         done: Deferred[None] = Deferred()
 
         def attempt() -> None:
@@ -137,7 +151,7 @@ class IdBlocks:
         return done
 
     def next(self) -> int:
-        """Return an id; raises NoCapacity if there is none at the moment."""
+        """Return an unused id; raises NoCapacity while the next block is not fetched yet."""
         if self._next == self._end:
             if not self._ahead:
                 raise NoCapacity("the cluster has no client ids for this node at the moment")
@@ -149,11 +163,13 @@ class IdBlocks:
 
 
 class Membership(NamedTuple):
-    """The means by which a node takes part in a mesh.
+    """The mesh, and one node's name and resources in it.
 
-    :param session: differs in each life of the node.
-    :param nextBlock: gets the number of a block of client ids.
-    :param refusal: returns why this node cannot do what needs the journal.
+    :param link: the connection to the other nodes.
+    :param node: the name of this node.
+    :param session: a random text that differs at each start of the node.
+    :param nextBlock: gets the number of an unused block of client ids.
+    :param refusal: returns the sentence with which this node refuses operations that need the journal.
     """
 
     turn: WriteTurn
@@ -167,8 +183,10 @@ class Membership(NamedTuple):
 
 @implementer(IMeshUser, ISubscriptionWatcher)
 class MeshNode:
-    """A broker's part in the mesh: a :class:`fleximq.cluster.mesh.IMeshUser` and a
-    :class:`~fleximq.broker.topics.topic_table.ISubscriptionWatcher`. ``isOwner``: whether this node owns the journal.
+    """Connects one node's broker to the mesh: sends changes of its subscriptions, and delivers runs of other nodes.
+
+    ``mesh`` sends and receives packets, ``direct`` are the direct messages, ``listings`` the rows of all nodes.
+    ``isOwner``: this node owns the journal.
     """
 
     def __init__(self, broker: Broker, membership: Membership, ids: IdBlocks) -> None:
@@ -186,7 +204,7 @@ class MeshNode:
         self._channels: tuple[list[str], list[str]] | None = None
 
     def start(self) -> "Deferred[None]":
-        """Join the mesh; fires when this node may serve clients."""
+        """Join the mesh; fires :data:`SETTLING` seconds after this node got client ids: then it may serve clients."""
         self.mesh.start()
         return self._ids.fetch().addCallback(lambda _: deferLater(self._clock, SETTLING))
 
@@ -195,7 +213,7 @@ class MeshNode:
         self.mesh.stop()
 
     def own(self) -> None:
-        """Learn that this node owns the journal."""
+        """Become the owner of the journal until this node stops."""
         self.isOwner = True
         self._broker.replays.mayLag = False
 
@@ -240,18 +258,18 @@ class MeshNode:
             topics.others.discard(remote)
 
     def channels(self, own: list[str]) -> list[str]:
-        """Return the names that have a subscriber at any node, sorted; ``own`` are those of this node."""
+        """Return the names of topics that have a subscriber at any node, sorted; ``own`` are those of this node."""
         if self._channels is None or self._channels[0] is not own:
             self._channels = own, sorted({*own, *self._otherChannels})
         return self._channels[1]
 
     def subscribed(self, subscriber: ISubscriber, name: str, durable: bool) -> None:
-        """Let the other nodes know a subscription, unless it is their own."""
+        """Send a new subscription of this node to the others; subscriptions of other nodes are ignored."""
         if type(subscriber) is not RemoteNode:
             self.mesh.add(name, durable)
 
     def unsubscribed(self, subscriber: ISubscriber, name: str, durable: bool) -> None:
-        """Let the other nodes know the end of a subscription, unless it is their own."""
+        """Send the end of a subscription of this node to the others; those of other nodes are ignored."""
         if type(subscriber) is not RemoteNode:
             self.mesh.remove(name, durable)
 
@@ -272,7 +290,7 @@ class MeshNode:
     # -- publications ------------------------------------------------------------------------------
 
     def stored(self, frames: Sequence[CompleteFrame]) -> None:
-        """Deliver the records that another node has stored to the clients of this one."""
+        """Deliver records to the clients of this node; ``frames`` are those that its copy of the journal has got."""
         transactions, topics = self._broker.transactions, self._broker.topics
         self._turn.open = True
         try:
@@ -313,7 +331,7 @@ class MeshNode:
     def _opened(
         self, topic: str, id: int, name: str, dialect: str, qos: int, count: int, head: int, content: Any
     ) -> tuple[Envelope, Any, int]:
-        """Return a run of another node as the broker takes it."""
+        """Return the arguments of ``Broker.publish`` for a run of another node, as :class:`RemoteForm` rendered it."""
         key = (topic, id, qos, content[FIXED_BYTES:head] if head else b"")
         envelope = self._known.get(key)
         if envelope is None or envelope.topic.gone:
@@ -339,5 +357,5 @@ def _batch(envelope: Envelope, count: int, headers: Any, payloads: list[bytes], 
 
 
 def _names(interest: Sequence[Interest]) -> list[str]:
-    """Return the topics with subscribers; those of patterns are not known."""
+    """Return the subscribed topics; patterns, durable queues and names of clients are left out."""
     return [each.pattern for each in interest if not (each.durable or each.client or isPattern(each.pattern))]

@@ -1,9 +1,14 @@
-"""The broker of a node of a mesh: each node serves its clients itself (/guides/cluster).
+"""The broker of a node of a mesh, in which each node serves its own clients (/guides/cluster).
 
-It differs from a single broker in the operations below. Those with an effect on clients of other nodes pass it on;
-those by which a client waits for its publications also wait until the other nodes know its subscriptions; those that
-need the journal are refused by a node that does not own it. A :class:`RemoteClient` may be a publisher or sender too:
-its own node has told all nodes, so its messages are not passed on again.
+It overrides three groups of operations of a single broker:
+
+- An operation that affects clients of other nodes is sent to those nodes too.
+- An operation by which a client waits for its publications also waits until the other nodes have confirmed the
+  subscriptions of this node.
+- An operation that needs the journal raises NoCapacity at a node that does not own the journal.
+
+A publisher or sender may be a :class:`RemoteClient`, a client of another node. Its node has sent the message to all
+nodes, so this node does not send it again.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,14 +22,16 @@ from fleximq.services.mesh_direct import Direct, RemoteClient
 from fleximq.services.mesh_node import IdBlocks, Membership, MeshNode
 from fleximq.values.message_cost import ANY
 
-#: The paths that need the journal begin with one of these.
+#: Beginnings of the paths of requests that need the journal.
 _OWNERS_PATHS = ("/sink/", "/pipeline/", "/broker/queues", "/broker/subscriptions", "/broker/dead-letters")
 
 
 class MeshedBroker(Broker):
-    """A broker whose operations reach the other nodes of its mesh, see :class:`Broker`; ``node`` is its part in it.
+    """A broker with operations that reach the other nodes of its mesh; overridden methods are described in
+    :class:`Broker`. ``node`` exchanges subscriptions and messages with the other nodes.
 
-    :param parts: the arguments of a :class:`Broker`.
+    :param membership: the mesh and this node's name in it.
+    :param parts: the arguments of a :class:`Broker`, except ``nextId``.
     """
 
     def __init__(self, membership: Membership, **parts: Any) -> None:
@@ -35,7 +42,7 @@ class MeshedBroker(Broker):
         self.topics.watcher = self.node
         self.observers.add(self.node.direct)
 
-    # -- what other nodes learn ----------------------------------------------------------------------
+    # -- operations that are sent to other nodes -----------------------------------------------------
 
     def rename(self, client: ConnectedClient, service: str) -> None:
         super().rename(client, service)
@@ -74,7 +81,7 @@ class MeshedBroker(Broker):
         super().publishNarrowed(envelope, body, count, here)
         self.node.direct.publish(envelope, body, count, others)
 
-    # -- what waits for other nodes ------------------------------------------------------------------
+    # -- operations that wait for other nodes --------------------------------------------------------
 
     def whenCommitted(self, call: Callable[[], None], client: ConnectedClient | None = None) -> None:
         mesh = self.node.mesh
@@ -90,15 +97,16 @@ class MeshedBroker(Broker):
             return
 
         def announced() -> None:
-            call()
+            call()  # subscribes; from then on the subscription itself is known to the other nodes
             mesh.remove(topic)
 
         mesh.add(topic)
         mesh.whenConfirmed(announced)
 
-    # -- what needs the journal ----------------------------------------------------------------------
+    # -- operations that need the journal ------------------------------------------------------------
 
     def _checkOwner(self) -> None:
+        """Raise NoCapacity, with the address of the owner, if another node owns the journal."""
         if not self.node.isOwner:
             raise NoCapacity(self.node.refusal())
 
