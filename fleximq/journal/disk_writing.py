@@ -1,4 +1,4 @@
-"""Writes an opened journal to the files of its folder: it begins, reopens them after a fault, and ends."""
+"""Writes the commits of an opened journal to the files of its folder, on a thread, and reopens them after a fault."""
 
 import secrets
 import time
@@ -25,7 +25,7 @@ STOP_TIMEOUT = 30.0
 
 
 class State(Enum):
-    """RUNNING and REOPENING: the writer's thread runs. While REOPENING it checks the disk after a fault."""
+    """The writer's thread runs in RUNNING and REOPENING. In REOPENING it checks the disk after a fault."""
 
     NEW = auto()
     RUNNING = auto()
@@ -34,7 +34,7 @@ class State(Enum):
 
 
 class Event(Enum):
-    """The calls of a journal's owner, and the end of the check of a reopening."""
+    """BEGIN, REOPEN and CLOSE are calls of the journal; CHECKED is the end of the disk's check after REOPEN."""
 
     BEGIN = auto()
     REOPEN = auto()
@@ -52,13 +52,18 @@ TRANSITIONS: Transitions[State, Event] = Transitions(
     | {(state, Event.CLOSE): State.CLOSED for state in State}
 )
 
-#: Makes the worker that writes, from a log, ``callFromThread`` and a function that gets the reason of a failed sync.
+#: Makes the worker that writes; called with the log to write to, ``callFromThread``, and a function that is called with
+#: the reason of a failed sync.
 MakeWorker = Callable[[CommitWriter, Callable[..., Any], Callable[[str], None]], IWorker]
 
 
 @implementer(IWriting)
 class DiskWriting:
-    """The :class:`fleximq.journal.opened_journal.IWriting` of a journal of a single broker, which holds the lock."""
+    """Writes the journal of a single broker.
+
+    :param fsync: when commits are synced to the disk.
+    :param lock: the lock of the folder, held until :meth:`release`.
+    """
 
     isBounded = False
 
@@ -73,16 +78,16 @@ class DiskWriting:
         self._log = CommitWriter(context.files, context.folder, fsync, end, partial(secrets.randbits, 64))
         self._worker = makeWorker(self._log, context.callFromThread, journal.group.refuse)
         self._state = State.NEW
-        #: Whether nothing of ours can be written any more; otherwise the folder stays locked.
+        #: Whether the writer's thread has ended or never ran. Otherwise it may still write: the folder stays locked.
         self._isDone = True
 
     @property
     def isRetried(self) -> bool:
-        """See :class:`fleximq.journal.opened_journal.IWriting`; so with all below."""
+        """See :class:`fleximq.journal.opened_journal.IWriting`; the same holds for all methods below."""
         return self._group.readOnly is not None and self._log.mayRecover
 
     def begin(self) -> None:
-        """Block until the beginning of a segment is on disk."""
+        """Write the beginning of a segment in the calling thread; blocks until it is on disk."""
         commit = self._journal.firstCommit()
         self._log.carryOut(commit)
         if commit.reason is not None:
@@ -93,10 +98,10 @@ class DiskWriting:
         self._state = TRANSITIONS[self._state, Event.BEGIN]
 
     def admit(self, runs: Iterable[Run], count: int) -> None:
-        """The disk has room until a write fails."""
+        """Accept all runs: whether the disk has space shows only when a write fails."""
 
     def look(self) -> None:
-        """The writer's thread looks."""
+        """Check the file on the writer's thread, unless the journal is read-only or not running."""
         if self._journal.isRunning and self._group.readOnly is None:
             reasons: list[str | None] = []
             self._worker.hand(lambda: reasons.append(self._log.checkFile()), lambda: self._looked(reasons[0]))
@@ -106,7 +111,7 @@ class DiskWriting:
             self._group.refuse(reason)
 
     def beat(self, answered: Callable[[], None]) -> None:
-        """The work for the writer's thread is nothing."""
+        """Hand an empty piece of work to the writer's thread, and call ``answered`` when it is done."""
         if self._journal.isRunning:
             self._worker.hand(lambda: None, answered)
 
@@ -139,7 +144,7 @@ class DiskWriting:
         self._openSegment(found)
 
     def _openSegment(self, found: Callable[[str | None], None]) -> None:
-        """Begin a segment after a fault; ``found`` receives None when it is on disk, or why it cannot be begun."""
+        """Begin a segment after a fault; ``found`` is called with None when it is on disk, or with a reason."""
 
         def opened(reason: str | None) -> None:
             if reason is None:
@@ -160,7 +165,7 @@ class DiskWriting:
     # -- the end -----------------------------------------------------------------------------------
 
     def end(self) -> str | None:
-        """Block until the writer's thread has ended, for :data:`STOP_TIMEOUT` at most."""
+        """Write pending runs and a last checkpoint, and stop the thread; blocks for :data:`STOP_TIMEOUT` at most."""
         before, self._state = self._state, TRANSITIONS[self._state, Event.CLOSE]
         if before is State.NEW:
             return None
@@ -186,7 +191,7 @@ class DiskWriting:
         return reason if self._isDone and whole else "the disk was too slow"
 
     def _reopenNow(self, until: float) -> bool:
-        """Reopen the journal after a fault that may have passed, for the last checkpoint; False after a timeout."""
+        """Try once to reopen the journal after a fault, to write the last checkpoint; False after a timeout."""
         verified: list[str | None] = []
         self._worker.hand(lambda: verified.append(self._log.reopen(self._verify)), lambda: None)
         while not verified:
@@ -208,7 +213,7 @@ class DiskWriting:
                 return False
 
     def release(self) -> None:
-        """Release the lock, unless a write may still be running."""
+        """Unlock the folder, unless a write may still be in progress, and close the reserved file descriptors."""
         if self._isDone:
             self._lock.release()
         self._context.files.reserve(0)

@@ -1,4 +1,4 @@
-"""The folder of a journal before it is open: :meth:`JournalFolder.open` locks, checks and repairs it."""
+"""The folder of a journal that is not open. :meth:`JournalFolder.open` locks, checks and repairs it."""
 
 import secrets
 from collections.abc import Callable
@@ -25,9 +25,12 @@ _NO_LIMITS = JournalLimits()
 
 
 class JournalFolder:
-    """A folder, and how a journal in it is used.
+    """The folder of a journal, and the settings with which to open it. It neither opens nor reads a file before
+    :meth:`open`.
 
-    :param context: its surroundings; nothing is opened or read yet.
+    :param context: the folder's path and files, and the clock and log of the journal.
+    :param fsync: when commits are synced to the disk.
+    :param limits: the sizes in bytes, and the rules for the removal of records.
     :param makeWorker: makes the worker that writes, by default a thread; ``makeReader`` the one that reads.
     """
 
@@ -46,10 +49,12 @@ class JournalFolder:
         self._makeReader = makeReader
 
     def open(self, queues: IQueueState | None = None, onFault: Callable[[], None] = lambda: None) -> OpenedJournal:
-        """Lock and check the folder, cut off a torn tail, and return the journal; blocks. Raises JournalError.
+        """Lock and check the folder, cut off a torn tail, and return the journal; blocks.
 
-        :param queues: the broker's side, which is restored from ``recovered`` before the journal begins.
+        :param queues: the broker's queues, of which the journal stores snapshots; by default there are none. Restore
+            them from ``recovered`` before :meth:`OpenedJournal.begin`.
         :param onFault: called when the journal becomes read-only.
+        :raises JournalError: another process holds the lock, or the folder cannot be used; it is unlocked again.
         """
         files, folder = self.context.files, self.context.folder
         checkFolder(files, folder)
@@ -82,7 +87,10 @@ class JournalFolder:
         )
 
     def limitsFor(self, segments: SegmentTable, notices: list[str]) -> JournalLimits:
-        """Return the limits for what is stored here; adds a notice on topics that are not durable any more."""
+        """Return the limits, with rules also for stored messages of topics that are not durable any more.
+
+        :param notices: gets a sentence for the operator about these topics.
+        """
         limits, context = self.limits, self.context
         if limits.rules is None:
             return limits

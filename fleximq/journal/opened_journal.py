@@ -1,6 +1,6 @@
-"""A journal whose folder is open: its records can be read, and from :meth:`OpenedJournal.begin` on it stores others.
+"""A journal with an open folder: records can be read at once, and stored after :meth:`OpenedJournal.begin`.
 
-:mod:`fleximq.journal.writing.group_commit` collects runs, a :class:`IWriting` writes them,
+:mod:`fleximq.journal.writing.group_commit` collects runs, an :class:`IWriting` writes them,
 :mod:`fleximq.journal.files.segment_table` locates them, and :mod:`fleximq.journal.reading.reader_thread` reads them.
 """
 
@@ -37,11 +37,13 @@ SEGMENT_FRAMES = 40_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalLimits:
-    """The sizes of a journal in bytes, and what it may remove.
+    """The limits of a journal: sizes in bytes, a number of topics, and rules for the removal of records.
 
+    :param segmentBytes: the size at which a segment ends and the next one begins.
     :param maxBytes: the approximate maximum size of the segments; 0: the capacity of the disk.
     :param maxTopics: the maximum number of topics with records, except those of dead letters; 0: unlimited.
-    :param rules: which records may be removed; None: none.
+    :param overloadedAt: the size of pending runs above which publishers should not be read.
+    :param rules: which records may be removed; None: no records.
     """
 
     segmentBytes: int = 64 * MEBIBYTE
@@ -52,45 +54,51 @@ class JournalLimits:
 
 
 class IWriting(Interface):
-    """The place to which an opened journal writes: the files of its folder, or the stream of a cluster."""
+    """Writes the commits of an opened journal: to the files of its folder, or to the stream of a cluster.
 
-    isBounded = Attribute("""Whether :meth:`admit` has something to check.""")
-    isRetried = Attribute("""Whether the journal is read-only for a cause that may pass: it should be reopened.""")
+    :meth:`begin` is called first, :meth:`end` and then :meth:`release` last.
+    """
+
+    isBounded = Attribute("""Whether :meth:`admit` may refuse runs.""")
+    isRetried = Attribute("""Whether the journal is read-only for a cause that may pass: then :meth:`reopen` it.""")
 
     def begin() -> None:
-        """Write the beginning of a segment, then :meth:`OpenedJournal.accept` runs. Raises JournalError."""
+        """Write the beginning of a segment, and call :meth:`OpenedJournal.accept`; blocks. Raises JournalError."""
 
     def admit(runs: Iterable[Run], count: int) -> None:
-        """Check that runs have room where they are written; raises NotKept for ``count`` messages."""
+        """Check that there is space for these runs; raises NotKept for the indexes of ``count`` messages."""
 
     def reopen(found: Callable[[str | None], None]) -> None:
         """See :class:`fleximq.interfaces.IJournal`."""
 
     def look() -> None:
-        """Check that the journal's files exist, in times without commits; if not, later runs are refused."""
+        """Check that the journal's files still exist; if not, refuse later runs. Called in times without commits."""
 
     def beat(answered: Callable[[], None]) -> None:
-        """Call back when the writing thread has finished its present work; never, if it hangs or is missing."""
+        """Call ``answered`` when the writing thread has finished its present work; never if it hangs or is missing."""
 
     def end() -> str | None:
-        """Write all pending runs and a last checkpoint; return why these could not be written."""
+        """Write all pending runs and a last checkpoint; return the reason if these could not be written. Blocks."""
 
     def release() -> None:
-        """Let others write the folder, if nothing can be written by this one any more."""
+        """Unlock the folder for other processes, unless a write may still be in progress."""
 
 
 @implementer(IJournal)
 class OpenedJournal(StoredRecords):
-    """Stores publications, begins segments, and keeps its table of segments up to date with each commit.
+    """Stores publications in segments, and updates its table of segments after each commit.
 
-    ``commits`` are statistics of them, ``recovered`` is the content at the opening, ``clientIds`` the first client id
-    that was never assigned.
+    ``commits`` has statistics of the commits, ``recovered`` is the content of the folder when it was opened,
+    ``clientIds`` the first client id that was never assigned. ``group`` collects pending runs, ``staging`` the records
+    of open transactions; ``cleaner`` removes expired records.
 
-    :param queues: the broker's side: its snapshots, and what its queues need.
-    :param makeWriting: called with this journal.
-    :param notices: sentences for the operator that are logged once the journal accepts runs: if it cannot be written,
-        only that is reported.
-    :param onFault: called when it becomes read-only, ``onCleaned`` after each pass that may have removed records.
+    :param queues: the broker's queues: the journal stores snapshots of them, and retains the records that they need.
+    :param makeWriting: makes the :class:`IWriting`; called with this journal, before it begins.
+    :param id: the random id of the journal, which never changes.
+    :param notices: sentences for the operator, logged when the journal begins. If it cannot begin, they are not logged,
+        so that the error is the only report.
+    :param onFault: called when the journal becomes read-only.
+    :param onCleaned: called after each pass that may have removed records.
     """
 
     onDisk = True
@@ -149,16 +157,19 @@ class OpenedJournal(StoredRecords):
     # -- beginning and end -------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Begin a segment and accept runs, after the broker was restored; blocks. Raises JournalError."""
+        """Begin a segment and accept runs; call it after the broker was restored. Blocks. Raises JournalError."""
         self.writing.begin()
 
     def firstCommit(self) -> Commit:
-        """Return the commit that begins a segment after the opening."""
+        """Return the commit that begins the first segment after the folder was opened; for an :class:`IWriting`."""
         opening = SegmentOpening(self.id, self.snapshot(), self.recovered.lastOffset)
         return Commit(last=0, next=self.group.next, time=self._context.now(), opening=opening)
 
     def accept(self, commit: Commit, log: ICommitLog, worker: IWorker) -> None:
-        """Accept runs from now on; ``commit`` is the :meth:`firstCommit`, which this log has written."""
+        """Accept runs from now on; for an :class:`IWriting` that has written the :meth:`firstCommit`.
+
+        :param log: writes later commits, on ``worker``.
+        """
         self._settled(commit)
         worker.start()
         self.reader.begin()
@@ -168,8 +179,9 @@ class OpenedJournal(StoredRecords):
             self._context.log(sentence)
 
     def close(self) -> str | None:
-        """Write all pending runs and a last checkpoint, and release the folder; return why these could not be written.
-        Blocks, for about 30 seconds at most.
+        """Write all pending runs and a last checkpoint, and unlock the folder; idempotent. Blocks for 30 s at most.
+
+        Returns the reason if the pending runs or the checkpoint could not be written, otherwise None.
         """
         if self._isClosed:
             return None
@@ -183,13 +195,13 @@ class OpenedJournal(StoredRecords):
 
     @property
     def isRunning(self) -> bool:
-        """Whether it has begun and is not closed."""
+        """Whether the journal has begun and is not closed."""
         return self._hasBegun and not self._isClosed
 
     # -- segments ----------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
-        """Return the state for a restart after the commits so far."""
+        """Return the state from which the broker continues if it is restarted after the commits so far."""
         group, now = self.group, self._context.now()
         return Snapshot(self._queues.snapshot(), self.staging.committed, self.clientIds, group.next, now)
 
@@ -197,7 +209,7 @@ class OpenedJournal(StoredRecords):
         return self._length >= self._rollAt or self._frames >= SEGMENT_FRAMES
 
     def _openingHere(self) -> SegmentOpening | None:
-        """Return the beginning of a new segment, or None without a snapshot; then the present one continues."""
+        """Return the beginning of a new segment; None if a snapshot fails: then the present segment continues."""
         self.staging.expire()
         try:
             snapshot = self.snapshot()
@@ -211,7 +223,7 @@ class OpenedJournal(StoredRecords):
         return SegmentOpening(self.id, snapshot, snapshot.offset)
 
     def _settled(self, commit: Commit) -> None:
-        """Follow a successful commit."""
+        """Add a successful commit to the table of segments and to the statistics."""
         segments = self.segments
         before, first = segments.end, segments.nextOffset
         if commit.begun is not None:
@@ -248,14 +260,16 @@ class OpenedJournal(StoredRecords):
             self.group.roll()
 
     def clean(self, done: Callable[[FreedSpace], None] = lambda freed: None) -> bool:
-        """Begin to remove expired records on a thread; False if a pass is running, or without rules."""
+        """Begin to remove expired records on a thread, and call ``done`` after; False if a pass is running already, or
+        without rules: then ``done`` is not called.
+        """
         return self.isRunning and self.cleaner.clean(done)
 
     # -- appending ---------------------------------------------------------------------------------
 
     @property
     def appended(self) -> int:
-        """See :class:`fleximq.interfaces.IJournal`; so with all below."""
+        """See :class:`fleximq.interfaces.IJournal`; the same holds for all methods below."""
         return self.group.appended
 
     @property

@@ -1,4 +1,4 @@
-"""The reading half of a journal on disk: what is in memory is answered at once, the rest by the reader's thread."""
+"""Reads a journal on disk: at once from the table of segments in memory, or by callback from the reader's thread."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -13,9 +13,10 @@ from fleximq.values.records import BacklogSize, StoredBatch, TopicBounds
 
 @implementer(IJournalRead)
 class StoredRecords:
-    """The committed records of these segments; the methods are those of :class:`fleximq.interfaces.IJournalRead`.
+    """The committed records of a journal; :class:`fleximq.interfaces.IJournalRead` describes the methods.
 
-    :param reader: reads the same segments.
+    :param segments: the table of the journal's segments.
+    :param reader: reads the files of these segments.
     """
 
     def __init__(self, segments: SegmentTable, reader: ReaderThread) -> None:
