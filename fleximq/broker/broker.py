@@ -1,7 +1,8 @@
 """The broker's facade: the operations that dialects, the web pages and extensions call.
 
 Each method returns at once or raises a :class:`fleximq.errors.BrokerError`; results that arrive later are passed to
-callbacks. The broker never learns which dialect a client speaks.
+callbacks. The rules are in the parts that a :class:`Broker` makes. The broker never learns which dialect a client
+speaks.
 """
 
 import time
@@ -52,7 +53,7 @@ from fleximq.values.printable import shortened
 
 @implementer(IOperator)
 class NoOperator:
-    """Refuses what only the process of a complete broker can do."""
+    """Refuses operators' requests in a broker without a process of its own, as in tests."""
 
     def reload(self) -> Mapping[str, Any]:
         raise NotImplementedByBroker("this broker has no settings to read again")
@@ -62,25 +63,27 @@ class NoOperator:
 
 
 class Broker:
-    """Clients, topics, queues and requests; makes its parts and connects them.
+    """Has the clients, topics, queues and requests of one broker; makes the parts for them and connects them.
 
-    ``itself`` is the client that publishes the broker's own messages, ``channelsChanged`` are the callbacks for changes
-    of the list of topics with subscribers. ``admin`` purges queues and returns dead letters for an operator; ``groups``
-    is the progress of the pipeline's consumer groups; ``checkpointer`` saves and restores queues and groups for the
-    journal. ``operator``, an :class:`IOperator`, does what the process is asked by an operator's requests.
+    ``itself`` is the client that publishes the broker's own messages. ``channelsChanged`` are callbacks for changes of
+    the list of topics with subscribers. ``admin`` purges queues and returns dead letters for an operator; ``groups`` is
+    the progress of the pipeline's consumer groups; ``checkpointer`` saves and restores queues and groups for the
+    journal. ``operator``, an :class:`IOperator`, carries out operators' requests to the process, for example a reload;
+    set it after the broker was made.
 
-    :param clock: a monotonic one, for all durations; ``wall`` returns the seconds since 1970, for times that people or
-        files need.
-    :param randomHex: returns a string of so many random hexadecimal digits.
+    :param clock: a monotonic clock, for all durations in seconds.
+    :param journal: stores durable publications; it may be opened later, but ``onDisk`` must be right from the start.
+    :param randomHex: returns a string of as many random hexadecimal digits as its argument says.
     :param idOf: returns a message's id in a work queue: its own, or a new one.
-    :param onError: receives exceptions of observers and of timed actions.
-    :param afterwards: called after each batch of timed actions, to flush their output.
+    :param onError: receives exceptions of observers and timers.
+    :param afterwards: called after each batch of expired timers, to write their output to connections.
     :param publishing: called with a publisher before its publications are delivered after a commit, and with None
-        after.
+        after that, so that a slow subscriber can pause this publisher.
+    :param dialects: the names of the installed dialects, for ``/broker/about``.
+    :param implementation: the name of the implementation of the hottest loops, for ``/broker/about``.
+    :param wall: returns the seconds since 1970, for times in files and for people.
     :param audit: writes an event with its fields to the audit log.
-    :param nextId: returns the next client id, or raises NoCapacity; by default they count up.
-    :param dialects: the names of the installed ones, and ``implementation`` that of the hottest loops, for
-        ``/broker/about``.
+    :param nextId: returns the next client id, or raises NoCapacity; by default ids count up.
     """
 
     def __init__(
@@ -128,7 +131,7 @@ class Broker:
         self._makeQueues(idOf)
 
     def _makePublishing(self, publishing: Callable[[ConnectedClient | None], None]) -> None:
-        """Make the parts between :meth:`publish` and the subscribers, and subscriptions that start in the past."""
+        """Make the parts between :meth:`publish` and the subscribers, and those that replay the journal."""
         rules, journal, topics, counted = self.rules, self.journal, self.topics, self.observers.counted
         self.fanOut = FanOut(topics, self.clients)
         self._deliver = deliver = self.fanOut.deliver
@@ -152,6 +155,7 @@ class Broker:
         self.clientSubscriptions = ClientSubscriptions(topics, self.replays, rules.limits.subscriptions)
 
     def _makeQueues(self, idOf: Callable[[Message], str]) -> None:
+        """Make the parts that store messages until clients request them, and those that save their state."""
         rules, journal, topics, counted = self.rules, self.journal, self.topics, self.observers.counted
         self.deadLetters = DeadLetters(
             self.itself,
@@ -205,14 +209,15 @@ class Broker:
             call()
 
     def _readAgain(self) -> None:
-        # Subscriptions that replay the journal read the transaction themselves.
+        """Count a transaction that cannot be read back; subscriptions that replay the journal read it themselves."""
         self.observers.counted("not brought: the journal could not be read", 1)
         self.replays.readAgain()
 
     def changeRules(self, rules: BrokerRules) -> None:
-        """Apply other rules, as far as they can change at run time: the timeout and the number of requests, the numbers
-        of clients, subscriptions and queues, the echo of broadcasts and the history. Clients and queues over a reduced
-        limit remain.
+        """Apply new rules, as far as they can change at run time.
+
+        These are the timeout of requests, the maximum numbers of requests, clients, subscriptions and queues, the echo
+        of broadcasts and the length of the history. Clients and queues over a reduced limit remain.
         """
         self.rules = rules
         limits = rules.limits
@@ -244,9 +249,12 @@ class Broker:
         identity: Any = None,
         conversation: IConversation | None = None,
     ) -> ConnectedClient:
-        """Register a connection as a client, with an id (perhaps a reserved one) and a name.
+        """Register a connection as a client, and return it with its id and name.
 
+        :param peer: receives direct messages; None: the client does not accept any.
+        :param principal: the authenticated name; None: anonymous.
         :param user: name it ``user-<8 hex digits>`` instead of ``<dialect>-<id>``.
+        :param id: an id from :meth:`reserve`; None: a new id.
         :param identity: the result of authentication.
         :param conversation: notified when its rights change.
         :raises NoCapacity: the broker has the maximum number of clients.
@@ -268,12 +276,14 @@ class Broker:
         self.clients.release(id)
 
     def rename(self, client: ConnectedClient, service: str) -> None:
-        """Let a client be reached by this name, in place of its earlier one; "" for none."""
+        """Replace the name by which direct messages reach a client; "": no name. Several clients may share one."""
         self.clients.rename(client, service)
 
     def changeRights(self, client: ConnectedClient, rights: IRights) -> None:
-        """Change a client's rights, and notify its conversation of the subscriptions that end; polled ones wait for
-        their grace time, in case the client gets the right again.
+        """Change a client's rights, and notify its conversation of the subscriptions that end.
+
+        Polled subscriptions that are not permitted any more remain for their grace time, in case the client gets the
+        right again.
         """
         lost = self.clientSubscriptions.changeRights(client, rights.forClient(client.id))
         self.polledSubscriptions.narrow(client)
@@ -281,7 +291,11 @@ class Broker:
             client.conversation.rightsChanged(lost)
 
     def leave(self, client: ConnectedClient, reason: str) -> None:
-        """Remove a client: its subscriptions end or wait, its requests fail. ``reason`` is a short constant phrase."""
+        """Remove a client: its subscriptions end, polled ones after their grace time, and its requests fail;
+        idempotent.
+
+        :param reason: a short constant phrase, for observers and the log.
+        """
         if not self.clients.remove(client):
             return
         self.clientSubscriptions.leave(client)
@@ -323,14 +337,17 @@ class Broker:
     def publishOnce(
         self, envelope: Envelope, body: Any, ids: Sequence[str], onDecided: OnDecided | None = None
     ) -> None:
-        """As :meth:`publish`, without the messages for durable topics that were published with the same id recently
-        (``ids`` has one for each message); these are committed or refused with the original.
+        """Publish a run as :meth:`publish` does, without repeated messages for durable topics: those with an id that
+        was published to the topic within ``idempotenceWindow``. A repeated message is committed or refused with the
+        original.
+
+        :param ids: the id of each message.
         """
         self.deduplication.publish(envelope, body, ids, onDecided, self.publish)
 
     def publishNarrowed(self, envelope: Envelope, body: Any, count: int, audience: Iterable[int]) -> None:
-        """Deliver a volatile run of ``count`` messages in its turn, only to those of its subscribers that accept direct
-        messages and have an id of ``audience``.
+        """Deliver a volatile run of ``count`` messages after earlier pending runs of its topic, only to subscribers
+        that accept direct messages and have an id in ``audience``.
         """
         self.orderedPath.narrowed(envelope, body, count, audience)
 
@@ -397,10 +414,10 @@ class Broker:
     # -- commits -------------------------------------------------------------------------------------
 
     def whenCommitted(self, call: Callable[[], None], client: ConnectedClient | None = None) -> None:
-        """Call when all publications so far of this client (None: of all) are decided, reported and delivered.
+        """Call when all publications so far of this client (None: of all clients) are committed or refused, the
+        refusals reported, and the others delivered; without a journal on disk at once.
 
-        At once without a journal on disk. The client's acknowledgements and the records of deliveries to it are on disk
-        then, too.
+        By then, the client's acknowledgements and the records of deliveries to it are on disk as well.
         """
         consumed = client is not None and client.consumed
         if client is not None:
@@ -411,8 +428,10 @@ class Broker:
         self.journal.whenCommitted(call, None if client is None or consumed else client.lastRun)
 
     def whenStored(self, call: Callable[[str | None], None], client: ConnectedClient | None = None) -> None:
-        """As :meth:`whenCommitted`. ``call`` gets None, or the reason why this client's acknowledgements, or without a
-        client an operator's act, are not on disk: the journal is read-only. It writes them when it is reopened.
+        """Call as :meth:`whenCommitted` does, with None or with the reason why the journal is read-only.
+
+        With a reason, the client's acknowledgements, or without a client an operator's act, are not on disk; the
+        journal writes them when it is reopened. A client without acknowledgements gets None.
         """
         settled = client is None or client.settled
 
@@ -427,30 +446,32 @@ class Broker:
         self.whenCommitted(committed, client)
 
     def announce(self, topic: str | None, call: Callable[[], None]) -> None:
-        """Call when all nodes of a mesh know the names of this node's clients, and that one of them will subscribe to
-        this topic; a broker that is not in a mesh calls at once.
+        """Call when all nodes of a mesh know the clients of this node, their subscriptions so far, and ``topic``, to
+        which one of them subscribes in ``call`` (None: no topic). A broker that is not in a mesh calls at once.
         """
         call()
 
     def whenPublicationsDecided(self, call: Callable[[], None], client: ConnectedClient) -> None:
-        """As :meth:`whenCommitted`, for the client's publications only."""
+        """Call when all publications so far of a client are committed or refused; does not wait for acknowledgements."""
         self.journal.whenCommitted(call, client.lastRun)
 
     def arePublicationsDecided(self, client: ConnectedClient) -> bool:
-        """Tell whether :meth:`whenPublicationsDecided` would call at once."""
+        """Return whether all publications so far of a client are committed or refused; in a mesh, also whether the
+        other nodes have confirmed this node's subscriptions.
+        """
         return client.lastRun <= self.journal.decided  # type: ignore[no-any-return]
 
     def hasPendingPublications(self, client: ConnectedClient) -> bool:
-        """Tell whether publications of a client may wait for the disk, or for an earlier transaction."""
+        """Return whether publications of a client may wait for the disk, or for an earlier transaction."""
         return client.lastRun > self.journal.decided or self.transactions.holds(client)
 
     @property
     def overloaded(self) -> bool:
-        """Whether so much waits for the disk or a transaction that publishers should not be read."""
+        """Whether so many bytes wait for the disk or a transaction that publishers should not be read."""
         return self.transactions.overloaded or self.orderedPath.overloaded
 
     def whenRelieved(self, call: Callable[[], None]) -> None:
-        """Call when ``overloaded`` should be checked again."""
+        """Call once, when ``overloaded`` should be checked again."""
         if self.transactions.overloaded:
             self.transactions.whenRelieved(call)
         else:
@@ -521,11 +542,12 @@ class Broker:
     def gathered(
         self, title: str, client: ConnectedClient, arguments: Mapping[str, Any], answer: Callable[[Any], None]
     ) -> Callable[[Any], None]:
-        """Return the callback for this broker's part of an answer; it calls ``answer`` with the whole, which in a mesh
-        has the parts of the other nodes too.
+        """Return a callback for this broker's part of an answer. It calls ``answer`` with the complete answer, which in
+        a mesh has the parts of the other nodes too.
 
-        :param title: of a listing (:data:`fleximq.broker.paths.path_table.LISTINGS`), or the name of an operator's act.
-        :param arguments: values for MessagePack, which the other nodes get.
+        :param title: the title of a listing (:data:`fleximq.broker.paths.path_table.LISTINGS`), or the name of an
+            operator's act.
+        :param arguments: the arguments of the request, which are sent to the other nodes: values for MessagePack.
         """
         return answer
 
@@ -540,9 +562,9 @@ class Broker:
         return journalFault(self.journal)
 
     def produce(self, envelope: Envelope, body: Any, count: int, onDecided: OnDecided | None = None) -> None:
-        """As :meth:`publish`, to a topic that gets a work queue if it has none.
+        """Publish a run as :meth:`publish` does, to a topic that gets a work queue if it has none.
 
-        :raises NotKept: also if the queue has no space for all of them; then none is published.
+        :raises NotKept: as :meth:`publish`; or the queue has no space for the whole run: then no message is published.
         :raises NoCapacity: the broker has the maximum number of queues.
         """
         queue = self.queues.ensure(envelope.topic.name)
@@ -556,7 +578,7 @@ class Broker:
     def produceOnce(
         self, envelope: Envelope, body: Any, ids: Sequence[str], onDecided: OnDecided | None = None
     ) -> None:
-        """As :meth:`publishOnce`, with :meth:`produce`."""
+        """Remove repeated messages as :meth:`publishOnce` does, and :meth:`produce` the others."""
         self.queues.ensure(envelope.topic.name)
         self.deduplication.publish(envelope, body, ids, onDecided, self.produce)
 
@@ -606,7 +628,7 @@ class Broker:
     def openSubscription(self, client: ConnectedClient, owner: str | None, name: str, qos: int) -> PolledSubscription:
         """Make a polled subscription with a queue of its own.
 
-        :param owner: may poll it from any connection; None: any anonymous client may.
+        :param owner: the principal that may poll it from any connection; None: any anonymous client may.
         :param qos: 1 if its messages are delivered again until they are acknowledged, otherwise 0.
         :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
         :raises NotPermitted: the client may not subscribe to it.

@@ -1,1 +1,1 @@
-"""From Broker.publish to the subscribers."""
+"""Publishes runs: removes repeated messages, commits durable runs in order, and delivers runs to subscribers."""

@@ -1,9 +1,9 @@
 """Deduplication: messages with ids are stored once, even if a publisher repeats them after it lost its connection.
 
-A message with an id for a durable topic is stored again only if the first one was refused or is older than the window.
-A repeat that arrives while the first is being committed waits for the same commit, and is refused with it. Repeats are
-confirmed like other messages. Beyond :data:`MAX_IDS` or :data:`MAX_BYTES` the oldest ids are forgotten early, and
-counted. An id costs 3 us.
+A repeat is a message for a durable topic with an id that was published there within the window. It is stored only if
+the first message was refused. A repeat that arrives while the first message is being committed waits for the same
+commit, and is confirmed or refused with it; later repeats are confirmed at once. Beyond :data:`MAX_IDS` or
+:data:`MAX_BYTES` the oldest ids are forgotten before the end of the window, and counted. An id costs 3 us.
 """
 
 from array import array
@@ -22,7 +22,7 @@ from fleximq.values.records import DIALECTS, StoredBatch, idsOf
 
 MAX_IDS = 1_000_000
 MAX_BYTES = 64 << 20
-#: Bytes of an id besides its letters (measured on CPython 3.11).
+#: Bytes of memory for an id in addition to its characters (measured on CPython 3.11).
 ENTRY_BYTES = 224
 #: Counted when ids are forgotten before their time.
 FORGOTTEN = "ids forgotten early"
@@ -34,9 +34,10 @@ Key = tuple[str, str]
 
 @dataclass(slots=True, eq=False, repr=False)
 class PublicationKeys:
-    """One run's new ids, until the run is committed or refused.
+    """The new ids of one run, until the run is committed or refused.
 
-    ``places`` are the indexes of the new messages in the run, ``number`` is the run's number in the journal.
+    ``ids`` has the id of each message of the run, ``places`` the indexes of the messages with new ids. ``time`` is when
+    they were published, in microseconds of the monotonic clock. ``number`` is the run's number in the journal.
     """
 
     topic: str
@@ -47,12 +48,15 @@ class PublicationKeys:
     _waiting: dict[str, list[tuple[OnDecided, int]]] = field(default_factory=dict)
 
     def wait(self, messageId: str, onDecided: OnDecided | None, place: int) -> None:
-        """Report this message's decision to the publisher of a repeat, too, for this index of its run."""
+        """Call ``onDecided`` of a repeat with the decision on the message with this id.
+
+        :param place: the index of the repeat in its own run.
+        """
         if onDecided is not None:
             self._waiting.setdefault(messageId, []).append((onDecided, place))
 
     def report(self, messageId: str, reason: str | None) -> None:
-        """Report a decision to all publishers of repeats."""
+        """Report the decision on a message to the publishers of its repeats; ``reason`` is None if it was committed."""
         for onDecided, place in self._waiting.pop(messageId, ()):
             onDecided(reason, (place,))
 
@@ -82,8 +86,11 @@ class RecentIds:
         return len(self._entries)
 
     def register(self, topic: str, ids: Sequence[str], onDecided: OnDecided | None) -> tuple[PublicationKeys, int]:
-        """Register the new ids of a run; return them, and the number of the last pending run with one of the others.
-        ``onDecided`` receives the decisions on those.
+        """Register the new ids of a run, and return them.
+
+        The second result is the journal's number of the last pending run with one of the repeated ids, 0 without one.
+
+        :param onDecided: called with the decisions on repeats of pending messages.
         """
         now = self._now()
         self._expire(now - self._window)
@@ -124,7 +131,7 @@ class RecentIds:
             keys.report(keys.ids[place], reason)
 
     def remember(self, topic: str, messageId: str, time: int) -> None:
-        """Add the id of a message stored at this time (microseconds since 1970); times must ascend."""
+        """Add the id of a message that was stored at this time, in microseconds since 1970; times must ascend."""
         now = self._now()
         time = min(now, time + now - self._wall())
         key = topic, messageId
@@ -185,7 +192,7 @@ class RecentIds:
                 self._counted(event, 1)
 
     def _expire(self, until: int) -> None:
-        """Forget older ids; ``_order`` may still contain keys of refused messages."""
+        """Forget ids published before ``until``. ``_order`` may contain keys of refused messages, which are skipped."""
         order, entries = self._order, self._entries
         while order:
             entry = entries.get(order[0])
@@ -201,7 +208,11 @@ Publish = Callable[[Envelope, Any, int, OnDecided | None], None]
 def recentIdsOf(
     rules: BrokerRules, seconds: Callable[[], float], wall: Callable[[], int], counted: Callable[[str, int], None]
 ) -> RecentIds:
-    """Return the memory of ids for these rules and clocks."""
+    """Return the :class:`RecentIds` for these rules and clocks.
+
+    :param seconds: the seconds of a monotonic clock.
+    :param wall: the microseconds since 1970.
+    """
     return RecentIds(
         round(rules.idempotenceWindow * 1_000_000),
         lambda: round(seconds() * 1_000_000),
@@ -223,10 +234,11 @@ class Deduplication:
     def publish(
         self, envelope: Envelope, body: Any, ids: Sequence[str], onDecided: OnDecided | None, publish: Publish
     ) -> None:
-        """Call ``publish`` with the messages of a run that are not repeats; ``ids`` has one for each message.
+        """Call ``publish`` with the messages of a run that are not repeats, if there are any.
 
-        :param onDecided: called with the decisions on repeats, and passed on to ``publish`` for the others.
-        :raises NotKept: as ``publish`` does; ``refused`` are indexes of the original run.
+        :param ids: the id of each message.
+        :param onDecided: called with the decisions on all messages, by their indexes in this run.
+        :raises NotKept: as ``publish`` does; ``refused`` has indexes in this run.
         """
         envelope = self._fanOut.present(envelope)
         if not (self._active and envelope.topic.durable and self._orderedPath.isRecorded(envelope)):
@@ -260,7 +272,7 @@ class Deduplication:
         reason: str | None,
         decided: Sequence[int],
     ) -> None:
-        """Translate the journal's decision on the new messages into indexes of the original run."""
+        """Handle the journal's decision on new messages, and report it with their indexes in the original run."""
         if onDecided is not None:
             onDecided(reason, [places[place] for place in decided])
         if reason is None:

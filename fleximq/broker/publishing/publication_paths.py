@@ -1,12 +1,13 @@
-"""The two paths of a run to the subscribers of its topic: the direct one, and the ordered one. Hot.
+"""The two paths of a run to the subscribers of its topic: the direct one and the ordered one. Hot.
 
-:class:`FanOut` delivers at once; a run costs one look at its topic's routes, one rendering per form, and one call per
-subscriber, 0.3 us for one of each. :class:`OrderedPath` leads past guards that may refuse runs, through the journal, or
-waits for pending ones; 2 us for a run, plus the journal's time.
+:class:`FanOut`, the direct path, delivers a run at once. It looks at the topic's routes once, renders the run once for
+each form, and calls each subscriber once: 0.3 us with one form and one subscriber. :class:`OrderedPath` is for topics
+that have guards, a durable run, or pending runs. It costs 2 us for a run, plus the journal's time.
 
-Guards are subscribers that must not lose messages. All are asked before any receives a message, about the run together
-with the messages of earlier pending runs. A durable run is delivered after its commit. Volatile runs published to its
-topic meanwhile wait in ``pendingRuns``, in order; other topics are not affected.
+A guard is a subscriber that must not lose messages, for example a queue with a maximum size. All guards of a topic are
+asked before any subscriber receives a run; each counts the messages of earlier pending runs too. A durable run is
+delivered after its commit. Volatile runs published to the same topic before that commit wait in ``pendingRuns``, in
+order; other topics are not affected.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -32,14 +33,14 @@ REFUSED = CountedEvent(EventFamily.REFUSED_MESSAGES)
 
 
 class FanOut:
-    """Delivers runs at once, without asking guards."""
+    """The direct path: delivers runs at once, without asking guards."""
 
     def __init__(self, topics: TopicTable, clients: Clients) -> None:
         self._topics = topics
         self._clients = clients
 
     def present(self, envelope: Envelope) -> Envelope:
-        """Return the envelope, with the current topic of its name if its own was removed from the table."""
+        """Return the envelope; if its topic was removed from the table, with the present topic of the same name."""
         return envelope._replace(topic=self._topics.get(envelope.topic.name)) if envelope.topic.gone else envelope
 
     def deliver(self, envelope: Envelope, body: Any, count: int) -> None:
@@ -68,8 +69,10 @@ class FanOut:
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """A run in a topic's ``pendingRuns``; ``onDecided`` is called with the journal's decision if the run is durable,
-    and ``time`` is when the journal took it.
+    """A run in a topic's ``pendingRuns``.
+
+    ``number`` is the number of its messages, ``size`` their bytes. ``recorded``: the run was appended to the journal,
+    at ``time``, and ``onDecided`` is called with the journal's decision; other runs only wait for their turn.
     """
 
     envelope: Envelope
@@ -84,9 +87,9 @@ class _Run:
 
 @dataclass(eq=False, repr=False)
 class OrderedPath:
-    """Publishes runs that guards may refuse, that are durable, or that must wait for pending ones.
+    """The ordered path: publishes runs that guards may refuse, that are durable, or that must wait for pending runs.
 
-    :param transactions: deliver runs while one of them is read back.
+    :param transactions: deliver runs, after a transaction that is being read back from the journal.
     :param publishing: called with the publisher before its publications are delivered after a commit, and with None
         after that.
     """
@@ -98,7 +101,8 @@ class OrderedPath:
     _counted: Callable[[str, int], None]
     _publishing: Callable[[ConnectedClient | None], None]
     _watchers: RecordWatchers
-    #: True while a run is appended: then its publisher is the client being read, and is not announced.
+    #: True while a run is being appended: then its publisher is the client that the reactor reads at the moment, and
+    #: ``publishing`` need not be called.
     _appending: bool = False
     _waiting: int = 0
 
@@ -145,7 +149,11 @@ class OrderedPath:
     def deliver(
         self, envelope: Envelope, body: Any, count: int, size: int, onDecided: Callable[[str | None], None] | None
     ) -> None:
-        """Append an accepted run to the journal, or deliver it in its turn; raises NotRecorded."""
+        """Append an accepted run to the journal, or deliver it after pending runs; raises NotRecorded.
+
+        :param size: the bytes of its messages, 0 if no guard counts them.
+        :param onDecided: as for the journal: called with None after a commit, otherwise with the reason.
+        """
         if self.isRecorded(envelope):
             self._append(envelope, body, count, size, onDecided)
         elif envelope.topic.pendingRuns:
@@ -154,7 +162,7 @@ class OrderedPath:
             self._transactions.deliver(envelope, body, count)
 
     def isRecorded(self, envelope: Envelope) -> bool:
-        """Tell whether the journal stores a run."""
+        """Return whether the journal stores a run."""
         if not self._onDisk:
             return False
         topic = envelope.topic
@@ -180,7 +188,7 @@ class OrderedPath:
         size: int,
         onDecided: Callable[[str | None], None] | None,
     ) -> None:
-        """Append a run, whose topic must be in the table, to the journal, and deliver it after its commit.
+        """Append a run to the journal, and deliver it after its commit. Its topic must be in the table.
 
         :param size: the bytes of its messages, if guards are asked about pending bytes.
         :param onDecided: called with None after the commit, or with the reason of the refusal; perhaps before this
@@ -251,7 +259,7 @@ class OrderedPath:
                 run.onDecided(reason)
 
     def _resolve(self, topic: Topic, run: _Run) -> None:
-        """Remove a decided run, and deliver the volatile runs after it."""
+        """Stop counting a decided run as pending, and deliver the volatile runs that waited for it."""
         if run.envelope.qos:
             topic.pendingCount -= run.number
             topic.pendingBytes -= run.size
@@ -267,8 +275,10 @@ class OrderedPath:
 
 
 def _admitted(envelope: Envelope, body: Any) -> tuple[list[int], list[int], int, str]:
-    """Ask the guards about each message; return the indexes of those accepted and refused, and the bytes of the former
-    and a reason of the latter.
+    """Ask the guards about each message of a run.
+
+    Returns the indexes of the accepted messages, those of the refused ones, the bytes of the accepted ones, and the
+    reason for the last refusal, "" without one.
     """
     topic = envelope.topic
     taken: list[int] = []
@@ -288,7 +298,7 @@ def _admitted(envelope: Envelope, body: Any) -> tuple[list[int], list[int], int,
 
 
 def _refusal(topic: Topic, count: int, size: int) -> str | None:
-    """Return the reason why a guard refuses so many messages with so many bytes."""
+    """Return the reason why a guard refuses ``count`` more messages with ``size`` bytes; None if all accept them."""
     count += topic.pendingCount
     size += topic.pendingBytes
     return next((no for guard in topic.guards.values() if (no := guard.admits(count, size)) is not None), None)

@@ -1,7 +1,8 @@
 """Transactions: staged records are published together, and delivered in order with other publications.
 
-After a commit the broker reads the staged records back, a few milliseconds for a thousand; later commits wait. Above a
-bound of waiting bytes publishers are not read.
+After the commit of a transaction the broker reads its records back from the journal, a few milliseconds for a thousand.
+Runs that are committed meanwhile wait for their delivery. While they have more than :data:`OVERLOAD_BYTES`, publishers
+should not be read.
 """
 
 from bisect import bisect_left
@@ -18,18 +19,18 @@ from fleximq.values.message import Message
 from fleximq.values.message_cost import OVERHEAD, cost
 from fleximq.values.records import Run, StoredBatch
 
-#: So many bytes are read at a time.
+#: The bytes of records that are read at a time.
 CHUNK_BYTES = 1 << 20
 #: Waiting bytes above which publishers should not be read.
 OVERLOAD_BYTES = 32 << 20
-#: Of so many queries the last batch is remembered.
+#: The number of queries of which the last batch is remembered.
 _QUERIES = 10_000
 
 Deliver = Callable[[Envelope, Any, int], None]
 
 
 class RecordSource(MessageSource):
-    """The source of records read back from the journal: a body is a batch of them."""
+    """The source of runs read from the journal; the body of a run is a :class:`StoredBatch`."""
 
     def messages(self, body: StoredBatch) -> Sequence[Message]:
         return body.messages()
@@ -45,8 +46,10 @@ _RECORDS = RecordSource()
 
 
 class _Waiting(NamedTuple):
-    """A run or transaction committed at this offset, of about this size in memory, or with offset 0 a callback that
-    waits.
+    """A delivery that waits while a transaction is read back.
+
+    ``offset`` is that of the committed run or transaction, 0 for a callback of :meth:`Transactions.waits`. ``size`` is
+    the approximate memory of a run in bytes.
     """
 
     offset: int
@@ -57,11 +60,12 @@ class _Waiting(NamedTuple):
 class Transactions:
     """Commits staged records and preserves the order of publications after them.
 
-    ``reading`` is True while a transaction is read back, ``overloaded`` while so many bytes wait for it that publishers
-    should not be read; ``waitingBytes`` exceeds :data:`OVERLOAD_BYTES` by little more than the journal's own bound.
+    ``reading`` is True while a transaction is read back. ``overloaded`` is True while ``waitingBytes``, the bytes that
+    wait for it, exceed :data:`OVERLOAD_BYTES`: then publishers should not be read. They exceed it by little more than
+    the journal's own bound of pending bytes.
 
     :param deliver: delivers a committed run to its subscribers.
-    :param unread: called when a transaction cannot be read back.
+    :param unread: called when a transaction cannot be read back, so that its records were not delivered.
     """
 
     def __init__(self, journal: IJournal, topics: TopicTable, deliver: Deliver, unread: Callable[[], None]) -> None:
@@ -78,18 +82,18 @@ class Transactions:
         self.overloaded = False
 
     def holds(self, publisher: ConnectedClient) -> bool:
-        """Tell whether publications of this client may wait here."""
+        """Return whether publications of this client may wait here for their delivery."""
         return publisher in self._publishers
 
     def whenRelieved(self, call: Callable[[], None]) -> None:
-        """Call once it is not ``overloaded``; at once if it is not."""
+        """Call once, as soon as this is not ``overloaded``; perhaps at once."""
         if self.overloaded:
             self._onRelief.append(call)
         else:
             call()
 
     def waits(self, call: Callable[[], None]) -> bool:
-        """Tell whether committed publications wait for delivery; if so, call when they are delivered."""
+        """Call when the publications that wait here now are delivered, and return True; without any, only return False."""
         if self.reading:
             self._waiting.append(_Waiting(0, call))
         return self.reading
@@ -108,15 +112,16 @@ class Transactions:
     def commit(
         self, query: str, batch: int, tokens: Sequence[str], committed: Callable[[int, str | None], None]
     ) -> None:
-        """Publish the records of these tokens; a repeat for the same query and batch only returns the same result.
+        """Publish the staged records of one batch of a query; a repeat only reports the result of the first commit.
 
+        :param tokens: those that the journal returned when the records were staged.
         :param committed: called with the offset of the first record and None, or with 0 and the reason of a failure.
         :raises NotKept: the journal stores nothing at present.
         """
         before = self._journal.end
 
         def decided(offset: int, reason: str | None) -> None:
-            # A repeat was delivered before, or has an offset from before the broker was started.
+            # A repeated batch was delivered by the first commit, or by one before the broker was restarted.
             if reason is None and offset >= before and self._lastBatches.get(query) != batch:
                 self._lastBatches.pop(query, None)
                 self._lastBatches[query] = batch
@@ -128,7 +133,11 @@ class Transactions:
         self._journal.commitStaged(query, batch, tokens, decided)
 
     def deliverTransaction(self, offset: int, end: int) -> None:
-        """Deliver the records of a committed transaction with offsets from one to another (exclusive) in their turn."""
+        """Deliver the records of a committed transaction, after earlier ones.
+
+        :param offset: of its first record.
+        :param end: an offset after its last record.
+        """
         if self.reading:
             self._waiting.append(_Waiting(offset, partial(self._read, offset, end)))
         else:
@@ -139,7 +148,10 @@ class Transactions:
         self._journal.read(offset, lambda name: True, CHUNK_BYTES, partial(self._found, offset, end))
 
     def _found(self, offset: int, end: int, batches: Sequence[StoredBatch], nextOffset: int) -> None:
-        """Deliver the records read; the transaction ends before the offset of the next waiting commit."""
+        """Deliver the records that were read; after the last one, run the waiting deliveries.
+
+        ``nextOffset`` is the offset to continue at. The transaction ends before ``end``, and before the offset of the first waiting commit.
+        """
         offsets = (waiting.offset for waiting in self._waiting if waiting.offset)  # ascending
         until = min([end, *islice(offsets, 1)])
         for batch in batches:
@@ -176,11 +188,11 @@ class Transactions:
 
 
 def _runs(batch: StoredBatch) -> Iterator[StoredBatch]:
-    """Yield neighbouring records of one topic and publisher, with offsets that follow one another."""
+    """Divide a batch into runs: neighbouring records of one topic and publisher with consecutive offsets."""
     start, number = 0, len(batch)
     offsets = batch.offsets
     if number and offsets[-1] - offsets[0] == number - 1:
-        # Most are of one topic and publisher.
+        # Most batches have one topic and publisher.
         if all(list(column).count(column[0]) == number for column in (batch.topicOf, batch.publisherOf)):
             yield batch
             return
