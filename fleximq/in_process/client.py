@@ -1,7 +1,8 @@
 """The client for code in the broker's process: extensions, and programs that embed a broker.
 
-Its methods are those of :class:`fleximq.client.twisted.Client`. It is a client of the broker as any other: with rights,
-limits and an id; observers, metrics and listings show it. But its errors are those of :mod:`fleximq.errors`.
+It has the methods of :class:`fleximq.client.twisted.Client`, but raises the errors of :mod:`fleximq.errors`. To the
+broker it is a client as those with connections: it has an id, rights and limits, and observers, metrics and listings
+show it.
 """
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -44,7 +45,7 @@ _LENGTH_BYTES = 8
 def _fired(
     method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Any, P], "Deferred[T]"]:
-    """Return a method with a Deferred for the result of a coroutine; it begins at once."""
+    """Return a method that starts a coroutine method at once, and returns a Deferred for its result."""
 
     def call(self: Any, /, *arguments: P.args, **more: P.kwargs) -> "Deferred[T]":
         return Deferred.fromCoroutine(method(self, *arguments, **more)).addErrback(self._counted)
@@ -53,9 +54,13 @@ def _fired(
 
 
 class InProcessClient:
-    """A client in the broker's process. Use it in the reactor's thread. Errors are in the Deferreds.
+    """A client in the broker's process, made by :meth:`fleximq.interfaces.IExtensionContext.connect`.
 
-    After its end, every method fails with Conflict, or with the error that has ended it.
+    Use it in the reactor's thread. Methods that return a Deferred report errors in it. After the client's end, every
+    method fails with Conflict, or with the error that ended the client.
+
+    :param mostBytes: returns the maximum size of a message in bytes.
+    :param meter: limits the rate of its messages; None: unlimited.
     """
 
     def __init__(
@@ -89,7 +94,7 @@ class InProcessClient:
         self.close()
 
     def close(self) -> "Deferred[None]":
-        """Leave the broker: subscriptions end, requests fail. Publications that are not confirmed yet still will be."""
+        """Leave the broker: subscriptions end and requests fail. Earlier publications are still confirmed."""
         self._peer.end(None)
         return succeed(None)
 
@@ -110,12 +115,13 @@ class InProcessClient:
     ) -> None:
         """Publish a value; fires when it was delivered and, on a durable topic, is on disk.
 
-        If the broker limits the rate of this client, it fires that much later, or fails with TooManyRequests.
+        If this client's rate is limited, the Deferred fires as many seconds later as the limit requires, or fails with
+        TooManyRequests.
 
         :param key: the key by which the pipeline groups messages.
         :param message_id: identifies the message; on durable topics the broker drops a repeated one.
-        :param correlation_id: and ``reply_to``: for requests to MiniMQ services.
-        :param headers: further fields of the message's header; ValueError for ``topic`` and those of the arguments.
+        :param correlation_id: identifies a request to a MiniMQ service; ``reply_to`` is the queue for the reply.
+        :param headers: further fields of the message's header; ValueError for ``topic`` and for names of arguments.
         :raises NotPermitted: the client may not publish to this topic, or InvalidTopic: it cannot be one.
         :raises NotRecorded: the journal refused the message, or NotKept: a queue that must not lose it is full.
         :raises TooLarge: the message is over the option ``max-message``.
@@ -125,7 +131,7 @@ class InProcessClient:
 
     @_fired
     async def publish_many(self, topic: str, values: Iterable[object]) -> None:
-        """Publish several values in one run; errors as :meth:`publish`, TypeError for a single text or bytes."""
+        """Publish several values in one run; errors as for :meth:`publish`, and TypeError for a single str or bytes."""
         await self._publish(topic, list(map(self._codec.pack, severalOf(values))), {})
 
     @_fired
@@ -139,16 +145,18 @@ class InProcessClient:
         message_id: str | None = None,
         headers: Mapping[str, Any] | None = None,
     ) -> None:
-        """Put a value into a work queue, which is made if need be; fires when it is there and, with a journal, on disk.
+        """Put a value into a work queue, which is made if necessary; fires when the queue has it and, with a journal,
+        when it is on disk.
 
-        Parameters and errors as for :meth:`publish`; NotKept also if it is full, NoCapacity if there are too many.
+        Parameters and errors are those of :meth:`publish`. Also raises NotKept if the queue is full, and NoCapacity if
+        the broker has the maximum number of queues.
         """
         fields = headerFields(key, message_id, None, None, headers)
         await self._publish(queue, [self._codec.pack(value)], fields, isWork=True)
 
     @_fired
     async def flush(self) -> None:
-        """Fire when all publications so far are decided, and durable ones on disk."""
+        """Fire when all publications so far are delivered or refused, and durable ones are on disk."""
         await self._decided()
 
     async def _publish(
@@ -192,7 +200,7 @@ class InProcessClient:
         client = self._peer.client
         if not self._broker.arePublicationsDecided(client):
             decided: Deferred[None] = Deferred()
-            # The program continues outside the journal's callbacks.
+            # In a later turn: the program must not run inside the journal's callback.
             self._broker.whenCommitted(lambda: self._later(decided), client)
             await decided
 
@@ -204,7 +212,7 @@ class InProcessClient:
     ) -> Subscription[Delivery]:
         """Subscribe to a topic or pattern; fires with a subscription to iterate over, unless ``call`` is given.
 
-        Every matching subscription of the client gets a delivery.
+        A message that matches several subscriptions of this client is delivered to each of them.
 
         :param from_: the start on durable topics: "first", "last", an offset, or ``{"time": milliseconds since 1970}``;
             deliveries then have an ``offset``.
@@ -213,15 +221,15 @@ class InProcessClient:
         :raises SubscriptionFailed: the topic is not durable, or the client has too many subscriptions.
         :raises NotPermitted: the client may not subscribe to it, or InvalidTopic: it cannot be one.
         :raises NoLongerKept: the offset was removed from the journal.
-        :raises ValueError: it has a start, and another subscription that has messages in common has one too; or it has
-            wildcards of NATS or MQTT.
+        :raises ValueError: ``from_`` is given, but another subscription with ``from_`` may match the same topics; or the
+            topic has wildcards of NATS or MQTT.
         """
         mistake = mistakeIn(topic)
         if mistake is not None:
             raise ValueError(mistake)
         warnOf(doubtIn(topic))
         self._admitSubscription()
-        await self._decided()  # or it would get the client's own earlier publications
+        await self._decided()  # otherwise the subscription would get the client's own earlier publications
         peer, broker, inbox = self._present(), self._broker, self._peer.inbox
         fields = {"topic": topic} if from_ is None else {"topic": topic, "from": from_}
         header = checkHeader(MessageType.SUB, fields)
@@ -243,7 +251,7 @@ class InProcessClient:
         return subscription
 
     async def _announced(self) -> None:
-        """Wait until all nodes of a mesh know of the subscriptions so far; without a mesh, nothing waits."""
+        """Wait until all nodes of a mesh know the subscriptions so far; without a mesh, until the next turn."""
         announced: Deferred[None] = Deferred()
         self._broker.announce(None, lambda: self._later(announced))
         await announced
@@ -259,10 +267,10 @@ class InProcessClient:
     async def request(self, target: int | str, path: str, value: object = None, timeout: float | None = TIMEOUT) -> Any:
         """Send a request to another client; fires with the value of its answer.
 
-        :param target: the client's id, or the name that one or more clients joined with: then the least busy one.
+        :param target: the client's id, or a name: then the least busy of the clients that joined with it.
         :raises NotPermitted: the client may not request this path.
         :raises ClientNotFound: no client with that id or name accepts requests.
-        :raises fleximq.client.errors.RequestFailed: the answer is an error, or there will be none.
+        :raises fleximq.client.errors.RequestFailed: the answer is an error, or the other client has left.
         :raises TimeoutError: no answer within ``timeout`` seconds.
         :raises ValueError: the target is a path, or the answer cannot be decoded.
         """
@@ -270,7 +278,8 @@ class InProcessClient:
             raise ValueError(f"{target!r} is a path: the target, the id or name of a client, comes first")
         if target == BROKER:
             return await self.ask(path, value, timeout)
-        # Random, because any client may answer a request to a name: one that was not asked must not guess the id.
+        # A request to a name may be answered by any client, so ids are random: a client that was not asked must not
+        # guess one.
         peer, id = self._present(), token_urlsafe(12)
         frame = peer.conversation.request(target, path, self._codec.pack(value), id)
         self._admit(len(frame))
@@ -299,13 +308,14 @@ class InProcessClient:
         return found
 
     def serve(self, path: str, function: Callable[[Request], Any]) -> None:
-        """Answer requests to a path with the result of a function, which may be awaitable.
+        """Answer requests to a path with the result of a function; an awaitable result is awaited.
 
-        If it raises :class:`~fleximq.client.errors.Answered` or a BrokerError, that status and text are the answer;
-        other exceptions are logged and answered with 500. While unanswered requests take more memory than ``prefetch``,
-        and more than 1 MiB, further ones are answered with 503.
+        If the function raises :class:`~fleximq.client.errors.Answered` or a BrokerError, that status and text are the
+        answer; other exceptions are logged and answered with 500. While unanswered requests take more memory than
+        ``prefetch``, and more than 1 MiB, further ones are answered with 503.
 
-        :raises ValueError: the path is already served; or TypeError: the function is none.
+        :raises ValueError: the path is already served.
+        :raises TypeError: the function is not callable.
         """
         if not callable(function):
             raise TypeError(f"{path} needs a function that answers requests, not {function!r}")
@@ -318,7 +328,7 @@ class InProcessClient:
     async def notify(self, targets: int | str | Sequence[int | str], path: str, value: object = None) -> None:
         """Send a notification, which has no answer, to one or more clients; the value follows the path.
 
-        :param targets: ids, and names that clients joined with: then all of that name.
+        :param targets: ids of clients, and names: then all clients that joined with this name.
         :raises NotPermitted: the client may not notify this path.
         :raises ClientNotFound: one of the targets does not exist; the others were notified.
         """
@@ -355,7 +365,9 @@ class InProcessClient:
     def _admit(self, size: int, count: int = 1, largest: int | None = None) -> float:
         """Count messages that the client sends, and return the seconds to pause after them, 0 for none.
 
-        :raises TooLarge: one is larger than the broker accepts; TooManyRequests: the rate is limited.
+        :param size: the bytes of all ``count`` messages; ``largest`` those of the largest one.
+        :raises TooLarge: the largest message is larger than the broker accepts.
+        :raises TooManyRequests: the client is over its rate, and the broker refuses messages over it.
         """
         largest, most = size if largest is None else largest, self._mostBytes()
         if largest > most:

@@ -1,4 +1,4 @@
-"""Makes the clients of one extension, or of the program that embeds the broker, and ends them with it."""
+"""Makes the clients of one owner, an extension or the program that embeds the broker, and ends them with it."""
 
 from collections.abc import Callable
 from functools import partial
@@ -24,7 +24,8 @@ class InProcessClients:
     """The open clients of one owner.
 
     :param settings: returns the present settings.
-    :param rightsOf: returns the rights of a principal, by the present permissions.
+    :param rightsOf: returns the rights of a principal under the present permissions.
+    :param rates: the meters by which the rates of principals are limited.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class InProcessClients:
         if isinstance(rights, str):
             if not isName(rights):
                 raise SettingError(f"rights is {rights!r}, but must be the name of a principal, or an IRights")
-            # As a listener's, it needs no credentials: its owner runs with the broker.
+            # No credentials are needed, as for the principal of a listener: the operator chose the owner.
             principal = Principal(rights, scheme=LISTENER)
             rights = self._rightsOf(principal)
         elif not IRights.providedBy(rights):
@@ -68,7 +69,7 @@ class InProcessClients:
             raise NotPermitted(f"joining as {shortened(name)!r} is not permitted")
         broker, who = self._broker, None if principal is None else principal.name
         peer = InProcessPeer(broker, self._clock, prefetch, codec)
-        conversation = None if principal is None else peer  # rights given as such do not follow the permissions
+        conversation = None if principal is None else peer  # an IRights of the caller does not change with permissions
         joined = broker.join(
             DIALECT, peer, who, "in-process", rights=rights, identity=principal, conversation=conversation
         )

@@ -1,4 +1,4 @@
-"""Requests of a client in the process: those that it made, and those that it answers."""
+"""The requests of a client in the process: those that it sent, and those of other clients that it answers."""
 
 from collections.abc import Callable
 from inspect import isawaitable
@@ -21,9 +21,10 @@ _log = Logger()
 
 
 class DirectMessages:
-    """The unanswered requests in both directions; ``served`` are the functions that answer, by path.
+    """The unanswered requests in both directions. ``served`` has the functions that answer requests, by path.
 
-    :param answer: sends the payload and status of an answer to a request.
+    :param prefetch: maximum bytes of unanswered requests to this client, at least 1 MiB; further ones are refused.
+    :param answer: sends an answer: called with the request, the answer's payload and its status.
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class DirectMessages:
         self._hasEnded = False
 
     def expect(self, id: str, target: int | str, path: str) -> "Deferred[Any]":
-        """Return a Deferred that fires with the value of the answer; raises RequestFailed in it."""
+        """Return a Deferred that fires with the value of the answer to a request with this id, or with RequestFailed."""
         answered: Deferred[Any] = Deferred()
         self._asked[id] = target, path, answered
         return answered
@@ -49,7 +50,7 @@ class DirectMessages:
         self._asked.pop(id, None)
 
     def end(self, error: BrokerError) -> None:
-        """Fail all requests of the client, and stop the functions that are answering others."""
+        """Fail all requests of this client, and cancel the functions that are answering those of others."""
         self._hasEnded = True
         self._accepted.dropWaiting()
         for id in tuple(self._asked):
@@ -60,9 +61,9 @@ class DirectMessages:
     # -- answers to this client --------------------------------------------------------------------
 
     def replied(self, reply: Reply) -> None:
-        """An answer has arrived; one that nobody was asked for is ignored."""
+        """Handle an answer; it is ignored without an open request, or if another client than the target sent it."""
         target, path, answered = self._asked.get(reply.id, (None, "", None))
-        # A name may mean any client.
+        # A request to a name may be answered by any client.
         if answered is None or not (isinstance(target, str) or reply.sender == target):
             return
         if reply.status >= FIRST_ERROR:
@@ -77,7 +78,7 @@ class DirectMessages:
             self._clock.callLater(0, self._fire, answered, value)
 
     def failed(self, id: str, error: Exception) -> None:
-        """A request will get no answer, or this error as its answer."""
+        """Fail a request with this error in the next turn; a no-op if it is not open."""
         found = self._asked.pop(id, None)
         if found is not None:
             self._clock.callLater(0, self._fire, found[2], error)
@@ -92,7 +93,7 @@ class DirectMessages:
     # -- requests to this client -------------------------------------------------------------------
 
     def requested(self, request: Request) -> None:
-        """A request has arrived: call the function that serves its path in the next turn, or refuse it."""
+        """Handle a request: call the function that serves its path in the next turn, or refuse the request."""
         if request.path not in self.served:
             words, status = f"nothing is served at {shortened(request.path)!r}", Status.NOT_FOUND
         elif not self._accepted.accept(request):

@@ -18,7 +18,7 @@ from fleximq.values.records import StoredBatch
 
 @implementer(IOutlet)
 class FeedOutlet:
-    """The client's side of a feed: it reads on while the subscriptions have less than half of ``prefetch`` unread.
+    """Receives a feed for a client in the process; the feed pauses while half of ``prefetch`` or more is unread.
 
     :param offsets: whether the messages get their offsets.
     """
@@ -35,7 +35,7 @@ class FeedOutlet:
 
     @property
     def full(self) -> bool:
-        """Whether the client should get no more for now."""
+        """Whether the feed should pause until :meth:`whenRelieved` calls."""
         return self._peer.inbox.full
 
     def whenRelieved(self, call: Callable[[], None]) -> None:
@@ -47,11 +47,11 @@ class FeedOutlet:
         self._clock.callLater(0, call)
 
     def send(self, rendered: Any) -> None:
-        """Take a run."""
+        """Deliver a rendered run."""
         self._peer.take(rendered)
 
     def sendBatches(self, batches: Sequence[StoredBatch]) -> None:
-        """Take records."""
+        """Deliver records of the journal."""
         self.send(records(batches, self._offsets))
 
     def failed(self, error: BrokerError, name: str) -> None:
@@ -59,4 +59,4 @@ class FeedOutlet:
         self._peer.inbox.endTopic(name, error)
 
     def close(self) -> None:
-        """Nothing was lent."""
+        """Do no more: this outlet holds no resources."""

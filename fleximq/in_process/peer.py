@@ -1,8 +1,8 @@
-"""The broker's view of a client in the process: a peer that receives FlexiMQ frames, as those on connections do.
+"""The broker's view of a client in the process: a peer that receives FlexiMQ frames, as a connection does.
 
-So a run of FlexiMQ publishers reaches it unchanged, and it takes part in direct messages, in a mesh too. Frames arrive
-in the middle of an operation of the broker, so they only change the state here: what they lead to, in the broker or in
-the program, follows in the next reactor turn.
+So runs of FlexiMQ publishers reach it unchanged, and it receives direct messages of all clients, in a mesh too. Frames
+arrive during an operation of the broker. They only change the state of the client here; the program is called, and the
+broker if necessary, in the next turn of the reactor.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,8 +36,12 @@ DIALECT = "fleximq"
 
 @implementer(ISubscriber, IPeer, IConversation)
 class InProcessPeer:
-    """Decodes frames into events, and holds those that the program has not taken yet, up to ``prefetch`` bytes for each
-    subscription. ``error`` is None until the end, then the reason.
+    """Decodes frames into events, and stores them until the program reads them.
+
+    ``inbox`` has the unread messages, ``direct`` the open requests. ``error`` is None until the client's end, then the
+    error with which its methods fail.
+
+    :param prefetch: maximum unread bytes of each subscription.
     """
 
     def __init__(self, broker: Broker, clock: IReactorTime, prefetch: int, codec: Codec) -> None:
@@ -52,17 +56,21 @@ class InProcessPeer:
         self.error: BrokerError | None = None
         #: Each is called once, when less than half of ``prefetch`` is unread.
         self.reliefs: list[Callable[[], None]] = []
-        #: Called at the end.
+        #: Each is called once, at the client's end.
         self.ended: list[Callable[[], object]] = []
 
     def begin(self, client: ConnectedClient) -> None:
-        """The broker has admitted this peer."""
+        """Start to work as this client, which has joined the broker."""
         self.client = client
         self.conversation.id = client.id
         self.broker.traffic.begin(DIALECT, self.traffic)
 
     def end(self, error: BrokerError | None) -> None:
-        """Leave the broker; all that waits fails with the error, or ends. Idempotent."""
+        """Leave the broker; idempotent.
+
+        :param error: fails open requests and subscriptions; None: the client was closed, so requests fail with Conflict
+            and subscriptions end.
+        """
         if self.error is not None:
             return
         self.error = error or Conflict("this client is closed")
@@ -74,7 +82,7 @@ class InProcessPeer:
             call()
 
     def unsubscribe(self, box: Box) -> None:
-        """Close a box, and unsubscribe if it was the last one of its name."""
+        """Close the box of a subscription, and unsubscribe if no other box has its name."""
         if self.inbox.close(box):
             self.broker.unsubscribe(self.client, box.topic)
 
@@ -125,7 +133,7 @@ class InProcessPeer:
     # -- frames ------------------------------------------------------------------------------------
 
     def take(self, frames: bytes | memoryview) -> None:
-        """Decode complete frames."""
+        """Decode complete frames, and pass on their messages."""
         self.traffic.bytesOut += len(frames)
         for each in self.conversation.runs(bytes(frames)):
             if isinstance(each, list):
@@ -138,7 +146,7 @@ class InProcessPeer:
                 self.inbox.putDirect(each)
 
     def _overrun(self, box: Box) -> None:
-        if box.hasStart:  # it is read from the journal no faster than the program reads it
+        if box.hasStart:  # its feed pauses while too much is unread
             return
         words = f"the subscription to {box.topic!r} has ended, since {box.size} bytes were unread"
         self.inbox.endTopic(box.topic, SubscriptionFailed(words))

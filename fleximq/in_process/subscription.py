@@ -1,4 +1,4 @@
-"""The subscriptions of clients in the process: read by iterating, or passed to a function."""
+"""The subscriptions of clients in the process: iterate over the messages, or pass each to a function."""
 
 from collections.abc import Callable
 from inspect import isawaitable
@@ -20,9 +20,13 @@ M = TypeVar("M", bound=Delivery | Notification)
 class Subscription(BoxReader, AsyncClosedOnExit, Generic[M]):
     """The messages of a topic or pattern, in order: iterate over it with ``async for``, or call :meth:`next`.
 
-    If more than ``prefetch`` bytes are unread, it ends: after the last unread message, SubscriptionFailed is raised.
-    With ``from_``, messages are read from the journal instead, no faster than the program reads them. Unread
-    notifications over ``prefetch`` bytes are dropped.
+    A subscription with more than ``prefetch`` unread bytes ends: after the last unread message, SubscriptionFailed is
+    raised. One with ``from_`` never has more: it reads the journal only as fast as the program reads the messages. Of
+    notifications, those over ``prefetch`` bytes are dropped.
+
+    :param box: the unread messages.
+    :param inbox: has the box, and counts the bytes of all boxes of the client.
+    :param close: called with the box to unsubscribe.
     """
 
     def __init__(self, box: Box, inbox: Inbox, clock: IReactorTime, close: Callable[[Box], None]) -> None:
@@ -42,9 +46,11 @@ class Subscription(BoxReader, AsyncClosedOnExit, Generic[M]):
         return message
 
     def next(self, timeout: float | None = None) -> "Deferred[M | None]":
-        """Fire with the next message; None after ``timeout`` seconds without one, or if this is closed.
+        """Fire with the next message; with None after ``timeout`` seconds without one, or if the subscription is
+        closed.
 
-        :raises SubscriptionFailed: too much was unread, or the client may not subscribe to this any more.
+        :raises SubscriptionFailed: more than ``prefetch`` bytes were unread, or the subscription is not permitted any
+            more.
         :raises NoLongerKept: the next message was removed from the journal.
         """
         return Deferred.fromCoroutine(self._next(timeout))
@@ -59,7 +65,7 @@ class Subscription(BoxReader, AsyncClosedOnExit, Generic[M]):
         return self._inbox.take(box)  # type: ignore[no-any-return]
 
     async def _news(self, timeout: float | None) -> bool:
-        """Wait until something has changed; False after so many seconds."""
+        """Wait for a message or the end of the subscription; return False after ``timeout`` seconds without either."""
         waiting: Deferred[None] = Deferred()
         self._waiting.append(waiting)
         self._box.onNews = self._told

@@ -150,7 +150,8 @@ class Transactions:
     def _found(self, offset: int, end: int, batches: Sequence[StoredBatch], nextOffset: int) -> None:
         """Deliver the records that were read; after the last one, run the waiting deliveries.
 
-        ``nextOffset`` is the offset to continue at. The transaction ends before ``end``, and before the offset of the first waiting commit.
+        ``nextOffset`` is the offset to continue at. The transaction ends before ``end``, and before the offset of the
+        first waiting commit.
         """
         offsets = (waiting.offset for waiting in self._waiting if waiting.offset)  # ascending
         until = min([end, *islice(offsets, 1)])
