@@ -1,13 +1,13 @@
 """The framework's public face: all that plug-ins and programs which embed a broker may import of it.
 
-docs/reference/api/framework.rst says what is promised about these names. Each is loaded at its first use, so that a
-drop-in file, which Twisted reads even for ``twistd --help``, loads no more than its own names.
+docs/reference/api/framework.rst says how these names may change. Each is loaded at its first use: Twisted reads the
+drop-in files of plug-ins even for ``twistd --help``, and they should load no more than the names that they import.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-# Type checkers and editors read this, and the program reads _HOMES; tests.test_api compares both.
+# Type checkers and editors read these imports, the program reads _HOMES; tests.test_api compares both.
 # fmt: off
 # ruff: isort: off
 if TYPE_CHECKING:

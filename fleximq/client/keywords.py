@@ -1,7 +1,7 @@
-"""The keyword arguments of every ``connect``, each with its type, in one place.
+"""The keyword arguments of every ``connect``, with their types.
 
-A ``connect`` takes ``**options: Unpack[...]`` of one of these dictionaries, so that type checkers and editors know each
-keyword. :func:`spelledOut` shows them to ``help`` and :mod:`inspect` as well, with their defaults.
+A ``connect`` has the parameter ``**options: Unpack[...]`` with one of these dictionaries, so that type checkers and
+editors know each keyword. :func:`spelledOut` shows the keywords with their defaults to ``help`` and :mod:`inspect` too.
 :class:`~fleximq.client.settings.ClientSettings` describes them.
 """
 
@@ -14,13 +14,13 @@ from typing import Any, Generic, TypedDict, TypeVar, cast, get_args, get_origin,
 from fleximq.client.backoff import Backoff
 from fleximq.client.settings import ClientSettings, Codec, Watcher
 
-#: The certificates and contexts for TLS that a form accepts.
+#: The type of the argument ``tls``, which differs between the asyncio, blocking and Twisted forms of a client.
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class QueueOptions(TypedDict, total=False):
-    """For the clients of BlipMQ and MiniMQ, on a connection that they are given."""
+    """The options of a BlipMQ or MiniMQ client on a connection that its user makes."""
 
     timeout: float
     buffer: int
@@ -29,7 +29,7 @@ class QueueOptions(TypedDict, total=False):
 
 
 class FlexiOptions(QueueOptions, total=False):
-    """The same for the client of FlexiMQ."""
+    """The options of a FlexiMQ client on a connection that its user makes."""
 
     credentials: Mapping[str, str] | None
     name: str | None
@@ -38,28 +38,28 @@ class FlexiOptions(QueueOptions, total=False):
 
 
 class Dialled(TypedDict, Generic[T], total=False):
-    """For clients that connect by themselves."""
+    """The further options of clients that make their connections themselves."""
 
     tls: T | None
     reconnect: Backoff | None
 
 
 class QueueConnectOptions(QueueOptions, Dialled[T], total=False):
-    """For ``connect`` of BlipMQ and MiniMQ."""
+    """The options of ``connect`` for BlipMQ and MiniMQ."""
 
 
 class ConnectOptions(FlexiOptions, Dialled[T], total=False):
-    """For ``connect`` of FlexiMQ."""
+    """The options of ``connect`` for FlexiMQ."""
 
 
 class ThreadConnectOptions(ConnectOptions[T], total=False):
-    """The same for its blocking form."""
+    """The options of ``connect`` for FlexiMQ in the blocking form."""
 
     threads: int
 
 
 def spelledOut(function: F) -> F:
-    """Show the options of a function as keyword arguments in its signature, and refuse others with TypeError."""
+    """Show the options of a function as keyword arguments in its signature; others raise TypeError when it is called."""
     shown = signature(function)
     *own, last = shown.parameters.values()
     [options] = get_args(last.annotation)

@@ -1,7 +1,8 @@
 """Clients on connections that Twisted's own classes make: endpoints, factories and services.
 
-Such a client has an :class:`EndpointUrl` instead of a URL. A :class:`JoiningProtocol` joins as soon as
-it is connected, for a client of its own or for that of a :class:`JoiningFactory`, which goes on over all connections.
+These clients have an :class:`EndpointUrl` instead of a URL. A :class:`JoiningProtocol` is one connection, which joins
+as soon as it is connected. The protocols of one :class:`JoiningFactory` share a client, which continues on each next
+connection with the same subscriptions.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,13 +25,13 @@ from fleximq.values.urls import Url, addressesOf
 
 C = TypeVar("C", bound=DeferredClient[Any])
 L = TypeVar("L", bound=LoopLink)
-#: The argument of ``connect`` that says where the broker is.
+#: The first argument of ``connect``: a URL, several URLs, or an endpoint.
 Place = str | Sequence[str] | IStreamClientEndpoint
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointUrl(Url):
-    """The place of an endpoint in a client, without an address to show; only the endpoint knows whether it uses TLS."""
+    """Replaces the URL of a client that connects by an endpoint; the address and the use of TLS are not known."""
 
     scheme: str = "tcp"
 
@@ -39,14 +40,14 @@ class EndpointUrl(Url):
 
 
 def reached(reactor: Any, place: Place) -> tuple[ReactorLoop, tuple[Url, ...]]:
-    """Return the loop and the addresses of a client; raises SettingError for a wrong URL."""
+    """Return the loop and the addresses for a client of the broker at ``place``; raises SettingError for a wrong URL."""
     if IStreamClientEndpoint.providedBy(place):
         return ReactorLoop(reactor, place), (EndpointUrl(),)
     return ReactorLoop(reactor), addressesOf(place)
 
 
 class _GivenStream(ReactorLoop):
-    """A loop of a client that does not connect by itself; ``stream`` is the connection that it is given next."""
+    """The loop of a client that does not make connections; ``stream`` is the connection that it uses next."""
 
     dials = False
     stream: Stream
@@ -84,7 +85,7 @@ class JoiningProtocol(Stream, Generic[C]):
         """Fire with the client when this connection has joined, with all subscriptions restored.
 
         :raises JoinRefused: the broker refused to admit the client.
-        :raises ConnectionLost: the connection ended before, or the client has another one.
+        :raises ConnectionLost: the connection ended before it joined, or the client has another connection.
         """
 
         async def wait() -> C:
@@ -97,7 +98,7 @@ class JoiningProtocol(Stream, Generic[C]):
 
 
 class JoiningFactory(Factory, Generic[C]):
-    """Makes the connections of ``client``, one after the other, for an endpoint or a ``ClientService``."""
+    """Makes the connections of ``client``, one at a time, for an endpoint or a ``ClientService``."""
 
     noisy = False
 
@@ -119,7 +120,12 @@ def given(
     make: Callable[[ReactorLoop, Sequence[Url], ClientSettings], L],
     settings: ClientSettings,
 ) -> tuple[C, L, _GivenStream]:
-    """Return a client that waits for a connection, for a :class:`JoiningProtocol` or :class:`JoiningFactory`."""
+    """Return a client without a connection, its link and its loop, for a :class:`JoiningProtocol` or
+    :class:`JoiningFactory`.
+
+    :param kind: makes the client from its link.
+    :param make: makes the link from the loop, the addresses and the settings.
+    """
     loop = _GivenStream(reactor)
     link = make(loop, (EndpointUrl(),), settings)
     return kind(link), link, loop
