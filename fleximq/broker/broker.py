@@ -452,7 +452,7 @@ class Broker:
         call()
 
     def whenPublicationsDecided(self, call: Callable[[], None], client: ConnectedClient) -> None:
-        """Call when all publications so far of a client are committed or refused; does not wait for acknowledgements."""
+        """Call when all publications so far of a client are committed or refused; acknowledgements may be pending."""
         self.journal.whenCommitted(call, client.lastRun)
 
     def arePublicationsDecided(self, client: ConnectedClient) -> bool:

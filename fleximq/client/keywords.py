@@ -59,7 +59,7 @@ class ThreadConnectOptions(ConnectOptions[T], total=False):
 
 
 def spelledOut(function: F) -> F:
-    """Show the options of a function as keyword arguments in its signature; others raise TypeError when it is called."""
+    """Show the options of a function as keyword arguments in its signature; a call with others raises TypeError."""
     shown = signature(function)
     *own, last = shown.parameters.values()
     [options] = get_args(last.annotation)

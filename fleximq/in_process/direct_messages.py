@@ -40,7 +40,7 @@ class DirectMessages:
         self._hasEnded = False
 
     def expect(self, id: str, target: int | str, path: str) -> "Deferred[Any]":
-        """Return a Deferred that fires with the value of the answer to a request with this id, or with RequestFailed."""
+        """Return a Deferred that fires with the value of the answer to the request ``id``, or with RequestFailed."""
         answered: Deferred[Any] = Deferred()
         self._asked[id] = target, path, answered
         return answered

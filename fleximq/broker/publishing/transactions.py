@@ -93,7 +93,7 @@ class Transactions:
             call()
 
     def waits(self, call: Callable[[], None]) -> bool:
-        """Call when the publications that wait here now are delivered, and return True; without any, only return False."""
+        """Call when the publications that wait here now are delivered; without any, return False and do not call."""
         if self.reading:
             self._waiting.append(_Waiting(0, call))
         return self.reading

@@ -40,7 +40,7 @@ class EndpointUrl(Url):
 
 
 def reached(reactor: Any, place: Place) -> tuple[ReactorLoop, tuple[Url, ...]]:
-    """Return the loop and the addresses for a client of the broker at ``place``; raises SettingError for a wrong URL."""
+    """Return the loop and the addresses for a client of the broker at ``place``; raises SettingError."""
     if IStreamClientEndpoint.providedBy(place):
         return ReactorLoop(reactor, place), (EndpointUrl(),)
     return ReactorLoop(reactor), addressesOf(place)
