@@ -221,8 +221,8 @@ class InProcessClient:
         :raises SubscriptionFailed: the topic is not durable, or the client has too many subscriptions.
         :raises NotPermitted: the client may not subscribe to it, or InvalidTopic: it cannot be one.
         :raises NoLongerKept: the offset was removed from the journal.
-        :raises ValueError: the topic has wildcards of NATS or MQTT; or ``from_`` is given, and another subscription with
-            ``from_`` may match the same topics.
+        :raises ValueError: the topic has wildcards of NATS or MQTT; or ``from_`` is given, and another subscription
+            with ``from_`` may match the same topics.
         """
         mistake = mistakeIn(topic)
         if mistake is not None:
