@@ -244,7 +244,7 @@ class Broker:
         principal: str | None = None,
         address: str = "",
         user: bool = False,
-        id: int | None = None,
+        clientId: int | None = None,
         rights: IRights = EVERYTHING,
         identity: Any = None,
         conversation: IConversation | None = None,
@@ -259,7 +259,7 @@ class Broker:
         :param conversation: notified when its rights change.
         :raises NoCapacity: the broker has the maximum number of clients.
         """
-        client = self.clients.add(dialect, peer, principal, address, user, id, rights.limits.clients)
+        client = self.clients.add(dialect, peer, principal, address, user, clientId, rights.limits.clients)
         client.rights, client.identity, client.conversation = rights.forClient(client.id), identity, conversation
         self.observers.clientJoined(client)
         return client
@@ -271,9 +271,9 @@ class Broker:
         """
         return self.clients.reserve()
 
-    def release(self, id: int) -> None:
+    def release(self, clientId: int) -> None:
         """Cancel the reservation of an id; a no-op if it does not exist."""
-        self.clients.release(id)
+        self.clients.release(clientId)
 
     def rename(self, client: ConnectedClient, service: str) -> None:
         """Replace the name by which direct messages reach a client; "": no name. Several clients may share one."""
@@ -479,7 +479,7 @@ class Broker:
 
     # -- direct messages ---------------------------------------------------------------------------
 
-    def request(self, sender: ConnectedClient, target: int | str, id: str, path: str, message: Any) -> None:
+    def request(self, sender: ConnectedClient, target: int | str, requestId: str, path: str, message: Any) -> None:
         """Forward a request to a client and wait for its answer.
 
         :param target: an id, or a name: then the client of that name with the fewest open requests.
@@ -494,17 +494,17 @@ class Broker:
                 raise ClientNotFound(f"there is no client named {shortened(target)!r}")
             target = found
         responder, peer = self._peer(target)
-        self.requests.open(sender, responder, id, path)
+        self.requests.open(sender, responder, requestId, path)
         peer.forward(message)
 
-    def reply(self, sender: ConnectedClient, target: int, id: str, message: Any, path: str = "") -> None:
+    def reply(self, sender: ConnectedClient, target: int, requestId: str, message: Any, path: str = "") -> None:
         """Forward an answer to the requester; one without an open request is treated as a notification.
 
         :raises NotPermitted: the request is not open, and the sender may not notify this path.
         :raises ClientNotFound: no client with that id accepts answers.
         """
         requester, peer = self._peer(target)
-        done = self.requests.close(requester, sender, id)
+        done = self.requests.close(requester, sender, requestId)
         if not done:
             permit(sender, Action.NOTIFY, path)
         peer.forward(message)
@@ -517,8 +517,8 @@ class Broker:
         """
         for path in paths:
             permit(sender, Action.NOTIFY, path)
-        for id in dict.fromkeys(ids):
-            found = self.clients.peers.get(id)
+        for clientId in dict.fromkeys(ids):
+            found = self.clients.peers.get(clientId)
             if found is not None:
                 found[1].forward(message)
 
@@ -638,17 +638,17 @@ class Broker:
         """
         return self.polledSubscriptions.open(client, owner, name, qos)
 
-    def subscription(self, client: ConnectedClient, owner: str | None, id: int) -> PolledSubscription:
+    def subscription(self, client: ConnectedClient, owner: str | None, subscriptionId: int) -> PolledSubscription:
         """Return a subscription that a client may poll and acknowledge, until its rights change. Polling attaches the
         client: it lasts as long as a client is attached to it.
 
         :raises NotFound: the subscription does not exist, or has another owner.
         :raises NotPermitted: the client may not subscribe to its topic any more.
         """
-        return self.polledSubscriptions.permitted(client, owner, id)
+        return self.polledSubscriptions.permitted(client, owner, subscriptionId)
 
-    def _peer(self, id: int) -> tuple[ConnectedClient, IPeer]:
-        found = self.clients.peers.get(id)
+    def _peer(self, clientId: int) -> tuple[ConnectedClient, IPeer]:
+        found = self.clients.peers.get(clientId)
         if found is None:
-            raise ClientNotFound(f"there is no client {id} that takes this message")
+            raise ClientNotFound(f"there is no client {clientId} that takes this message")
         return found

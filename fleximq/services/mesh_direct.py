@@ -51,8 +51,8 @@ class Direct(IntEnum):
 class RemotePeer:
     """The proxy of another node's client, as a peer of this node's broker; it has no subscriptions here."""
 
-    def __init__(self, direct: "DirectMessages", node: str, id: int, form: IForm) -> None:
-        self._direct, self.node, self._id, self.form = direct, node, id, form
+    def __init__(self, direct: "DirectMessages", node: str, clientId: int, form: IForm) -> None:
+        self._direct, self.node, self._id, self.form = direct, node, clientId, form
 
     def deliver(self, rendered: Any, count: int) -> None:
         """Ignore a run; the client's node delivers it."""
@@ -64,7 +64,7 @@ class RemotePeer:
     def receiveBroadcast(self, message: Any) -> None:
         """Ignore a broadcast, which is sent once to the whole node."""
 
-    def requestFailed(self, id: str, path: str, status: int, words: str) -> None:
+    def requestFailed(self, requestId: str, path: str, status: int, words: str) -> None:
         """Ignore that its request failed; the client's node finds that out by itself."""
 
     def requestDone(self) -> None:
@@ -121,38 +121,38 @@ class DirectMessages:
     def changed(self, node: str, added: Iterable[Interest], removed: Iterable[Interest]) -> None:
         """Add and remove proxies after a change of another node's clients."""
         clients = {each.client: each.pattern for each in added}
-        for id in {each.client for each in removed} - clients.keys():
-            self._leave(id, node)
-        for id, name in clients.items():
-            client = self._proxies.get(id)
+        for clientId in {each.client for each in removed} - clients.keys():
+            self._leave(clientId, node)
+        for clientId, name in clients.items():
+            client = self._proxies.get(clientId)
             if client is None:
-                peer = RemotePeer(self, node, id, self._form)
-                client = self._proxies[id] = RemoteClient(id, "fleximq", f"fleximq-{id}", peer=peer)
-                self._nodes[id] = node
-                self._broker.clients.peers[id] = client, peer
-                if id in self._lost:
-                    self._lost.discard(id)
+                peer = RemotePeer(self, node, clientId, self._form)
+                client = self._proxies[clientId] = RemoteClient(clientId, "fleximq", f"fleximq-{clientId}", peer=peer)
+                self._nodes[clientId] = node
+                self._broker.clients.peers[clientId] = client, peer
+                if clientId in self._lost:
+                    self._lost.discard(clientId)
                     self._presence.clientJoined(client)
             self._broker.clients.rename(client, name)
 
-    def _leave(self, id: int, node: str) -> None:
-        client = self._proxies.pop(id)
-        del self._nodes[id]
+    def _leave(self, clientId: int, node: str) -> None:
+        client = self._proxies.pop(clientId)
+        del self._nodes[clientId]
         self._broker.clients.rename(client, "")
-        del self._broker.clients.peers[id]
+        del self._broker.clients.peers[clientId]
         self._broker.requests.leave(client)
         if node not in self._mesh.peers:
-            self._lost.add(id)
+            self._lost.add(clientId)
             self._presence.clientLeft(client, "node lost")
 
     # -- sending -----------------------------------------------------------------------------------
 
-    def begin(self, kind: Direct, sender: ConnectedClient, id: str = "", path: str = "") -> None:
+    def begin(self, kind: Direct, sender: ConnectedClient, requestId: str = "", path: str = "") -> None:
         """Set the kind, sender, id and path that :meth:`send` adds to each frame until the next call.
 
         Call it before the broker forwards a message: peers get only its frame.
         """
-        self._sending = kind, sender.id, id, path
+        self._sending = kind, sender.id, requestId, path
 
     def broadcast(self, sender: ConnectedClient, message: Any) -> None:
         """Send a message to all clients of the other nodes."""
@@ -164,8 +164,8 @@ class DirectMessages:
         """Divide ids of clients; return those of this node's clients, and by node those of others."""
         here: list[int] = []
         others: dict[str, list[int]] = {}
-        for id in audience:
-            (others.setdefault(self._nodes[id], []) if id in self._nodes else here).append(id)
+        for clientId in audience:
+            (others.setdefault(self._nodes[clientId], []) if clientId in self._nodes else here).append(clientId)
         return here, others
 
     def publish(self, envelope: Envelope, body: Any, count: int, others: Mapping[str, Sequence[int]]) -> None:
@@ -183,7 +183,7 @@ class DirectMessages:
 
     # -- receiving ---------------------------------------------------------------------------------
 
-    def received(self, kind: int, receiver: int, sender: int, id: str, path: str, message: bytes) -> None:
+    def received(self, kind: int, receiver: int, sender: int, requestId: str, path: str, message: bytes) -> None:
         """Pass a direct message of another node's client to the broker.
 
         A BrokerError is ignored: if the receiver has left, the sender's node learns that from this node's table.
@@ -191,9 +191,9 @@ class DirectMessages:
         client = self._proxies.get(sender) or RemoteClient(sender, "fleximq", f"fleximq-{sender}")
         try:
             if kind == Direct.REQ:
-                self._broker.request(client, receiver, id, path, message)
+                self._broker.request(client, receiver, requestId, path, message)
             elif kind == Direct.REP:
-                self._broker.reply(client, receiver, id, message, path)
+                self._broker.reply(client, receiver, requestId, message, path)
             elif kind == Direct.NOTIF:
                 self._broker.notify(client, (receiver,), (), message)
             else:

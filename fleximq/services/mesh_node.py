@@ -329,16 +329,16 @@ class MeshNode:
             self._turn.flush()
 
     def _opened(
-        self, topic: str, id: int, name: str, dialect: str, qos: int, count: int, head: int, content: Any
+        self, topic: str, publisherId: int, name: str, dialect: str, qos: int, count: int, head: int, content: Any
     ) -> tuple[Envelope, Any, int]:
         """Return the arguments of ``Broker.publish`` for a run of another node, as :class:`RemoteForm` rendered it."""
-        key = (topic, id, qos, content[FIXED_BYTES:head] if head else b"")
+        key = (topic, publisherId, qos, content[FIXED_BYTES:head] if head else b"")
         envelope = self._known.get(key)
         if envelope is None or envelope.topic.gone:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
             source: Any = self._records
-            publisher = RemoteClient(id, dialect, name)
+            publisher = RemoteClient(publisherId, dialect, name)
             if head:
                 header = checkHeader(MessageType.PUB, openHeader(key[-1])[0])
                 source = FlexiSource(head, header)

@@ -56,13 +56,13 @@ class MeshedBroker(Broker):
     ) -> Callable[[Any], None]:
         return self.node.listings.gathered(title, client, arguments, answer)
 
-    def request(self, sender: ConnectedClient, target: int | str, id: str, path: str, message: Any) -> None:
-        self.node.direct.begin(Direct.REQ, sender, id, path)
-        super().request(sender, target, id, path, message)
+    def request(self, sender: ConnectedClient, target: int | str, requestId: str, path: str, message: Any) -> None:
+        self.node.direct.begin(Direct.REQ, sender, requestId, path)
+        super().request(sender, target, requestId, path, message)
 
-    def reply(self, sender: ConnectedClient, target: int, id: str, message: Any, path: str = "") -> None:
-        self.node.direct.begin(Direct.REP, sender, id, path)
-        super().reply(sender, target, id, message, path)
+    def reply(self, sender: ConnectedClient, target: int, requestId: str, message: Any, path: str = "") -> None:
+        self.node.direct.begin(Direct.REP, sender, requestId, path)
+        super().reply(sender, target, requestId, message, path)
 
     def notify(self, sender: ConnectedClient, ids: Iterable[int], paths: Iterable[str], message: Any) -> None:
         self.node.direct.begin(Direct.NOTIF, sender)

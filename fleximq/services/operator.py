@@ -45,8 +45,8 @@ class Operator:
     def _kick(self, arguments: Arguments, by: str) -> dict[str, Any]:
         """Disconnect the client with this ``client_id``, or those of a ``principal`` or an ``address``."""
         if "client_id" in arguments:
-            id = arguments["client_id"]
-            return {"disconnected": self._expel(lambda client: client.id == id, Forbidden(_DISCONNECTED))}
+            clientId = arguments["client_id"]
+            return {"disconnected": self._expel(lambda client: client.id == clientId, Forbidden(_DISCONNECTED))}
         key = banKey(*_named(arguments))
         return {"disconnected": self._expel(lambda client: key in _keys(client), Forbidden(_DISCONNECTED))}
 

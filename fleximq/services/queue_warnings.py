@@ -64,8 +64,8 @@ class QueueWarnings:
         fields = {"messages": _messages(number), "number": number, "time": self._durableGrace}
         self._warn(_SUBSCRIPTION_EXPIRED, id=subscription.id, topic=subscription.topic, **fields)
 
-    def _deadLetter(self, queue: str, id: str | None, deliveries: int) -> None:
-        letter = "A message" if id is None else f"The message {shortened(id)}"
+    def _deadLetter(self, queue: str, messageId: str | None, deliveries: int) -> None:
+        letter = "A message" if messageId is None else f"The message {shortened(messageId)}"
         self._warn(_DEAD_LETTER, letter=letter, queue=queue, deliveries=deliveries)
 
 

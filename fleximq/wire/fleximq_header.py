@@ -174,8 +174,8 @@ def openHeader(raw: bytes) -> tuple[Mapping[Any, Any], BadRequest | None]:
 def peekId(fields: Mapping[Any, Any]) -> str | None:
     """Return the id under ``reqrep`` if it is a text."""
     reqrep = fields.get("reqrep")
-    id = reqrep.get("id") if isinstance(reqrep, dict) else None
-    return id if isinstance(id, str) else None
+    requestId = reqrep.get("id") if isinstance(reqrep, dict) else None
+    return requestId if isinstance(requestId, str) else None
 
 
 def peekPath(fields: Mapping[Any, Any]) -> str:
@@ -211,13 +211,13 @@ def checkHeader(kind: MessageType, fields: Mapping[Any, Any]) -> Header:
     topic = _topic(kind, fields)
     if "status" in fields and not _isNumber(fields["status"], _U32):
         raise BadRequest("'status' must be a whole number")
-    id = _reqrep(kind, fields) if "reqrep" in fields else None
+    requestId = _reqrep(kind, fields) if "reqrep" in fields else None
     timestamp, interval = _keepalive(kind, fields) if "keepalive" in fields else (0, None)
     if "auth" in fields:
         _auth(fields)
     start = _from(fields) if kind is MessageType.SUB and "from" in fields else None
     routing = _routing(kind, fields) if "routing" in fields else ()
-    return Header(fields, topic, id, routing, timestamp, interval, start)
+    return Header(fields, topic, requestId, routing, timestamp, interval, start)
 
 
 def _topic(kind: MessageType, fields: Mapping[Any, Any]) -> str:

@@ -65,10 +65,10 @@ def framesWithinLayoutB(frames: bytes | memoryview, room: int) -> tuple[int, int
     """Return how many bytes, and how many frames, end within ``room`` bytes."""
     end = count = 0
     while end < len(frames):
-        next = end + BASE_BYTES + sum(_lengths(frames, end))
-        if next > room:
+        following = end + BASE_BYTES + sum(_lengths(frames, end))
+        if following > room:
             break
-        end = next
+        end = following
         count += 1
     return end, count
 

@@ -114,10 +114,10 @@ class FlexiScanner:
                 middle = end + length
                 if middle + 8 > size:
                     break
-                next = middle + 8 + _payloadLength(data, middle)[0]
-                if next > size or next - end > limit:
+                following = middle + 8 + _payloadLength(data, middle)[0]
+                if following > size or following - end > limit:
                     break
-                end = next
+                end = following
                 count += 1
             yield envelope, data, start, end, count
             start = end
@@ -189,9 +189,9 @@ def framesWithin(frames: bytes | memoryview, room: int) -> tuple[int, int]:
     end = count = 0
     while end < len(frames):
         middle = end + FIXED_BYTES + _headerLength(frames, end)[0]
-        next = middle + 8 + _payloadLength(frames, middle)[0]
-        if next > room:
+        following = middle + 8 + _payloadLength(frames, middle)[0]
+        if following > room:
             break
-        end = next
+        end = following
         count += 1
     return end, count

@@ -25,8 +25,8 @@ class _OddMap:
 
     __slots__ = ("map",)
 
-    def __init__(self, map: dict[str, Any]) -> None:
-        self.map = map
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self.map = fields
 
 
 def toJson(packed: bytes, values: int | None = None) -> bytes:

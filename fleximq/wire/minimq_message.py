@@ -39,8 +39,8 @@ class MiniMessage(NamedTuple):
 
     def asMessage(self) -> Message:
         """Return it as a :class:`fleximq.values.message.Message`."""
-        id, _, content, correlation, replyTo, legacy = self
-        fields = content.encode(), Content.TEXT, 1, id, correlation or None, replyTo or None, legacy, True, 0
+        messageId, _, content, correlation, replyTo, legacy = self
+        fields = content.encode(), Content.TEXT, 1, messageId, correlation or None, replyTo or None, legacy, True, 0
         return _new(Message, fields)
 
 
@@ -74,14 +74,14 @@ def parseProduce(payload: str, newId: Callable[[], str], known: str | None = Non
         return plain
     separators = payload.count(SEPARATOR)
     if separators >= 2:
-        id, topic, rest = payload.split(SEPARATOR, 2)
-        if not isId(id):
+        messageId, topic, rest = payload.split(SEPARATOR, 2)
+        if not isId(messageId):
             raise BadRequest("the id is empty, NO_MSG, begins with ERROR or holds a line break")
         checkTopic(topic)
         content, correlation, replyTo = [*rest.rsplit(SEPARATOR, 2), "", ""][:3]
         if "\r" in correlation or "\r" in replyTo:
             raise BadRequest("CorrelationID or ReplyTo holds a line break")
-        return MiniMessage(id, topic, content, correlation, replyTo)
+        return MiniMessage(messageId, topic, content, correlation, replyTo)
     topic, colon, content = payload.partition(":")
     if separators or not colon:
         raise BadRequest("the message is neither id:::topic:::content:::CorrelationID:::ReplyTo nor topic:content")
@@ -105,21 +105,21 @@ def readProduces(lines: list[bytes], place: int, topic: bytes) -> list[Message]:
             break
         content = fields[2]
         try:
-            id = fields[0].decode()
+            messageId = fields[0].decode()
             if not content.isascii():
                 content.decode()
         except UnicodeDecodeError:
             break
-        if not id:
+        if not messageId:
             break
-        messages.append(_new(Message, (content, Content.TEXT, 1, id, None, None, False, True, 0)))
+        messages.append(_new(Message, (content, Content.TEXT, 1, messageId, None, None, False, True, 0)))
     return messages
 
 
 def deliveryId(message: Message, newId: Callable[[], str]) -> str:
     """Return the id of a message for MiniMQ clients: its own if MiniMQ can represent it, else a new one."""
-    id = message.message_id
-    return id if id is not None and isId(id) else newId()
+    messageId = message.message_id
+    return messageId if messageId is not None and isId(messageId) else newId()
 
 
 def renderRun(messages: Iterable[Message], topic: str) -> list[bytes]:
@@ -127,15 +127,15 @@ def renderRun(messages: Iterable[Message], topic: str) -> list[bytes]:
     parts: list[bytes] = []
     text, afterId = Content.TEXT, b":::%b:::" % topic.encode()
     for message in messages:
-        content, kind, _, id, correlation, replyTo, legacy, line, _ = message
+        content, kind, _, messageId, correlation, replyTo, legacy, line, _ = message
         if line and kind is text and not (legacy or correlation or replyTo):
-            parts += (id or "").encode(), afterId, content, _END
+            parts += (messageId or "").encode(), afterId, content, _END
         else:
-            parts.append(renderDelivery(message, topic, id or ""))
+            parts.append(renderDelivery(message, topic, messageId or ""))
     return parts
 
 
-def renderDelivery(message: Message, topic: str, id: str) -> bytes:
+def renderDelivery(message: Message, topic: str, messageId: str) -> bytes:
     """Return the line that answers a CONSUME for a spellable topic and a :func:`deliveryId`, its line end included.
 
     A CorrelationID or ReplyTo that MiniMQ cannot represent is left empty. The content follows
@@ -143,7 +143,7 @@ def renderDelivery(message: Message, topic: str, id: str) -> bytes:
     arrived by MiniMQ preserve their carriage returns.
     """
     content = toLine(message)
-    fields = [id.encode(), topic.encode(), content]
+    fields = [messageId.encode(), topic.encode(), content]
     if not message.legacy:
         fields += (_field(message.correlation_id), _field(message.reply_to))
     fields[-1] += b"\n"
@@ -165,9 +165,9 @@ def isSpellable(topic: str) -> bool:
     return topic != "" and topic[-1] != ":" and SEPARATOR not in topic and "\r" not in topic and "\n" not in topic
 
 
-def isId(id: str) -> bool:
+def isId(text: str) -> bool:
     """Return whether an id can be the first field of a line without looking like another answer."""
-    return isSpellable(id) and id != "NO_MSG" and not id.startswith("ERROR")
+    return isSpellable(text) and text != "NO_MSG" and not text.startswith("ERROR")
 
 
 def _field(text: str | None) -> bytes:

@@ -123,9 +123,9 @@ def webSocketFramesWithin(frames: bytes | memoryview, room: int) -> tuple[int, i
     """Return how many bytes, and how many of these unmasked frames, end within ``room`` bytes."""
     end = count = 0
     while end < len(frames):
-        next = endOfFrame(frames, end)
-        if next > room:
+        following = endOfFrame(frames, end)
+        if following > room:
             break
-        end = next
+        end = following
         count += 1
     return end, count

@@ -112,7 +112,7 @@ class ChildService(Service):
 
     def _start(self) -> None:
         try:
-            id = self.context.broker.reserve()
+            clientId = self.context.broker.reserve()
         except NoCapacity as error:
             self._restart(str(error))
             return
@@ -120,25 +120,25 @@ class ChildService(Service):
 
         def ended(reason: Failure) -> None:
             self._child = None
-            self.context.broker.release(id)
+            self.context.broker.release(clientId)
             if self._reactor.seconds() - started >= STEADY_SECONDS:
                 self._delay = FIRST_DELAY
             self._restart("ended" if reason.check(ProcessDone) else str(reason.value).rstrip("."))
 
         program = shutil.which(self.words[0], path=self._environment.get("PATH"))
         if program is None:
-            self.context.broker.release(id)
+            self.context.broker.release(clientId)
             self._restart("there is no such program")
             return
-        self._protocol = FlexiFactory(replace(self.context, reserved=id)).buildProtocol(None)
+        self._protocol = FlexiFactory(replace(self.context, reserved=clientId)).buildProtocol(None)
         self._child = child = Child(self._reactor, self.title, self._protocol, ended)
-        environment, streams = {**self._environment, CLIENT_ID: str(id)}, {0: "w", 1: "r", 2: 2}
+        environment, streams = {**self._environment, CLIENT_ID: str(clientId)}, {0: "w", 1: "r", 2: 2}
         try:
             process = self._reactor.spawnProcess(child, program, self.words, environment, childFDs=streams)
         except OSError as error:
             ended(Failure(error))
         else:
-            _log.info("Started {name} as client {id}, process {pid}", name=self.title, id=id, pid=process.pid)
+            _log.info("Started {name} as client {id}, process {pid}", name=self.title, id=clientId, pid=process.pid)
 
     def _restart(self, reason: str) -> None:
         if self._gone is not None:
