@@ -367,7 +367,7 @@ class IExtensionContext(Interface):
         :param prefetch: bytes that may be unread in each subscription.
         :param codec: how values are encoded, a :class:`fleximq.client.settings.Codec`; MessagePack by default.
         :raises SettingError: the principal or the client cannot have this name; or NotPermitted: the client may not.
-        :raises NoCapacity: the broker or the principal has the maximum number of clients.
+        :raises NoCapacity: the broker or the principal has the maximum number of clients; JoinRejected: it is banned.
         """
 
     def factory(dialect: str = "") -> Any:

@@ -10,7 +10,7 @@ from fleximq.client.settings import MESSAGEPACK, PREFETCH_BYTES, Codec
 from fleximq.config.option_values import Sender
 from fleximq.config.settings import Settings
 from fleximq.dialects.fleximq.join import CLIENT_NAME_CHARACTERS
-from fleximq.errors import NotPermitted, SettingError
+from fleximq.errors import JoinRejected, NotPermitted, SettingError
 from fleximq.in_process.client import InProcessClient
 from fleximq.in_process.peer import DIALECT, InProcessPeer
 from fleximq.interfaces import IRights
@@ -35,12 +35,14 @@ class InProcessClients:
         settings: Callable[[], Settings],
         rightsOf: Callable[[Principal | None], IRights],
         rates: Rates,
+        isBanned: Callable[[str], bool],
     ) -> None:
         self._broker = broker
         self._clock = clock
         self._settings = settings
         self._rightsOf = rightsOf
         self._rates = rates
+        self._isBanned = isBanned
         self._open: set[InProcessClient] = set()
 
     def connect(
@@ -57,6 +59,8 @@ class InProcessClients:
                 raise SettingError(f"rights is {rights!r}, but must be the name of a principal, or an IRights")
             # No credentials are needed, as for the principal of a listener: the operator chose the owner.
             principal = Principal(rights, scheme=LISTENER)
+            if self._isBanned(rights):
+                raise JoinRejected("this principal is banned")
             rights = self._rightsOf(principal)
         elif not IRights.providedBy(rights):
             raise SettingError(f"rights is {rights!r}, but must be the name of a principal, or an IRights")

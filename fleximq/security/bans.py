@@ -53,6 +53,10 @@ class Bans:
         """End a ban; returns whether there was one. Errors as for :meth:`add`."""
         return self._bans.pop(banKey(kind, name), None) is not None
 
+    def isBanned(self, principal: str) -> bool:
+        """Return whether a principal is banned."""
+        return self.waits(clientKey(principal, None)) > 0
+
     def waits(self, who: Hashable | None) -> float:
         """Return the seconds until the ban of a principal's or address's key ends, 0 without one."""
         ban = self._bans.get(who) if self._bans else None

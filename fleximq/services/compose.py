@@ -146,10 +146,12 @@ class _Composition:
     def _addExtensions(self, brokerService: MultiService) -> None:
         reactor, settings, registry = self._inputs.reactor, self._inputs.settings, self._inputs.registry
         reload, listeners = self._inputs.reload, self._listeners
-        rightsOf, rates = listeners.security.rightsOf, listeners.rateLimits.rates
+        rightsOf, limits = listeners.security.rightsOf, listeners.rateLimits
         for chosen in settings.extension:
             configuration = configurationOf(chosen, registry)
-            clients = InProcessClients(self._broker, reactor, lambda: reload.settings, rightsOf, rates)
+            clients = InProcessClients(
+                self._broker, reactor, lambda: reload.settings, rightsOf, limits.rates, limits.bans.isBanned
+            )
             context = ExtensionContext(self._broker, settings, reactor, clients, listeners.factory)
             extension = registry.extensions[chosen.name]
             service = ExtensionService(extension, configuration, context, self._host.abortStart)

@@ -10,6 +10,7 @@ from fleximq.config.rate_options import Rate
 from fleximq.config.settings import Settings
 from fleximq.errors import SettingError
 from fleximq.in_process.clients import InProcessClients
+from fleximq.security.bans import Bans
 from fleximq.security.permissions import Permissions
 from fleximq.security.rates.client_rates import Allowance, RateRules, Rates
 from fleximq.services.extension_service import ExtensionContext
@@ -22,6 +23,7 @@ def makeClients(
     rate: Rate | None = None,
     refuses: bool = False,
     settings: Settings | None = None,
+    bans: Bans | None = None,
 ) -> InProcessClients:
     """Return the maker of clients for a broker.
 
@@ -30,7 +32,9 @@ def makeClients(
     """
     permissions = Permissions(None, None if principals is None else tables("principals", principals))
     rates = Rates(RateRules(Allowance(rate), refuses=refuses), clock.seconds)
-    return InProcessClients(broker, clock, lambda: settings or Settings(), permissions.rightsOf, rates)
+    return InProcessClients(
+        broker, clock, lambda: settings or Settings(), permissions.rightsOf, rates, (bans or Bans()).isBanned
+    )
 
 
 def contextOf(broker: Broker, clock: Any) -> ExtensionContext:

@@ -19,6 +19,7 @@ from fleximq.errors import (
     Conflict,
     Forbidden,
     InvalidTopic,
+    JoinRejected,
     NoCapacity,
     NotKept,
     NotPermitted,
@@ -31,6 +32,7 @@ from fleximq.errors import (
 from fleximq.interfaces import IConversation, IPeer, ISubscriber
 from fleximq.limits import Limits
 from fleximq.rights import ALL_BUT_ADMIN, EVERYTHING
+from fleximq.security.bans import Ban, Bans
 from fleximq.security.permissions import Permissions
 from fleximq.security.principal import Principal
 from tests.broker.parts import Collector, Witness
@@ -447,6 +449,16 @@ class LifeTests(InProcessCase):
         self.client("shop", name="till")
         self.assertRaises(NotPermitted, self.client, "shop", name="bank")
         self.assertEqual(len(self.aBroker.clients), 1)
+
+    def test_aBannedPrincipalCannotConnect(self) -> None:
+        bans = Bans()
+        self.broker(principals=PRINCIPALS, bans=bans)
+        bans.add(Ban("principal", "shop", 1.0, "", "root"))
+        self.assertRaises(JoinRejected, self.client, "shop")
+        self.client("other")
+        bans.remove("principal", "shop")
+        self.client("shop")
+        self.assertEqual(len(self.aBroker.clients), 2)
 
     def test_theMaximumOfClientsHoldsHereToo(self) -> None:
         self.broker(rules={"limits": Limits(clients=1)})
