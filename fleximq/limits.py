@@ -34,7 +34,7 @@ def _limit(name: str, default: int, low: int = 1, high: int = 1 << 48) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits that an operator may change; :data:`fleximq.config.option_table.OPTIONS` says what they mean.
+    """The limits that an operator may change; :data:`fleximq.config.option_table.OPTIONS` describes them.
 
     For a durable queue ``queueMemory`` bounds its part in memory, and ``queueBytes`` does not apply. Dead letters, and
     topics found at the start, may add to ``durableTopics``. ``queues`` is applied three times: to MiniMQ queues,
@@ -68,7 +68,7 @@ class OwnLimits:
     """The limits of one principal, anonymous clients being one; None: no limit of its own.
 
     ``clients``: its connections. ``topics``: the topics it has made that still exist. ``queueBytes``: of a volatile
-    queue, for each of its BlipMQ subscriptions, and for what it produces in MiniMQ. ``rates``: pairs of an option's
+    queue, for each of its BlipMQ subscriptions, and for its messages in MiniMQ queues. ``rates``: pairs of an option's
     name and a rate (:class:`fleximq.config.rate_options.Rate`, None: unlimited), in place of the option's value.
     """
 
@@ -88,6 +88,6 @@ def isTooLong(name: str) -> bool:
 
 
 def within(name: str, value: int, low: int, high: int, otherwise: str = "") -> None:
-    """Check a value's range, beside which ``otherwise`` may permit another; raises SettingError."""
+    """Check a value's range; raises SettingError. ``otherwise``: words of the error for valid values outside of it."""
     if not low <= value <= high:
         raise SettingError(f"{name} is {value}, but must be {otherwise}between {low} and {high}")

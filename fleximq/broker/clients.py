@@ -36,7 +36,7 @@ class Clients:
         self._byId: dict[int, ConnectedClient] = {}
         self._reserved: set[int] = set()
         self._names: set[str] = set()
-        self._services: dict[str, dict[int, None]] = {}  # name -> ids, the one whose turn is next first
+        self._services: dict[str, dict[int, None]] = {}  # name -> ids, first the next in turn
         self._perPrincipal: Counter[str | None] = Counter()
         self._next = FIRST_CLIENT_ID
         self._noteAt = LAST_CLIENT_ID + 1  # never: without a journal ids start at 1000 in each run
@@ -127,7 +127,7 @@ class Clients:
         return True
 
     def rename(self, client: ConnectedClient, service: str) -> None:
-        """Let a client be reached by this name, in place of its earlier one; "" for none."""
+        """Replace the name by which direct messages reach a client; "": no name. Several clients may share one."""
         others = self._services.get(client.service)
         if others is not None:
             del others[client.id]
@@ -144,8 +144,9 @@ class Clients:
         return (target,) if target in self.peers else ()
 
     def leastBusy(self, service: str, busy: Callable[[int], int]) -> int | None:
-        """Return the id of the client with this name for which ``busy`` is least, in turn where equal; of many clients
-        those are compared whose turn is next. None without any.
+        """Return the id of the client with this name for which ``busy`` is least; None without clients of this name.
+
+        Clients for which it is equal take turns. Of many clients, only the next ones in turn are compared.
         """
         ids = self._services.get(service)
         if ids is None:

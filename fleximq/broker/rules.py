@@ -7,7 +7,7 @@ from functools import lru_cache
 from fleximq.limits import Limits
 from fleximq.values.patterns import anyOf
 
-#: Number of topics whose limits are cached.
+#: Maximum number of topics in the cache of limits.
 _KNOWN = 4096
 
 
@@ -44,11 +44,11 @@ class BrokerRules:
     ``queueExpiry``: after how long without a consumer a work queue expires with its messages; None: only empty queues
     and reply queues expire. ``echoBroadcast``: a BCAST reaches its sender too.
 
-    ``durable``: patterns of topics whose messages are all stored. ``retain``: patterns of topics whose messages are
-    stored too, and whose latest message new subscribers get. ``timesToLive``: patterns, and the seconds after which
-    their messages expire. ``retentions``: patterns, and the seconds after which replays leave their messages out.
-    ``idempotenceWindow``: how long a message's id is remembered; ``deduplicatedDialects``: the dialects whose records
-    have ids to remember. ``history``: how many past messages a new Identity subscriber gets.
+    ``durable``: patterns of topics; all their messages are stored. ``retain``: patterns of topics; all their messages
+    are stored too, and new subscribers get the latest one. ``timesToLive``: patterns, and the seconds after which their
+    messages expire. ``retentions``: patterns, and the seconds after which replays leave their messages out.
+    ``idempotenceWindow``: how long a message's id is remembered; ``deduplicatedDialects``: the dialects with ids in
+    their messages. ``history``: how many past messages a new Identity subscriber gets.
     """
 
     requestTimeout: float = 0.0

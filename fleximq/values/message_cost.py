@@ -1,4 +1,4 @@
-"""What messages cost: the bytes that they count against the bounds of queues."""
+"""The cost of messages: the bytes that they count against the bounds of queues."""
 
 from collections.abc import Iterable, Sequence
 

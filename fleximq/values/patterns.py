@@ -78,7 +78,7 @@ def covers(wide: str, narrow: str) -> bool:
 
 
 def mistakeIn(pattern: str) -> str | None:
-    """Return why a pattern cannot mean what was typed, with the right form; None if it can.
+    """Return why a pattern is a mistake, with the right form; None if it is none.
 
     A level ``>`` is a wildcard of NATS, ``+`` one of MQTT; here both are ordinary levels.
     """
@@ -95,7 +95,7 @@ def faultIn(rule: str) -> str | None:
     """Return why a pattern of the settings cannot match the topics that its author means; None if it can.
 
     Topics may have empty levels, blanks and ``*`` in their names, so a subscription may have them too. In a rule they
-    are mistakes that nobody would see: it would deny or store nothing.
+    are mistakes without a symptom: the rule would match no topic.
     """
     levels = levelsOf(rule)
     if "#" in levels[:-1]:
@@ -114,7 +114,7 @@ def faultIn(rule: str) -> str | None:
 
 
 def doubtIn(name: str, publishes: bool = False) -> str | None:
-    """Return why the name of a subscription or publication may not mean what was typed; None if it does."""
+    """Return why the name of a subscription or publication looks like a mistake; None if it does not."""
     *others, last = _apart(name)
     levels = [*others, last][::2]
     if publishes and not {*_FOREIGN, *_FOREIGN.values()}.isdisjoint(levels):

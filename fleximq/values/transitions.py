@@ -1,7 +1,7 @@
 """The state table of a class: one enum of states, one enum of events, and the next state for each pair.
 
 A transition is ``self._state = _TRANSITIONS[self._state, Event.DRAINED]`` and costs one look-up; code between
-transitions compares the state with ``is`` and pays nothing.
+transitions compares the state with ``is``, at no cost.
 """
 
 import logging

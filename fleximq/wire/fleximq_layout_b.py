@@ -4,7 +4,7 @@
 length precedes the header. A frame has the same size in both. Only :class:`LayoutTranscoder`, before the scanner, and
 the writers of clients with layout B know B; everything in between is in layout A.
 
-Byte 26 of the first frame with a header tells the layout: 0x00, the first byte of a payload length, in B; the marker of
+Byte 26 of the first frame with a header shows the layout: 0x00, the first byte of a payload length, in B; the marker of
 a MessagePack map or array in A. Frames without a header are identical in both.
 """
 
@@ -76,8 +76,8 @@ def framesWithinLayoutB(frames: bytes | memoryview, room: int) -> tuple[int, int
 class LayoutTranscoder:
     """Turns a stream of unknown layout into layout A.
 
-    ``layout`` is None until a frame with a header has begun. From a layout A on the stream is the same without the
-    transcoder; then nothing of it is buffered here.
+    ``layout`` is None until a frame with a header has begun. Once it is A, the stream is the same without the
+    transcoder, which buffers no bytes of it then.
 
     :param limit: the maximum size of a message in bytes.
     :param turn: :func:`fromLayoutB`, or its compiled twin.
@@ -110,7 +110,7 @@ class LayoutTranscoder:
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Yield bytes for a scanner of layout A, which refuses the frames that are not allowed.
 
-        What a scanner of layout A cannot see in layout B is refused here, after all earlier frames were yielded.
+        A frame that a scanner of layout A could not refuse is refused here, after all earlier frames were yielded.
 
         :raises FrameTooLarge: the header or the message is over its limit (413).
         :raises BadFraming: the version is not 1, so the framing is unknown (400).

@@ -1,6 +1,6 @@
-"""Reads the ids of messages that were delivered before a restart, since consumers acknowledge them by these.
+"""Reads the ids of messages that were delivered before a restart, by which consumers acknowledge them afterwards.
 
-Acknowledgements of ids that are not read yet are postponed.
+An acknowledgement that arrives before the id is read is postponed.
 """
 
 from collections import deque

@@ -38,7 +38,7 @@ def page(arguments: Arguments, kind: type, first: Any) -> tuple[Any, int]:
 
 
 class Listing(NamedTuple):
-    """How to list something: its rows with keys larger than ``after``, in the order of their keys.
+    """The rows of one listing, with keys larger than ``after``, in the order of their keys.
 
     ``show`` returns a row as it is answered; ``sees`` selects the rows to list.
     """
@@ -58,7 +58,7 @@ class Listing(NamedTuple):
         begin(broker, self._steps(answer))
 
     def atOnce(self) -> dict[str, Any]:
-        """Return what :meth:`answer` passes on; for few rows."""
+        """Return the value that :meth:`answer` passes to its callback; for few rows."""
         answers: list[dict[str, Any]] = []
         for _ in self._steps(answers.append):
             pass
@@ -151,7 +151,7 @@ def array(arguments: Arguments, name: str, most: int = _MAX_NUMBER) -> list[Any]
 
 
 def answerStored(broker: Broker, answer: Answer, value: Any) -> None:
-    """Answer with a value when what was done is on disk; with NotStored while the journal is read-only."""
+    """Answer with a value when the changes so far are on disk; with NotStored while the journal is read-only."""
     broker.whenStored(lambda reason: answer(value if reason is None else NotStored(reason)))
 
 

@@ -1,7 +1,7 @@
-"""Leaves records out of replays: those whose time to live has ended, and those older than the retention of their topic.
+"""Leaves expired records out of replays: those older than the time to live or the retention of their topic.
 
-The journal removes whole files, some time later (:mod:`fleximq.journal.retention`). The latest message of a topic that
-matches ``--retain`` is never too old.
+The journal removes them only later, with whole files (:mod:`fleximq.journal.retention`). The latest message of a topic
+that matches ``--retain`` is never older than the retention.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,8 +16,9 @@ from fleximq.values.records import StoredBatch
 class RecordExpiry:
     """Selects records by the times when they were stored.
 
-    :param retentions: how long messages are stored.
-    :param retained: tells whether a topic's latest message remains; None: of no topic.
+    :param timesToLive: the maximum ages of messages that are delivered.
+    :param retentions: the ages after which the journal may remove messages.
+    :param retained: returns whether the latest message of a topic remains; None: that of no topic does.
     :param now: returns the microseconds since 1970.
     """
 
@@ -28,7 +29,7 @@ class RecordExpiry:
     now: Callable[[], int]
 
     def alive(self, batches: Sequence[StoredBatch]) -> Sequence[StoredBatch]:
-        """Return the records whose time to live has not ended."""
+        """Return the records within the time to live of their topics."""
         if not self._timesToLive:
             return batches
         now = self.now()
