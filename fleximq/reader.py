@@ -6,7 +6,7 @@
         print(batch.num_rows)
 
 polars, DuckDB and pandas take the result as it is (docs/reference/reader.rst). Needs the extra ``reader`` (pyarrow,
-numpy). The folder is read in place, also while its broker writes; nothing in it is changed or locked.
+numpy). The folder is read in place, also while its broker writes, without changes or locks.
 """
 
 import os
@@ -53,19 +53,19 @@ def read(
 ) -> pa.RecordBatchReader:
     """Return the records of a journal, ordered by offset, in batches of about 4 MiB that are read as they are taken.
 
-    Only what is wanted is read: segments without these topics, offsets or times are not opened, and columns that are
+    Other records are not read: segments without these topics, offsets or times are not opened, and columns that are
     not named are not decoded. The records that exist at the time of the call are read, not later ones.
 
     :param folder: the folder of the broker's option ``--journal``; or those of a cluster's nodes, of which the one with
         the most records is read.
-    :param topics: a topic or a pattern such as ``sensors.#``, or several; all topics without.
+    :param topics: a topic or a pattern, e.g. ``sensors.#``, or several; by default all topics.
     :param columns: names of columns (docs/reference/pipeline.rst, "What a row is"), in the order of the result.
     :param start: the first offset; the first retained one without.
     :param end: the offset to stop before.
     :param since: the first time, with a time zone.
     :param until: the time to stop before, with a time zone.
-    :param on_missing: called with offsets whose records are damaged, or were removed while they were being read;
-        without, they raise JournalError.
+    :param on_missing: called with the offsets of records that are damaged, or were removed while they were being read;
+        by default they raise JournalError.
     :raises JournalError: the folder holds no journal or cannot be read, or retention has removed ``start``.
     :raises ValueError: a column does not exist, or a time has no time zone.
     """

@@ -1,6 +1,6 @@
 """The connections of the pipeline's processes to a broker: each task makes its own :class:`BrokerLink`. Requests can be
-repeated without harm, so a task waits for a broker that restarts. A wait of seconds is logged as a warning, which goes
-to standard error unless the program has configured its log.
+repeated without harm, so a task waits for a broker that restarts. A wait of seconds is logged as a warning, which is
+written to standard error unless the program has configured its log.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Lets Spark read only the columns and rows of FlexiMQ tables that a query needs, by the rule in ``NarrowReads.java``.
+"""Makes Spark read only the columns and rows of FlexiMQ tables that a query needs, by the rule in ``NarrowReads.java``.
 Spark prunes no columns of data sources in Python, and its own push-down of conditions is wrong if a plan reads a table
 twice. Spark compiles the rule with the compiler that it uses for its queries.
 """

@@ -15,11 +15,12 @@ from fleximq.pipeline.errors import OptionRefused, PipelineError
 
 @dataclass(slots=True)
 class ReplayProgress:
-    """``what`` is replayed, ``id`` names its transactions. ``ends`` has the end offset of each journal, None until it
-    is known, ``total`` the number of rows up to there. The rows of ``journal`` from ``start`` up to ``stop`` are in
-    transaction ``batch``; ``rows`` are in it and earlier ones. ``over``: the replay is complete.
+    """``id`` names the transactions of a replay. ``ends`` has the end offset of each journal, None until it is known,
+    ``total`` the number of rows up to there. The rows of ``journal`` from ``start`` up to ``stop`` are in transaction
+    ``batch``; ``rows`` are in it and earlier ones. ``over``: the replay is complete.
     """
 
+    #: The arguments of the replay, which must be the same when it continues.
     what: dict[str, Any]
     id: str = field(default_factory=lambda: f"replay-{uuid.uuid4()}")
     ends: dict[str, int] | None = None

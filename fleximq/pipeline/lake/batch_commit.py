@@ -2,7 +2,7 @@
 
 Tasks stage files in ``_fleximq/staged``. A record of intent, ``_fleximq/record``, then names the final path of each:
 the batch is committed, and the next process that takes the lock completes it. It renames staged files, never copies
-them, so that it brings back no file that compaction or expiry has removed.
+them, so that a file that compaction or expiry has removed does not reappear.
 """
 
 import os
@@ -25,7 +25,7 @@ from fleximq.pipeline.lake.table_change import INTENT, REMOVAL, finishChange, fi
 
 STAGED = "staged"
 RECORD = "record"
-#: The file with the reason why a table's ingest has left it behind.
+#: The file with the reason why the ingest continues without a table.
 BEHIND = "behind"
 _KEYS = {"batch", "start", "end", "rows", "gaps", "files"}
 
@@ -79,8 +79,8 @@ class BatchCommit:
         """Make the files of a batch visible; False if it is already committed and its files are rubbish. Raises
         LakeRefused if the table cannot be written, or the batch does not follow the last one.
 
-        :param gaps: what the journals had lost; ``lossAllowed``: skipped offsets are recorded as a gap instead of an
-            error.
+        :param gaps: the records that the journals had lost; ``lossAllowed``: skipped offsets are recorded as a gap
+            instead of an error.
         :param dead: the number of dead letters by journal, and the reason of the first.
         :param keepsStaged: other staged files belong to the next batch and stay.
         """
@@ -162,7 +162,7 @@ def pending(table: str, files: Files = FILES) -> list[str]:
 
 
 def readBehind(table: str, files: Files = FILES) -> str:
-    """Return why the ingest has left a table behind, an empty text if it has not; raises LakeRefused."""
+    """Return why the ingest continues without a table, an empty text if it does not; raises LakeRefused."""
     return readRecorded(table, BEHIND, lambda found: str(found[0]), files) or ""
 
 
@@ -211,7 +211,7 @@ def _formatted(offsets: Counts) -> str:
 
 @contextmanager
 def writing(table: str) -> Iterator[None]:
-    """Turn an OSError of the block into a LakeRefused whose sentence says that the table cannot be written."""
+    """Turn an OSError of the block into a LakeRefused with the sentence that the table cannot be written."""
     try:
         yield
     except OSError as error:

@@ -43,7 +43,7 @@ def _seen(table: str) -> Iterator[DataFile]:
 
 
 def audit(table: str) -> list[str]:
-    """Compare a table's files with its ledger, and return a sentence for each difference; changes nothing. Raises
+    """Compare a table's files with its ledger, and return a sentence for each difference; read-only. Raises
     LakeRefused if the table is none, or is damaged.
     """
     for _ in range(_TRIES):

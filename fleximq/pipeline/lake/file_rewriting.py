@@ -1,7 +1,7 @@
 """Replaces files of a table by others with the same or fewer rows, many of them in one change.
 
-New files are staged while the ingest continues. At the commit only those count whose old files are still there and
-unchanged, so a run that was killed loses no row and repeats none.
+New files are staged while the ingest continues. The commit leaves out new files for which an old file was
+removed or changed meanwhile, so a run that was killed loses no row and repeats none.
 """
 
 import os
@@ -84,7 +84,7 @@ class FileRewriting:
             return
         with exclusive(self.table, self._files):
             log = logOf(self.table, self._files)
-            # In a plain table, each file that is there is live.
+            # In a plain table, each existing file is live.
             live = None if log is None else {each.path for each in log.files()}
             fit = [each for each in waiting if (live is None or live.issuperset(each.gone)) and self._isUnchanged(each)]
             gone = [path for each in fit for path in each.gone]

@@ -25,13 +25,13 @@ MissedRecords = Callable[[TableSpec, BatchCommit, int, Mapping[str, int]], int]
 
 @dataclass
 class TableIngest:
-    """Writes to the tables of a lake, whose writer locks it holds in a ``with`` statement. ``form`` and ``layout`` are
-    for :func:`fleximq.pipeline.lake.table.format.setFormat`, ``lossAllowed`` makes missing records gaps. Without
+    """Writes to the tables of a lake; a ``with`` statement holds their writer locks. ``form`` and ``layout`` are for
+    :func:`fleximq.pipeline.lake.table.format.setFormat`, ``lossAllowed`` makes missing records gaps. Without
     ``missed``, a table that lacks records of earlier batches is refused.
 
-    A table whose format refuses a recorded batch is left behind: the ingest continues with the other tables, and tries
-    this one again in each later batch. ``behind`` has the reasons by table. If all tables are left behind, the error of
-    the first is raised.
+    If the format of a table refuses a recorded batch, the ingest continues without this table, and tries it again in
+    each later batch: the table is *left behind*, and ``self.behind`` has the reason by its name. If no table is left,
+    the error of the first is raised.
     """
 
     lake: str
@@ -73,7 +73,7 @@ class TableIngest:
         publishing.prepare()
 
     def _onEach(self, step: Callable[[TableSpec, BatchCommit], None]) -> None:
-        """Do a step for each table; one whose format refuses it, or that cannot catch up, is left behind."""
+        """Do a step for each table; continue without a table that cannot catch up, or with a format that refuses it."""
         refused: list[LeftBehind | CommitRefused] = []
         for spec in self.specs:
             publishing = self._tables[spec.name]
@@ -132,7 +132,7 @@ class TableIngest:
         """Add the columns that tasks found; True if there were any, and the batch must be staged again."""
         evolved = False
         for name, found in reports.fields.items():
-            # publish() leaves the table behind.
+            # publish() fails for this table too, and continues without it.
             with suppress(CommitRefused):
                 addColumns(self._tables[name].table, found, self.files)
                 evolved = True

@@ -18,8 +18,8 @@ _ONE = {"text": pa.string(), "raw": pa.binary()}
 
 
 class Decoded(NamedTuple):
-    """The decoded payloads. ``errors`` has a clause for each row that does not fit, None if all fit. Such a row, and
-    one without a payload, is null in ``columns``, and in each column of it.
+    """The decoded payloads. ``errors`` has a clause for each row that does not fit, None if all fit. A row that
+    does not fit, or has no payload, is null in ``columns``, and in each column of it.
     """
 
     columns: pa.StructArray

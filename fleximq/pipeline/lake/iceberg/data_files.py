@@ -1,6 +1,6 @@
 """Describes Parquet files for Iceberg's metadata. PyIceberg fails on the bounds of some valid values: times outside the
-years 1 to 9999, and a text whose 16th character is U+D7FF, which it truncates to a lone surrogate. A column with such a
-value gets no bounds in that file, so readers cannot skip the file by this column.
+years 1 to 9999, and texts with U+D7FF as 16th character, which it truncates to a lone surrogate. A column with one of
+these values gets no bounds in that file, so readers cannot skip the file by this column.
 """
 
 from collections.abc import Iterable, Sequence

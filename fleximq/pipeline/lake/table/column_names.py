@@ -25,8 +25,8 @@ class Distinct(NamedTuple):
 
 
 def distinct(tableFormat: str, columns: TableColumns, known: Iterable[pa.Field] = ()) -> Distinct:
-    """Leave out columns of an Iceberg table whose names equal those of ``known`` ones, which it already has, or of
-    earlier ones. Other formats keep all columns.
+    """Leave out columns of an Iceberg table with the name of an earlier column, or of a ``known`` one, which the table
+    already has. Tables of other formats have all columns.
     """
     leftOut: list[str] = []
     while tableFormat == ICEBERG:
@@ -60,7 +60,7 @@ class _Names:
         self.leftOut: list[str] = []
 
     def distinctType(self, names: _Both, dataType: pa.DataType) -> pa.DataType | None:
-        """Return the type of a column without fields whose names are taken, None if no column is left."""
+        """Return the type of a column without fields with names that are taken; None if no field is left."""
         path, short = names
         if path not in self._known and self._taken.setdefault(_joined(path), path) != path:
             self.leftOut.append(".".join(path))
