@@ -1,7 +1,7 @@
 """The few words of core NATS that nodes need to exchange volatile messages, spoken on the reactor's thread.
 
-It is a second connection of a node, beside that of nats-py: if a server ends it because a node reads too slowly, the
-node keeps its journal and its ownership. Messages are delivered at most once.
+A node has this connection in addition to that of nats-py: if a server ends it because the node reads too slowly, the
+node's journal and its ownership are not affected. Messages are delivered at most once.
 """
 
 import json

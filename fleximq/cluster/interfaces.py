@@ -47,9 +47,9 @@ class Piece(NamedTuple):
 
 
 class StreamBounds(NamedTuple):
-    """The sequences in a stream, from ``first`` to ``last``; none if ``last`` is smaller. ``created`` tells a stream
-    from another one that was created in its place. ``bytes`` are those of its messages, ``limit`` the most that it may
-    have, 0 if there is no limit. ``lost`` is the number of messages between that the store has lost: damaged files.
+    """The sequences in a stream, from ``first`` to ``last``; none if ``last`` is smaller. ``created`` differs from that
+    of a stream that was created in its place. ``bytes`` are those of its messages, ``limit`` the most that it may have,
+    0 if there is no limit. ``lost`` is the number of messages between that the store has lost: damaged files.
     """
 
     created: int
@@ -69,8 +69,8 @@ class ShardOwner(NamedTuple):
 
 
 class NodeRecord(NamedTuple):
-    """What a node writes into its key. ``applied`` has, by shard, the last sequence in its copy, if usable, or AHEAD.
-    ``about`` is a JSON object with what else the others should know of it, such as the addresses of its listeners.
+    """The record of a node in its key. ``applied`` has, by shard, the last sequence in its copy, if usable, or AHEAD.
+    ``about`` is a JSON object with further facts for the other nodes, for example the addresses of its listeners.
     """
 
     applied: Mapping[int, int]
@@ -121,7 +121,7 @@ class ICluster(Interface):
         """Write a shard's owner; fail with :class:`Refused` if ``owner.revision`` is not the present one (0: none)."""
 
     def ask(node: str, question: Mapping[str, Any]) -> "Deferred[Mapping[str, Any]]":
-        """Ask a node something, and return its answer; both are JSON objects. The question may arrive late."""
+        """Ask a node a question, and return its answer; both are JSON objects. The question may arrive late."""
 
     def answer(node: str, answered: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> None:
         """Answer the questions to this node, for as long as the connection exists."""

@@ -1,4 +1,4 @@
-"""What a node writes into its key for operators, and what they read from the keys of all nodes (/guides/cluster)."""
+"""The state that a node writes into its key, and the overview of all nodes for operators (/guides/cluster)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ from fleximq.cluster.interfaces import AHEAD, NodeRecord, ShardOwner
 
 #: A request of an operator is carried out within so many seconds, by the clock of the node that carries it out.
 YOUNG = 5.0
-#: Seconds by which the copy of a node may be behind that is to own the shard.
+#: Maximum lag in seconds of the copy of a node to which an operator moves the shard.
 CLOSE = 2.0
 
 

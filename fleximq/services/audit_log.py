@@ -29,20 +29,20 @@ REFUSED, REFUSALS_PER_SECOND = "refused", 20
 MAX_WAITING, _CHARACTERS, _ITEMS, _BITS = 10_000, 500, 100, 64
 #: Seconds between two reports of faults, and to write the last lines at the end.
 _QUIET, _PATIENCE = 60.0, 5.0
-#: The arguments of acts that are written; all others could be anything.
+#: The arguments of acts that are written; others could have values of any size and kind.
 _ARGUMENTS = frozenset(
     {"client_id", "principal", "address", "seconds", "reason", "group", "topic", "subscription", "limit"}
 )
 
 
 class NoAuditLog:
-    """Writes nothing."""
+    """The absence of an audit log: events are not written."""
 
     def record(self, event: str, arguments: Mapping[str, Any] | None = None, **fields: Any) -> None:
         """Ignore an event."""
 
     def reopen(self) -> None:
-        """Do nothing."""
+        """A no-op: there is no file."""
 
 
 class AuditLog(Service):

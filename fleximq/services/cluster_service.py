@@ -1,8 +1,8 @@
 """A node of a cluster as a service (/explanation/cluster, "A node").
 
-It runs the broker while it owns the shard, and otherwise keeps a copy of the owner's journal and forwards its clients.
-A node that loses the shard ends its process at once, since clients must hear nothing more from it; its service manager
-starts it again as a standby.
+While a node owns the shard, it runs the broker; otherwise it copies the owner's journal and forwards its clients to the
+owner. A node that loses the shard ends its process at once, since it must not answer clients any more; its service
+manager starts it again as a standby.
 """
 
 import secrets
@@ -57,7 +57,7 @@ _log = Logger()
 SHARD = 0
 #: The exit code of a node that lost the shard.
 LOST = 75
-#: Seconds between two looks for expired records, of an owner, and for what the stream has no more, of a standby.
+#: Seconds between two removals: of expired records by an owner, of records that the stream has removed by a standby.
 _CLEANING = 60.0
 #: Seconds between two looks at whether a node in a mesh may serve, and at whether an owner serves again.
 _LOOK, _HELD = 0.1, 0.05
@@ -74,7 +74,7 @@ _MOVING = 0.5
 
 
 class OwnersTurn(WriteTurn):
-    """Writes nothing while ``serving`` says that this node may have lost the shard; what waits is written later."""
+    """Postpones all writes while ``serving`` says that this node may have lost the shard."""
 
     __slots__ = ("_isHeld", "serving")
 
@@ -135,7 +135,7 @@ class ClusterNode(Host):
 
     @property
     def operator(self) -> ClusterOperator:
-        """What the node does for operators."""
+        """The part that carries out operators' requests to this node."""
         return self.service.operator
 
     def ready(self) -> Check:
@@ -195,7 +195,7 @@ class ClusterNode(Host):
             stop=self._reactor.stop, mesh=mesh, nodes=len(settings.cluster),
         )  # fmt: skip
         self.trimmed = service.trim
-        # A follower in a mesh writes too; an owner, or a node that was one, only what it may.
+        # A follower in a mesh writes too. An owner writes only while it surely owns the shard.
         ownership = service.ownership
         self.turn.serving = lambda: ownership.serving or (mesh is not None and ownership.state in _FOLLOWING)
         return service
@@ -312,7 +312,7 @@ class ClusterService(MultiService):
             work.start(seconds, now=False).addErrback(lambda failure: _log.failure("looking after the copy", failure))
 
     def _joinMesh(self) -> None:
-        """Serve clients, as soon as the copy has what the stream had when this node joined it."""
+        """Serve clients, as soon as the copy has all records that the stream had when this node joined it."""
         if self._isStopping:
             return
         if self.ownership.state is not State.OWNING:
@@ -364,7 +364,7 @@ class ClusterService(MultiService):
         )  # fmt: skip
 
     def _refill(self, isAll: bool) -> None:
-        """Append to the stream what it lacks of this copy, for ``isAll`` after emptying it; then follow it again."""
+        """Append the records of this copy that the stream lacks, then follow it again; ``isAll``: empty it first."""
         if not self._isRefilling:
             self._isRefilling = True
             self.follower.stop()
@@ -458,7 +458,7 @@ class ClusterService(MultiService):
         self.operator.lost = lost
 
     def trim(self, position: int) -> None:
-        """Remove what is before this position, which the owner has removed, from the stream too."""
+        """Remove the records before this position from the stream; the owner's journal has removed them."""
         Deferred.fromCoroutine(trimStream(self._cluster, SHARD, position)).addErrback(_passOver)
 
     # -- stopping ----------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Reloads the settings of a running broker: all changes are applied, or none.
 
-A *participant* receives the new settings, reads and checks its other inputs, such as certificates, and returns a
+A *participant* receives the new settings, reads and checks its other inputs, e.g. certificates, and returns a
 function that applies them, called only after every participant has succeeded. docs/guides/operating.rst, "Reloading".
 """
 
@@ -49,8 +49,9 @@ class ReloadWatcher(Protocol):
 class Reload:
     """Holds and changes the current settings.
 
-    ``participants`` are called in order; ``readiness`` tells the service manager of each attempt, and the ``auditLog``
-    gets its result, after it was opened again. ``again`` reads the settings as at the start; raises SettingError.
+    ``participants`` are called in order; ``readiness`` reports each attempt to the service manager, and the
+    ``auditLog`` gets its result, after it was opened again. ``again`` reads the settings as at the start; raises
+    SettingError.
     """
 
     def __init__(self, settings: Settings, again: Callable[[], Settings]) -> None:
@@ -139,7 +140,7 @@ class Reload:
 
 
 def _sentence(error: Exception) -> str:
-    if isinstance(error, OSError):  # such as a shortage of open files while plug-ins are looked for
+    if isinstance(error, OSError):  # e.g. too many open files while plug-ins are looked for
         return f"{error.filename or 'a file'} cannot be read: {systemReason(error)}"
     return str(error)
 

@@ -124,7 +124,7 @@ class Options(usage.Options):
     def _faults(self, written: Mapping[str, object]) -> Iterator[str]:
         """Yield a sentence for each fault of the settings file, or if it has none, of the command line.
 
-        What the file lacks, such as the journal of its durable topics, may be on the command line.
+        Settings that the file lacks, e.g. the journal of its durable topics, may be on the command line.
         """
         registry, given = installed(), self._given()
         alone = list(faults(written, registry))

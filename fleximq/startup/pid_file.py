@@ -32,7 +32,7 @@ def clearPidFile(path: str) -> None:
 
 
 def _content(path: str) -> bytes | None:
-    """Return what is in the file, None if there is none but may be one."""
+    """Return the content of the file, None if it does not exist but may be made."""
     try:
         if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
             raise OSError(0, "it is not a file")

@@ -18,7 +18,7 @@ Taker = Callable[[bytes, bytes, bytes, bytes], None]
 
 
 class SafeClient(Client):
-    """A client that sends nothing without TLS if it has a TLS context: nats-py leaves the choice to the server.
+    """A client that always uses TLS if it has a TLS context: nats-py leaves the choice to the server.
 
     It may also pass the messages of a subscription on as they are read, which takes a third of the time.
     """
@@ -98,7 +98,7 @@ def _creds(path: str) -> dict[str, Any]:
     lines = [line.strip() for line in _text("cluster-auth", path).splitlines()]
     try:
         jwt, seed = (lines[lines.index(f"-----BEGIN {what}-----") + 1] for what in ("NATS USER JWT", "USER NKEY SEED"))
-        # Two bytes say what kind of a seed it is, two more are a check sum.
+        # Two bytes are the kind of the seed, two more are a check sum.
         signing = Ed25519PrivateKey.from_private_bytes(b32decode(seed + "=" * (-len(seed) % 8))[2:-2])
     except (ValueError, IndexError, BinasciiError) as error:
         raise SettingError(f"cluster-auth names {path}, which is not a .creds file with a JWT and a seed") from error

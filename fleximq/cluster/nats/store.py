@@ -41,7 +41,7 @@ _log = Logger()
 
 #: Seconds until a request without an answer fails.
 TIMEOUT = 2.0
-#: An append has time for so many bytes a second besides: a batch that is never stored within it would never be.
+#: Bytes a second for which an append has more time: otherwise a large batch would fail in each attempt.
 _SLOWEST = 2_000_000
 #: A server that was cut off is left after 2 to 3 seconds; nats-py would wait for 4 minutes.
 _RECONNECTING = {"max_reconnect_attempts": -1, "reconnect_time_wait": 1, "ping_interval": 1, "max_outstanding_pings": 2}
@@ -66,7 +66,7 @@ P = ParamSpec("P")
 def _asked(
     request: Callable[Concatenate["NatsCluster", P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate["NatsCluster", P], "Deferred[T]"]:
-    """Let a method of the reactor's thread run on that of the store, for :data:`TIMEOUT` seconds at most."""
+    """Run a method that is called in the reactor's thread on the store's, for :data:`TIMEOUT` seconds at most."""
 
     @wraps(request)
     def ask(cluster: "NatsCluster", /, *arguments: P.args, **options: P.kwargs) -> "Deferred[T]":
@@ -82,7 +82,7 @@ class NatsCluster:
     :param name: the name of the cluster: letters, digits and hyphens.
     :param callFromThread: runs a function on the reactor's thread.
     :param room: the largest number of bytes in each stream; a full disk would end JetStream on that server.
-    :param options: more arguments of ``nats.connect``, such as credentials.
+    :param options: more arguments of ``nats.connect``, for example credentials.
     """
 
     maxPayload = 0
@@ -131,7 +131,7 @@ class NatsCluster:
 
     def reach(self, create: bool = False) -> "Deferred[None]":
         """Connect to a cluster that exists, or create one of one shard; without further attempts. Fails with
-        :class:`ClusterError` if the servers do not answer, or have no such cluster; ``reason`` says why.
+        :class:`ClusterError` if the servers do not answer, or the cluster does not exist; ``reason`` says why.
         """
         self._loop.start()
         self._options |= {"allow_reconnect": False, "max_reconnect_attempts": 1}
@@ -372,7 +372,7 @@ async def _answered(work: Awaitable[T], seconds: float) -> T:
 
 
 async def _ownAddress(server: Any) -> str:
-    """Return the address from which this machine reaches a server; nothing is sent."""
+    """Return the address from which this machine reaches a server, without sending to it."""
     loop, place = asyncio.get_running_loop(), (server.hostname, server.port)
     transport, _ = await loop.create_datagram_endpoint(asyncio.DatagramProtocol, remote_addr=place)
     host: str = transport.get_extra_info("sockname")[0]

@@ -22,7 +22,9 @@ _log = Logger()
 
 
 class OpenConnections:
-    """Ends the open sessions of all listeners, whose contexts share ``sessions``. ``stopping`` is true meanwhile."""
+    """The open sessions of all listeners; the contexts of these share ``sessions``. ``stopping`` is true while the stop
+    of the broker ends the sessions.
+    """
 
     def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock
@@ -55,7 +57,7 @@ class OpenConnections:
         return later.addCallback(lambda ignored: self._endWhenClosed(finish, deadline))
 
     def _dismissIdle(self, present: list[Session], now: float, finish: float) -> None:
-        """Warn sessions that were not warned yet, and end those whose time is over."""
+        """Warn sessions that were not warned yet, and end those that have had enough time since."""
         busy = any(session.client is not None and session.broker.waiting(session.client) for session in present)
         for session in present:
             if session not in self._notified:

@@ -118,12 +118,12 @@ class NodePorts(MultiService):
         return self.isServing or (self.isInMesh and number in self._meshed)
 
     def joinMesh(self) -> None:
-        """Let this node's broker serve the listeners of the dialects of a mesh."""
+        """Pass connections to listeners for dialects of a mesh to this node's broker."""
         self.isInMesh = True
         self.forwarding.handOver(self.serves)
 
     def serve(self) -> None:
-        """Let this node's broker serve all connections."""
+        """Pass all connections to this node's broker."""
         self.isServing = True
         self.forwarding.serve()
         self._nodes.serve()

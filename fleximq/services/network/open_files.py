@@ -1,6 +1,6 @@
 """Shares the system's limit on open files: connections leave some of them to the journal, to reloads and to programs.
 
-The system gives a new connection the lowest free number. So the number tells how many files are open at least.
+The system gives a new connection the lowest free number, so that at least as many files are open as this number says.
 """
 
 import errno
@@ -19,8 +19,8 @@ from fleximq.values.log_limit import LogLimit
 
 _log = Logger()
 
-#: Files that the broker needs beside its connections, and how many of them remain free when connections took all
-#: others. With a very low limit they are at most a half and a quarter of it.
+#: Files that the broker needs in addition to its connections, and how many of them remain free when connections took
+#: all others. With a very low limit they are at most a half and a quarter of it.
 OWN, FREE = 64, 32
 #: Seconds without accepting while there are too few.
 SHORTAGE_PAUSE = 0.1
@@ -75,7 +75,7 @@ class OpenFilesService(Service):
 
 
 class Shortage:
-    """Tells whether connections have taken all files but :data:`FREE` of them.
+    """Shows whether connections have taken all files but :data:`FREE` of them.
 
     ``clock``: limits the log lines about it.
     """

@@ -17,7 +17,7 @@ from twisted.application.service import Service
 from fleximq.dialects.connection.write_turn import WriteTurn, doNothing
 from fleximq.interfaces import IJournal
 
-#: After so many polls in a row that found nothing, reads are skipped: 2 before the next poll, then 4, 8, ... up to 128.
+#: After so many polls in a row without input, reads are skipped: 2 before the next poll, then 4, 8, ... up to 128.
 MISSES = 4
 MOST_SKIPPED = 128
 
@@ -34,7 +34,7 @@ def processors(root: str = "/") -> float:
 
 
 class BusyPollService(Service):
-    """Keeps the reactor awake for some ``seconds`` after reads, unless the journal has pending commits."""
+    """Makes the reactor poll without waiting, for ``seconds`` after each read, unless the journal has open commits."""
 
     def __init__(self, reactor: Any, turn: WriteTurn, journal: IJournal, seconds: float) -> None:
         self._reactor = reactor

@@ -1,7 +1,7 @@
 """Tunes Python's garbage collector: short runs that skip all objects created at the start.
 
 The broker's own values are freed by reference counting; failures, closures and Autobahn's connections form cycles, so
-the collector stays on. But it also traverses live objects, such as the messages of queues, and every connection waits
+the collector stays on. But it also traverses live objects, e.g. the messages of queues, and every connection waits
 meanwhile. Small young generations make these pauses short, and together no longer.
 
 Processor time in the collector, and its longest runs: all, and those of young objects only. Measured with the
@@ -15,7 +15,7 @@ thresholds      MiniMQ: all, longest, young  BlipMQ: all, longest, young
 5,000, 1, 100   315 ms, 65 ms, 4 ms          160 ms, 3 ms, 3 ms
 =============== ============================ ============================
 
-The cost: closed WebSockets that were open beside a thousand others stay in memory until the rare collection of all
+The cost: closed WebSockets that were open with a thousand others stay in memory until the rare collection of all
 objects, calculated for about 20,000 of them (10 KiB each). Short connections do not grow the broker: it has 68 MiB
 after 10,000 of them.
 """

@@ -151,7 +151,7 @@ class LogWriter:
             self._news.notify()
 
     def end(self, patience: float = PATIENCE) -> None:
-        """Write what waits, for ``patience`` seconds at most."""
+        """Write the lines that wait, for ``patience`` seconds at most."""
         with self._news:
             self._isEnding = True
             self._news.notify()

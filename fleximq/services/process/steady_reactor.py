@@ -20,12 +20,14 @@ _log = Logger()
 
 
 def steady(reactor: Any) -> Any:
-    """Return a reactor whose ``seconds`` and ``callLater`` follow a monotonic clock: the same one if its do already."""
+    """Return a reactor with ``seconds`` and ``callLater`` on a monotonic clock: this one if it has one already."""
     return SteadyReactor(reactor) if followsSystemClock(reactor) else reactor
 
 
 class SteadyReactor:
-    """All else is that of the reactor around which it is made. :meth:`end` cancels the timers and ends the thread."""
+    """Replaces the timers of a reactor, and passes on its other attributes. :meth:`end` cancels the timers and ends the
+    thread.
+    """
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
@@ -45,7 +47,7 @@ class SteadyReactor:
         return SteadyCall(self, delay, partial(call, *arguments, **more))
 
     def after(self, delay: float, call: Callable[[], None]) -> Deadline | None:
-        """Call once; return what cancels it, None if it is in the next turn."""
+        """Call once after so many seconds; return its deadline, None if the call is in the next turn."""
         if delay > 0:
             return self._deadlines.callLater(delay, call)
         self._reactor.callFromThread(call)  # callLater would look at the system clock
