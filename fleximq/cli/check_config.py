@@ -108,7 +108,7 @@ def check(path: str) -> tuple[Settings | None, list[str]]:
     jsonOption("one JSON object: the faults, notes and settings, with --against also the changes"),
 )  # fmt: skip
 def checkConfig(arguments: Namespace) -> int:
-    """Check a settings file, and show what it sets."""
+    """Check a settings file, and show its settings."""
     settings, sentences = check(arguments.file)
     refused: list[str] = []
     changes: Difference | None = None

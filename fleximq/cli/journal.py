@@ -28,7 +28,7 @@ _NAMES = {code: name for name, code in DIALECTS.items()}
 
 
 def _journalCommand(name: str, *own: Argument) -> Callable[[Work], Command]:
-    """Return a decorator as :func:`command`, for a function whose errors are one sentence."""
+    """Return a decorator as :func:`command` does, for a function that reports errors in one sentence."""
     folder = argument("folder", "FOLDER", "the journal's folder, as for twistd fleximq --journal")
 
     def run(work: Work, arguments: Namespace) -> int | None:
@@ -62,7 +62,7 @@ def _pattern(written: str) -> str:
 
 @_journalCommand("check", jsonOption())
 def check(arguments: Namespace) -> int:
-    """Verify every checksum, and report damaged, missing or unfinished parts; changes nothing."""
+    """Verify every checksum, and report damaged, missing or unfinished parts; read-only."""
     damaged = frames = records = 0
     survey = _survey(arguments.folder)
     for found in survey.check():
@@ -149,7 +149,7 @@ def cat(arguments: Namespace) -> int:
 
 @_journalCommand("repair", jsonOption(), switch("--yes", "perform the repair"))
 def repair(arguments: Namespace) -> None:
-    """Report what a starting broker would cut and set aside; do it with --yes."""
+    """Report the parts that a starting broker would cut off and save; cut them off with --yes."""
     _survey(arguments.folder)
     lock = Lock(Files(), arguments.folder)
     try:

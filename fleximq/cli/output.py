@@ -10,9 +10,9 @@ from fleximq.cli.command import Argument, switch
 from fleximq.values.printable import jsonLine, printable
 
 RAW = switch("--raw", "write control characters to a terminal, too")  #: The option for control characters.
-_FIRST = 12  #: Characters that the first column of a table keeps in a narrow terminal, if its texts have as many.
-_NARROW = 80  #: In a terminal with fewer columns numbers are cut as well, or nothing would be left of the texts.
-_WIDE = 10_000  #: The width without a terminal, so that nothing is cut.
+_FIRST = 12  #: Minimum characters of the first column of a table in a narrow terminal, if its texts have as many.
+_NARROW = 80  #: In a terminal with fewer columns numbers are cut as well, to leave columns for the texts.
+_WIDE = 10_000  #: The width without a terminal: no text is cut.
 
 
 def jsonOption(words: str = "one JSON object per line") -> Argument:

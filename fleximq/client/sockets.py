@@ -18,7 +18,7 @@ _taken = False
 def takeStandardStreams() -> tuple[int, int]:
     """Return descriptors for reading and writing, owned by the caller.
 
-    Standard output then goes to standard error, so that printed text cannot corrupt messages; standard input is empty.
+    Printed text is then written to standard error, so that it cannot corrupt messages; standard input is empty.
 
     :raises SettingError: the program was not started by a broker, or the streams are already in use.
     """
@@ -64,7 +64,7 @@ class PipeSocket:
         return os.write(self._writing, data)
 
     def shutdown(self, how: int) -> None:
-        """Do nothing: pipes end when they are closed."""
+        """A no-op: pipes end when they are closed."""
 
     def close(self) -> None:
         """Close both pipes."""

@@ -1,4 +1,4 @@
-"""Warnings of topics that may not mean what was typed, at the line of the program that gave them."""
+"""Warnings of topics that look like a mistake, e.g. wildcards of another system, at the line of the user's program."""
 
 import threading
 import warnings
@@ -19,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @lru_cache(1024)
 def literalDoubt(name: str) -> str | None:
-    """Return why a topic without wildcards may not mean what was typed; raises TypeError if it is not a text."""
+    """Return why a topic, which cannot have wildcards, looks like a mistake; None if not. Raises TypeError."""
     if not isinstance(name, str):
         raise TypeError(f"the topic is {name!r}, but must be a str")
     return doubtIn(name, publishes=True)

@@ -71,7 +71,7 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def _nearest(word: str, known: Collection[str]) -> str | None:
-    """Return a question for the known word that resembles this one most; None without such a word."""
+    """Return a question for the known word that resembles this one most; None without one."""
     synonym = _SYNONYMS.get(word, "")
     if word.startswith("--"):
         words = [name for name in synonym.split() if name in known]

@@ -45,7 +45,7 @@ class Answers:
             self._outbox.take(chunk)
 
     def later(self, chunks: Sequence[bytes]) -> Callable[[], None]:
-        """Reserve the place of an answer whose chunks may change until it is sent."""
+        """Reserve the place of an answer; its chunks may change until the returned function releases it."""
         entry = self._append(chunks, False)
 
         def release() -> None:

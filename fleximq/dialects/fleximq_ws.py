@@ -46,7 +46,7 @@ class FlexiWebSocketProtocol(WebSocketSessionProtocol):
         self.messages.append(payload)
 
     def messageEnded(self) -> None:
-        """Do nothing: all parts were passed on."""
+        """A no-op: all parts were passed on."""
 
 
 class FlexiWebSocketFactory(WebSocketFactory):

@@ -9,7 +9,7 @@ from typing import Any
 from twisted.cred.credentials import ICredentials
 from zope.interface import Attribute, implementer
 
-#: The refusal of a certificate that was revoked or whose authority was removed after its handshake.
+#: The refusal of a certificate that was revoked after its handshake, or lost its authority then.
 UNTRUSTED = "this certificate is not valid any more"
 
 

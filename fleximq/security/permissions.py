@@ -1,9 +1,9 @@
 """The rights of principals, made from the permission tables of the settings.
 
-A principal has the grants of its own table and of all its roles, without what any of these tables denies. All clients
-have the role ``everyone``, authenticated ones also ``authenticated``, others are the principal ``anonymous``. Once any
-table is written, everything not granted is denied. A name is matched against all patterns of an action at once, about
-1 us; a cached answer takes a tenth of that. The cache is bounded, so clients cannot fill the memory.
+A principal has the grants of its own table and of all its roles, without the denials of any of these tables. All
+clients have the role ``everyone``, authenticated ones also ``authenticated``, others are the principal ``anonymous``.
+Once any table is written, everything not granted is denied. A name is matched against all patterns of an action at
+once, about 1 us; a cached answer takes a tenth of that. The cache is bounded, so clients cannot fill the memory.
 """
 
 import re
@@ -24,7 +24,7 @@ from fleximq.values.patterns import anyOf, covers, overlap
 #: Maximum number of cached answers, and maximum length of their names.
 MAX_ANSWERS, NAME_CHARACTERS = 16_384, 256
 
-#: Actions on paths, whose first slash does not count.
+#: Actions on paths; the first slash of a path is ignored.
 _ON_PATHS = frozenset({Action.REQUEST, Action.NOTIFY, Action.READ, Action.ADMIN})
 
 #: Cached answers by rights, action and name.

@@ -32,7 +32,7 @@ _RETRY = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)  #: The 
 
 
 class Plan(NamedTuple):
-    """What to measure, and how."""
+    """The settings of one measurement."""
 
     address: Address
     dialect: str
@@ -52,7 +52,7 @@ class Plan(NamedTuple):
 
     @property
     def isShared(self) -> bool:
-        """Whether each message goes to one of the subscribers."""
+        """Whether each message is delivered to one of the subscribers, and not to all."""
         return self.dialect == "minimq"
 
 
@@ -246,7 +246,7 @@ class MiniBenchClient(BenchClient):
         self._client.produce_many(self._topic, [payload.decode() for payload in payloads])
 
     def flush(self) -> None:
-        """Do nothing: :meth:`publish` waits until all messages are in the queue."""
+        """A no-op: :meth:`publish` waits until all messages are in the queue."""
 
     def receive(self, timeout: float) -> list[bytes]:
         assert self._consumer is not None

@@ -101,7 +101,7 @@ def _certificate(url: Url, address: Address) -> Check:
 
 
 def _rights(client: Client, timeout: float) -> Iterator[Check]:
-    """Check the rights to read and to admin, and what the broker reports about itself."""
+    """Check the rights to read and to admin, and the broker's report about itself."""
     try:
         begun = time.time()
         about = client.ask("/broker/about", None, timeout)

@@ -1,6 +1,6 @@
 """Decoded headers with an estimate of their memory, since few bytes of a sender can become many objects.
 
-Hot: a short header costs nothing, a flat one 0.3 us, others 0.5 us.
+Hot: a short header has no cost, a flat one 0.3 us, others 0.5 us.
 """
 
 from collections.abc import Mapping

@@ -41,10 +41,10 @@ class WebSocketOutbox(Outbox):
             super().close()
 
     def linger(self) -> None:
-        """Do nothing: the peer's close frame is awaited in any case."""
+        """A no-op: the peer's close frame is awaited in any case."""
 
     def _endOurSide(self) -> None:
-        """Do nothing: the close frame was sent."""
+        """A no-op: the close frame was sent."""
 
 
 class FramingOutbox(WebSocketOutbox):

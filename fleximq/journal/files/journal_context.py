@@ -1,4 +1,4 @@
-"""What the parts of an opened journal share: its folder, its clock, the reactor's thread and its reports."""
+"""The objects that all parts of an opened journal share: folder, clock, the reactor's thread, and reports."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ from fleximq.values.counted_event import CountedEvent, EventFamily
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class JournalContext:
-    """The surroundings of a journal.
+    """The folder of a journal, and the functions that its parts call.
 
-    :param callFromThread: runs a function on the reactor's thread; safe to call from any.
+    :param callFromThread: runs a function on the reactor's thread; may be called from any thread.
     :param now: microseconds since 1970.
     :param onEvent: called with countable events and their number.
     :param log: called with sentences for the operator.

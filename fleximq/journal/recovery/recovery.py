@@ -4,10 +4,10 @@
   commit, none of which was reported as committed. It is cut off and saved as ``<position>.torn``.
 - Damage followed by synced frames was committed once. It is left in place, a copy is saved as ``<position>.damaged``,
   and its offsets are reported as lost. All other records are served.
-- A segment whose file is missing, or shorter than before, with later segments, is treated as damage. So is a last
-  segment that ends before the position in the file ``end``; that position is right even if nothing was synced, and new
+- A segment with a missing file, or one shorter than before, with later segments, is treated as damage. So is a last
+  segment that ends before the position in the file ``end``; that position is right even without a sync, and new
   records begin after it.
-- An unreadable file is an error, not an end: nothing is changed.
+- An unreadable file is an error, not an end: no file is changed.
 
 Each step may be interrupted, and the next start repeats it: copies are on disk before their originals are cut. If the
 cut bytes reappear after a power loss, they are ignored, because the next segment starts where they begin.
@@ -107,10 +107,10 @@ class DryRunFiles(Files):
         self.steps.append(f"remove {os.path.basename(path)}")
 
     def sync(self, descriptor: int) -> None:
-        """Do nothing."""
+        """A no-op."""
 
     def syncFolder(self, path: str) -> None:
-        """Do nothing."""
+        """A no-op."""
 
 
 class _Recovery:

@@ -24,7 +24,7 @@ class TopicLimit:
 
     :param rules: None: no record expires.
     :param now: microseconds since 1970.
-    :param makeRoom: begins to remove what has expired.
+    :param makeRoom: begins to remove expired records.
     """
 
     def __init__(
@@ -43,7 +43,8 @@ class TopicLimit:
         self._queues = queues
         self._now = now
         self._makeRoom = makeRoom
-        #: When the count goes on, the topics that are left, how many it has found, and how many the last one found.
+        #: When the count continues, the topics not yet counted, and the number of expired topics found in this and in
+        #: the last count.
         self._again = 0.0
         self._left: Iterator[str] | None = None
         self._found = self._expired = 0

@@ -42,9 +42,9 @@ def pairs(parts: Collection[str], known: Collection[str]) -> dict[str, str]:
     return found
 
 
-#: The schemes of the broker itself, whose arguments hold no secrets.
+#: The schemes of the broker itself; there are no secrets in their arguments.
 OWN = ("tokens", "jwt", "passwords", "apikeys", "publickeys", "certificate", "http")
-#: Schemes whose arguments may have the option ``prefix``: those of the broker, and Twisted's for passwords.
+#: Schemes with the option ``prefix`` in their arguments: those of the broker, and Twisted's for passwords.
 PREFIXED = (*OWN, "unix", "file")
 #: Schemes with files of the broker, in which only the operator decides on names.
 _FILES = ("tokens", "passwords", "apikeys", "publickeys")

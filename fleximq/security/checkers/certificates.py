@@ -62,7 +62,7 @@ class CertificateChecker:
         return Principal(names[0], expires=certificate.not_valid_after_utc.timestamp(), proof=self._place)
 
     def vouch(self, principal: Principal) -> Principal | None:
-        """Return the principal if names come from the same field as before; its listener checks its certificate."""
+        """Return the principal if names are read from the same field as before; the listener checks certificates."""
         return principal if principal.proof == self._place else None
 
 

@@ -96,7 +96,7 @@ class RateLimitedAdmission:
         return (None if place is None else self._banned(place)) or self.inner.refusal(address)
 
     def admit(self, credentials: Any, address: Any) -> "Admitted | Deferred[Admitted]":
-        """Count an attempt, and let the inner admission decide, see :class:`fleximq.interfaces.IAdmission`."""
+        """Count an attempt, then admit as the inner admission does, see :class:`fleximq.interfaces.IAdmission`."""
         place = addressKey(address)
         if place is not None:
             self._checkWaits(place)
@@ -117,7 +117,7 @@ class RateLimitedAdmission:
         return self._checkPrincipal(admitted, self._checkWaits)
 
     def _checkPrincipal(self, admitted: Admitted, check: Callable[[Any], None]) -> Admitted:
-        """Check a principal's key, of anonymous clients a common one; the error says whose credentials they were."""
+        """Check a principal's key, a common one for anonymous clients; an error gets the name of the principal."""
         principal = admitted.principal
         try:
             check(clientKey(ANONYMOUS if principal is None else principal.name, None))
