@@ -34,9 +34,9 @@ class Bounds:
     def admits(self, count: int, size: int) -> str | None:
         """Return None if ``count`` more messages with ``size`` bytes fit, else the reason of the refusal."""
         size += OVERHEAD * count
-        if not self._isOver(count, size):
+        if not self.isOver(count, size):
             return None
-        return FULL if self._staysFull(partial(self._isOver, count, size), count, size) else None
+        return FULL if self._staysFull(partial(self.isOver, count, size), count, size) else None
 
     def admitsAlone(self, count: int, size: int) -> str | None:
         """Return None if so many messages would fit into an empty queue, else the reason of the refusal."""
@@ -52,10 +52,10 @@ class Bounds:
         return isFull() and self._staysFull(isFull, 0, 0)
 
     def enforce(self, run: Sequence[Message], size: int) -> None:
-        """Drop those messages of the run just added, of cost ``size``, that can never fit, then the oldest ones."""
-        if not self._isOver(0, 0):
-            return
-        isFull = partial(self._isOver, 0, 0)
+        """Drop messages of a full queue: those of the run just added, of cost ``size``, that can never fit, then the
+        oldest ones.
+        """
+        isFull = partial(self.isOver, 0, 0)
         if not self._staysFull(isFull, len(run), size):
             return
         stored = self._stored
@@ -75,7 +75,7 @@ class Bounds:
             self._expiry.makeRoom(isFull, 2 * (count + size // OVERHEAD))
         return isFull()
 
-    def _isOver(self, count: int, size: int) -> bool:
+    def isOver(self, count: int, size: int) -> bool:
         """Tell whether so many more messages and bytes exceed the bounds."""
         stored, flying = self._stored, len(self._stored.flying)
         backlog = stored.backlog

@@ -23,7 +23,7 @@ class DeadLetterLog(Protocol):
     journal: IJournal
 
     def deadLetter(self, queue: Queue, delivery: QueueDelivery, kept: Callable[[str | None], None]) -> None:
-        """Publish a dead letter; report None if it is stored, else the reason of the failure."""
+        """Publish the message of a last delivery; report None if it is stored, else the reason of the failure."""
 
 
 class LastDeliveries(dict[int, QueueDelivery]):

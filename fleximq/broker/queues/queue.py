@@ -114,7 +114,7 @@ class Queue:
             return
         size = self.stored.backlog.append(rendered)
         self.stored.size += size
-        if self.dropsOldest:
+        if self.dropsOldest and self.bounds.isOver(0, 0):
             self.bounds.enforce(rendered, size)
         if self.expiry is not None:
             self.expiry.arrived()

@@ -14,14 +14,13 @@ from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.durable_backlog import DurableBacklog
 from fleximq.broker.queues.expiry import Expiry
 from fleximq.broker.queues.in_flight import InFlight
-from fleximq.broker.queues.last_deliveries import LastDeliveries
+from fleximq.broker.queues.last_deliveries import DeadLetterLog, LastDeliveries
 from fleximq.broker.queues.message_place import ONLY_IN_JOURNAL, placeAt, placeOf
 from fleximq.broker.queues.queue import Queue
 from fleximq.broker.queues.queue_reader import QueueReader
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.broker.queues.recorder import Recorder
 from fleximq.broker.queues.returned import Returned
-from fleximq.interfaces import IJournal
 from fleximq.values.message import Message
 from fleximq.values.message_cost import cost, costOf
 from fleximq.values.state_records import QueueAcknowledged, QueueDelivered, StateRecord
@@ -29,20 +28,14 @@ from fleximq.values.state_records import QueueAcknowledged, QueueDelivered, Stat
 _new = tuple.__new__
 
 
-class QueueLog(Protocol):
+class QueueLog(DeadLetterLog, Protocol):
     """The log of the state of durable queues."""
 
-    journal: IJournal
     #: Returns the microseconds since 1970.
     wall: Callable[[], int]
 
     def changed(self, recorder: "QueueRecorder") -> None:
         """Collect the state records of a queue soon."""
-
-    def deadLetter(self, queue: Queue, delivery: QueueDelivery, kept: Callable[[str | None], None]) -> None:
-        """Publish the message of a queue's last delivery as a dead letter; report None if it is stored, else the reason
-        of the failure.
-        """
 
 
 class QueueRecorder(Recorder):
