@@ -84,8 +84,7 @@ class FindTests(JavaCase):
             f"({home}/bin/java is Java 11, {broken}/bin/java is none): pip install '.[java]' in a clone of "
             "FlexiMQ installs one",
         )
-        error = self.assertRaises(java.NoJava, java.find, {"PATH": "/nowhere"})
-        self.assertIn("with the extra 'java': pip install", str(error))
+        self.assertRaisesRegex(java.NoJava, "with the extra 'java': pip install", java.find, {"PATH": "/nowhere"})
 
     def test_programThatSaysNoVersionIsNoJava(self) -> None:
         for place, script in enumerate(("exit 0", "echo version", "echo 'version \"x\"' >&2")):

@@ -229,13 +229,8 @@ class TransactionTests(LayoutCase):
         first = self.written.publishStaged("q", 1, *tokens)
         self.fill(2)
         staged = [
-            ("sink0", b"10"),
-            ("sink0", b"2"),
-            ("sink1", b"11"),
-            ("sink1", b"2"),
-            ("sink2", b"12"),
-            ("sink2", b"2"),
-        ]
+            ("sink0", b"10"), ("sink0", b"2"), ("sink1", b"11"), ("sink1", b"2"), ("sink2", b"12"), ("sink2", b"2"),
+        ]  # fmt: skip
         rows = self.rows | dict(enumerate(staged, first))
         self.assertEqual(self.all(), rows)
         for start in range(first - 1, first + 7):

@@ -553,5 +553,4 @@ class OptionTests(IngestCase):
     def test_lakeIsRequired(self) -> None:
         chosen = self.chosen()
         chosen.lake = None
-        error = self.assertRaises(OptionRefused, INGEST.run, chosen, FakeRun())
-        self.assertIn("--lake FOLDER is needed", str(error))
+        self.assertRaisesRegex(OptionRefused, "--lake FOLDER is needed", INGEST.run, chosen, FakeRun())

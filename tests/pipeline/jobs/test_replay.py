@@ -285,8 +285,7 @@ class LakeTests(JournalCase):
     def test_folderThatIsNoTableIsRefused(self) -> None:
         (self.folder / "empty").mkdir()
         for folder in ("none", "empty"):
-            error = self.assertRaises(OptionRefused, self.replay, "--lake", str(self.folder / folder))
-            self.assertIn("is no table", str(error))
+            self.assertRaisesRegex(OptionRefused, "is no table", self.replay, "--lake", str(self.folder / folder))
 
 
 class DialectsTests(ReplayCase):

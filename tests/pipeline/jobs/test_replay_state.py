@@ -56,8 +56,7 @@ class ReplayStateTests(SynchronousTestCase):
         for content in ("{", "[]", '{"what": {}, "more": 1}'):
             (self.folder / "r.json").write_text(content)
             for _ in range(2):
-                error = self.assertRaises(OptionRefused, self.state(folder=str(self.folder)).__enter__)
-                self.assertIn("cannot be read", str(error))
+                self.assertRaisesRegex(OptionRefused, "cannot be read", self.state(folder=str(self.folder)).__enter__)
 
     def test_folderThatCannotBeMadeIsRefused(self) -> None:
         (self.folder / "file").write_text("")

@@ -112,8 +112,7 @@ class JobTests(LakeCase):
         parser = ArgumentParser()
         COMPACT.prepare(parser)
         self.assertRaises(OptionRefused, COMPACT.run, parser.parse_args([]), FakeRun())
-        error = self.assertRaises(LakeRefused, self.run_, "--table", "other")
-        self.assertIn("there is no table 'other'", str(error))
+        self.assertRaisesRegex(LakeRefused, "there is no table 'other'", self.run_, "--table", "other")
 
     def test_icebergTableIsCompactedTheSameWay(self) -> None:
         if noIceberg:

@@ -99,8 +99,7 @@ class FromTableTests(BackfillCase):
     def test_tableOfAnOlderVersionHasNoTopicsAndSaysSo(self) -> None:
         self.ingest([TableSpec("some")], 1)
         os.unlink(f"{self.lake}/some/_fleximq/table")
-        error = self.assertRaises(LakeRefused, tableSource, self.lake, "some", LATE)
-        self.assertIn("start its ingest once, then it does", str(error))
+        self.assertRaisesRegex(LakeRefused, "start its ingest once, then it does", tableSource, self.lake, "some", LATE)
 
     def test_ingestMayCommitAndAddColumnsBetweenPieces(self) -> None:
         self.patch(sys.modules[backfill.__module__], "PIECE_ROWS", 2)
@@ -119,8 +118,7 @@ class FromTableTests(BackfillCase):
         self.assertIn("another run fills it", str(error))
         new = TableSpec("new")
         self.feeding(new)
-        error = self.assertRaises(LakeRefused, self.fill, spec=new)
-        self.assertIn("has no batch yet, so it is unknown where it begins", str(error))
+        self.assertRaisesRegex(LakeRefused, "has no batch yet, so it is unknown where it begins", self.fill, spec=new)
 
     def crash(self, tableFormat: str) -> None:
         """End a run at each step, and look whether the next one completes it."""

@@ -278,5 +278,4 @@ class FailureTests(PublishingCase):
     def test_damagedRecordIsRefused(self) -> None:
         for content in ("{", "{}", "[]", "null", '{"batch": 3}'):
             Path(self.table, "_fleximq", "record").write_text(content)
-            error = self.assertRaises(LakeRefused, self.publishing.prepare)
-            self.assertIn("_fleximq/record is damaged", str(error))
+            self.assertRaisesRegex(LakeRefused, "_fleximq/record is damaged", self.publishing.prepare)

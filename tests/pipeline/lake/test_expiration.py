@@ -100,5 +100,4 @@ class AgingTests(SynchronousTestCase):
         folder = Path(self.table, "topic=c/other")
         folder.mkdir()
         (folder / "x").touch()
-        error = self.assertRaises(LakeRefused, self.age, (None, 1))
-        self.assertIn("has a folder of another origin: topic=c/other", str(error))
+        self.assertRaisesRegex(LakeRefused, "has a folder of another origin: topic=c/other", self.age, (None, 1))

@@ -96,8 +96,7 @@ class IcebergTests(IcebergCase):
 
         for after in (False, True):
             self.atCommits(ends, after)
-            error = self.assertRaises(LakeRefused, self.expire)
-            self.assertIn("cannot be changed by Iceberg: it ends here", str(error))
+            self.assertRaisesRegex(LakeRefused, "cannot be changed by Iceberg: it ends here", self.expire)
             self.patched.restore()
             self.assertEqual(self.offsets(), list(range(9 if after else 1, 17)))
             self.publish()

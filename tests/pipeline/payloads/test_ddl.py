@@ -16,20 +16,9 @@ if not skip:
     from tests.pipeline.session import sharedSession
 
     _SIMPLE = [
-        pa.string(),
-        pa.bool_(),
-        pa.int8(),
-        pa.int16(),
-        pa.int32(),
-        pa.int64(),
-        pa.float32(),
-        pa.float64(),
-        pa.binary(),
-        pa.date32(),
-        pa.timestamp("us", tz="UTC"),
-        pa.decimal128(1, 0),
-        pa.decimal128(38, 38),
-    ]
+        pa.string(), pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(),
+        pa.binary(), pa.date32(), pa.timestamp("us", tz="UTC"), pa.decimal128(1, 0), pa.decimal128(38, 38),
+    ]  # fmt: skip
 
     def _structs(types: "st.SearchStrategy[pa.DataType]") -> "st.SearchStrategy[pa.DataType]":
         return _fields(types).map(lambda fields: pa.struct(list(fields)))
@@ -160,12 +149,8 @@ class WrittenTests(SynchronousTestCase):
 
     def test_typesThatPayloadsLackAreRefused(self) -> None:
         for dataType in (
-            pa.null(),
-            pa.large_string(),
-            pa.timestamp("ns"),
-            pa.struct([]),
-            pa.map_(pa.int32(), pa.int32()),
-        ):
+            pa.null(), pa.large_string(), pa.timestamp("ns"), pa.struct([]), pa.map_(pa.int32(), pa.int32()),
+        ):  # fmt: skip
             self.assertRaises(OptionRefused, typeWritten, dataType)
             self.assertRaises(OptionRefused, written, pa.schema([("a", pa.list_(dataType))]))
 

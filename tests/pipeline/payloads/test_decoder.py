@@ -120,12 +120,8 @@ class NumberTests(TypeCase):
 
     def test_digitsFitIfAllHaveAPlace(self) -> None:
         for text, number in [
-            ("1.25", "1.25"),
-            ("-999.99", "-999.99"),
-            ("0", "0.00"),
-            ("1e2", "100.00"),
-            ("5.10", "5.10"),
-        ]:
+            ("1.25", "1.25"), ("-999.99", "-999.99"), ("0", "0.00"), ("1e2", "100.00"), ("5.10", "5.10"),
+        ]:  # fmt: skip
             self.fits("DECIMAL(5,2)", Decimal(number), packed(text))
             self.fits("DECIMAL(5,2)", Decimal(number), jsoned(text), payloadFormat="json")
             self.fits("DECIMAL(5,2)", Decimal(number), b'{"a":%b}' % text.encode(), payloadFormat="json")
@@ -158,13 +154,9 @@ class TextTests(TypeCase):
 
     def test_otherValuesBecomeTheirJson(self) -> None:
         for value, text in [
-            (5, "5"),
-            (2**64 - 1, "18446744073709551615"),
-            (1.5, "1.5"),
-            (True, "true"),
-            ([1, {"b": None}], '[1,{"b":null}]'),
-            ({}, "{}"),
-        ]:
+            (5, "5"), (2**64 - 1, "18446744073709551615"), (1.5, "1.5"), (True, "true"),
+            ([1, {"b": None}], '[1,{"b":null}]'), ({}, "{}"),
+        ]:  # fmt: skip
             self.fits("STRING", text, packed(value))
             self.fits("STRING", text, jsoned(value), payloadFormat="json")
         self.fits("STRING", "abc", packed(b"abc"))
@@ -199,11 +191,8 @@ class TimeTests(TypeCase):
     def test_textsOfRfc3339AreTimestamps(self) -> None:
         moment = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
         for text in (
-            "2026-01-02T03:04:05Z",
-            "2026-01-02T04:04:05+01:00",
-            "2026-01-02 03:04:05",
-            "2026-01-02T03:04:05.000Z",
-        ):
+            "2026-01-02T03:04:05Z", "2026-01-02T04:04:05+01:00", "2026-01-02 03:04:05", "2026-01-02T03:04:05.000Z",
+        ):  # fmt: skip
             self.fits("TIMESTAMP", moment, packed(text))
             self.fits("TIMESTAMP", moment, jsoned(text), payloadFormat="json")
         self.fits("TIMESTAMP", moment.replace(microsecond=123457), packed("2026-01-02T03:04:05.1234567Z"))
@@ -264,14 +253,8 @@ class NestedTests(TypeCase):
 
     def test_nullFitsEveryType(self) -> None:
         for dataType in (
-            "STRING",
-            "INT",
-            "DECIMAL(5,2)",
-            "ARRAY<INT>",
-            "MAP<STRING, INT>",
-            "STRUCT<b: INT>",
-            "TIMESTAMP",
-        ):
+            "STRING", "INT", "DECIMAL(5,2)", "ARRAY<INT>", "MAP<STRING, INT>", "STRUCT<b: INT>", "TIMESTAMP",
+        ):  # fmt: skip
             self.assertIsNone(valueOf("messagepack", dataType, packed(None)))
             self.assertIsNone(valueOf("json", dataType, b'{"a": null }'))
             # Beside a value that the quick way does not take, too.
@@ -320,36 +303,16 @@ class PayloadTests(SynchronousTestCase):
 
     def test_payloadThatIsNotExactlyOneMapIsRefused(self) -> None:
         for payload in (
-            b"",
-            b"\xc1",
-            b"\xc0",
-            b"\xdf\xff\xff\xff\xff",
-            b"\xdd\xff\xff\xff\xff",
-            b"\xc6\xff\xff\xff\xff",
-            pack([1]),
-            pack(5),
-            pack("text"),
-            pack({"a": 1}) + b"\0",
-            pack({"a": 1})[:-1],
-            pack({1: 1}),
-            pack({None: 1}),
-            b'{"a":1}',
-        ):
+            b"", b"\xc1", b"\xc0", b"\xdf\xff\xff\xff\xff", b"\xdd\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff",
+            pack([1]), pack(5), pack("text"), pack({"a": 1}) + b"\0", pack({"a": 1})[:-1], pack({1: 1}),
+            pack({None: 1}), b'{"a":1}',
+        ):  # fmt: skip
             [row] = rowsOf(decode("messagepack", "a INT, b INT", payload))
             self.assertIsInstance(row, str, payload)
             self.assertTrue(str(row).startswith("the payload is "), row)
         for payload in (
-            b"",
-            b" ",
-            b"[1]",
-            b"null",
-            b"5",
-            b'"a"',
-            b'{"a":1}{',
-            b'{"a":1',
-            b"{a:1}",
-            b'\xef\xbb\xbf{"a":1}',
-        ):
+            b"", b" ", b"[1]", b"null", b"5", b'"a"', b'{"a":1}{', b'{"a":1', b"{a:1}", b'\xef\xbb\xbf{"a":1}',
+        ):  # fmt: skip
             [row] = rowsOf(decode("json", "a INT, b INT", payload))
             self.assertIsInstance(row, str, payload)
             self.assertTrue(str(row).startswith("the payload is "), row)

@@ -115,13 +115,9 @@ class PushdownTests(SynchronousTestCase):
 
     def test_comparisonsOfOffsetAndTimeAreExactRanges(self) -> None:
         for kind, start, end in [
-            (EqualTo, 70, 71),
-            (EqualNullSafe, 70, 71),
-            (GreaterThan, 71, None),
-            (GreaterThanOrEqual, 70, None),
-            (LessThan, None, 70),
-            (LessThanOrEqual, None, 71),
-        ]:
+            (EqualTo, 70, 71), (EqualNullSafe, 70, 71), (GreaterThan, 71, None), (GreaterThanOrEqual, 70, None),
+            (LessThan, None, 70), (LessThanOrEqual, None, 71),
+        ]:  # fmt: skip
             until = FOREVER if end is None else end
             self.assertEqual(self.taken(kind(("offset",), 70)), Selection(start=start or 0, end=until))
             since = NEVER if start is None else start
@@ -140,17 +136,10 @@ class PushdownTests(SynchronousTestCase):
 
     def test_otherFiltersAreLeftToSpark(self) -> None:
         filters = [
-            EqualTo(("publisher",), 5),
-            Not(EqualTo(("topic",), "a")),
-            StringContains(("topic",), "a"),
-            IsNull(("offset",)),
-            IsNotNull(("key",)),
-            EqualTo(("headers", "key"), "a"),
-            EqualTo(("topic",), 5),
-            EqualTo(("offset",), "5"),
-            In(("offset",), (1, 2)),
-            LessThan(("timestamp",), datetime(2020, 1, 1)),
-        ]
+            EqualTo(("publisher",), 5), Not(EqualTo(("topic",), "a")), StringContains(("topic",), "a"),
+            IsNull(("offset",)), IsNotNull(("key",)), EqualTo(("headers", "key"), "a"), EqualTo(("topic",), 5),
+            EqualTo(("offset",), "5"), In(("offset",), (1, 2)), LessThan(("timestamp",), datetime(2020, 1, 1)),
+        ]  # fmt: skip
         self.assertEqual(pushed(filters, Selection()), (Selection(), filters))
 
     def test_readerTakesFiltersThoughSparkSeesNone(self) -> None:

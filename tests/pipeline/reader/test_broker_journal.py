@@ -208,8 +208,7 @@ class WholeTests(RemoteCase):
     def test_idThatIsNoJournalIdIsRefused(self) -> None:
         self.near = near = HostilePlace(self.written)
         for near.called in ("../../../OUT", "A" * 32, "a" * 31, "a" * 33, "", 5, None, ["a" * 32]):
-            error = self.assertRaises(BrokerRefused, RemoteJournal, self.place)
-            self.assertIn("must be 32 hexadecimal digits", str(error))
+            self.assertRaisesRegex(BrokerRefused, "must be 32 hexadecimal digits", RemoteJournal, self.place)
         near.called = "a" * 32
         self.assertEqual(RemoteJournal(self.place).id, near.called)
 
@@ -233,8 +232,7 @@ class WholeTests(RemoteCase):
         [whole] = journal.slices(0, journal.end().offset)
         first = near.ask("/journal/read", {"position": 0, "most": 1})
         near.answers = {"/journal/read": first | {"next": 0}}
-        error = self.assertRaises(BrokerRefused, self.read, [whole])
-        self.assertIn("sent a malformed answer", str(error))
+        self.assertRaisesRegex(BrokerRefused, "sent a malformed answer", self.read, [whole])
         ahead = {"offset": 9, "records": 8, "bytes": 100}
         wrong: Any
         for wrong in (None, [], {}, ahead | {"offset": 1}, ahead | {"records": "8"}, ahead | {"bytes": None}):

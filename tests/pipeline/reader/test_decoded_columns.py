@@ -129,22 +129,10 @@ class DecodedTests(DecodedCase):
 
     def test_eachTypeReachesSpark(self) -> None:
         payload = {
-            "s": "é",
-            "d": 1.5,
-            "f": 0.5,
-            "n": -(2**63),
-            "i": 2**31 - 1,
-            "h": -(2**15),
-            "t": 127,
-            "b": True,
-            "x": b"\xff",
-            "at": MOMENT,
-            "day": "2026-01-02",
-            "c": "1.25",
-            "a": [1, None],
-            "m": {"k": 1.0},
+            "s": "é", "d": 1.5, "f": 0.5, "n": -(2**63), "i": 2**31 - 1, "h": -(2**15), "t": 127, "b": True,
+            "x": b"\xff", "at": MOMENT, "day": "2026-01-02", "c": "1.25", "a": [1, None], "m": {"k": 1.0},
             "a b": {"p": 1, "q": [{"r": "2026-01-02T03:04:05.678901Z"}]},
-        }
+        }  # fmt: skip
         self.written.kept("all", msgpack.packb(payload, datetime=True))
         table = self.load(decode="messagepack", decodeSchema=EVERYTHING)
         self.assertEqual(table.schema["decoded"].dataType.simpleString().count("struct"), 3)

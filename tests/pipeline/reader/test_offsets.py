@@ -79,8 +79,7 @@ class PointsTests(SynchronousTestCase):
     def test_otherTextsAreRefusedWithTheNameOfTheOption(self) -> None:
         for written in ["", "soon", "-3", "1.5", "{}", "{", "[1]", '{"a": null}', '{"a": true}', str(1 << 63), "²",
                         "9" * 5000, '{"a":' * 5000]:  # fmt: skip
-            error = self.assertRaises(OptionRefused, pointsOf, "startingOffsets", written, LATEST)
-            self.assertIn("'startingOffsets'", str(error))
+            self.assertRaisesRegex(OptionRefused, "'startingOffsets'", pointsOf, "startingOffsets", written, LATEST)
 
     def test_timesAreMillisecondsOrIso8601InUtc(self) -> None:
         for written, micros in [

@@ -135,13 +135,9 @@ class ValuesTests(SynchronousTestCase):
 
     def test_plainValuesStay(self) -> None:
         for value, dataType in (
-            (-5, pa.int8()),
-            (1 << 62, pa.int64()),
-            (1.5, pa.float64()),
-            (True, pa.bool_()),
-            ("ü", pa.string()),
+            (-5, pa.int8()), (1 << 62, pa.int64()), (1.5, pa.float64()), (True, pa.bool_()), ("ü", pa.string()),
             (b"\xff", pa.binary()),
-        ):
+        ):  # fmt: skip
             self.assertEqual(self.one(value, dataType), value)
 
     def test_timesAreTextsWithMicroseconds(self) -> None:

@@ -108,5 +108,4 @@ class PathTests(SynchronousTestCase):
             self.assertRaises(LakeRefused, fileOf, name, 7, 12)
         self.assertEqual(pathIn("/lake/t", "topic=..a/date=2026-01-31/x"), "/lake/t/topic=..a/date=2026-01-31/x")
         for path in ("../u/x", "/etc/x", "a/../../x", "", "a//x", "a/./x", "a\0"):
-            error = self.assertRaises(LakeRefused, pathIn, "/lake/t", path)
-            self.assertIn("the table /lake/t is damaged", str(error))
+            self.assertRaisesRegex(LakeRefused, "the table /lake/t is damaged", pathIn, "/lake/t", path)
