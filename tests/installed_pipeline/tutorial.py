@@ -18,7 +18,7 @@ from tests.broker_process import BrokerProcess
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "tutorials" / "pipeline.rst").read_text()
 PICTURE = "pipeline_rates.svg"
-SECONDS = 240
+SECONDS = 900
 #: What a test of it leaves out: the archive of classes, which would be made anew.
 QUICKLY = ("--no-cache", "--master", "local[2]")
 

@@ -10,7 +10,6 @@ from fleximq.client.errors import ConnectionLost, JoinRefused, RequestFailed
 from fleximq.pipeline import broker_link, wait_notice
 from fleximq.pipeline.broker_link import Behind, BrokerLink, Place
 from fleximq.pipeline.errors import BrokerGone, BrokerRefused, NotJournalled, OptionRefused
-from tests.broker_process import BrokerProcess
 
 URL = "tcp://localhost:7890"
 
@@ -197,16 +196,3 @@ class LinkTests(SynchronousTestCase):
         with self.link([1]) as link:
             link.ask("/a")
         self.assertEqual([client.closed for client in self.place.clients], [True])
-
-
-class RealBrokerTests(SynchronousTestCase):
-    """With the real program."""
-
-    def test_realBrokerAnswersUntilItIsGone(self) -> None:
-        with BrokerProcess() as broker:
-            place = Place(f"tcp://127.0.0.1:{broker.port()}", timeout=3.0)
-            with BrokerLink(place) as link:
-                self.assertIsNone(link.ask("/broker/about")["journal"])
-                self.assertRaises(NotJournalled, link.ask, "/journal/bounds")
-                broker.stop()
-                self.assertRaises(BrokerGone, link.ask, "/broker/about")

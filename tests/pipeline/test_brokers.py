@@ -9,9 +9,9 @@ import msgpack
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.blocking import Client, connect
-from tests.broker_process import BrokerProcess
 from tests.nightly import nightly
 from tests.pipeline.installed import missing as skip
+from tests.pipeline.started_broker import startBroker
 
 if not skip:
     from tests.pipeline.session import sharedSession
@@ -25,9 +25,7 @@ class LiveTests(SynchronousTestCase):
         self.parent = Path(tempfile.mkdtemp(prefix="fleximq-journal-"))
         self.addCleanup(shutil.rmtree, self.parent, ignore_errors=True)
         self.folder = str(self.parent / "journal")
-        broker = BrokerProcess("--journal", self.folder, "--durable", "#")
-        self.addCleanup(broker.stop)
-        broker.__enter__()
+        broker = startBroker(self, self.folder)
         self.url = f"tcp://127.0.0.1:{broker.port()}"
 
     def publish(self, *values: Any) -> None:

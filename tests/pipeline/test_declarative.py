@@ -13,9 +13,9 @@ from twisted.trial.unittest import SynchronousTestCase
 
 import fleximq
 from fleximq.client.blocking import connect
-from tests.broker_process import BrokerProcess
 from tests.nightly import nightly
 from tests.pipeline.installed import missing as skip
+from tests.pipeline.started_broker import startBroker
 
 if not skip:
     import pyarrow.parquet as pq
@@ -27,7 +27,8 @@ COMMAND = Path(sysconfig.get_path("scripts")) / "spark-pipelines"
 _WANTED = [name for name in ("pandas", "grpc", "yaml", "zstandard") if find_spec(name) is None]
 if not skip and _WANTED:
     skip = f"{' and '.join(_WANTED)} not installed: pip install pyspark[pipelines]"
-SECONDS = 90
+#: Seconds that a run may take; they only end a hang.
+SECONDS = 900
 
 
 @nightly
@@ -38,12 +39,8 @@ class DeclaredTests(SynchronousTestCase):
         sharedSession()  # skips where there is no Java, and says to this process where one is
         self.folder = Path(tempfile.mkdtemp(prefix="fleximq-declared-"))
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
-        self.broker = BrokerProcess(
-            "--journal", str(self.folder / "journal"), "--durable", "#", "--durable", "$stats/#"
-        )
-        self.addCleanup(self.broker.stop)
-        self.broker.__enter__()
-        self.url = f"tcp://127.0.0.1:{self.broker.port()}"
+        broker = startBroker(self, self.folder / "journal", "--durable", "$stats/#")
+        self.url = f"tcp://127.0.0.1:{broker.port()}"
         shutil.copytree(ROOT / "docs" / "declarative", self.folder / "declared")
         spec = self.folder / "declared" / "spark-pipeline.yml"
         text = spec.read_text()
@@ -91,7 +88,7 @@ class DeclaredTests(SynchronousTestCase):
             client.flush()
             self.runPipeline()
             with client.subscribe("$stats/largest", from_="first") as deliveries:
-                found = deliveries.next(30)
+                found = deliveries.next(SECONDS)
         assert found is not None
         self.assertEqual((found.value["topic"], found.value["bytes"]), ("news", (1 << 20) + 5))
         rows = pq.read_table(self.folder / "spark-warehouse" / "rates").to_pylist()

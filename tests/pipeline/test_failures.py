@@ -16,6 +16,7 @@ from tests.broker_process import BrokerProcess
 from tests.client.scripted import Peer, Scripted
 from tests.nightly import nightly
 from tests.pipeline.installed import missing
+from tests.pipeline.started_broker import startBroker
 from tests.pipeline.written import Written
 
 if not missing:
@@ -187,9 +188,8 @@ class BrokerTroubleTests(TroubleCase):
 
     def setUp(self) -> None:
         super().setUp()
-        real = ingest._source
-        # Brokers are waited for half a minute, which a test need not.
-        self.patch(ingest, "_source", lambda *about: {**real(*about), "brokerTimeout": "0.5"})
+        self.patience, real = "300", ingest._source
+        self.patch(ingest, "_source", lambda *about: {**real(*about), "brokerTimeout": self.patience})
 
     def chosen(self, *words: str, table: Any = None) -> Any:
         """Return what these words choose, without the journal's folder."""
@@ -199,10 +199,14 @@ class BrokerTroubleTests(TroubleCase):
 
     def start(self, port: int = 0) -> BrokerProcess:
         """Start a broker that ends with the test."""
-        listen = f"tcp:{port}:interface=127.0.0.1"
-        broker = BrokerProcess("--listen", listen, "--journal", str(self.parent / "kept"), "--durable", "#")
-        self.addCleanup(broker.stop)
-        return broker.__enter__()
+        return startBroker(self, self.parent / "kept", port=port)
+
+    def away(self, url: str) -> None:
+        """An ingest whose broker is away ends with its sentence."""
+        self.patience = "0"
+        said = self.failed("--url", url)
+        self.assertEqual(said, f"the broker at {url} is away: cannot connect to {url}: Connection refused")
+        self.patience = "300"
 
     @nightly
     def test_absentBrokerIsOneSentenceAndTheIngestGoesOnLater(self) -> None:
@@ -216,8 +220,7 @@ class BrokerTroubleTests(TroubleCase):
             if not turn:
                 self.ingest("--url", url)
         broker.stop(9)
-        said = self.failed("--url", url)
-        self.assertEqual(said, f"the broker at {url} is away: cannot connect to {url}: Connection refused")
+        self.away(url)
         self.assertEqual(self.offsets, list(range(1, 11)))
         self.start(port)
         self.ingest("--url", url)
@@ -229,8 +232,7 @@ class BrokerTroubleTests(TroubleCase):
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = server.getsockname()[1]
         url = f"tcp://127.0.0.1:{port}"
-        said = self.failed("--url", url)
-        self.assertEqual(said, f"the broker at {url} is away: cannot connect to {url}: Connection refused")
+        self.away(url)
         self.start(port)
         with connect(url) as client:
             client.publish("t", 1)

@@ -10,9 +10,9 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.client.blocking import connect
 from fleximq.pipeline.broker_link import Place
 from fleximq.pipeline.lag import Group, groups, report
-from tests.broker_process import BrokerProcess
 from tests.nightly import nightly
 from tests.pipeline.installed import missing as skip
+from tests.pipeline.started_broker import startBroker
 
 if not skip:
     from fleximq.pipeline.lag.query_listener import offsetsBehind, sourceOffsets
@@ -30,9 +30,7 @@ class LiveTests(SynchronousTestCase):
         self.parent = Path(tempfile.mkdtemp(prefix="fleximq-groups-"))
         self.addCleanup(shutil.rmtree, self.parent, ignore_errors=True)
         self.folder = str(self.parent / "journal")
-        broker = BrokerProcess("--journal", self.folder, "--durable", "#")
-        self.addCleanup(broker.stop)
-        broker.__enter__()
+        broker = startBroker(self, self.folder)
         self.url = f"tcp://127.0.0.1:{broker.port()}"
         self.publish(500)
 
@@ -48,7 +46,7 @@ class LiveTests(SynchronousTestCase):
         rows = stream.options(maxOffsetsPerTrigger="200", columns="offset", **options).load()
         writer = rows.writeStream.format("noop").queryName(name).trigger(availableNow=True)
         query = writer.option("checkpointLocation", str(self.parent / name)).start()
-        self.assertTrue(query.awaitTermination(90))
+        self.assertTrue(query.awaitTermination(900))
 
     def groups(self) -> list[Group]:
         """Return what the broker knows."""

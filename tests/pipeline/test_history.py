@@ -1,7 +1,6 @@
 """Sealed history and journals as one table."""
 
 import os
-from argparse import ArgumentParser
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -30,7 +29,7 @@ if not skip:
         unsealedRanges,
     )
     from fleximq.pipeline.reader.offsets import RecordsMissing
-    from tests.pipeline.jobs.fake_run import FakeRun
+    from tests.pipeline.jobs.fake_run import runJob
     from tests.pipeline.session import sharedSession
 
 
@@ -91,9 +90,7 @@ class HistoryCase(SynchronousTestCase):
 
     def seal(self, *more: str, path: str | None = None) -> None:
         """Seal what can be sealed."""
-        parser = ArgumentParser()
-        SEAL.prepare(parser)
-        SEAL.run(parser.parse_args(["--journal", path or self.folder, "--sealed", self.sealed, *more]), FakeRun())
+        runJob(SEAL, "--journal", path or self.folder, "--sealed", self.sealed, *more)
 
     def read(self, path: Any = "one", **options: str) -> Any:
         """Return the table."""

@@ -42,21 +42,20 @@ def pipeline(*words: str, **variables: str) -> "subprocess.CompletedProcess[str]
 class HelpTests(SynchronousTestCase):
     """What it says of itself."""
 
-    def test_helpNamesEveryJobAndImportsNoLibrary(self) -> None:
+    def test_helpNamesEveryJobAndImportsFewModules(self) -> None:
+        """It imports no library, so it is quick."""
         program = (
-            "import resource, sys\n"
+            "import sys\n"
             "for name in ('pyspark', 'pyarrow', 'numpy', 'twisted'): sys.modules[name] = None\n"
             "from fleximq.pipeline.main import main\n"
             "try: main(['--help'])\n"
-            "finally:\n"
-            "    used = resource.getrusage(resource.RUSAGE_SELF)\n"
-            "    print(used.ru_utime + used.ru_stime, file=sys.stderr)\n"
+            "finally: print(len(sys.modules), file=sys.stderr)\n"
         )
         ended = python(program)
         self.assertEqual(ended.returncode, 0, ended.stderr)
         for name in JOBS:
             self.assertIn(f"\n    {name} ", ended.stdout)
-        self.assertLess(float(ended.stderr), 0.3)
+        self.assertLess(int(ended.stderr), 250)
 
     def test_versionIsThatOfFlexiMQ(self) -> None:
         self.assertEqual(pipeline("--version").stdout, f"FlexiMQ {fleximq.__version__}\n")

@@ -7,7 +7,6 @@ import socket
 import ssl
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -24,6 +23,7 @@ from tests.certificates import Made, makeCertificate
 from tests.client.scripted import Peer, Scripted
 from tests.pipeline.installed import missing as skip
 from tests.pipeline.relay import Relay
+from tests.pipeline.started_broker import startBroker
 
 if not skip:
     import pyarrow as pa
@@ -46,10 +46,7 @@ class ReachingCase(SynchronousTestCase):
 
     def start(self, journal: str = "journal", port: int = 0) -> BrokerProcess:
         """Start a broker that ends with the test."""
-        listen = f"tcp:{port}:interface=127.0.0.1"
-        broker = BrokerProcess("--listen", listen, "--journal", str(self.folder / journal), "--durable", "#")
-        self.addCleanup(broker.stop)
-        return broker.__enter__()
+        return startBroker(self, self.folder / journal, port=port)
 
     def relay(self, *about: Any) -> Relay:
         """Start a relay that ends with the test."""
@@ -185,21 +182,16 @@ class AwayTests(ReachingCase):
         with socket.create_server(("127.0.0.1", 0)) as server:
             return int(server.getsockname()[1])
 
-    def during(self, work: Callable[[], None]) -> None:
+    def during(self, work: Callable[[], object]) -> None:
         """Do something in a thread that ends with the test."""
         thread = threading.Thread(target=work)
         thread.start()
         self.addCleanup(thread.join, 300)
 
-    def startLater(self, port: int) -> None:
-        """Start a broker a moment from now."""
-        time.sleep(0.2)
-        self.start(port=port)
-
     def test_absentBrokerIsWaitedFor(self) -> None:
         port = self.port()
-        options = {"url": f"tcp://127.0.0.1:{port}"}
-        self.during(partial(self.startLater, port))
+        options = {"url": f"tcp://127.0.0.1:{port}", "brokerTimeout": "300"}
+        self.during(partial(self.start, port=port))
         self.write(options)
         self.assertEqual(len(self.read(options)), 1)
 
@@ -220,13 +212,13 @@ class AwayTests(ReachingCase):
         broker = self.start()
         self.fill(broker)
         port = broker.port()
-        options = {"url": f"tcp://127.0.0.1:{port}"}
+        options = {"url": f"tcp://127.0.0.1:{port}", "brokerTimeout": "300"}
         [part] = self.slices(options)
         found: list[int] = []
         for batch in readRemote(part, Place.of(options), ("offset",), Selection(), self.fail):
             if not found:
                 broker.stop(9)
-                self.during(partial(self.startLater, port))
+                self.during(partial(self.start, port=port))
             found += batch.column("offset").to_pylist()
         self.assertEqual(found, list(range(1, ROWS + 1)))
 
@@ -248,12 +240,16 @@ class AwayTests(ReachingCase):
         self.assertEqual(found, list(range(1, len(found) + 1)))
         self.assertLess(len(found), ROWS)
 
-    def test_otherJournalOfTheSameUrlIsNotRead(self) -> None:
+    def otherJournals(self) -> tuple[BrokerProcess, Relay, dict[str, str]]:
+        """Return another broker, a relay to a first one, and the options for the relay; both have journals."""
         one, other = self.start(), self.start("other")
         for broker in (one, other):
             self.fill(broker)
         relay = self.relay(one.port())
-        options = {"url": f"tcp://127.0.0.1:{relay.port}"}
+        return other, relay, {"url": f"tcp://127.0.0.1:{relay.port}"}
+
+    def test_otherJournalOfTheSameUrlIsNotRead(self) -> None:
+        other, relay, options = self.otherJournals()
         slices = self.slices(options)
         journal = RemoteJournal(Place.of(options))
         self.addCleanup(journal.close)
@@ -265,11 +261,7 @@ class AwayTests(ReachingCase):
         self.assertIn(f"now, not {journal.id} any more", str(self.assertRaises(BrokerRefused, journal.end)))
 
     def test_otherJournalBetweenTwoAnswersIsNotRead(self) -> None:
-        one, other = self.start(), self.start("other")
-        for broker in (one, other):
-            self.fill(broker)
-        relay = self.relay(one.port())
-        options = {"url": f"tcp://127.0.0.1:{relay.port}"}
+        other, relay, options = self.otherJournals()
         [part] = self.slices(options)
         batches = readRemote(part, Place.of(options), ("offset",), Selection(), self.fail)
         next(batches)

@@ -7,8 +7,19 @@ from typing import TextIO
 
 from pyspark.sql import SparkSession
 
+from fleximq.config.argument_parser import CommandParser
+from fleximq.pipeline.command.job import Job
 from fleximq.pipeline.command.job_run import JobRun
 from tests.pipeline.session import sharedSession
+
+
+def runJob(job: Job, *words: str, run: "FakeRun | None" = None) -> "FakeRun":
+    """Run a job with the words of a command line, and return its run."""
+    parser = CommandParser(prog="job")
+    job.prepare(parser)
+    run = run or FakeRun()
+    job.run(parser.parse_args(words), run)
+    return run
 
 
 class FakeRun(JobRun):

@@ -5,7 +5,6 @@ import os
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.config.argument_parser import CommandParser
 from fleximq.pipeline.errors import LakeRefused, OptionRefused
 from fleximq.pipeline.jobs.describe import DESCRIBE
 from tests.broker_process import BrokerProcess
@@ -18,7 +17,7 @@ if not skip:
     from fleximq.pipeline.broker_link import Place
     from fleximq.pipeline.lag import Reporter
     from fleximq.values.message import Content
-    from tests.pipeline.jobs.fake_run import FakeRun
+    from tests.pipeline.jobs.fake_run import runJob
     from tests.pipeline.written import TIME, Written
 
 #: Seconds that a broker may take.
@@ -39,17 +38,9 @@ class DescribeTests(SynchronousTestCase):
         written.kept("words", b"hello", "grüße".encode(), content=Content.TEXT)
         written.kept("bytes", b"\xff\xfe", content=Content.BYTES)
 
-    def describe(self, *words: str) -> "FakeRun":
-        """Return the run."""
-        parser = CommandParser(prog="describe")
-        DESCRIBE.prepare(parser)
-        run = FakeRun()
-        DESCRIBE.run(parser.parse_args(words), run)
-        return run
-
     def facts(self, *words: str) -> dict[str, list[dict[str, object]]]:
         """Return what it says as JSON."""
-        found: dict[str, list[dict[str, object]]] = json.loads(self.describe("--format", "json", *words).printed)
+        found: dict[str, list[dict[str, object]]] = json.loads(runJob(DESCRIBE, "--format", "json", *words).printed)
         return found
 
     def test_eachTopicHasRecordsBytesOffsetsTimesFormatAndSchema(self) -> None:
@@ -69,7 +60,7 @@ class DescribeTests(SynchronousTestCase):
         self.assertEqual(topics["bytes"]["format"], "raw")
 
     def test_tablesForPeopleHaveTheSameFacts(self) -> None:
-        printed = self.describe("--journal", self.folder, "--subscribe", "words").printed
+        printed = runJob(DESCRIBE, "--journal", self.folder, "--subscribe", "words").printed
         lines = printed.splitlines()
         self.assertEqual([line for line in lines if line in ("Journals", "Topics")], ["Journals", "Topics"])
         self.assertEqual(
@@ -94,8 +85,8 @@ class DescribeTests(SynchronousTestCase):
         self.assertEqual((len(facts["journals"]), facts["topics"]), (1, []))
 
     def test_missingSourceAndMissingLakeAreRefused(self) -> None:
-        self.assertRaises(OptionRefused, self.describe)
-        error = self.assertRaises(LakeRefused, self.describe, "--lake", "/not/there")
+        self.assertRaises(OptionRefused, runJob, DESCRIBE)
+        error = self.assertRaises(LakeRefused, runJob, DESCRIBE, "--lake", "/not/there")
         self.assertEqual(str(error), "the lake /not/there cannot be read: no such file or directory")
 
     def test_brokerTellsTheSameAndItsConsumerGroups(self) -> None:

@@ -5,6 +5,7 @@ import os
 from argparse import ArgumentParser
 from pathlib import Path
 from threading import Thread
+from time import monotonic, sleep
 from typing import Any
 
 from twisted.trial.unittest import SkipTest, SynchronousTestCase
@@ -29,8 +30,8 @@ if not skip:
     from fleximq.pipeline.lake.live_files import dataFiles
     from fleximq.pipeline.lake.table.ledger import Gap
     from fleximq.pipeline.lake.table.lock import writerLock
-    from fleximq.pipeline.lake.table.table_spec import TableSpec
-    from tests.pipeline.jobs.fake_run import FakeRun
+    from fleximq.pipeline.lake.table.table_spec import TableSpec, tableOf
+    from tests.pipeline.jobs.fake_run import FakeRun, runJob
     from tests.pipeline.session import sharedSession
 
 if not noIceberg:
@@ -110,11 +111,6 @@ class RawTests(IngestCase):
         self.assertEqual(len(told), 1)
         self.assertIn("table t: the fields 's.B' are no columns, only value has them", told[0])
 
-    def test_fieldMayHaveTheNameOfTheMetadataColumn(self) -> None:
-        self.written.kept("a", b'{"metadata":1,"b":2}||k=v', dialect="identity", content=Content.TEXT)
-        self.ingest(table=[TableSpec("t", ("a",), "json", metadata=True)])
-        self.assertEqual(self.rows("t", "metadata_", "b", "metadata", "reason"), [(1.0, 2.0, {"k": "v"}, None)])
-
     @nightly
     def test_secondRunTakesNewRecordsOnly(self) -> None:
         self.fill(30)
@@ -154,15 +150,6 @@ class RawTests(IngestCase):
         self.assertEqual(pq.ParquetFile(path).read(["topic"]).column("topic").to_pylist(), [name])
         self.assertEqual(next(dataFiles(self.table)).topic, name)
 
-    def test_eachTableHasTheTopicsOfItsPatterns(self) -> None:
-        for name in ("a.x", "b.x", "c"):
-            self.written.kept(name, name.encode())
-        self.ingest("--table", "one=a.#,c", "--table", "two=*.x")
-        self.assertEqual([row[0] for row in self.rows("one")], ["a.x", "c"])
-        self.assertEqual([row[0] for row in self.rows("two")], ["a.x", "b.x"])
-        for name in ("one", "two"):
-            self.assertEqual(lake.audit(f"{self.lake}/{name}"), [])
-
     def test_tableBeginsAtTheStartingOffset(self) -> None:
         self.fill(10)
         self.ingest("--starting", "6")
@@ -189,11 +176,9 @@ class RawTests(IngestCase):
         return sum(covered.rows for covered in lake.ranges(self.table).values()) if path.exists() else 0
 
     def _wait(self, isSo: Any) -> None:
-        from time import monotonic, sleep
-
-        deadline = monotonic() + 300
+        limit = monotonic() + 300
         while not isSo():
-            self.assertLess(monotonic(), deadline, "it did not come")
+            self.assertLess(monotonic(), limit, "it did not come")
             sleep(0.05)
 
 
@@ -294,10 +279,7 @@ class DecodedTests(IngestCase):
 
     def job(self, job: Any, *words: str) -> "FakeRun":
         """Run another job over the lake."""
-        parser, run = ArgumentParser(), FakeRun()
-        job.prepare(parser)
-        job.run(parser.parse_args(["--lake", self.lake, *words]), run)
-        return run
+        return runJob(job, "--lake", self.lake, *words)
 
     def test_recordedTypeStaysAndALaterMisfitIsADeadLetter(self) -> None:
         self.publish({"a": 1})
@@ -313,33 +295,26 @@ class DecodedTests(IngestCase):
         self.assertEqual(topic, "t~dlq")
         self.assertTrue(reason)
 
-    def test_fieldNamedAsAColumnOfTheSourceGetsAnUnderscore(self) -> None:
-        self.publish({"offset": 5, "Topic": "x", "date": "y", "offset_": 6})
-        self.ingest("--decode", "messagepack")
-        self.assertEqual(
-            self.rows("messages", "offset", "offset_", "Topic_", "date_", "offset__"), [(1, 5, "x", "y", 6)]
-        )
-
-    def test_eachTableHasItsOwnFormat(self) -> None:
+    def test_eachTableHasTopicsAndAFormatOfItsOwnOrTheDefaultOfDecode(self) -> None:
+        self.publish({"a": 1})
         self.written.kept("j", b'{"a": 1}', dialect="identity", content=Content.TEXT)
         self.written.kept("x", b"hello", dialect="identity", content=Content.TEXT)
-        self.ingest("--table", "json=j:json", "--table", "texts=x:text")
+        tables = ("one=t", "two=t:raw", "json=j:json", "texts=x:text")
+        words = [word for each in tables for word in ("--table", each)]
+        self.ingest("--decode", "messagepack", "--schema", "a INT", *words)
+        self.assertEqual(self.rows("one", "a"), [(1,)])
+        self.assertEqual(self.rows("two", "value"), [(b"\x81\xa1a\x01",)])
         self.assertEqual(self.rows("json", "a"), [(1,)])
         self.assertEqual(self.rows("texts", "text"), [("hello",)])
 
-    def test_decodeIsTheDefaultOfTablesThatSayNothingAndRawIsAFormat(self) -> None:
-        self.publish({"a": 1})
-        self.ingest("--decode", "messagepack", "--schema", "a INT", "--table", "one=#", "--table", "two=#:raw")
-        self.assertEqual(self.rows("one", "a"), [(1,)])
-        self.assertEqual(self.rows("two", "value"), [(b"\x81\xa1a\x01",)])
-
     def test_metadataAndBase64OfIdentityAreTakenApart(self) -> None:
-        from fleximq.pipeline.lake.table.table_spec import tableOf
-
+        """A field of a payload may be called as the column of the metadata is."""
         self.written.kept("x", b"aGVsbG8=||sent=5", dialect="identity", content=Content.TEXT)
+        self.written.kept("a", b'{"metadata":1,"b":2}||k=v', dialect="identity", content=Content.TEXT)
         wanted = {"name": "plain", "topics": ["x"], "identity-metadata": True, "identity-base64": True}
-        self.ingest(table=[tableOf("table", wanted)])
+        self.ingest(table=[tableOf("table", wanted), TableSpec("t", ("a",), "json", metadata=True)])
         self.assertEqual(self.rows("plain", "body", "metadata"), [(b"hello", {"sent": "5"})])
+        self.assertEqual(self.rows("t", "metadata_", "b", "metadata", "reason"), [(1.0, 2.0, {"k": "v"}, None)])
 
     def test_tableKeepsItsFormatAndAColumnItsType(self) -> None:
         self.publish({"a": 1})
@@ -432,10 +407,7 @@ class FailureTests(IngestCase):
         self.assertEqual(str(error), f"tables were left behind: two; {command}")
         self.assertIn(f"warning: table two is left behind, the others go on: {command}", run.said)
         self.assertEqual([lake.ranges(f"{self.lake}/{name}")[self.written.id].next for name in ("one", "two")], [9, 5])
-        told = FakeRun()
-        parser = ArgumentParser()
-        DESCRIBE.prepare(parser)
-        DESCRIBE.run(parser.parse_args(["--lake", self.lake]), told)
+        told = runJob(DESCRIBE, "--lake", self.lake)
         self.assertIn("Tables that their ingest has left behind", told.printed)
         self.assertIn(command, told.printed)
         patch.restore()
@@ -533,16 +505,8 @@ class OptionTests(IngestCase):
             (("--schema", "a INT"), "has a schema, which is only for messagepack and json"),
             (("--consumer-group", "g"), "--consumer-group needs --url or --lag-url"),
         ):
-            run = FakeRun()
-            try:
-                parser = ArgumentParser(exit_on_error=False)
-                INGEST.prepare(parser)
-                chosen = parser.parse_args(["--journal", self.folder, "--lake", self.lake, *words])
-                INGEST.run(chosen, run)
-            except Exception as error:
-                self.assertIn(sentence, str(error))
-            else:
-                self.fail(f"{words} were taken")
+            given = ("--journal", self.folder, "--lake", self.lake, *words)
+            self.assertRaisesRegex((Exception, SystemExit), sentence, runJob, INGEST, *given)
 
     def test_missingJournalLeavesNoLake(self) -> None:
         chosen = self.chosen()

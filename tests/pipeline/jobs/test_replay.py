@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import signal
 import tempfile
-from argparse import ArgumentParser
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -29,6 +28,7 @@ from tests.broker_process import BrokerProcess
 from tests.conversations.clients import BlipClient, FlexiClient, IdentityClient, MiniClient, Stream
 from tests.nightly import nightly, repetitions
 from tests.pipeline.installed import missing as skip
+from tests.pipeline.started_broker import startBroker
 from tests.pipeline.written import TIME, Written
 
 if not skip:
@@ -37,10 +37,11 @@ if not skip:
 
     from fleximq.pipeline.jobs.seal import SEAL
     from fleximq.pipeline.writer.sink import BatchSink
-    from tests.pipeline.jobs.fake_run import FakeRun
+    from tests.pipeline.jobs.fake_run import FakeRun, runJob
     from tests.pipeline.session import sharedSession
 
-SECONDS = 30
+#: Seconds that a message may take; they only end a hang.
+SECONDS = 300
 
 
 class ReplayCase(SynchronousTestCase):
@@ -50,22 +51,12 @@ class ReplayCase(SynchronousTestCase):
         self.spark = sharedSession()
         self.folder = Path(tempfile.mkdtemp(prefix="fleximq-replay-"))
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
-        self.broker = self.startBroker("--journal", str(self.folder / "into"), "--durable", "#")
+        self.broker = startBroker(self, self.folder / "into")
         self.url = f"tcp://127.0.0.1:{self.broker.port()}"
-
-    def startBroker(self, *options: str) -> BrokerProcess:
-        """Start a broker, and end it with the test."""
-        broker = BrokerProcess(*options)
-        self.addCleanup(broker.stop)
-        return broker.__enter__()
 
     def replay(self, *words: str, run: FakeRun | None = None) -> list[str]:
         """Run the job, and return what it says."""
-        parser = ArgumentParser()
-        REPLAY.prepare(parser)
-        run = run or FakeRun()
-        REPLAY.run(parser.parse_args(["--into", self.url, "--state", str(self.folder / "state"), *words]), run)
-        return run.said
+        return runJob(REPLAY, "--into", self.url, "--state", str(self.folder / "state"), *words, run=run).said
 
     def published(self, *topics: str) -> list[tuple[str, Any]]:
         """Return topic and value of all that these topics have, in their order."""
@@ -150,9 +141,7 @@ class JournalTests(JournalCase):
 
     def test_sealedHistoryAndJournalAreOneReplay(self) -> None:
         sealed = str(self.folder / "sealed")
-        parser = ArgumentParser()
-        SEAL.prepare(parser)
-        SEAL.run(parser.parse_args([*self.from_, "--sealed", sealed]), FakeRun())
+        runJob(SEAL, *self.from_, "--sealed", sealed)
         self.assertTrue(list(Path(sealed).rglob("*.parquet")))
         self.replay(*self.from_, "--sealed", sealed, "--rate", "10000")
         self.assertEqual(self.published(), self.everything)
@@ -230,9 +219,7 @@ class CrashTests(JournalCase):
         self.crashes("commit", 1, before=False)
         port = self.broker.port()
         self.broker.stop(signal.SIGKILL)
-        self.broker = self.startBroker(
-            "--listen", f"tcp:{port}:interface=127.0.0.1", "--journal", str(self.folder / "into"), "--durable", "#"
-        )
+        self.broker = startBroker(self, self.folder / "into", port=port)
         self.replay(*self.from_)
         self.assertEqual(self.published(), self.everything)
 
@@ -246,7 +233,7 @@ class CrashTests(JournalCase):
         self.assertEqual(self.published(), self.everything)
 
     def test_replayWithoutAJournalIsAtLeastOnceAndSaysSo(self) -> None:
-        broker = self.startBroker()
+        broker = startBroker(self)
         self.url = f"tcp://127.0.0.1:{broker.port()}"
         with connect(self.url) as client, client.subscribe("#") as deliveries:
             said = self.replay(*self.from_)
@@ -335,7 +322,7 @@ class DialectsTests(ReplayCase):
             identity.say("PUBLISH:t:hello||k=v").barrier()
 
     def test_eachDialectReceivesTheReplayAsTheFirstTime(self) -> None:
-        first = self.startBroker("--journal", str(self.folder / "first"), "--durable", "#")
+        first = startBroker(self, self.folder / "first")
         before = self.voices(first, lambda: self.publish(first))
         words = ("--journal", str(self.folder / "first"), "--subscribe", "t")
         after = self.voices(self.broker, lambda: self.replay(*words))
@@ -394,10 +381,7 @@ class OptionsTests(SynchronousTestCase):
 
     def refuses(self, words: str, *given: str) -> None:
         """Check the sentence."""
-        parser = ArgumentParser()
-        REPLAY.prepare(parser)
-        with self.assertRaisesRegex((PipelineError, SettingError, JournalError), words):
-            REPLAY.run(parser.parse_args(list(given)), FakeRun())
+        self.assertRaisesRegex((PipelineError, SettingError, JournalError), words, runJob, REPLAY, *given)
 
     def test_missingAndExcludingOptionsAreRefused(self) -> None:
         into = ("--into", "tcp://127.0.0.1:1")

@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ if not skip:
     from fleximq.pipeline.jobs import seal
     from fleximq.pipeline.jobs.seal import SEAL, neighbours
     from fleximq.pipeline.lake.sealed_segments import MISSING, SEGMENTS, STAGED, sealedFiles, sealSegments
-    from tests.pipeline.jobs.fake_run import FakeRun
+    from tests.pipeline.jobs.fake_run import FakeRun, runJob
     from tests.pipeline.session import sharedSession
 
 
@@ -60,12 +59,7 @@ class SealCase(SynchronousTestCase):
 
     def seal(self, *more: str, run: Any = None) -> list[str]:
         """Run the job and return what it said."""
-        parser = ArgumentParser()
-        SEAL.prepare(parser)
-        run = run or FakeRun()
-        SEAL.run(parser.parse_args(["--journal", self.folder, "--sealed", self.sealed, *more]), run)
-        said: list[str] = run.said
-        return said
+        return runJob(SEAL, "--journal", self.folder, "--sealed", self.sealed, *more, run=run).said
 
     def files(self) -> list[Any]:
         """Return what is sealed."""
@@ -75,6 +69,17 @@ class SealCase(SynchronousTestCase):
         """Return the offsets in all files, as any reader of Parquet finds them."""
         rows = self.spark.read.parquet(f"{self.sealed}/*").select("offset").collect()
         return sorted(row.offset for row in rows)
+
+    def damage(self, path: Path, part: float = 0.5) -> None:
+        """Damage a record of a segment, behind so much of it."""
+        content = path.read_bytes()
+        place = content.index(b"\x00x", int(len(content) * part))
+        path.write_bytes(content[:place] + b"\x00y" + content[place + 2 :])
+
+    def staged(self) -> list[tuple[int, bytes]]:
+        """Return offsets and values of the topic ``staged`` in all files."""
+        rows = self.spark.read.parquet(f"{self.sealed}/*").where("topic = 'staged'").collect()
+        return sorted((row.offset, row.value) for row in rows)
 
     def isAll(self, end: int) -> None:
         """See that all files together have each record before an offset once, as the source has it."""
@@ -129,9 +134,7 @@ class SealTests(SealCase):
         self.addCleanup(other.close)
         for number in range(60):
             other.kept("c", b"%d" % number * 20)
-        parser = ArgumentParser()
-        SEAL.prepare(parser)
-        SEAL.run(parser.parse_args(["--journal", f"{self.folder}*", "--sealed", self.sealed]), FakeRun())
+        runJob(SEAL, "--journal", f"{self.folder}*", "--sealed", self.sealed)
         self.assertGreater(len(sealedFiles(self.sealed, other.id)), 1)
         self.assertGreater(len(self.files()), 1)
 
@@ -141,16 +144,14 @@ class SealTests(SealCase):
         first = self.written.publishStaged("q", 1, token)
         self.fill(30)
         self.seal()
-        rows = self.spark.read.parquet(f"{self.sealed}/*").where("topic = 'staged'").collect()
-        self.assertEqual(sorted((row.offset, row.value) for row in rows), [(first, b"s1"), (first + 1, b"s2")])
+        self.assertEqual(self.staged(), [(first, b"s1"), (first + 1, b"s2")])
 
     def test_bothFoldersAreRequiredAndTheFirstIsAJournal(self) -> None:
-        parser = ArgumentParser()
-        SEAL.prepare(parser)
-        error = self.assertRaises(OptionRefused, SEAL.run, parser.parse_args(["--sealed", "x"]), FakeRun())
-        self.assertIn("--journal FOLDER and --sealed FOLDER are needed", str(error))
-        wrong = parser.parse_args(["--journal", self.sealed, "--sealed", self.sealed])
-        self.assertIn("is no journal", str(self.assertRaises(PipelineError, SEAL.run, wrong, FakeRun())))
+        self.assertRaisesRegex(
+            OptionRefused, "--journal FOLDER and --sealed FOLDER are needed", runJob, SEAL, "--sealed", "x"
+        )
+        wrong = ("--journal", self.sealed, "--sealed", self.sealed)
+        self.assertRaisesRegex(PipelineError, "is no journal", runJob, SEAL, *wrong)
 
     def test_stoppedRunSaysWhatIsLeftAndGoesOnLater(self) -> None:
         run = FakeRun()
@@ -183,14 +184,10 @@ class NeighboursTests(SealCase):
         self.fill(20)
         self.patch(seal, "FILE_BYTES", 1 << 40)
         self.seal()
-        rows = self.spark.read.parquet(f"{self.sealed}/*").where("topic = 'staged'").collect()
-        self.assertEqual(sorted((row.offset, row.value) for row in rows), [(first, b"s1"), (first + 1, b"s2")])
+        self.assertEqual(self.staged(), [(first, b"s1"), (first + 1, b"s2")])
 
     def test_damagedSegmentIsSealedAloneByALaterRun(self) -> None:
-        path = sorted(Path(self.folder).glob("*.fxj"))[1]
-        content = path.read_bytes()
-        place = content.index(b"\x00x", len(content) // 2)
-        path.write_bytes(content[:place] + b"\x00y" + content[place + 2 :])
+        self.damage(sorted(Path(self.folder).glob("*.fxj"))[1])
         segments = JournalFiles(self.folder).segments()
         run = FakeRun()
         error = self.assertRaises(PipelineError, self.seal, run=run)
@@ -254,16 +251,12 @@ class UnfinishedTests(SealCase):
         first = self.written.publishStaged("q", 1, token)
         self.seal("--unfinished")
         self.assertEqual(self.offsets(), list(range(1, first + 2)))
-        rows = self.spark.read.parquet(f"{self.sealed}/*").where("topic = 'staged'").collect()
-        self.assertEqual(sorted((row.offset, row.value) for row in rows), [(first, b"s1"), (first + 1, b"s2")])
+        self.assertEqual(self.staged(), [(first, b"s1"), (first + 1, b"s2")])
 
     def test_damageInASealedPartDoesNotKeepTheRestFromSealing(self) -> None:
         self.begun(2)
         self.seal("--unfinished")
-        path = max(Path(self.folder).glob("*.fxj"))
-        content = path.read_bytes()
-        place = content.index(b"\x00x")
-        path.write_bytes(content[:place] + b"\x00y" + content[place + 2 :])
+        self.damage(max(Path(self.folder).glob("*.fxj")), 0)
         self.fill(2)
         self.assertEqual(self.seal("--unfinished"), ["1 segments sealed"])
         self.assertEqual(self.offsets(), list(range(1, self.last())))
@@ -301,10 +294,7 @@ class FailureTests(SealCase):
     """What goes wrong."""
 
     def test_damagedSegmentIsLeftOutOrSealedWithItsGap(self) -> None:
-        path = sorted(Path(self.folder).glob("*.fxj"))[1]
-        content = path.read_bytes()
-        place = content.index(b"\x00x", len(content) // 2)
-        path.write_bytes(content[:place] + b"\x00y" + content[place + 2 :])
+        self.damage(sorted(Path(self.folder).glob("*.fxj"))[1])
         run = FakeRun()
         error = self.assertRaises(PipelineError, self.seal, run=run)
         self.assertEqual(str(error), "1 segments are not sealed, because records are missing")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from argparse import ArgumentParser
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Timer
@@ -16,15 +15,15 @@ from fleximq.client.blocking import connect
 from fleximq.errors import JournalError, SettingError
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.jobs.stats import STATS, plausibleTimes
-from tests.broker_process import BrokerProcess
 from tests.nightly import nightly
 from tests.pipeline.installed import missing as skip
+from tests.pipeline.started_broker import startBroker
 from tests.pipeline.written import Written
 
 if not skip:
     import pyarrow as pa
 
-    from tests.pipeline.jobs.fake_run import FakeRun
+    from tests.pipeline.jobs.fake_run import FakeRun, runJob
     from tests.pipeline.session import sharedSession
 
 #: The beginning of a minute, in microseconds.
@@ -50,11 +49,7 @@ class StatsCase(SynchronousTestCase):
 
     def count(self, *words: str) -> FakeRun:
         """Run the job to its end."""
-        parser = ArgumentParser()
-        STATS.prepare(parser)
-        run = FakeRun()
-        STATS.run(parser.parse_args(["--journal", self.written.folder, "--table", self.table, "--once", *words]), run)
-        return run
+        return runJob(STATS, "--journal", self.written.folder, "--table", self.table, "--once", *words)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return what the table has, by time and topic."""
@@ -197,9 +192,7 @@ class OnceTests(StatsCase):
         self.at(0, "a", b"xyz")
         self.at(1, "n" * 1024, b"")
         self.at(71, "a", b"")
-        broker = BrokerProcess("--journal", f"{self.table}-broker")
-        self.addCleanup(broker.stop)
-        url = f"tcp://127.0.0.1:{broker.__enter__().port()}"
+        url = f"tcp://127.0.0.1:{startBroker(self, None, '--journal', f'{self.table}-broker').port()}"
         self.count("--publish", url)
         # Without its commit, the batch is done again.
         for commit in Path(self.table, "_checkpoint", "commits").glob("*[0-9]"):
@@ -210,7 +203,7 @@ class OnceTests(StatsCase):
         with connect(url) as client:
             kept = {row["topic"]: row["count"] for row in client.ask("/journal/bounds")["topics"]}
             with client.subscribe("$stats/#", from_="first") as deliveries:
-                found = [deliveries.next(30) for _ in range(2)]
+                found = [deliveries.next(300) for _ in range(2)]
         self.assertEqual(sorted(kept.values()), [1, 1])
         [value] = [each.value for each in found if each is not None and each.topic == "$stats/a"]
         self.assertEqual((value["topic"], value["messages"], value["bytes"]), ("a", 1, 3))
@@ -221,8 +214,6 @@ class OnceTests(StatsCase):
     def test_jobGoesOnUntilItIsStopped(self) -> None:
         self.at(0, "a", b"")
         self.at(100, "a", b"")
-        parser = ArgumentParser()
-        STATS.prepare(parser)
         run = FakeRun()
 
         def progress(name: str, done: float, total: float | None, unit: str) -> None:
@@ -230,12 +221,10 @@ class OnceTests(StatsCase):
                 run.stopping.set()
 
         run.progress = progress  # type: ignore[method-assign]
-        tooLate = Timer(60, run.stopping.set)
+        tooLate = Timer(600, run.stopping.set)
         tooLate.start()
         self.addCleanup(tooLate.cancel)
-        STATS.run(
-            parser.parse_args(["--journal", self.written.folder, "--table", self.table, "--trigger", "100ms"]), run
-        )
+        runJob(STATS, "--journal", self.written.folder, "--table", self.table, "--trigger", "100ms", run=run)
         self.assertTrue(tooLate.is_alive())
         self.assertEqual(self.spark.streams.active, [])
 
@@ -245,10 +234,7 @@ class OptionsTests(SynchronousTestCase):
 
     def refuses(self, words: str, *given: str) -> None:
         """Check the sentence."""
-        parser = ArgumentParser(exit_on_error=False)
-        STATS.prepare(parser)
-        with self.assertRaisesRegex((OptionRefused, SettingError, JournalError), words):
-            STATS.run(parser.parse_args(list(given)), FakeRun())
+        self.assertRaisesRegex((OptionRefused, SettingError, JournalError), words, runJob, STATS, *given)
 
     def test_missingOptionsAreRefused(self) -> None:
         self.refuses("--journal FOLDER or --url URL is needed", "--table", "t")

@@ -1,14 +1,12 @@
 """``compact`` while Spark reads, and ``expire``: what a lake need not keep any longer."""
 
 import os
-from argparse import ArgumentParser
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
 from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
-from fleximq.config.argument_parser import CommandParser
 from fleximq.errors import SettingError
 from tests.nightly import nightly
 from tests.pipeline.installed import missing as skip
@@ -26,7 +24,7 @@ if not skip:
     from fleximq.pipeline.lake.table.columns import TableColumns, writeColumns
     from fleximq.pipeline.lake.table.format import setFormat
     from fleximq.pipeline.lake.table.table_log import BatchRange, CompactionGoal
-    from tests.pipeline.jobs.fake_run import FakeRun
+    from tests.pipeline.jobs.fake_run import FakeRun, runJob
     from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, rows, stage
     from tests.pipeline.session import sharedSession
 
@@ -62,11 +60,7 @@ class LakeCase(SynchronousTestCase):
 
     def run_(self, *arguments: str) -> Any:
         """Run the job and return its run."""
-        parser = ArgumentParser()
-        COMPACT.prepare(parser)
-        run = FakeRun()
-        COMPACT.run(parser.parse_args(["--lake", self.lake, *arguments]), run)
-        return run
+        return runJob(COMPACT, "--lake", self.lake, *arguments)
 
 
 class SeveralTablesTests(LakeCase):
@@ -80,11 +74,9 @@ class SeveralTablesTests(LakeCase):
         (broken / "format").write_text("{")
         jobs = {"audit": AUDIT, "compact": COMPACT, "repair": REPAIR, "expire": EXPIRE, "rename": RENAME}
         for name, job in jobs.items():
-            parser = ArgumentParser()
-            job.prepare(parser)
             run = FakeRun()
             given = ["--lake", self.lake, *(["--keep", "9999d"] if name == "expire" else [])]
-            error = self.assertRaises(LakeRefused, job.run, parser.parse_args(given), run)
+            error = self.assertRaises(LakeRefused, runJob, job, *given, run=run)
             self.assertTrue(any("messages" in each for each in [*run.said, run.printed]), name)
             isAudit = name == "audit"
             sentence = "1 of 2 tables are not as they should be" if isAudit else "a/_fleximq/format cannot be read"
@@ -109,9 +101,7 @@ class JobTests(LakeCase):
         self.assertEqual(self.run_().said, [f"{self.table}: 6 files became 2 in 2 partitions"])
 
     def test_missingLakeAndMissingTableAreRefused(self) -> None:
-        parser = ArgumentParser()
-        COMPACT.prepare(parser)
-        self.assertRaises(OptionRefused, COMPACT.run, parser.parse_args([]), FakeRun())
+        self.assertRaises(OptionRefused, runJob, COMPACT)
         self.assertRaisesRegex(LakeRefused, "there is no table 'other'", self.run_, "--table", "other")
 
     def test_icebergTableIsCompactedTheSameWay(self) -> None:
@@ -125,11 +115,9 @@ class JobTests(LakeCase):
         self.assertEqual(self.run_("--many", "2").said, [f"{self.table}: 6 files became 2 in 2 partitions"])
 
     def test_manyIsAtLeastOne(self) -> None:
-        parser = CommandParser(prog="compact")
-        COMPACT.prepare(parser)
         for number in ("0", "-1", "x"):
-            error = self.assertRaises(SystemExit, parser.parse_args, ["--many", number])
-            self.assertIn("must be a whole number of at least 1", str(error))
+            words = "must be a whole number of at least 1"
+            self.assertRaisesRegex(SystemExit, words, runJob, COMPACT, "--many", number)
 
 
 class ReadersTests(LakeCase):
@@ -186,11 +174,7 @@ class ExpireTests(LakeCase):
 
     def expire(self, *arguments: str) -> Any:
         """Run the job and return what it said."""
-        parser = ArgumentParser()
-        EXPIRE.prepare(parser)
-        run = FakeRun()
-        EXPIRE.run(parser.parse_args(["--lake", self.lake, *arguments]), run)
-        return run.said
+        return runJob(EXPIRE, "--lake", self.lake, *arguments).said
 
     def test_topicsAreKeptByTheirRules(self) -> None:
         self.publish(2)

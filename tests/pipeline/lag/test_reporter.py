@@ -19,6 +19,7 @@ from fleximq.pipeline.lag import Reporter, forget, groups
 from fleximq.pipeline.lag.reporter import REPEAT_AFTER, TRANSITIONS, SendEvent, SendState, StreamProgress, groupName
 from fleximq.values.transitions import UnexpectedEvent
 from tests.broker_process import BrokerProcess
+from tests.pipeline.started_broker import startBroker
 
 OTHER = "0" * 32
 
@@ -27,9 +28,8 @@ class BrokerTests(SynchronousTestCase):
     """A broker with a journal of three records."""
 
     def setUp(self) -> None:
-        self.broker = BrokerProcess("--journal", "journal", "--durable", "#")
-        self.addCleanup(self.broker.stop)
-        self.broker.__enter__()
+        self.began = time.time() * 1000
+        self.broker = startBroker(self, "journal")
         self.place = Place.of({"url": f"tcp://127.0.0.1:{self.broker.port()}"})
         with connect(self.place.url) as client:
             client.publish_many("d.t", ["a", "b", "c"])
@@ -43,17 +43,17 @@ class BrokerTests(SynchronousTestCase):
         return reporter
 
     def test_groupIsShownWithItsLag(self) -> None:
-        before = time.time() * 1000
         reporter = self.reporter()
         reporter.report({self.journal: 2, OTHER: 7}, {self.journal: 5})
-        self.assertTrue(reporter.flush(20))
+        self.assertTrue(reporter.flush(300))
         [group] = groups(self.place)
         self.assertEqual(group[:5], ("g", self.journal, 2, 4, 2))
         self.assertEqual((group.bytes, group.lost), (4, 5))
-        self.assertTrue(0 < (group.seconds or 0) < 60)
-        self.assertTrue(before - 1 <= group.told <= time.time() * 1000)
+        now = time.time() * 1000
+        self.assertTrue(0 < (group.seconds or 0) <= (now - self.began) / 1000)
+        self.assertTrue(self.began - 1 <= group.told <= now)
         reporter.report({self.journal: 4}, dead={self.journal: 3})
-        reporter.flush(20)
+        reporter.flush(300)
         [group] = groups(self.place)
         self.assertEqual((group.next, group.records, group.seconds, group.lost), (4, 0, 0.0, 5))
 
@@ -70,7 +70,7 @@ class BrokerTests(SynchronousTestCase):
     def test_groupsOutliveAKilledBroker(self) -> None:
         reporter = self.reporter()
         reporter.report({self.journal: 3})
-        reporter.flush(20)
+        reporter.flush(300)
         with connect(self.place.url) as client:
             client.publish("d.t", "behind the note")
             client.flush()
@@ -88,7 +88,7 @@ class BrokerTests(SynchronousTestCase):
         with self.assertLogs("fleximq.pipeline", logging.WARNING) as logged:
             for nextOffset in (7, 8):
                 reporter.report({OTHER: nextOffset})
-                self.assertTrue(reporter.flush(20))
+                self.assertTrue(reporter.flush(300))
         self.assertEqual(len(logged.output), 1)
         self.assertIn(f"consumer group g does not read journal {self.journal}", logged.output[0])
         self.assertEqual(groups(self.place), [])
@@ -98,11 +98,11 @@ class BrokerTests(SynchronousTestCase):
         reporter = self.reporter("g", away, self.place)
         with self.assertLogs("fleximq.pipeline", logging.WARNING) as logged:
             reporter.report({self.journal: 2})
-            self.assertFalse(reporter.flush(20))
+            self.assertFalse(reporter.flush(300))
         self.assertIn(
             "consumer group g could not be reported: the broker at tcp://127.0.0.1:1 is away", logged.output[0]
         )
-        reporter.flush(20)
+        reporter.flush(300)
         self.assertEqual([group.next for group in groups(self.place)], [2])
         reporter.report({self.journal: 3})
 
@@ -111,7 +111,7 @@ class BrokerTests(SynchronousTestCase):
         reporter = self.reporter("g", place)
         with self.assertLogs("fleximq.pipeline", logging.WARNING):
             reporter.report({self.journal: 2})
-            reporter.flush(20)
+            reporter.flush(300)
         asked: list[int] = []
 
         def ask(link: Any, path: str, arguments: Any) -> Any:
@@ -120,7 +120,7 @@ class BrokerTests(SynchronousTestCase):
 
         self.patch(BrokerLink, "ask", ask)
         reporter.report({self.journal: 3})
-        reporter.close(20)
+        reporter.close(300)
         self.assertEqual(asked, [3])
 
 

@@ -1,13 +1,14 @@
 """Rows for tables of a lake, and a file system that fails at a chosen step."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fleximq.journal.files.file_system import Files
+from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.batch_commit import STAGED
 from fleximq.pipeline.lake.live_files import dataFiles
 from fleximq.pipeline.lake.table.columns import BASE
@@ -62,6 +63,22 @@ def offsetsIn(table: str) -> list[int]:
 def staged(table: str) -> list[str]:
     """Return the names of what is staged."""
     return sorted(os.listdir(f"{table}/{OWN}/{STAGED}"))
+
+
+def crashes(work: Callable[["Failing"], object], least: int) -> Iterator[int]:
+    """Let work end at each of its changes to the disk, and yield their number after each end, until it is done.
+
+    Raises AssertionError if it has made no more than ``least`` changes.
+    """
+    step = 0
+    while True:
+        try:
+            work(Failing(step))
+            break
+        except (Broken, LakeRefused):
+            yield step
+            step += 1
+    assert step > least, step
 
 
 class Broken(OSError):

@@ -1,6 +1,5 @@
 """A table that was added later gets earlier messages, each exactly once."""
 
-import contextlib
 import os
 import shutil
 import sys
@@ -29,7 +28,7 @@ if not skip:
     from fleximq.pipeline.lake.table.lock import backfillLock
     from fleximq.pipeline.lake.table.table_spec import TableSpec
     from fleximq.pipeline.reader.source_options import SourceOptions
-    from tests.pipeline.lake.tables import JOURNAL, Broken, Failing
+    from tests.pipeline.lake.tables import JOURNAL, crashes
 
     LATE = TableSpec("late", decode="messagepack")
 
@@ -125,23 +124,21 @@ class FromTableTests(BackfillCase):
         self.patch(sys.modules[backfill.__module__], "PIECE_ROWS", 2)
         shutil.rmtree(self.lake, ignore_errors=True)
         self.make(tableFormat)
-        steps, saved = 0, f"{self.lake}-{tableFormat}"
+        saved = f"{self.lake}-{tableFormat}"
         shutil.copytree(self.lake, saved)
-        while True:
+
+        def fill(files: Files) -> None:
             shutil.rmtree(self.lake)
             shutil.copytree(saved, self.lake)
-            source = tableSource(self.lake, "early", LATE)
-            with contextlib.suppress(Broken, LakeRefused):
-                self.fill(source, files=Failing(steps))
-                break
+            self.fill(tableSource(self.lake, "early", LATE), files=files)
+
+        for steps in crashes(fill, 10):
             with exclusive(f"{self.lake}/late"):
                 found = self.seen()
                 self.assertEqual(found, self.wanted[-len(found) :], f"after {steps} steps")
                 self.assertEqual(readLedger(f"{self.lake}/late").journals[JOURNAL].rows, len(found))
-            self.fill(source)
+            self.fill(tableSource(self.lake, "early", LATE))
             self.assertEqual(self.seen(), self.wanted, f"after {steps} steps")
-            steps += 1
-        self.assertGreater(steps, 10)
 
     def test_crashAtAnyChangeLosesAndRepeatsNothing(self) -> None:
         self.crash("parquet")

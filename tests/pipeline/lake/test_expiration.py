@@ -15,7 +15,7 @@ if not skip:
     from fleximq.pipeline.lake.expiration import expireDays
     from fleximq.pipeline.lake.repair import repair
     from fleximq.pipeline.lake.table.table_log import BatchRange
-    from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, Failing, offsetsIn, rows, stage
+    from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, Failing, crashes, offsetsIn, rows, stage
 
     #: The end of the first day of the rows, in seconds since 1970.
     END = 1_700_006_400
@@ -71,22 +71,15 @@ class AgingTests(SynchronousTestCase):
         self.assertEqual(lake.audit(self.table), [])
 
     def test_crashAtAnyStepCountsNothingTwice(self) -> None:
-        step = 0
-        while True:
-            try:
-                gone = self.age((None, 9.5 * _DAY), files=Failing(step))
-                break
-            except LakeRefused:
-                for fault in lake.audit(self.table):
-                    self.assertIn("is recorded, but not complete: fleximq-pipeline repair", fault, step)
-                repair(self.table)
-                self.assertEqual(lake.audit(self.table), [], step)
-                covered = lake.ranges(self.table)[JOURNAL]
-                self.assertEqual(covered.rows + covered.expired, 9, step)
-                step += 1
-                self.setUp()
-        self.assertGreater(step, 8)
-        self.assertEqual(len(gone), 2)
+        for step in crashes(lambda files: self.age((None, 9.5 * _DAY), files=files), 8):
+            for fault in lake.audit(self.table):
+                self.assertIn("is recorded, but not complete: fleximq-pipeline repair", fault, step)
+            repair(self.table)
+            self.assertEqual(lake.audit(self.table), [], step)
+            covered = lake.ranges(self.table)[JOURNAL]
+            self.assertEqual(covered.rows + covered.expired, 9, step)
+            self.setUp()
+        self.assertEqual(offsetsIn(self.table), [7, 8, 9])
 
     def test_foldersAreSyncedBeforeTheLedgerCountsTheDays(self) -> None:
         files = Failing(1000)

@@ -5,6 +5,7 @@ import os
 import shutil
 from typing import Any
 
+from fleximq.journal.files.file_system import Files
 from tests.nightly import nightly
 from tests.pipeline.installed import missing as skip
 from tests.pipeline.lake.test_ingest_driver import FeedCase
@@ -21,7 +22,7 @@ if not skip:
     from fleximq.pipeline.lake.table.lock import compactorLock
     from fleximq.pipeline.lake.table.table_log import CompactionGoal
     from fleximq.pipeline.lake.table.table_spec import TableSpec
-    from tests.pipeline.lake.tables import JOURNAL, Broken, Failing
+    from tests.pipeline.lake.tables import JOURNAL, crashes
 
     OLD = TableSpec("m", decode="messagepack", schema="a INT, c STRING")
     NEW = TableSpec("m", decode="messagepack", schema="a BIGINT, c STRING, b INT")
@@ -121,14 +122,15 @@ class CrashTests(RedecodeCase):
         shutil.rmtree(self.lake, ignore_errors=True)
         self.make(tableFormat)
         self.mend()
-        steps, saved = 0, f"{self.lake}-{tableFormat}"
+        saved = f"{self.lake}-{tableFormat}"
         shutil.copytree(self.lake, saved)
-        while True:
+
+        def mend(files: Files) -> None:
             shutil.rmtree(self.lake)
             shutil.copytree(saved, self.lake)
-            with contextlib.suppress(Broken, LakeRefused):
-                list(redecode(self.table, NEW, Failing(steps)))
-                break
+            list(redecode(self.table, NEW, files))
+
+        for steps in crashes(mend, 10):
             with exclusive(self.table):
                 self.assertEqual([row[0] for row in self.seen()], [1, 2, 3, 4, 5], f"after {steps} steps")
             list(redecode(self.table, NEW))
@@ -136,8 +138,6 @@ class CrashTests(RedecodeCase):
             self.assertEqual(readLedger(self.table).journals[JOURNAL].dead, 1)
             if tableFormat == "parquet":
                 self.assertEqual(audit(self.table), [])
-            steps += 1
-        self.assertGreater(steps, 10)
 
     def test_crashAtAnyChangeLeavesEveryRowOnce(self) -> None:
         self.crash("parquet")

@@ -18,13 +18,13 @@ if not skip:
 
     from fleximq.pipeline import lake
     from fleximq.pipeline.errors import LakeRefused
-    from fleximq.pipeline.lake import expiration, live_files, table_change
+    from fleximq.pipeline.lake import expiration, live_files
     from fleximq.pipeline.lake.batch_commit import BatchCommit
     from fleximq.pipeline.lake.compaction import compact
     from fleximq.pipeline.lake.expiration import expireDays
     from fleximq.pipeline.lake.table.columns import TableColumns, writeColumns
     from fleximq.pipeline.lake.table.table_log import BatchRange, CompactionGoal
-    from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, Failing, rows, stage
+    from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, crashes, rows, stage
 
 if not noIceberg:
     from fleximq.pipeline.lake.iceberg.iceberg_log import GRACE
@@ -74,21 +74,15 @@ class IcebergTests(IcebergCase):
         self.assertEqual(self.offsets(), list(range(9, 21)))
 
     def test_crashAtAnyStepCountsNothingTwice(self) -> None:
-        step = 0
-        while True:
-            try:
-                expireDays(self.table, [(None, 86_400.0)], 1_700_006_400 + 86_400.0, Failing(step))
-                break
-            except LakeRefused:
-                begun = os.path.exists(f"{self.table}/_fleximq/expiry") or 1 not in self.offsets()
-                self.publish()
-                self.assertEqual(self.offsets(), list(range(9 if begun else 1, 21)), step)
-                covered = lake.ranges(self.table)[JOURNAL]
-                self.assertEqual(covered.rows, len(self.offsets()), step)
-                self.assertEqual(covered.rows + covered.expired, 20, step)
-                step += 1
-                self.setUp()
-        self.assertGreater(step, 6)
+        rules, now = [(None, 86_400.0)], 1_700_006_400 + 86_400.0
+        for step in crashes(lambda files: expireDays(self.table, rules, now, files), 6):
+            begun = os.path.exists(f"{self.table}/_fleximq/expiry") or 1 not in self.offsets()
+            self.publish()
+            self.assertEqual(self.offsets(), list(range(9 if begun else 1, 21)), step)
+            covered = lake.ranges(self.table)[JOURNAL]
+            self.assertEqual(covered.rows, len(self.offsets()), step)
+            self.assertEqual(covered.rows + covered.expired, 20, step)
+            self.setUp()
 
     def test_crashBeforeOrAfterTheCommitIsCompletedByTheNextBatch(self) -> None:
         def ends(number: int) -> None:
@@ -138,27 +132,13 @@ class DeltaTests(SynchronousTestCase):
         found: list[int] = sorted(DeltaTable(self.table).to_pyarrow_table().column("offset").to_pylist())
         return found
 
-    def test_filesAreJoinedAndReadersFindTheSameRows(self) -> None:
+    def test_filesAreJoinedAndOldDaysLeaveAndStayCounted(self) -> None:
         self.assertEqual([each[1:] for each in compact(self.table, AT_ONCE)], [(2, 1), (2, 1)])
         self.assertEqual(self.offsets(), list(range(1, 17)))
         self.assertEqual(list(compact(self.table, AT_ONCE)), [])
-
-    def test_oldDaysLeaveAndStayCounted(self) -> None:
-        list(compact(self.table, AT_ONCE))
         now = 1_700_006_400 + 86_400.0
         gone = expireDays(self.table, [("a'b", 86_400.0)], now)
         self.assertEqual([each.rows for each in gone], [{JOURNAL: 8}])
         self.assertEqual(self.offsets(), list(range(9, 17)))
         self.assertEqual(lake.ranges(self.table)[JOURNAL], lake.Covered(1, 17, 8, (), 8))
         self.assertEqual(expireDays(self.table, [("a'b", 86_400.0)], now), [])
-
-    def test_begunExpiryIsFinishedOnce(self) -> None:
-        def broken(*arguments: object) -> None:
-            raise OSError(5, "it ends here")
-
-        patched = self.patch(table_change, "writeLedger", broken)
-        self.assertRaises(LakeRefused, expireDays, self.table, [(None, 1.0)], _LATE)
-        patched.restore()
-        expiration.expireDays(self.table, [("none", 1.0)], _LATE)
-        self.assertEqual(self.offsets(), [])
-        self.assertEqual(lake.ranges(self.table)[JOURNAL], lake.Covered(1, 17, 0, (), 16))

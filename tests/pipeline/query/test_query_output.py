@@ -50,8 +50,7 @@ class TextTests(SynchronousTestCase):
     if not skip:
 
         @given(st.binary(), st.booleans())
-        def test_any(self, written: bytes, packed: bool) -> None:
-            """Any bytes are some text."""
+        def test_anyBytesAreSomeText(self, written: bytes, packed: bool) -> None:
             self.assertIsInstance(textOf(written, packed), str)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -20,8 +21,8 @@ from fleximq.errors import BrokerError
 from fleximq.journal.files import record_distance
 from fleximq.journal.format.control_frames import encodeRemoved
 from fleximq.journal.format.frame import FrameHeader, FrameKind, readHeader, seal
-from tests.broker_process import BrokerProcess
 from tests.pipeline.installed import missing as skip
+from tests.pipeline.started_broker import startBroker
 from tests.pipeline.written import TIME, Written
 
 if not skip:
@@ -474,14 +475,8 @@ class RealBrokerTests(SynchronousTestCase):
         self.folder = tempfile.mkdtemp(prefix="fleximq-remote-")
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
 
-    def start(self, *options: str) -> BrokerProcess:
-        """Start a broker that ends with the test."""
-        broker = BrokerProcess(*options)
-        self.addCleanup(broker.stop)
-        return broker.__enter__()
-
     def test_publishedAndStagedRecordsAreRead(self) -> None:
-        broker = self.start("--journal", self.folder, "--durable", "#")
+        broker = startBroker(self, self.folder)
         place = Place(f"tcp://127.0.0.1:{broker.port()}")
         with connect(place.url) as client:
             client.publish_many("t", range(20_000))
@@ -498,9 +493,9 @@ class RealBrokerTests(SynchronousTestCase):
         self.assertEqual(offsets, list(range(1, 20_002)))
 
     def test_brokerWithoutAJournalSaysSoAndAnAbsentOneIsGone(self) -> None:
-        broker = self.start()
-        place = Place(f"tcp://127.0.0.1:{broker.port()}", timeout=0)
+        broker = startBroker(self)
+        place = Place(f"tcp://127.0.0.1:{broker.port()}", timeout=300)
         error = self.assertRaises(NotJournalled, RemoteJournal, place)
         self.assertEqual(str(error), f"the broker at {place.url} has no journal; start it with --journal DIR")
         broker.stop()
-        self.assertRaises(BrokerGone, RemoteJournal, place)
+        self.assertRaises(BrokerGone, RemoteJournal, replace(place, timeout=0))

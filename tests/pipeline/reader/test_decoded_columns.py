@@ -12,8 +12,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.blocking import Client, connect
 from fleximq.values.message import Content
-from tests.broker_process import BrokerProcess
 from tests.pipeline.installed import missing as skip
+from tests.pipeline.started_broker import startBroker
 from tests.pipeline.written import Written
 
 if not skip:
@@ -94,9 +94,7 @@ class BrokerTests(SynchronousTestCase):
     def test_brokerAndFolderDecodeTheSame(self) -> None:
         parent = Path(tempfile.mkdtemp(prefix="fleximq-journal-"))
         self.addCleanup(shutil.rmtree, parent, ignore_errors=True)
-        broker = BrokerProcess("--journal", str(parent / "journal"), "--durable", "#")
-        self.addCleanup(broker.stop)
-        broker.__enter__()
+        broker = startBroker(self, parent / "journal")
         url = f"tcp://127.0.0.1:{broker.port()}"
         client: Client
         with connect(url) as client:

@@ -20,7 +20,7 @@ if not skip:
     from fleximq.pipeline.lake.table.file_merge import merge
     from fleximq.pipeline.lake.table.parquet_writer import Span, spansOf
     from fleximq.pipeline.lake.table.table_log import CompactionGoal
-    from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, Failing
+    from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, crashes
 
     #: All that there is is joined, however new it is.
     AT_ONCE = CompactionGoal(1 << 20, -1e9, 2)
@@ -187,20 +187,13 @@ class EndsTests(RewriteCase):
 
     def test_crashAtAnyChangeOfFilesLeavesTheTableWhole(self) -> None:
         """At each step of the files: the table is whole, ingest goes on, and the next run does it."""
-        step = 0
-        while True:
-            try:
-                self.compact(Failing(step))
-                break
-            except LakeRefused:
-                self.whole()
-                self.publish()
-                self.whole()
-                self.assertNotEqual(self.compact(), [])
-                self.whole()
-                step += 1
-                self.setUp()
-        self.assertGreater(step, 3)
+        for _ in crashes(self.compact, 3):
+            self.whole()
+            self.publish()
+            self.whole()
+            self.assertNotEqual(self.compact(), [])
+            self.whole()
+            self.setUp()
         self.whole()
 
     def test_crashBeforeTheCommitChangesNothingAndAfterItAll(self) -> None:

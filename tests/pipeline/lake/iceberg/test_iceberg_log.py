@@ -17,7 +17,7 @@ if not skip:
     from fleximq.pipeline.lake.iceberg import snapshots
     from fleximq.pipeline.lake.iceberg.iceberg_log import GRACE, expiredSnapshots, removeUnused
     from fleximq.pipeline.lake.table.table_log import CompactionGoal
-    from tests.pipeline.lake.tables import Failing
+    from tests.pipeline.lake.tables import crashes
 
 
 def tidy(table: str, now: float, files: Files | None = None) -> int:
@@ -110,17 +110,10 @@ class TidyingTests(IcebergCase):
         self.whole()
 
     def test_crashAtAnyStepLeavesTheTableWhole(self) -> None:
-        step = 0
-        while True:
-            try:
-                tidy(self.table, self.later, Failing(step))
-                break
-            except LakeRefused:
-                self.whole()
-                if step == 2:
-                    tidy(self.table, self.later)
-                    self.assertEqual(self.files(), self.named())
-                step += 1
-        self.assertGreater(step, 2)
+        for step in crashes(partial(tidy, self.table, self.later), 2):
+            self.whole()
+            if step == 2:
+                tidy(self.table, self.later)
+                self.assertEqual(self.files(), self.named())
         self.assertEqual(self.files(), self.named())
         self.whole()

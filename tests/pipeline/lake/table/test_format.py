@@ -145,7 +145,7 @@ class CommittedMixin:
         had = path.read_text()
         path.unlink()
         self.columns = TableColumns("raw", pa.schema([]))
-        self.assertRaisesRegex(LakeRefused, "is no table of a lake any more", self.publish, 1, 3, 5)
+        self.assertRaisesRegex(LakeRefused, "is no table of a lake any more", self.publish, 1, 3, 5)  # type: ignore[attr-defined]
         path.write_text(had)
         self.publishing.prepare()
         self.assertEqual([row["offset"] for row in self.read()], [1, 2, 3, 4])  # type: ignore[attr-defined]
