@@ -56,32 +56,24 @@ SQLSTATE: 42703; line 1 pos 7;
 class SentenceTests(SynchronousTestCase):
     """What is shown of it."""
 
-    def test_errorOfThePipelineIsItsOwnWords(self) -> None:
-        self.assertEqual(
-            sentenceOf(Exception(_STREAM)), "journal ab, offsets 1 to 9 are gone (failOnDataLoss=false reads on)"
-        )
-
-    def test_lastOfChainedErrorsCounts(self) -> None:
-        self.assertEqual(sentenceOf(Exception(_CHAINED)), "the broker at tcp://a:1 is away: refused")
-
-    def test_otherErrorOfPythonKeepsItsClass(self) -> None:
-        text = 'a\nTraceback (most recent call last):\n  File "x", line 1\n    1 / 0\nZeroDivisionError: zero\n\tat b'
-        self.assertEqual(sentenceOf(Exception(text)), "ZeroDivisionError: zero")
-
-    def test_errorOfSqlIsWithoutItsNumber(self) -> None:
-        self.assertEqual(
-            sentenceOf(Exception(_SQL)), "A column with name `x` cannot be resolved. Did you mean [`y`].; line 1 pos 7"
-        )
-
-    def test_unexpectedErrorOfJavaIsItsWords(self) -> None:
-        text = "An error occurred while calling o40.sql.\n: java.io.IOException: no space left\n\tat a.b"
-        self.assertEqual(sentenceOf(Exception(text)), "java.io.IOException: no space left")
-
-    def test_plainErrorIsItsFirstLineOrItsClass(self) -> None:
-        self.assertEqual(sentenceOf(Exception("\x1b[31mred\x1b[0m")), "red")
-        self.assertEqual(sentenceOf(PipelineError("no")), "no")
-        self.assertEqual(sentenceOf(ValueError("\n a\nb")), "a")
-        self.assertEqual(sentenceOf(ValueError()), "ValueError")
+    def test_sentenceIsThatOfTheErrorThatCounts(self) -> None:
+        """The words of an error of the pipeline, the last of chained ones, a Python error with its class, Spark's SQL
+        without numbers, Java's words, and else the first line or the class.
+        """
+        python = 'a\nTraceback (most recent call last):\n  File "x", line 1\n    1 / 0\nZeroDivisionError: zero\n\tat b'
+        java = "An error occurred while calling o40.sql.\n: java.io.IOException: no space left\n\tat a.b"
+        for error, sentence in (
+            (Exception(_STREAM), "journal ab, offsets 1 to 9 are gone (failOnDataLoss=false reads on)"),
+            (Exception(_CHAINED), "the broker at tcp://a:1 is away: refused"),
+            (Exception(python), "ZeroDivisionError: zero"),
+            (Exception(_SQL), "A column with name `x` cannot be resolved. Did you mean [`y`].; line 1 pos 7"),
+            (Exception(java), "java.io.IOException: no space left"),
+            (Exception("\x1b[31mred\x1b[0m"), "red"),
+            (PipelineError("no"), "no"),
+            (ValueError("\n a\nb"), "a"),
+            (ValueError(), "ValueError"),
+        ):
+            self.assertEqual(sentenceOf(error), sentence)
 
     def test_errorsOfLibrariesAreOnePlainSentence(self) -> None:
         """Errors of Delta Lake's and Iceberg's libraries have no colours, SQL, links, tables or several lines."""

@@ -1,6 +1,7 @@
 """A journal's folder read from outside."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,13 @@ from fleximq.journal.files.segment_index import indexName
 from fleximq.journal.format.control_frames import REMOVED_BYTES, encodeRemoved
 from fleximq.journal.format.frame import FrameHeader, FrameKind, readHeader
 from tests.pipeline.installed import missing as skip
+from tests.pipeline.slices_case import COLUMNS, AnySlices, SlicesCase
 from tests.pipeline.written import TIME, Written
 
 if not skip:
     from fleximq.journal.format.frame import seal
     from fleximq.pipeline.files.journal_files import JournalFiles, readSlice
     from fleximq.pipeline.files.selection import SegmentRange, Selection, Slice, Topics, divided
-
-COLUMNS = ("offset", "topic", "value")
 
 
 def headersOf(path: Path) -> list[FrameHeader]:
@@ -30,46 +30,23 @@ def headersOf(path: Path) -> list[FrameHeader]:
     return found
 
 
-class LayoutCase(SynchronousTestCase):
-    """``written`` is a journal; what readers say is missing is in ``missing``."""
+class LayoutCase(SlicesCase):
+    """Reads the folder."""
 
-    def setUp(self) -> None:
-        self.folder = Path(self.mktemp()).absolute()
-        self.written = Written(str(self.folder), segmentBytes=20_000)
-        self.missing: list[Any] = []
+    def opened(self) -> "JournalFiles":
+        """Return a new reader of the folder."""
+        return JournalFiles(str(self.folder))
 
-    def read(self, slices: list[Any], selection: Any = None) -> dict[int, tuple[str, bytes]]:
-        """Return what is in slices; that no record comes twice is seen to."""
-        found: dict[int, tuple[str, bytes]] = {}
-        for part in slices:
-            for batch in readSlice(part, COLUMNS, selection or Selection(), self.missing.append):
-                for row in batch.to_pylist():
-                    self.assertNotIn(row["offset"], found)
-                    found[row["offset"]] = row["topic"], row["value"]
-        return found
-
-    def all(self, start: int = 0, end: int | None = None, **more: Any) -> dict[int, tuple[str, bytes]]:
-        """Return what a new reader finds in a range."""
-        journal = JournalFiles(str(self.folder))
-        return self.read(journal.slices(start, journal.end().offset if end is None else end, **more))
-
-    @property
-    def rows(self) -> dict[int, tuple[str, bytes]]:
-        """What was written."""
-        return {offset: (topic, payload) for offset, (topic, _, payload) in self.written.rows.items()}
-
-    def fill(self, rounds: int = 60) -> None:
-        """Write records of two topics, in several segments."""
-        for number in range(rounds):
-            self.written.kept("a", *[b"%d" % number * 50] * 10)
-            self.written.kept("b", b"one")
+    def batches(self, part: Any, selection: Any) -> Iterable[Any]:
+        """Return what a task reads of a slice."""
+        return readSlice(part, COLUMNS, selection, self.missing.append)
 
     def segments(self) -> list[Path]:
         """Return the files of the segments."""
         return sorted(self.folder.glob("*.fxj"))
 
 
-class WholeTests(LayoutCase):
+class WholeTests(AnySlices, LayoutCase):
     """A journal to which nothing happened."""
 
     def test_committedRecordsAreReadFromAnOpenAndAClosedJournal(self) -> None:
@@ -80,60 +57,41 @@ class WholeTests(LayoutCase):
         self.assertEqual(self.all(), self.rows)
         self.assertEqual(self.missing, [])
 
-    def test_journalIsReadWithoutIndexes(self) -> None:
+    def test_journalIsReadWithADamagedIndexAndWithoutAny(self) -> None:
         self.fill()
+        (self.folder / indexName(0)).write_bytes(b"nonsense")
+        self.assertEqual(self.all(), self.rows)
         for index in self.folder.glob("*.idx"):
             index.unlink()
         self.assertEqual(self.all(), self.rows)
 
-    def test_anyRangeIsReadInAnyNumberOfParts(self) -> None:
-        self.fill(12)
-        rows = self.rows
-        journal = JournalFiles(str(self.folder))
-        for start in range(0, 140, 7):
-            for end in range(start, 140, 9):
-                expected = {offset: row for offset, row in rows.items() if start <= offset < end}
-                for parts in (1, 3):
-                    self.assertEqual(self.read(journal.slices(start, end, parts=parts)), expected)
-
     def test_boundsAreTheFirstOffsetAndTheNextOne(self) -> None:
-        self.assertEqual(tuple(JournalFiles(str(self.folder)).bounds()), (1, 1))
+        self.assertEqual(tuple(self.opened().bounds()), (1, 1))
         self.fill(3)
-        self.assertEqual(tuple(JournalFiles(str(self.folder)).bounds()), (1, 34))
+        self.assertEqual(tuple(self.opened().bounds()), (1, 34))
 
     def test_journalWithoutSegmentsIsEmpty(self) -> None:
         self.written.close()
         for path in self.folder.iterdir():
             if path.name != "identity":
                 path.unlink()
-        journal = JournalFiles(str(self.folder))
+        journal = self.opened()
         self.assertEqual((tuple(journal.bounds()), journal.offsetAt(0)), ((1, 1), 1))
         self.assertEqual((journal.slices(1, 9), journal.segments()), ([], []))
 
     def test_idIsTheJournalsAndAFolderWithoutOneIsRefused(self) -> None:
-        self.assertEqual(JournalFiles(str(self.folder)).id, self.written.id)
+        self.assertEqual(self.opened().id, self.written.id)
         other = self.mktemp()
         Path(other).mkdir()
         error = self.assertRaises(JournalError, JournalFiles, other)
         self.assertEqual(str(error), f"{other} is no journal: it has no file identity")
-
-    def test_sameReaderSeesAddedRecordsAndReadsNoOthers(self) -> None:
-        journal = JournalFiles(str(self.folder))
-        self.fill(2)
-        first = journal.end().offset
-        self.assertEqual(self.read(journal.slices(0, first)), self.rows)
-        for _ in range(40):
-            before = journal.end().offset
-            self.written.kept("a", b"more" * 300)
-            slices = journal.slices(before, journal.end().offset)
-            self.assertEqual(list(self.read(slices)), [before])
 
     def test_segmentsWithoutTheTopicAreNotRead(self) -> None:
         self.fill(40)
         only = self.segments()[-1].stat().st_size
         for _ in range(40):
             self.written.kept("c", b"x" * 900)
-        journal = JournalFiles(str(self.folder))
+        journal = self.opened()
         end = journal.end().offset
         wanted = Topics(frozenset({"c"}))
         slices = journal.slices(0, end, wanted)
@@ -145,7 +103,7 @@ class WholeTests(LayoutCase):
         for number in range(50):
             self.written.time = TIME + number * 1000
             self.written.kept("a", b"x" * 1000)
-        journal = JournalFiles(str(self.folder))
+        journal = self.opened()
         self.assertEqual(
             [journal.offsetAt(TIME + time) for time in (-1, 0, 1, 1000, 48_999, 49_000)], [1, 1, 2, 2, 50, 50]
         )
@@ -183,7 +141,7 @@ class DurableEndTests(LayoutCase):
         self.written.close()
         content = (self.folder / "end").read_bytes()
         half = content[:8] + b"\x05" + content[9:]
-        journal = JournalFiles(str(self.folder))
+        journal = self.opened()
         expected = journal.end().offset
         journal._folder._sleep = lambda seconds: None
         (self.folder / "end").write_bytes(half)
@@ -207,7 +165,7 @@ class DurableEndTests(LayoutCase):
         path = self.folder / "end"
         content = path.read_bytes()
         path.write_bytes(content[:8] + b"\xff" + content[9:])
-        journal = JournalFiles(str(self.folder))
+        journal = self.opened()
         waited: list[float] = []
 
         def sleep(seconds: float) -> None:
@@ -284,7 +242,7 @@ class DamagedTests(LayoutCase):
                 self.missing.clear()
                 for parts in (1, 5):
                     self.assertEqual(self.all(parts=parts), rows, place)
-                self.assertEqual({(each.first, each.next) for each in self.missing}, {(gone.start, gone.stop)}, place)
+                self.assertEqual(set(self.lost), {(gone.start, gone.stop)}, place)
                 self.flip(place)
                 for path in self.folder.glob("*.off"):
                     path.rename(path.with_suffix(".idx"))
@@ -296,18 +254,16 @@ class DamagedTests(LayoutCase):
         self.all(0, header.baseOffset)
         self.assertEqual(self.missing, [])
         self.all(header.baseOffset + 9)
-        self.assertEqual(
-            [(each.first, each.next) for each in self.missing], [(header.baseOffset + 9, header.baseOffset + 10)]
-        )
+        self.assertEqual(self.lost, [(header.baseOffset + 9, header.baseOffset + 10)])
 
     def test_shorterSegmentHasLostItsEnd(self) -> None:
         path, header = self.victim
         os.truncate(path, header.position - int(path.name[:20]) + 70)
-        index = JournalFiles(str(self.folder))._lookups.all(1 << 60)
+        index = self.opened()._lookups.all(1 << 60)
         behind = next(sketch.next for sketch, _, _ in index if sketch.base == int(path.name[:20]))
         rows = {offset: row for offset, row in self.rows.items() if not header.baseOffset <= offset < behind}
         self.assertEqual(self.all(), rows)
-        self.assertEqual([(each.first, each.next) for each in self.missing], [(header.baseOffset, behind)])
+        self.assertEqual(self.lost, [(header.baseOffset, behind)])
 
 
 class RetentionTests(LayoutCase):
@@ -318,13 +274,13 @@ class RetentionTests(LayoutCase):
         self.fill(40)
 
     def test_removedSegmentsBeginTheJournalLaterAndAreToldToOlderPlans(self) -> None:
-        before = JournalFiles(str(self.folder))
+        before = self.opened()
         slices = before.slices(0, before.end().offset, parts=100, sliceBytes=1)
         first = headersOf(self.segments()[2])[0].baseOffset
         for path in self.segments()[:2]:
             path.unlink()
         rows = {offset: row for offset, row in self.rows.items() if offset >= first}
-        self.assertEqual(JournalFiles(str(self.folder)).bounds().first, first)
+        self.assertEqual(self.opened().bounds().first, first)
         self.assertEqual(self.all(), rows)
         self.assertEqual(self.missing, [])
         # Who had planned to read it all is told what went meanwhile.
@@ -333,7 +289,7 @@ class RetentionTests(LayoutCase):
         self.assertEqual((told[0][0], told[-1][1]), (1, first))
 
     def test_removedFramesArePassedOverEvenWhereASliceBeginsInThem(self) -> None:
-        before = JournalFiles(str(self.folder))
+        before = self.opened()
         path = self.segments()[1]
         base = int(path.name[:20])
         frames = headersOf(path)
@@ -372,7 +328,7 @@ class AdvanceTests(LayoutCase):
     def setUp(self) -> None:
         super().setUp()
         self.fill(40)
-        self.reader = JournalFiles(str(self.folder))
+        self.reader = self.opened()
         self.end = self.reader.end().offset
 
     def test_recordsAreCountedToTheRecordFromAnyStart(self) -> None:
@@ -398,7 +354,7 @@ class AdvanceTests(LayoutCase):
         before = self.end
         self.written.kept("a", b"1", b"2", b"3")
         self.assertGreater(self.written.next, 1_000_000_000)
-        found = JournalFiles(str(self.folder)).advance(before - 1, self.written.next, 3, None)
+        found = self.opened().advance(before - 1, self.written.next, 3, None)
         self.assertEqual((found.offset, found.records), (self.written.next - 1, 3))
         self.assertEqual(sorted(self.all(before - 1))[1:], sorted(self.rows))
 
@@ -432,12 +388,3 @@ class DividedTests(SynchronousTestCase):
 
     def test_nothingIsDividedIntoNoGroups(self) -> None:
         self.assertEqual(divided([], 3), [])
-
-
-class IndexTests(LayoutCase):
-    """The index of another version is no harm."""
-
-    def test_damagedIndexIsNotBelieved(self) -> None:
-        self.fill()
-        (self.folder / indexName(0)).write_bytes(b"nonsense")
-        self.assertEqual(self.all(), self.rows)

@@ -155,13 +155,9 @@ class TimesTests(SynchronousTestCase):
             self.assertEqual(self.bounded(0, 500, *range(1, 31), pieces=pieces), [0, 8, *range(1, 31)])
             self.assertEqual(self.bounded(*range(500, 530), 3, pieces=pieces), [*range(500, 530), 3])
 
-    def test_lastTimesMayBeRight(self) -> None:
+    def test_lastTimesMayBeRightButAreNotLaterThanThePresent(self) -> None:
         self.assertEqual(self.bounded(1, 2, 500, 3, 4), [1, 2, 500, 3, 4])
-
-    def test_noTimeIsLaterThanThePresent(self) -> None:
         self.assertEqual(self.bounded(1, 1010, 1011, 4000), [1, 1010, 1000, 1000])
-
-    def test_noTimesAreNone(self) -> None:
         self.assertEqual(list(plausibleTimes([], 1)), [])
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from twisted.trial.unittest import SkipTest, SynchronousTestCase
+from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import SettingError
 from tests.nightly import nightly
@@ -28,6 +28,8 @@ if not skip:
     from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, rows, stage
     from tests.pipeline.session import sharedSession
 
+#: Formats of tables.
+FORMATS = ("parquet",) if noIceberg else ("parquet", "iceberg")
 #: So many files at first, and so many rounds of new ones and of compacting.
 FILES, ROUNDS = 40, 8
 
@@ -88,11 +90,14 @@ class JobTests(LakeCase):
     """What the command does."""
 
     def test_jobSaysWhatBecameOfATableAndLeavesRecentChangesAlone(self) -> None:
-        self.publish(5)
-        self.assertEqual(self.run_().said, [f"{self.table}: 0 files became 0 in 0 partitions"])
-        run = self.run_("--many", "5")
-        self.assertEqual(run.said, [f"{self.table}: 10 files became 2 in 2 partitions"])
-        self.assertEqual(audit(self.table), [])
+        for tableFormat in FORMATS:
+            self.begin(tableFormat)
+            self.publish(5)
+            self.assertEqual(self.run_().said, [f"{self.table}: 0 files became 0 in 0 partitions"])
+            self.assertEqual(self.run_("--many", "5").said, [f"{self.table}: 10 files became 2 in 2 partitions"])
+            self.publish(2)
+            self.assertEqual(self.run_("--many", "2").said, [f"{self.table}: 6 files became 2 in 2 partitions"])
+            self.assertEqual(audit(self.table), [])
 
     def test_oldPartitionsAreCompacted(self) -> None:
         self.publish(3)
@@ -103,16 +108,6 @@ class JobTests(LakeCase):
     def test_missingLakeAndMissingTableAreRefused(self) -> None:
         self.assertRaises(OptionRefused, runJob, COMPACT)
         self.assertRaisesRegex(LakeRefused, "there is no table 'other'", self.run_, "--table", "other")
-
-    def test_icebergTableIsCompactedTheSameWay(self) -> None:
-        if noIceberg:
-            raise SkipTest(noIceberg)
-        self.begin("iceberg")
-        self.publish(5)
-        self.assertEqual(self.run_().said, [f"{self.table}: 0 files became 0 in 0 partitions"])
-        self.assertEqual(self.run_("--many", "5").said, [f"{self.table}: 10 files became 2 in 2 partitions"])
-        self.publish(2)
-        self.assertEqual(self.run_("--many", "2").said, [f"{self.table}: 6 files became 2 in 2 partitions"])
 
     def test_manyIsAtLeastOne(self) -> None:
         for number in ("0", "-1", "x"):
@@ -176,24 +171,18 @@ class ExpireTests(LakeCase):
         """Run the job and return what it said."""
         return runJob(EXPIRE, "--lake", self.lake, *arguments).said
 
-    def test_topicsAreKeptByTheirRules(self) -> None:
-        self.publish(2)
-        self.assertEqual(self.expire("--keep", "36500d"), [f"{self.table}: 0 rows in 0 partitions have expired"])
-        said = self.expire("--keep", "b=36500d", "--keep", "90d")
-        self.assertEqual(said, [f"{self.table}: 10 rows in 1 partitions have expired"])
-        self.assertEqual(lake.ranges(self.table)[JOURNAL], lake.Covered(1, 21, 10, (), 10))
-        self.assertEqual(lake.audit(self.table), [])
-
-    def test_patternWithoutATopicIsTold(self) -> None:
-        self.publish(2)
-        said = self.expire("--keep", "b=90d", "--keep", "bb.*=1d", "--keep", "*=36500d")
-        self.assertEqual(
-            said,
-            [
-                f"--keep bb.*=... matches no topic of {self.table}",
-                f"{self.table}: 10 rows in 1 partitions have expired",
-            ],
-        )
+    def test_topicsAreKeptByTheirRulesAndAPatternWithoutATopicIsTold(self) -> None:
+        for tableFormat in FORMATS:
+            self.begin(tableFormat)
+            self.publish(2)
+            none = [f"{self.table}: 0 rows in 0 partitions have expired"]
+            self.assertEqual(self.expire("--keep", "36500d"), none)
+            found = self.expire("--keep", "b=36500d", "--keep", "bb.*=1d", "--keep", "*=90d")
+            gone = f"{self.table}: 10 rows in 1 partitions have expired"
+            self.assertEqual(found, [f"--keep bb.*=... matches no topic of {self.table}", gone])
+            self.assertEqual(lake.ranges(self.table)[JOURNAL], lake.Covered(1, 21, 10, (), 10))
+            self.assertEqual(self.expire("--keep", "b=36500d", "--keep", "90d"), none)
+            self.assertEqual(lake.audit(self.table), [])
 
     def test_keepIsAnAgeOrAPatternWithAnAge(self) -> None:
         self.assertEqual(keep("keep", "90d"), Keep(None, 90 * 86_400))
@@ -202,20 +191,6 @@ class ExpireTests(LakeCase):
         for wrong in ("", "90", "0d", "=90d", "a=", "90y"):
             words = str(self.assertRaises(SettingError, keep, "keep", wrong))
             self.assertIn("must be an age of more than 0, e.g. 90d", words)
-
-    def test_icebergTableExpiresTheSameWay(self) -> None:
-        if noIceberg:
-            raise SkipTest(noIceberg)
-        self.begin("iceberg")
-        self.publish(2)
-        said = self.expire("--keep", "x=1d", "--keep", "b=36500d", "--keep", "90d")
-        self.assertEqual(
-            said,
-            [f"--keep x=... matches no topic of {self.table}", f"{self.table}: 10 rows in 1 partitions have expired"],
-        )
-        self.assertEqual(lake.ranges(self.table)[JOURNAL], lake.Covered(1, 21, 10, (), 10))
-        said = self.expire("--keep", "b=36500d", "--keep", "90d")
-        self.assertEqual(said, [f"{self.table}: 0 rows in 0 partitions have expired"])
 
     def test_withoutKeepNothingExpires(self) -> None:
         self.publish()

@@ -389,14 +389,11 @@ class PayloadTests(SynchronousTestCase):
 class PlainTests(SynchronousTestCase):
     """Text and bytes."""
 
-    def test_onlyUtf8IsText(self) -> None:
+    def test_onlyUtf8IsTextAndBytesStayBytes(self) -> None:
+        """A schema may name the column."""
         rows = rowsOf(decode("text", None, "é".encode(), b"", b"\xff", b"x", None))
         self.assertEqual(rows, [{"value": "é"}, {"value": ""}, "the payload is not UTF-8", {"value": "x"}, None])
-
-    def test_bytesStayBytes(self) -> None:
         self.assertEqual(rowsOf(decode("raw", None, b"\xff", b"", None)), [{"value": b"\xff"}, {"value": b""}, None])
-
-    def test_schemaMayNameTheColumn(self) -> None:
         self.assertEqual(rowsOf(decode("text", "line STRING", b"x")), [{"line": "x"}])
         self.assertEqual(rowsOf(decode("raw", "blob BINARY", b"x")), [{"blob": b"x"}])
 
