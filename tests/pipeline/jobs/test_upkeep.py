@@ -13,19 +13,14 @@ from tests.pipeline.installed import missing as skip
 from tests.pipeline.lake.iceberg_case import skip as noIceberg
 
 if not skip:
-    import pyarrow as pa
-
     from fleximq.pipeline import lake
     from fleximq.pipeline.errors import LakeRefused, OptionRefused
     from fleximq.pipeline.jobs.upkeep import AUDIT, COMPACT, EXPIRE, RENAME, REPAIR, Keep, keep
     from fleximq.pipeline.lake import audit
-    from fleximq.pipeline.lake.batch_commit import BatchCommit
     from fleximq.pipeline.lake.compaction import compact
-    from fleximq.pipeline.lake.table.columns import TableColumns, writeColumns
-    from fleximq.pipeline.lake.table.format import setFormat
-    from fleximq.pipeline.lake.table.table_log import BatchRange, CompactionGoal
+    from fleximq.pipeline.lake.table.table_log import CompactionGoal
     from tests.pipeline.jobs.fake_run import FakeRun, runJob
-    from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, rows, stage
+    from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, commit, makeTable, rows
     from tests.pipeline.session import sharedSession
 
 #: Formats of tables.
@@ -44,11 +39,7 @@ class LakeCase(SynchronousTestCase):
         """Begin with an empty table of a format."""
         self.lake = str(Path(self.mktemp()).absolute())
         self.table = f"{self.lake}/messages"
-        self.publishing = BatchCommit(self.table)
-        self.publishing.makeFolders()
-        setFormat(self.table, {"format": tableFormat}, None if tableFormat == "delta" else "topic")
-        self.publishing.prepare()
-        writeColumns(self.table, TableColumns("raw", pa.schema([])))
+        makeTable(self.table, tableFormat, "topic")
         self.batches = 0
 
     def publish(self, number: int = 1) -> None:
@@ -56,8 +47,7 @@ class LakeCase(SynchronousTestCase):
         for _ in range(number):
             start = self.batches * 10 + 1
             batches = rows(range(start, start + 5), "a"), rows(range(start + 5, start + 10), "b", TIME + DAY)
-            found = stage(self.table, *batches, batch=self.batches)
-            self.publishing.publish(BatchRange(self.batches, {JOURNAL: start}, {JOURNAL: start + 10}), found, {})
+            commit(self.table, self.batches, *batches)
             self.batches += 1
 
     def run_(self, *arguments: str) -> Any:

@@ -14,16 +14,11 @@ if not skip and (find_spec("pyiceberg") is None or find_spec("sqlalchemy") is No
     skip = "pyiceberg[sql-sqlite] is not installed"
 
 if not skip:
-    import pyarrow as pa
     from pyiceberg.catalog.sql import SqlCatalog
 
     from fleximq.pipeline import lake
-    from fleximq.pipeline.lake.batch_commit import BatchCommit
     from fleximq.pipeline.lake.iceberg import catalogOf
-    from fleximq.pipeline.lake.table.columns import TableColumns, writeColumns
-    from fleximq.pipeline.lake.table.format import setFormat
-    from fleximq.pipeline.lake.table.table_log import BatchRange
-    from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, rows, stage
+    from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, commit, makeTable, rows
 
 #: The topic of all rows, and the folder of its first day.
 TOPIC = "a'b %"
@@ -36,11 +31,7 @@ class IcebergCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.lake = str(Path(self.mktemp()).absolute())
         self.table = f"{self.lake}/messages"
-        self.publishing = BatchCommit(self.table)
-        self.publishing.makeFolders()
-        setFormat(self.table, {"format": "iceberg"}, "topic")
-        writeColumns(self.table, TableColumns("raw", pa.schema([])))
-        self.publishing.prepare()
+        makeTable(self.table, "iceberg", "topic")
         self.batches = 0
         for _ in range(4):
             self.publish(TIME if self.batches < 2 else TIME + DAY)
@@ -53,8 +44,7 @@ class IcebergCase(SynchronousTestCase):
     def publishAgain(self, number: int, time: int) -> bool:
         """Publish a batch; return whether it was new."""
         start = number * 4 + 1
-        found = stage(self.table, rows(range(start, start + 4), TOPIC, time), batch=number)
-        return BatchCommit(self.table).publish(BatchRange(number, {JOURNAL: start}, {JOURNAL: start + 4}), found, {})
+        return commit(self.table, number, rows(range(start, start + 4), TOPIC, time))
 
     @property
     def all(self) -> list[int]:

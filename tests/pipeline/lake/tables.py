@@ -9,13 +9,13 @@ import pyarrow.parquet as pq
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.batch_commit import STAGED
+from fleximq.pipeline.lake.batch_commit import STAGED, BatchCommit
 from fleximq.pipeline.lake.live_files import dataFiles
-from fleximq.pipeline.lake.table.columns import BASE
+from fleximq.pipeline.lake.table.columns import BASE, TableColumns, writeColumns
 from fleximq.pipeline.lake.table.file_names import OWN
-from fleximq.pipeline.lake.table.format import layoutOf
+from fleximq.pipeline.lake.table.format import layoutOf, setFormat
 from fleximq.pipeline.lake.table.parquet_writer import StagingWriter
-from fleximq.pipeline.lake.table.table_log import TableFile
+from fleximq.pipeline.lake.table.table_log import BatchRange, TableFile
 
 JOURNAL = "0123456789abcdef0123456789abcdef"
 #: 2023-11-14, 22:13:20 UTC.
@@ -50,6 +50,32 @@ def stage(table: str, *batches: pa.RecordBatch, batch: int = 0, schema: pa.Schem
     for each in batches:
         writer.add(each)
     return writer.close()
+
+
+def makeTable(
+    table: str, tableFormat: str = "parquet", layout: str | None = None, columns: TableColumns | None = None
+) -> BatchCommit:
+    """Make a table, of payloads as they are unless columns are given, and return what commits its batches."""
+    publishing = BatchCommit(table)
+    publishing.makeFolders()
+    setFormat(table, {"format": tableFormat}, layout)
+    writeColumns(table, columns or TableColumns("raw", pa.schema([])))
+    publishing.prepare()
+    return publishing
+
+
+def commit(
+    table: str,
+    number: int,
+    *batches: pa.RecordBatch,
+    schema: pa.Schema = BASE,
+    end: int | None = None,
+    files: Files | None = None,
+) -> bool:
+    """Stage rows and commit them as a batch, which ends behind the last row unless it is said; return if it is new."""
+    offsets = [offset for each in batches for offset in each.column("offset").to_pylist()]
+    bounds = BatchRange(number, {JOURNAL: min(offsets)}, {JOURNAL: end or max(offsets) + 1})
+    return BatchCommit(table, files or Files()).publish(bounds, stage(table, *batches, batch=number, schema=schema), {})
 
 
 def offsetsIn(table: str) -> list[int]:

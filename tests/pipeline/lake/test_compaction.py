@@ -26,7 +26,7 @@ if not skip:
     from fleximq.pipeline.lake.table.lock import compactorLock as locked
     from fleximq.pipeline.lake.table.parquet_writer import Span, fileMetadata
     from fleximq.pipeline.lake.table.table_log import BatchRange, CompactionGoal
-    from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, Failing, offsetsIn, rows, stage
+    from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, Failing, commit, offsetsIn, rows, stage
 
     #: All that there is is joined, however new it is.
     AT_ONCE = CompactionGoal(1 << 20, -1e9, 2)
@@ -47,9 +47,7 @@ class CompactCase(SynchronousTestCase):
         """Publish five more rows."""
         start = self.batches * 5 + 1
         batches = rows(range(start, start + 3)), rows(range(start + 3, start + 5), time=TIME + DAY)
-        found = stage(self.table, *batches, batch=self.batches)
-        end = {JOURNAL: start + 5}
-        self.publishing.publish(BatchRange(self.batches, {JOURNAL: start}, end), found, {})
+        commit(self.table, self.batches, *batches)
         self.batches += 1
 
     @property
@@ -136,8 +134,7 @@ class CompactTests(CompactCase):
     def test_earlierFilesGetNewColumnsEmpty(self) -> None:
         schema = pa.schema([*BASE, ("added", pa.int64())])
         writeColumns(self.table, TableColumns("json", pa.schema([("added", pa.int64())])))
-        found = stage(self.table, rows([61], schema=schema, added=[5]), batch=12, schema=schema)
-        self.publishing.publish(BatchRange(12, {JOURNAL: 61}, {JOURNAL: 66}), found, {})
+        commit(self.table, 12, rows([61], schema=schema, added=[5]), schema=schema)
         list(compact(self.table, AT_ONCE))
         joined = pq.read_table(str(self.files()[0]), partitioning=None)
         self.assertEqual(joined.column("added").to_pylist(), [None] * 36 + [5])

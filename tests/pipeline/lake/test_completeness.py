@@ -16,8 +16,7 @@ if not skip:
     from fleximq.pipeline.lake.batch_commit import BatchCommit
     from fleximq.pipeline.lake.table import lock
     from fleximq.pipeline.lake.table.lock import changeLock
-    from fleximq.pipeline.lake.table.table_log import BatchRange
-    from tests.pipeline.lake.tables import JOURNAL, rows, stage
+    from tests.pipeline.lake.tables import JOURNAL, commit, rows
 
 
 def _raising(error: Exception) -> Callable[..., Any]:
@@ -34,10 +33,8 @@ class RangesTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.table = str(Path(self.mktemp()).absolute())
-        publishing = BatchCommit(self.table)
-        publishing.prepare()
-        files = stage(self.table, rows(range(1, 8), "a"), rows(range(8, 10), "b"))
-        publishing.publish(BatchRange(0, {JOURNAL: 1}, {JOURNAL: 12}), files, {})
+        BatchCommit(self.table).prepare()
+        commit(self.table, 0, rows(range(1, 8), "a"), rows(range(8, 10), "b"), end=12)
 
     def test_offsetsAndRowsOfEachJournalAreTold(self) -> None:
         self.assertEqual(lake.ranges(self.table), {JOURNAL: lake.Covered(1, 12, 9)})

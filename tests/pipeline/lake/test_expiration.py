@@ -14,8 +14,7 @@ if not skip:
     from fleximq.pipeline.lake.batch_commit import BatchCommit
     from fleximq.pipeline.lake.expiration import expireDays
     from fleximq.pipeline.lake.repair import repair
-    from fleximq.pipeline.lake.table.table_log import BatchRange
-    from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, Failing, crashes, offsetsIn, rows, stage
+    from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, Failing, commit, crashes, offsetsIn, rows
 
     #: The end of the first day of the rows, in seconds since 1970.
     END = 1_700_006_400
@@ -28,10 +27,8 @@ class AgingTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.table = str(Path(self.mktemp()).absolute() / "messages")
-        self.publishing = BatchCommit(self.table)
-        self.publishing.prepare()
-        found = stage(self.table, rows(range(1, 5), "a.b"), rows([5, 6], "c"), rows(range(7, 10), "a.b", TIME + DAY))
-        self.publishing.publish(BatchRange(0, {JOURNAL: 1}, {JOURNAL: 10}), found, {})
+        BatchCommit(self.table).prepare()
+        commit(self.table, 0, rows(range(1, 5), "a.b"), rows([5, 6], "c"), rows(range(7, 10), "a.b", TIME + DAY))
 
     def age(self, *rules: tuple[str | None, float], now: float = END + 10 * _DAY, files: Files = _FILES) -> list[str]:
         """Return the partitions that go."""
@@ -45,8 +42,7 @@ class AgingTests(SynchronousTestCase):
         self.assertEqual(sorted(name for name in os.listdir(self.table) if name[0] != "_"), ["topic=a.b"])
 
     def test_lastDayOfReadersDoesNotExpireEarly(self) -> None:
-        found = stage(self.table, rows([10], "a.b", 253_402_300_799_000_000), batch=1)
-        self.publishing.publish(BatchRange(1, {JOURNAL: 10}, {JOURNAL: 11}), found, {})
+        commit(self.table, 1, rows([10], "a.b", 253_402_300_799_000_000))
         self.age((None, _DAY))
         self.assertEqual(offsetsIn(self.table), [10])
 
@@ -54,8 +50,7 @@ class AgingTests(SynchronousTestCase):
         self.age((None, 9.5 * _DAY))
         self.assertEqual(lake.ranges(self.table), {JOURNAL: lake.Covered(1, 10, 3, (), 6)})
         self.assertEqual(lake.audit(self.table), [])
-        found = stage(self.table, rows([10, 11], "a.b"), batch=1)
-        self.publishing.publish(BatchRange(1, {JOURNAL: 10}, {JOURNAL: 12}), found, {})
+        commit(self.table, 1, rows([10, 11], "a.b"))
         self.assertEqual(lake.ranges(self.table), {JOURNAL: lake.Covered(1, 12, 5, (), 6)})
         self.assertEqual(offsetsIn(self.table), [7, 8, 9, 10, 11])
         self.age((None, 9.5 * _DAY))

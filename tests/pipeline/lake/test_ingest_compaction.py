@@ -16,9 +16,9 @@ if not skip:
     from fleximq.pipeline.lake.compaction import compact, compacting
     from fleximq.pipeline.lake.live_files import dataFiles
     from fleximq.pipeline.lake.table.lock import compactorLock
-    from fleximq.pipeline.lake.table.table_log import BatchRange, Compacted, CompactionGoal
+    from fleximq.pipeline.lake.table.table_log import Compacted, CompactionGoal
     from tests.pipeline.jobs.fake_run import FakeRun
-    from tests.pipeline.lake.tables import JOURNAL, rows, stage
+    from tests.pipeline.lake.tables import JOURNAL, commit, rows
 
     _GOAL = CompactionGoal(olderThan=-1e9)
 _PATIENCE = 300.0
@@ -29,14 +29,12 @@ class IngestCompactionTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.table = str(Path(self.mktemp()).absolute() / "messages")
-        self.publishing = BatchCommit(self.table)
-        self.publishing.prepare()
+        BatchCommit(self.table).prepare()
         self.watched = FakeRun()
 
     def publish(self, number: int) -> None:
         """Publish a batch of two rows."""
-        found = stage(self.table, rows([2 * number + 1, 2 * number + 2]), batch=number)
-        self.publishing.publish(BatchRange(number, {JOURNAL: 2 * number + 1}, {JOURNAL: 2 * number + 3}), found, {})
+        commit(self.table, number, rows([2 * number + 1, 2 * number + 2]))
 
     def until(self, word: str) -> None:
         """Wait until a line with this word was said."""

@@ -31,7 +31,7 @@ if not skip:
     from fleximq.pipeline.lake.table.lock import writerLock
     from fleximq.pipeline.lake.table.parquet_writer import StagingWriter
     from fleximq.pipeline.lake.table.table_log import BatchRange, CompactionGoal, LiveFile, TableFile
-    from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, Broken, crashes, rows, stage
+    from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, Broken, commit, crashes, rows, stage
 
     _AT_ONCE = CompactionGoal(1 << 20, -1e9, 2)
     #: Ten days after the first day of the rows, in seconds since 1970.
@@ -64,8 +64,7 @@ class LayoutCase(SynchronousTestCase):
         time = TIME if number < 3 else TIME + DAY
         start = number * 20 + 1
         parts = [rows([start + each], _TOPICS[each % 4], time) for each in range(20)]
-        batch = BatchRange(number, {JOURNAL: start}, {JOURNAL: start + 20})
-        BatchCommit(self.table).publish(batch, stage(self.table, *parts, batch=number), {})
+        commit(self.table, number, *parts)
 
     def rows(self) -> list[tuple[str, int]]:
         """Return topics and offsets that readers see, in the order of files."""
@@ -168,8 +167,7 @@ class DayTests(LayoutCase):
         columns = TableColumns("raw", pa.schema([("more", pa.int64())]))
         writeColumns(self.table, columns)
         parts = [rows([each], _TOPICS[each % 4], schema=columns.schema, more=[each]) for each in range(81, 101)]
-        found = stage(self.table, *parts, batch=4, schema=columns.schema)
-        BatchCommit(self.table).publish(BatchRange(4, {JOURNAL: 81}, {JOURNAL: 101}), found, {})
+        commit(self.table, 4, *parts, schema=columns.schema)
 
     def test_columnAddedDuringAnExpiryStays(self) -> None:
         def listed(table: str) -> list[tuple[str, str]]:

@@ -23,8 +23,8 @@ if not skip:
     from fleximq.pipeline.lake.compaction import compact
     from fleximq.pipeline.lake.expiration import expireDays
     from fleximq.pipeline.lake.table.columns import TableColumns, writeColumns
-    from fleximq.pipeline.lake.table.table_log import BatchRange, CompactionGoal
-    from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, crashes, rows, stage
+    from fleximq.pipeline.lake.table.table_log import CompactionGoal
+    from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, commit, crashes, rows
 
 if not noIceberg:
     from fleximq.pipeline.lake.iceberg.iceberg_log import GRACE
@@ -122,8 +122,7 @@ class DeltaTests(SynchronousTestCase):
         publishing.prepare()
         for number in range(4):
             time = TIME if number < 2 else TIME + DAY
-            found = stage(self.table, rows(range(number * 4 + 1, number * 4 + 5), "a'b", time), batch=number)
-            publishing.publish(BatchRange(number, {JOURNAL: number * 4 + 1}, {JOURNAL: number * 4 + 5}), found, {})
+            commit(self.table, number, rows(range(number * 4 + 1, number * 4 + 5), "a'b", time))
 
     def offsets(self) -> list[int]:
         """Return the offsets that a reader of the format finds."""

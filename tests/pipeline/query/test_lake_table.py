@@ -22,18 +22,16 @@ if not skip:
     from fleximq.pipeline.errors import LakeRefused
     from fleximq.pipeline.jobs.replay_source import ofLake
     from fleximq.pipeline.jobs.upkeep import Keep
-    from fleximq.pipeline.lake.batch_commit import BatchCommit
     from fleximq.pipeline.lake.compaction import compact
     from fleximq.pipeline.lake.expiration import expireDays
     from fleximq.pipeline.lake.iceberg import catalogOf
     from fleximq.pipeline.lake.live_files import liveFiles
     from fleximq.pipeline.lake.table import parquet_writer
-    from fleximq.pipeline.lake.table.columns import TableColumns, writeColumns
-    from fleximq.pipeline.lake.table.format import setFormat
-    from fleximq.pipeline.lake.table.table_log import BatchRange, CompactionGoal
+    from fleximq.pipeline.lake.table.columns import TableColumns
+    from fleximq.pipeline.lake.table.table_log import CompactionGoal
     from fleximq.pipeline.query.tables import lakeTable
     from fleximq.pipeline.reader.offsets import EARLIEST, LATEST
-    from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, rows, stage
+    from tests.pipeline.lake.tables import DAY, TIME, commit, makeTable, rows
     from tests.pipeline.session import sharedSession
 
     _AT_ONCE = CompactionGoal(1 << 20, -1e9, 2)
@@ -48,20 +46,15 @@ class LakeTableCase(SynchronousTestCase):
     def make(self, tableFormat: str, lake: str | None = None, fields: Any = None, layout: str | None = None) -> str:
         """Return a new table of a format."""
         table = f"{Path(lake or self.mktemp()).absolute()}/messages"
-        publishing = BatchCommit(table)
-        publishing.makeFolders()
-        setFormat(table, {"format": tableFormat}, layout)
         self.columns = TableColumns("json", fields or pa.schema([]))
-        writeColumns(table, self.columns)
-        publishing.prepare()
+        makeTable(table, tableFormat, layout, self.columns)
         return table
 
     def publish(self, table: str, number: int, time: int = 1_700_000_000_000_000, **more: Any) -> None:
         """Publish a batch of three rows."""
         start = number * 3 + 1
         found = rows(range(start, start + 3), time=time, schema=self.columns.schema, **more)
-        staged = stage(table, found, batch=number, schema=self.columns.schema)
-        BatchCommit(table).publish(BatchRange(number, {JOURNAL: start}, {JOURNAL: start + 3}), staged, {})
+        commit(table, number, found, schema=self.columns.schema)
 
     def offsets(self, found: Any) -> list[int]:
         """Return the offsets of some rows."""

@@ -20,7 +20,7 @@ if not skip:
     from fleximq.pipeline.lake.table.columns import TableColumns, writeColumns
     from fleximq.pipeline.lake.table.format import formatOf, setFormat
     from fleximq.pipeline.lake.table.table_log import BatchRange
-    from tests.pipeline.lake.tables import JOURNAL, Failing, rows, stage
+    from tests.pipeline.lake.tables import JOURNAL, Failing, commit, makeTable, rows
 
 
 class FormatTests(SynchronousTestCase):
@@ -76,20 +76,15 @@ class CommittedMixin:
     def make(self) -> None:
         """Make a table."""
         self.table = str(Path(self.mktemp()).absolute() / "lake" / "messages")  # type: ignore[attr-defined]
-        self.publishing = BatchCommit(self.table)
-        self.publishing.makeFolders()
-        setFormat(self.table, {"format": self.format})
         self.columns = TableColumns("raw", pa.schema([]))
-        writeColumns(self.table, self.columns)
-        self.publishing.prepare()
+        self.publishing = makeTable(self.table, self.format, columns=self.columns)
 
     def publish(self, number: int, start: int, end: int, topic: str = "a b/c%", files: Files | None = None) -> None:
         """Publish a batch of one topic."""
         schema = self.columns.schema
         more: dict[str, Any] = {name: list(range(start, end)) for name in self.columns.names}
-        staged = stage(self.table, rows(range(start, end), topic, schema=schema, **more), batch=number, schema=schema)
-        batch = BatchRange(number, {JOURNAL: start}, {JOURNAL: end})
-        BatchCommit(self.table, files or Files()).publish(batch, staged, {})
+        found = rows(range(start, end), topic, schema=schema, **more)
+        commit(self.table, number, found, schema=schema, files=files)
 
     def read(self) -> list[dict[str, Any]]:
         """Return topic, offset and, where it is there, ``n`` of each row."""
@@ -115,8 +110,7 @@ class CommittedMixin:
             self.columns = TableColumns("json", pa.schema([("s", dataType)]))
             writeColumns(self.table, self.columns)
             schema = self.columns.schema
-            staged = stage(self.table, rows([number + 1], schema=schema, s=[dict.fromkeys(fields, 5)]), schema=schema)
-            self.publishing.publish(BatchRange(number, {JOURNAL: number + 1}, {JOURNAL: number + 2}), staged, {})
+            commit(self.table, number, rows([number + 1], schema=schema, s=[dict.fromkeys(fields, 5)]), schema=schema)
         found = [row["s"] for row in self.read()]
         self.assertEqual(found, [{"x": 5, "y": None}, {"x": 5, "y": 5}])  # type: ignore[attr-defined]
 
