@@ -98,15 +98,6 @@ class TroubleCase(IngestCase):
 
     skip = missing
 
-    def failed(self, *words: str) -> str:
-        """Return the sentence with which an ingest ends."""
-        try:
-            self.ingest(*words)
-        except Exception as error:
-            return sentenceOf(error)
-        self.fail("it did not end with an error")
-        return ""
-
     @property
     def offsets(self) -> list[int]:
         """The offsets that are in the lake."""

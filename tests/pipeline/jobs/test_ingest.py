@@ -56,6 +56,15 @@ class IngestCase(SynchronousTestCase):
         INGEST.run(self.chosen(*words, "--once", **tables), run)
         return run
 
+    def failed(self, *words: str) -> str:
+        """Return the sentence with which an ingest ends."""
+        try:
+            self.ingest(*words)
+        except Exception as error:
+            return sentenceOf(error)
+        self.fail("it did not end with an error")
+        return ""
+
     def chosen(self, *words: str, table: Any = None) -> Any:
         """Return what these words choose."""
         parser = ArgumentParser()
@@ -335,15 +344,6 @@ class DecodedTests(IngestCase):
 
 class FailureTests(IngestCase):
     """It ends, and goes on."""
-
-    def failed(self, *words: str) -> str:
-        """Return the sentence with which an ingest ends."""
-        try:
-            self.ingest(*words)
-        except Exception as error:
-            return sentenceOf(error)
-        self.fail("it did not end with an error")
-        return ""
 
     def test_crashAtAnyStepOfACommitLeavesEachRowOnce(self) -> None:
         self.fill(10)

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from fleximq.values.message import Content
-from tests.pipeline.installed import missing
+from tests.pipeline.lake.iceberg_case import skip
 from tests.pipeline.lake.test_ingest_driver import FeedCase
-from tests.pipeline.lake.test_repair import skip
 from tests.pipeline.written import Written
 
-if not skip and not missing:
+if not skip:
     import msgspec
 
     from fleximq.pipeline.errors import CommitRefused, LakeRefused

@@ -10,6 +10,7 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.pipeline.installed import missing as skip
+from tests.pipeline.lake.iceberg_case import skip as noIceberg
 
 if not skip:
     import pyarrow as pa
@@ -251,8 +252,7 @@ class DayIcebergTests(DayTests):
     """The same of an Iceberg table."""
 
     format = "iceberg"
-    if find_spec("pyiceberg") is None or find_spec("sqlalchemy") is None:
-        skip = "pyiceberg[sql-sqlite] is not installed"
+    skip = noIceberg
 
     def test_icebergTableIsDividedByDayAndKnowsTheTopicsOfFiles(self) -> None:
         from fleximq.pipeline.lake.iceberg import catalogOf
@@ -349,5 +349,4 @@ class RenameIcebergTests(RenameTests):
     """The same of an Iceberg table."""
 
     format = "iceberg"
-    if find_spec("pyiceberg") is None or find_spec("sqlalchemy") is None:
-        skip = "pyiceberg[sql-sqlite] is not installed"
+    skip = noIceberg

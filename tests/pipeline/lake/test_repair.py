@@ -2,15 +2,10 @@
 
 import os
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from typing import Any
 
-from tests.pipeline.installed import missing
+from tests.pipeline.lake.iceberg_case import skip
 from tests.pipeline.lake.test_ingest_driver import FeedCase
-
-skip = missing
-if not skip and (find_spec("pyiceberg") is None or find_spec("sqlalchemy") is None):
-    skip = "pyiceberg[sql-sqlite] is not installed"
 
 if not skip:
     import msgspec

@@ -9,6 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.journal.files.file_system import Files
 from tests.pipeline.installed import missing as skip
+from tests.pipeline.lake.iceberg_case import skip as noIceberg
 
 if not skip:
     import pyarrow as pa
@@ -167,8 +168,7 @@ class IcebergTests(CommittedMixin, SynchronousTestCase):
     """Iceberg."""
 
     format = "iceberg"
-    if find_spec("pyiceberg") is None or find_spec("sqlalchemy") is None:
-        skip = "pyiceberg[sql-sqlite] is not installed"
+    skip = noIceberg
 
     def setUp(self) -> None:
         self.make()
