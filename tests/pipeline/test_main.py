@@ -17,26 +17,20 @@ SOURCE = str(Path(fleximq.__file__).parents[1])
 PATIENCE = 300.0
 
 
-def python(program: str) -> "subprocess.CompletedProcess[str]":
+def python(program: str, *words: str) -> "subprocess.CompletedProcess[str]":
     """Run a program in a Python of its own, which finds the sources."""
-    return subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "PYTHONPATH": SOURCE},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
+    return _run("-c", program, *words)
 
 
 def pipeline(*words: str, **variables: str) -> "subprocess.CompletedProcess[str]":
     """Run the command, and return what came of it."""
-    return subprocess.run(
-        [sys.executable, "-m", "fleximq.pipeline", *words],
-        env={**os.environ, "PYTHONPATH": SOURCE, **variables},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
+    return _run("-m", "fleximq.pipeline", *words, **variables)
+
+
+def _run(*words: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+    environment = {**os.environ, "PYTHONPATH": SOURCE, **variables}
+    command = [sys.executable, *words]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE)
 
 
 class HelpTests(SynchronousTestCase):
@@ -146,13 +140,7 @@ class EndTests(SynchronousTestCase):
             "sys.exit(main.main(['sql']))\n"
         )
         for numbers, expected in ((["2"], (0, "in order\n")), (["15"], (0, "in order\n")), (["15", "2"], (130, ""))):
-            ended = subprocess.run(
-                [sys.executable, "-c", program, *numbers],
-                env={**os.environ, "PYTHONPATH": SOURCE},
-                stdout=subprocess.PIPE,
-                text=True,
-                timeout=PATIENCE,
-            )
+            ended = python(program, *numbers)
             self.assertEqual((ended.returncode, ended.stdout), expected)
 
     def test_missingExtraSaysHowToInstallIt(self) -> None:
@@ -174,13 +162,7 @@ class EndTests(SynchronousTestCase):
             "sys.exit(main.main(['sql', *sys.argv[1:]]))\n"
         )
         for words in ([], ["--verbose"]):
-            ended = subprocess.run(
-                [sys.executable, "-c", program, *words],
-                env={**os.environ, "PYTHONPATH": SOURCE},
-                stderr=subprocess.PIPE,
-                text=True,
-                timeout=PATIENCE,
-            )
+            ended = python(program, *words)
             self.assertEqual(ended.returncode, 1)
             self.assertTrue(
                 ended.stderr.endswith("fleximq-pipeline: gone (--allow-data-loss reads on)\n"), ended.stderr
