@@ -262,6 +262,9 @@ class FaultLoop(CrashLoop):
                 self.load = FaultLoad(broker.address, self.ledger, self._subscription)
                 self.load.start()
                 until = time.monotonic() + 60 * minutes
+                # A connection that is being made may be refused for want of descriptors, which is no fault.
+                while len(self.load.confirmedAt) < len(self.load.senders) and time.monotonic() < until:
+                    time.sleep(0.1)
                 while time.monotonic() < until and not self.ledger.faults:
                     self._disturbOnce(broker)
                 self.load.stop()
