@@ -12,7 +12,8 @@ from itertools import groupby
 
 from fleximq.broker.envelope import MessageSource
 from fleximq.compiled import choice
-from fleximq.errors import BadRequest, BrokerError, Forbidden, NotFound, TooManyRequests, Unauthorized
+from fleximq.dialects.connection.error_codes import BLIPMQ_CODES, codeOf
+from fleximq.errors import BrokerError, Forbidden, Unauthorized
 from fleximq.limits import BLIP_FRAME_BYTES
 from fleximq.values.message import Content, Message
 from fleximq.values.records import Run, contentOf
@@ -21,31 +22,15 @@ from fleximq.wire.blipmq_payload import Nack, encodePublish
 from fleximq.wire.payload_conversion import toBytes
 
 
-class UnsupportedVersion(BadRequest):
-    """A HELLO requested an unsupported protocol version (426)."""
-
-
 class BlipJoinRefused(Unauthorized):
     """This peer may not join with any credentials (401)."""
 
     closes = True
 
 
-#: The code of each error class; the first match applies.
-_CODES: tuple[tuple[type[BrokerError], int], ...] = (
-    (UnsupportedVersion, 426),
-    (BadRequest, 400),
-    (Unauthorized, 401),
-    (Forbidden, 401),
-    (NotFound, 404),
-    (TooManyRequests, 429),
-)
-
-
 def nackOf(error: BrokerError) -> Nack:
     """Return code and sentence for an error; 500 without a code in the document."""
-    code = next((code for kind, code in _CODES if isinstance(error, kind)), 500)
-    return Nack(code, "not permitted" if isinstance(error, Forbidden) else str(error))
+    return Nack(codeOf(error, BLIPMQ_CODES), "not permitted" if isinstance(error, Forbidden) else str(error))
 
 
 _BYTES = Content.BYTES

@@ -21,13 +21,13 @@ from fleximq.compiled import choice
 from fleximq.dialects.blipmq.messages import (
     SOURCES,
     BlipJoinRefused,
-    UnsupportedVersion,
     exceedsFrame,
     nackOf,
     renderDeliveries,
 )
 from fleximq.dialects.connection.connection_rate import admittedRuns, overRate
 from fleximq.dialects.connection.envelope_cache import EnvelopeCache
+from fleximq.dialects.connection.error_codes import UnsupportedVersion
 from fleximq.dialects.context import Context
 from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.pull_stream import CHUNK_BYTES, PullEvent, PullSession, PullState

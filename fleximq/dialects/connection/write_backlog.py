@@ -16,7 +16,7 @@ _SHARED = 1 << 20
 #: Estimated cost of a referenced chunk without its bytes.
 _REFERENCE = 100
 #: Larger chunks stay references: they are most of their reads, and copying would cost too much.
-_LARGE = 1 << 17
+_REFERENCED_BYTES = 1 << 17
 _SHEET = 1 << 16
 #: Smaller chunks are joined for sending, to at most so many bytes.
 _JOINED = 1 << 15
@@ -53,7 +53,7 @@ class WriteBacklog:
         loose, self._loose = self._loose, []
         self._weight = 0
         for chunk in loose:
-            if len(chunk) < _LARGE:
+            if len(chunk) < _REFERENCED_BYTES:
                 self._copy(memoryview(chunk))
             else:
                 self._closeSheet()

@@ -19,6 +19,7 @@ from twisted.python.failure import Failure
 
 from fleximq.broker.deadlines import Clock, Deadlines
 from fleximq.dialects.connection.credential_check import certificateOf
+from fleximq.dialects.connection.error_codes import HTTP_CODES, codeOf
 from fleximq.dialects.connection.handover import Handover, HandoverFactory
 from fleximq.dialects.http.origins import Origins
 from fleximq.dialects.http.request_head import (
@@ -30,7 +31,7 @@ from fleximq.dialects.http.request_head import (
     webSocketDialect,
     withoutCredentials,
 )
-from fleximq.errors import AuthenticationFailed, BrokerError, JoinRejected, NoCapacity, TooManyRequests, Unauthorized
+from fleximq.errors import Unauthorized
 from fleximq.interfaces import IAdmission
 from fleximq.security.anonymous_access import nameProxy
 from fleximq.security.credentials import UNTRUSTED
@@ -268,19 +269,9 @@ class RequestRouterFactory(HandoverFactory):
             raise HttpError(403, "ask by an address or as localhost: other names are not trusted here")
 
 
-#: The HTTP status of each error class; all others are 500.
-_CODES: tuple[tuple[type[BrokerError], int], ...] = (
-    (Unauthorized, 401),
-    (AuthenticationFailed, 401),
-    (JoinRejected, 403),
-    (TooManyRequests, 429),
-    (NoCapacity, 503),
-)
-
-
 def _httpErrorOf(failure: Failure) -> HttpError:
-    code = next((code for kind, code in _CODES if isinstance(failure.value, kind)), None)
-    if code is None:
+    code = codeOf(failure.value, HTTP_CODES)
+    if code == 500:
         _log.failure("credentials could not be checked", failure)
         return HttpError(500, "internal error")
     return HttpError(code, str(failure.value), CHALLENGES if code == 401 else ())

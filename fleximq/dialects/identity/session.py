@@ -12,6 +12,7 @@ from zope.interface import implementer
 
 from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.broker.replay.feed import DeferredRun
+from fleximq.dialects.connection.error_codes import IDENTITY_CODES, codeOf
 from fleximq.dialects.context import Context
 from fleximq.dialects.identity.channel_list import ChannelList
 from fleximq.dialects.identity.form import RECALLING, IdentitySource, RecordTexts, senderName
@@ -37,12 +38,6 @@ from fleximq.wire.websocket_frame import PING, TEXT, encodeFrame, webSocketFrame
 _PUBLISH = Word.PUBLISH.value + b":"
 #: Bytes of history read at a time.
 _RECALLED_BYTES = 1 << 17
-#: Status codes unknown to this dialect -> the codes it uses instead.
-_CODES = {
-    Status.SUBSCRIPTION_FAILED: Status.TOO_MANY_REQUESTS,
-    Status.AUTHENTICATION_FAILED: Status.UNAUTHORIZED,
-    Status.JOIN_REJECTED: Status.FORBIDDEN,
-}
 
 
 @implementer(ISubscriber)
@@ -229,7 +224,7 @@ class IdentitySession(Session):
         words = str(error)
         if isinstance(error, NotPermitted):
             words = f"not permitted: {error.name}" if error.name else "not permitted"
-        self._send(encodeError(int(_CODES.get(error.status, error.status)), words))
+        self._send(encodeError(codeOf(error, IDENTITY_CODES, int(error.status)), words))
 
     def rightsChanged(self, lost: Sequence[str]) -> None:
         """Clear cached envelopes, and send an ERROR for each lost channel."""

@@ -4,34 +4,16 @@ from collections.abc import Sequence
 from operator import attrgetter
 
 from fleximq.broker.envelope import MessageSource, QueueDelivery
+from fleximq.dialects.connection.error_codes import MINIMQ_CODES, codeOf
 from fleximq.errors import (
-    AuthenticationFailed,
-    BadRequest,
     BrokerError,
     Forbidden,
-    JoinRejected,
-    NotImplementedByBroker,
     NotPermitted,
-    TooLarge,
-    TooManyRequests,
-    Unauthorized,
 )
 from fleximq.values.message import Content, Message
 from fleximq.values.records import Run, contentOf, headerOf
 from fleximq.wire.minimq_line import NO_MESSAGE, encodeError
 from fleximq.wire.minimq_message import renderRun
-
-#: The code of each error class; the first match applies, else 500.
-_CODES: tuple[tuple[type[BrokerError], int], ...] = (
-    (BadRequest, 400),
-    (TooLarge, 400),
-    (Unauthorized, 401),
-    (AuthenticationFailed, 401),
-    (JoinRejected, 403),
-    (Forbidden, 403),
-    (TooManyRequests, 429),
-    (NotImplementedByBroker, 501),
-)
 
 _isLegacy = attrgetter("legacy")
 #: The journal's content codes of a PRODUCE, in today's form and in the older one.
@@ -60,8 +42,7 @@ SOURCE = MiniSource()
 
 def renderError(error: BrokerError) -> bytes:
     """Return the line that answers an error (MiniMQ document, section 7)."""
-    code = next((code for kind, code in _CODES if isinstance(error, kind)), 500)
-    return encodeError(code, "not permitted" if isinstance(error, NotPermitted) else str(error))
+    return encodeError(codeOf(error, MINIMQ_CODES), "not permitted" if isinstance(error, NotPermitted) else str(error))
 
 
 def renderAnswers(topic: str, deliveries: Sequence[QueueDelivery], count: int) -> bytes:

@@ -2,7 +2,8 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.dialects.blipmq.messages import BlipJoinRefused, UnsupportedVersion, nackOf
+from fleximq.dialects.blipmq.messages import BlipJoinRefused, nackOf
+from fleximq.dialects.connection.error_codes import UnsupportedVersion
 from fleximq.errors import BadRequest, BrokerError, Forbidden, InvalidTopic, NoCapacity, NotFound, NotKept, Unauthorized
 
 
