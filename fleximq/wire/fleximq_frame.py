@@ -14,8 +14,9 @@ _beginning = Struct(">BBI")
 _payloadLength = Struct(">Q")
 #: The bytes of a frame before HeaderLength.
 BEGINNING_BYTES = 22
-_RESERVED = slice(6, BEGINNING_BYTES)
-_NO_RESERVED = bytes(16)
+#: The place of the reserved bytes, which are zero in each forwarded frame.
+RESERVED = slice(6, BEGINNING_BYTES)
+NO_RESERVED = bytes(16)
 
 
 #: Returns version, type and client id of an envelope.
@@ -44,14 +45,9 @@ def words(text: str) -> bytes:
     return msgpack.packb(text)  # type: ignore[no-any-return]
 
 
-def hasZeroReserved(envelope: bytes) -> bool:
-    """Return whether the reserved bytes are zero, as required of a forwarded frame."""
-    return envelope[_RESERVED] == _NO_RESERVED
-
-
 def withZeroReserved(frame: bytes) -> bytes:
     """Return a frame with its reserved bytes set to zero."""
-    return frame[: _RESERVED.start] + _NO_RESERVED + frame[_RESERVED.stop :]
+    return frame[: RESERVED.start] + NO_RESERVED + frame[RESERVED.stop :]
 
 
 def payloadOf(frame: bytes, envelopeBytes: int) -> bytes:

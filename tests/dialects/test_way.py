@@ -81,7 +81,7 @@ class FlexiWayTests(WayCase, FlexiCase):
         """The first PUB of a topic needs its header read and its routes found, a repeated one neither."""
         subscriber, publisher = self.server.join(), self.server.join()
         subscriber.subscribe("news")
-        self.assertWay(self.publishing("first PUB", publisher, subscriber), 47, 21, 64)
+        self.assertWay(self.publishing("first PUB", publisher, subscriber), 43, 20, 54)
         self.assertWay(self.publishing("repeated PUB", publisher, subscriber), 12, 5, 12)
 
     def test_aDurablePublicationTakesFewCalls(self) -> None:
@@ -106,10 +106,10 @@ class FlexiWayTests(WayCase, FlexiCase):
             header = {"routing": [{"client_name": "svc", "path": "/add"}], "reqrep": {"type": "request", "id": id}}
             return self.step(lambda: client.tell("REQ", header, 1))
 
-        self.assertWay(way("first REQ", service, ask("0001")), 52, 18, 64)
+        self.assertWay(way("first REQ", service, ask("0001")), 49, 17, 54)
         [heard] = service.messages()
         self.assertEqual(heard.kind, "REQ")
-        self.assertWay(way("second REQ", service, ask("0002")), 20, 10, 26)
+        self.assertWay(way("second REQ", service, ask("0002")), 20, 10, 24)
 
 
 class BlipWayTests(WayCase):

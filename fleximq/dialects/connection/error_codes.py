@@ -57,6 +57,6 @@ HTTP_CODES: ErrorCodes = (
 )
 
 
-def codeOf(error: BaseException, codes: ErrorCodes, other: int = 500) -> int:
+def codeOf(error: BaseException | None, codes: ErrorCodes, other: int = 500) -> int:
     """Return the code of an error in a table, ``other`` if it is not there."""
     return next((code for kind, code in codes if isinstance(error, kind)), other)

@@ -52,7 +52,7 @@ from fleximq.status import Status
 from fleximq.values.header_pairs import SENDER, SENDER_BYTES, isForged
 from fleximq.values.printable import shortened
 from fleximq.wire.fleximq_array_header import openMapOrArrays
-from fleximq.wire.fleximq_frame import BEGINNING_BYTES, encodeFrame, hasZeroReserved, readPrefix, withZeroReserved
+from fleximq.wire.fleximq_frame import BEGINNING_BYTES, NO_RESERVED, RESERVED, encodeFrame, readPrefix, withZeroReserved
 from fleximq.wire.fleximq_header import (
     Header,
     MessageType,
@@ -140,7 +140,7 @@ class FlexiSession(StreamSession):
         refusing = self.rate if self.rate is not None and self.rate.refuses else None
         isPlain = refusing is None and pending is None and not self._sender
         transcoder = self._transcoder
-        if transcoder is not None:
+        if transcoder is not None and self._layout is Layout.B:
             whole = transcoder.wholeRead(data)
             if whole is not None:
                 data, transcoder = whole, None
@@ -272,7 +272,7 @@ class FlexiSession(StreamSession):
         if (SENDER in fields or SENDER_BYTES in fields) and isForged(fields, self._sender):
             raise BadRequest(f"{SENDER!r} is set by the broker alone")
         act: Callable[[Header, bytes, bytes], None] = getattr(self._messages, ACTIONS[kind])
-        act(header, envelope, frame if hasZeroReserved(envelope) else withZeroReserved(frame))
+        act(header, envelope, frame if envelope[RESERVED] == NO_RESERVED else withZeroReserved(frame))
 
     def _overRate(self, envelope: bytes, count: int) -> None:
         fields = self._open(envelope).fields
