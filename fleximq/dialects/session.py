@@ -12,23 +12,20 @@ A session knows the dialect and the broker but not the transport: a *protocol* (
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
-from functools import partial
 from typing import ClassVar
 
-from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IAddress
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from fleximq.broker.deadlines import Deadline
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.config.option_values import Sender
 from fleximq.dialects.answers import Answers
 from fleximq.dialects.connection.connection_rate import ConnectionRate, admittedMessages, overRate
-from fleximq.dialects.connection.credential_check import CredentialExpiry
 from fleximq.dialects.connection.keepalive import KeepAlive
 from fleximq.dialects.context import Context
+from fleximq.dialects.handshake import Handshake
 from fleximq.dialects.outbox import Outbox
 from fleximq.errors import (
     AuthenticationFailed,
@@ -36,22 +33,17 @@ from fleximq.errors import (
     Forbidden,
     JoinRejected,
     NoCapacity,
-    TooLarge,
     Unauthorized,
 )
-from fleximq.interfaces import IAdmission, IConversation, IPeer
-from fleximq.security.credentials import UNTRUSTED, Certificate
+from fleximq.interfaces import IConversation, IPeer
+from fleximq.security.credentials import Certificate
 from fleximq.security.peer_address import clientKey, peerAddress
 from fleximq.security.principal import Admitted
 from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.printable import shortened
-from fleximq.values.unadmitted_budget import BufferCharge
 
 #: Seconds within which a closing connection must have read its last answers.
 LINGER = 10.0
-#: Input allowed before authentication, in bytes, where it is required or the dialect's first message is small:
-#: credentials are part of a header of at most 64 KiB.
-MAX_UNAUTHENTICATED_BYTES = 1 << 17
 #: Maximum characters of an error in the log.
 _LOGGED = 400
 #: The end reason of connections when the broker stops.
@@ -60,9 +52,11 @@ STOPPED = "broker stopped"
 _REFUSALS = (Unauthorized, Forbidden, AuthenticationFailed, JoinRejected)
 #: The end reason of connections over the budget of :class:`~fleximq.values.unadmitted_budget.UnadmittedBudget`.
 OVER_BUDGET = "too much input before admission"
-_EXPIRED = "the credentials have expired"
 
 
+# A session gets input in WAITING and OPEN only, and messages of others from OPEN on. Each state is left once, but for
+# CHECKING, which may be repeated: with other credentials, or when an open client waits for a mesh. ENDING still sends
+# answers, for at most LINGER seconds; no state follows CLOSED.
 class ConnectionState(Enum):
     """The state of a connection."""
 
@@ -94,15 +88,15 @@ class Session(metaclass=ABCMeta):
     ``dismissed`` that their time is over. ``limited`` are the beginnings of messages that :meth:`admittedOf` may
     refuse. ``joinsFirst`` means that the first message is small in any case.
 
-    The protocol sets ``certificate``, which returns the client certificate; ``checking``, called with True and False at
-    the start and end of a pending credential check, or of another wait of input; and ``admitted``, the result for
-    credentials in an HTTP request.
+    The protocol sets ``certificate``, which returns the client certificate, and ``checking``, called with True and
+    False at the start and end of a pending credential check, or of another wait of input. ``handshake`` admits the
+    peer.
     """
 
     __slots__ = (
-        "__weakref__", "_began", "_check", "_deadline", "_expiry", "_mayJoin", "address", "admission",
-        "admitted", "answers", "broker", "certificate", "charge", "checking", "client", "context", "dismissed",
-        "keepAlive", "listening", "outbox", "rate", "reason", "receivedAt", "state", "traffic",
+        "__weakref__", "_began", "address", "answers", "broker", "certificate", "checking", "client", "context",
+        "dismissed", "handshake", "keepAlive", "listening", "outbox", "rate", "reason", "receivedAt", "state",
+        "traffic",
     )  # fmt: skip
     dialect: ClassVar[str]
     mayFinish: ClassVar[bool] = False
@@ -122,20 +116,14 @@ class Session(metaclass=ABCMeta):
         self.client: ConnectedClient | None = None
         self.rate: ConnectionRate | None = None
         self.state = ConnectionState.WAITING
-        self.admitted: Admitted | None = None
-        self.admission: IAdmission = context.admission
+        self.handshake = Handshake(context)
         self.certificate: Callable[[], Certificate | None] = _noCertificate
         self.checking: Callable[[bool], None] = _ignore
-        self.charge = BufferCharge(context.unadmitted)
-        self._check: Deferred[None] | None = None
-        self._expiry: CredentialExpiry | None = None
         self.keepAlive: KeepAlive | None = None
         self.receivedAt = self._began = context.clock.seconds()
         self.listening = True
         self.dismissed = False
         self.reason = ""
-        self._mayJoin = False  # the address was not refused a moment ago
-        self._deadline: Deadline | None = None
 
     @property
     def buffered(self) -> int:
@@ -162,16 +150,12 @@ class Session(metaclass=ABCMeta):
 
     def mayReceive(self, size: int) -> bool:
         """Return whether a peer may send more after so many bytes, received or buffered; otherwise refuse it."""
-        if size > MAX_UNAUTHENTICATED_BYTES and (
-            self.joinsFirst or (self.admission.required and self.certificate() is None)
-        ):
-            most = MAX_UNAUTHENTICATED_BYTES
-            self.failed(TooLarge(f"at most {most} bytes can be sent here before credentials are shown"))
+        self.handshake.limit(self, size, self.joinsFirst)
         return self.state is ConnectionState.WAITING
 
     def buffering(self, size: int) -> None:
         """Charge the bytes buffered before admission; end if all such connections buffer too much."""
-        if not self.charge.change(size):
+        if not self.handshake.charge.change(size):
             self.abort(OVER_BUDGET)
 
     def rightsChanged(self, lost: Sequence[str]) -> None:
@@ -191,29 +175,17 @@ class Session(metaclass=ABCMeta):
         Until then the session is CHECKING: it gets no input, and :meth:`resume` is called after the decision. A
         BrokerError raised by ``then`` is passed to ``refused``.
         """
-        try:
-            admitted = self.admission.admit(credentials, self.address)
-        except BrokerError as error:
-            refused(error)
-            return
-        if isinstance(admitted, Admitted):
-            _decide(admitted, then, refused)
-            return
-        outcome: list[Admitted | Failure] = []
-        check: Deferred[None] = admitted.addBoth(outcome.append)
-        if outcome:
-            _decide(outcome[0], then, refused)
-            return
-        self.state = ConnectionState.CHECKING
-        self._check = check
-        self.checking(True)
-        check.addBoth(lambda ignored: self._decided(partial(_decide, outcome[0], then, refused)))
-        check.addErrback(lambda failure: self._log.failure("a credential check failed", failure))
+        self.handshake.check(self, credentials, then, refused)
 
-    def _decided(self, act: Callable[[], None]) -> None:
+    def startChecking(self) -> None:
+        """Wait for the decision of a pending credential check."""
+        self.state = ConnectionState.CHECKING
+        self.checking(True)
+
+    def decided(self, act: Callable[[], None]) -> None:
+        """Act on the decision of a credential check, and continue with the input, unless another check is pending."""
         if self.state is ConnectionState.CHECKING:
-            self._mayJoin = False  # the address may have been banned meanwhile
-            self._check = None
+            self.handshake.decided()
             self.state = ConnectionState.WAITING
             self.attempt(act)
             if self.state is not ConnectionState.CHECKING:  # again
@@ -225,12 +197,8 @@ class Session(metaclass=ABCMeta):
         :raises NoCapacity: the broker is full.
         :raises JoinRejected, Unauthorized: the peer's address may not join, or the credentials have expired meanwhile.
         """
-        refusal = None if self._mayJoin else self.refusal()
-        if refusal is not None:
-            raise JoinRejected(refusal)
         who, rights = admitted
-        if who is not None and who.expires is not None and who.expires <= self.broker.wall():
-            raise Unauthorized(_EXPIRED)
+        self.handshake.permit(self, who)
         principal = None if who is None else who.name
         address = peerAddress(self.address)
         try:
@@ -247,12 +215,7 @@ class Session(metaclass=ABCMeta):
         if meter is not None:
             self.rate = ConnectionRate(meter, self.traffic, self.context.clock, self.broker.observers.counted)
         self.state = ConnectionState.OPEN
-        self.charge.change(0)
-        self.handshakeDone()
-        if who is not None and who.expires is not None:
-            self._expiry = CredentialExpiry(
-                self.context.clock, self.broker.wall, who.expires, lambda: self.expel(Unauthorized(_EXPIRED))
-            )
+        self.handshake.joined(self, None if who is None else who.expires)
         self._audit("login")
         more = self._more("client joined" if self.stays else "joined")
         if more is not None:
@@ -295,30 +258,13 @@ class Session(metaclass=ABCMeta):
 
     def refusal(self) -> str | None:
         """Return the reason why this peer may not join with any credentials, or None."""
-        certificate = self.certificate()
-        refusal = UNTRUSTED if certificate and not certificate.isTrusted else self.admission.refusal(self.address)
-        self._mayJoin = refusal is None
-        return refusal
-
-    def _stopWatching(self) -> None:
-        if self._expiry is not None:
-            self._expiry.stop()
-            self._expiry = None
-        if self._check is not None:
-            check, self._check = self._check, None
-            check.cancel()
+        return self.handshake.refusal(self)
 
     def awaitHandshake(self, since: float) -> None:
         """Start the handshake deadline, counted from this time of the clock, unless it runs or the client joined."""
-        if self._deadline is None and self.client is None and self.state in _UNJOINED:
+        if self.client is None and self.state in _UNJOINED and not self.handshake.hasDeadline:
             left = since + self.context.settings.handshakeTimeout - self.context.clock.seconds()
-            self._deadline = self.broker.deadlines.callLater(max(0.0, left), self._handshakeLate)
-
-    def handshakeDone(self) -> None:
-        """Stop the deadline of the handshake, or of the connection's end."""
-        deadline, self._deadline = self._deadline, None
-        if deadline is not None:
-            deadline.cancel()
+            self.handshake.startDeadline(self, left, self._handshakeLate)
 
     # -- the end of the connection -----------------------------------------------------------------
 
@@ -346,9 +292,8 @@ class Session(metaclass=ABCMeta):
         wasChecking = self.state is ConnectionState.CHECKING
         self.state = ConnectionState.ENDING
         self.reason = STOPPED if self.dismissed else reason
-        self.handshakeDone()
-        self._deadline = self.broker.deadlines.callLater(LINGER, self.outbox.abort)
-        self._stopWatching()
+        self.handshake.startDeadline(self, LINGER, self.outbox.abort)
+        self.handshake.stop()
         if wasChecking:
             self.checking(False)
         return True
@@ -430,10 +375,10 @@ class Session(metaclass=ABCMeta):
         reason = self.reason or ("client closed" if inOrder else "connection lost")
         self.state = ConnectionState.CLOSED
         self.context.sessions.discard(self)
-        self.charge.change(0)
-        self._stopWatching()
+        self.handshake.charge.change(0)
+        self.handshake.stop()
         self.broker.traffic.end(self.dialect, self.traffic)
-        self.handshakeDone()
+        self.handshake.stopDeadline()
         self.outbox.stopProducing()
         if self.keepAlive is not None:
             self.keepAlive.stop()
@@ -484,7 +429,6 @@ class Session(metaclass=ABCMeta):
         return f"{client.name} ({client.principal})" if client.principal else client.name
 
     def _handshakeLate(self) -> None:
-        self._deadline = None
         self.end("handshake deadline")
 
 
@@ -500,21 +444,6 @@ class StreamSession(Session):
     @abstractmethod
     def received(self, data: bytes) -> None:
         """Process a read, or the part of it that the protocol cut out; raises only BrokerError."""
-
-
-def _decide(
-    outcome: Admitted | Failure, then: Callable[[Admitted], None], refused: Callable[[BrokerError], None]
-) -> None:
-    """Call one of the two functions; raise an unforeseen exception."""
-    if not isinstance(outcome, Failure):
-        try:
-            then(outcome)
-        except BrokerError as error:
-            refused(error)
-    elif isinstance(outcome.value, BrokerError):
-        refused(outcome.value)
-    else:
-        outcome.raiseException()
 
 
 def _noCertificate() -> None:

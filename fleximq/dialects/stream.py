@@ -171,7 +171,7 @@ class StreamProtocol(SessionProtocol, Protocol):
     def _mayWork(self, data: bytes) -> bool:
         if self._early is not None:
             self._early.append(data)
-            self.session.buffering(self.session.charge.size + len(data))
+            self.session.buffering(self.session.handshake.charge.size + len(data))
             return False
         return self.session.state is ConnectionState.WAITING and self.session.mayReceive(self.session.traffic.bytesIn)
 

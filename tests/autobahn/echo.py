@@ -35,10 +35,10 @@ class EchoSession(Session):
 
     def opened(self) -> None:
         """Let it in."""
-        if self.admitted is None:
+        if self.handshake.admitted is None:
             self.admit(self.certificate(), self._welcome, self.failed)
         else:
-            self._welcome(self.admitted)
+            self._welcome(self.handshake.admitted)
 
     def _welcome(self, admitted: Admitted) -> None:
         self.letIn(admitted)

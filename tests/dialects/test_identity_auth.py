@@ -31,7 +31,7 @@ class AuthTests(ConversationCase):
     def arrive(self, admitted: Admitted | None = None, shown: Certificate | None = None) -> WebSocketPeer:
         """Return somebody who has connected, with a request that said this."""
         peer = WebSocketPeer(self.factory)
-        peer.protocol.session.admitted = admitted
+        peer.protocol.session.handshake.admitted = admitted
         peer.protocol.session.certificate = lambda: shown
         return peer.upgrade(text("SUBSCRIBE:a"))
 

@@ -292,8 +292,9 @@ class FlexiSession(StreamSession):
             self._sendChallenge(request.id)
             return
         joined = partial(self._joined, request.id, request.name)
-        if request.credentials is None and self.admitted is not None:
-            joined(self.admission.renewed(self.admitted))
+        handshake = self.handshake
+        if request.credentials is None and handshake.admitted is not None:
+            joined(handshake.admission.renewed(handshake.admitted))
         else:
             self.admit(request.credentials or self.certificate(), joined, partial(self.failed, id=request.id))
 
@@ -330,7 +331,7 @@ class FlexiSession(StreamSession):
             if self.state is not ConnectionState.CHECKING:  # at once, or the connection has ended
                 return
             self.state = ConnectionState.OPEN
-            self.charge.change(0)
+            self.handshake.charge.change(0)
             self._use(self._replies.writer)
             welcome()
             held.release()

@@ -80,11 +80,11 @@ class IdentitySession(Session):
 
     def opened(self) -> None:
         """Join with the credentials of the request or a client certificate."""
-        if self.admitted is None:
+        if self.handshake.admitted is None:
             self.admit(self.certificate(), self._welcome, self._joinFailed)
             return
         try:
-            self._welcome(self.admitted)
+            self._welcome(self.handshake.admitted)
         except BrokerError as error:
             self._joinFailed(error)
 

@@ -17,7 +17,8 @@ from zope.interface import implementer
 
 from fleximq.dialects.connection.read_pauses import ReadPause
 from fleximq.dialects.context import Context
-from fleximq.dialects.session import MAX_UNAUTHENTICATED_BYTES, STOPPED, ConnectionState, Session
+from fleximq.dialects.handshake import MAX_UNAUTHENTICATED_BYTES
+from fleximq.dialects.session import STOPPED, ConnectionState, Session
 from fleximq.dialects.stream import SessionProtocol, pausePublisher
 from fleximq.dialects.websocket.autobahn_parser import parserFactory
 from fleximq.dialects.websocket.close_code import (
@@ -90,8 +91,8 @@ class WebSocketSessionProtocol(SessionProtocol, BoundedProtocol, Protocol):
         context = self.factory.context
         self.startParser(self.factory.parserFactory, self.address or self.transport.getPeer())
         self.begin(context, partial(self.outboxClass, farewell=self._farewell), self.factory.makeSession)
-        self.session.admitted = self.admitted
-        self.session.admission = self.admission or context.admission
+        self.session.handshake.admitted = self.admitted
+        self.session.handshake.admission = self.admission or context.admission
 
     def _mayWork(self, data: bytes) -> bool:
         session: Session = self.session

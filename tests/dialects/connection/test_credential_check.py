@@ -14,8 +14,8 @@ from fleximq.dialects.blipmq import BlipFactory
 from fleximq.dialects.connection.credential_check import certificateOf
 from fleximq.dialects.fleximq import FlexiFactory
 from fleximq.dialects.fleximq_ws import FlexiWebSocketFactory
+from fleximq.dialects.handshake import MAX_UNAUTHENTICATED_BYTES
 from fleximq.dialects.minimq import MiniFactory
-from fleximq.dialects.session import MAX_UNAUTHENTICATED_BYTES
 from fleximq.security.credentials import Certificate
 from fleximq.wire.websocket_frame import BINARY
 from tests.certificates import makeCertificate

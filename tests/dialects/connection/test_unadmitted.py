@@ -12,9 +12,10 @@ from fleximq.dialects.blipmq import BlipFactory
 from fleximq.dialects.context import Context
 from fleximq.dialects.fleximq import FlexiFactory
 from fleximq.dialects.fleximq_ws import FlexiWebSocketFactory
+from fleximq.dialects.handshake import MAX_UNAUTHENTICATED_BYTES
 from fleximq.dialects.minimq import MiniFactory
 from fleximq.dialects.minimq.session import MALFORMED_LINES
-from fleximq.dialects.session import MAX_UNAUTHENTICATED_BYTES, OVER_BUDGET, ConnectionState
+from fleximq.dialects.session import OVER_BUDGET, ConnectionState
 from fleximq.dialects.websocket import protocol
 from fleximq.limits import MEBIBYTE
 from fleximq.security.credentials import Token
