@@ -55,12 +55,12 @@ class DirectCache:
         result = self.find(envelope)
         if result is None:
             return False
-        known, id = result
+        known, requestId = result
         try:
             if known.kind == MessageType.REQ:
-                broker.request(sender, known.target, id, known.path, frame)
+                broker.request(sender, known.target, requestId, known.path, frame)
             else:
-                broker.reply(sender, known.target, id, frame, known.path)
+                broker.reply(sender, known.target, requestId, frame, known.path)
         except BrokerError:
             return False
         return True
@@ -72,9 +72,9 @@ class DirectCache:
         self._budget.remaining += self._spent
         self._spent = 0
 
-    def remember(self, envelope: bytes, target: int | str, path: str, id: str) -> None:
+    def remember(self, envelope: bytes, target: int | str, path: str, requestId: str) -> None:
         """Add a checked envelope that contains its id exactly once."""
-        found = id.encode()
+        found = requestId.encode()
         start = envelope.find(found)
         if not found or len(envelope) > _LONGEST or envelope.rfind(found) != start:
             return  # count() would miss overlapping occurrences

@@ -140,16 +140,16 @@ class FlexiMessages:
         if self._largeRequests and self._inputPauses is not None:
             self._inputPauses.readPauses.pause(ReadPause.UNANSWERED)  # or many large arguments would wait in memory
 
-    def _answered(self, path: str, id: str | None, isLarge: bool, value: Any) -> None:
+    def _answered(self, path: str, requestId: str | None, isLarge: bool, value: Any) -> None:
         self.questions -= 1
         self._largeRequests -= isLarge
         if isLarge and not self._largeRequests and self._inputPauses is not None:
             self._inputPauses.readPauses.resume(ReadPause.UNANSWERED)
         if isinstance(value, BrokerError):
             self._session.counted(value)
-            self._replies.sendError(value, path, id)
+            self._replies.sendError(value, path, requestId)
         else:
-            self._replies.sendValue(path, id, value)
+            self._replies.sendValue(path, requestId, value)
         self._session.requestDone()
 
     def message_REP(self, header: Header, envelope: bytes, frame: bytes) -> None:
@@ -203,11 +203,11 @@ class FlexiMessages:
             return
         if frame.startswith(envelope) and _PER_MESSAGE_KEYS.isdisjoint(header.fields):
             self._envelopes.remember(envelope, parsed)
-        id = header.fields.get("message_id")
-        if id is None:
+        messageId = header.fields.get("message_id")
+        if messageId is None:
             self.publish(parsed, envelope, frame, 1)
         else:
-            self.publish(parsed, envelope, frame, 1, (id,))
+            self.publish(parsed, envelope, frame, 1, (messageId,))
 
     def publish(
         self, parsed: Envelope, envelope: bytes, frames: Chunk, count: int, ids: Sequence[str] | None = None

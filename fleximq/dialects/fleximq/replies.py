@@ -37,26 +37,28 @@ class FlexiReplies:
         """Send an answer."""
         self._answers.take(self.writer.encoded(kind, fields, payload, sender))
 
-    def sendSuccess(self, id: str | None) -> None:
+    def sendSuccess(self, requestId: str | None) -> None:
         """Answer a JOIN."""
-        self.send(MessageType.REP, {**self.writer.success, **correlation(id)}, sender=self.id)
+        self.send(MessageType.REP, {**self.writer.success, **correlation(requestId)}, sender=self.id)
 
-    def sendValue(self, path: str, id: str | None, value: Any) -> None:
+    def sendValue(self, path: str, requestId: str | None, value: Any) -> None:
         """Answer a request to the broker."""
-        fields = {"status": int(Status.OK), "routing": self._routing(path)} | correlation(id)
+        fields = {"status": int(Status.OK), "routing": self._routing(path)} | correlation(requestId)
         for chunk in self.writer.reply(fields, value):
             self._answers.take(chunk)
 
-    def sendError(self, error: BrokerError, path: str = "", id: str | None = None) -> None:
+    def sendError(self, error: BrokerError, path: str = "", requestId: str | None = None) -> None:
         """Answer with an error; before the JOIN it has the sender 0 and no routing."""
         if self.id:
-            self._answers.take(self.error(error.status, errorPayload(error), path, id))
+            self._answers.take(self.error(error.status, errorPayload(error), path, requestId))
         else:
-            self.send(MessageType.REP, {"status": int(error.status)} | correlation(id), words(str(error)), sender=0)
+            self.send(
+                MessageType.REP, {"status": int(error.status)} | correlation(requestId), words(str(error)), sender=0
+            )
 
-    def sendFailure(self, status: int, reason: str, path: str, id: str) -> None:
+    def sendFailure(self, status: int, reason: str, path: str, requestId: str) -> None:
         """Answer a request that its responder will not answer."""
-        self._answers.take(self.error(status, words(reason), path, id))
+        self._answers.take(self.error(status, words(reason), path, requestId))
 
     def sendLost(self, header: Header, entry: RoutingEntry) -> None:
         """Report an unknown target by a NOTIF 600, unless the message is an error report itself."""
@@ -65,9 +67,9 @@ class FlexiReplies:
             fields = {"status": int(Status.CLIENT_NOT_FOUND), "routing": routing}
             self.send(MessageType.NOTIF, fields, words(f"there is no client {entry}"))
 
-    def error(self, status: int, payload: bytes, path: str, id: str | None = None) -> bytes:
+    def error(self, status: int, payload: bytes, path: str, requestId: str | None = None) -> bytes:
         """Return an error after the JOIN."""
-        fields = {"status": int(status), "routing": self._routing(path)} | correlation(id)
+        fields = {"status": int(status), "routing": self._routing(path)} | correlation(requestId)
         return self.writer.encoded(MessageType.REP, fields, payload)
 
     def warning(self) -> bytes:
@@ -94,6 +96,6 @@ def errorPayload(error: BrokerError) -> bytes:
     return words(str(error))
 
 
-def correlation(id: str | None) -> dict[str, Any]:
+def correlation(requestId: str | None) -> dict[str, Any]:
     """Return the header field with the id of the answered request; empty without an id."""
-    return {} if id is None else {"reqrep": {"type": "correlation", "id": id}}
+    return {} if requestId is None else {"reqrep": {"type": "correlation", "id": requestId}}

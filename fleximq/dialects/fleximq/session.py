@@ -296,17 +296,17 @@ class FlexiSession(StreamSession):
         if request.credentials is None and handshake.admitted is not None:
             joined(handshake.admission.renewed(handshake.admitted))
         else:
-            self.admit(request.credentials or self.certificate(), joined, partial(self.failed, id=request.id))
+            self.admit(request.credentials or self.certificate(), joined, partial(self.failed, requestId=request.id))
 
-    def _sendChallenge(self, id: str | None) -> None:
+    def _sendChallenge(self, requestId: str | None) -> None:
         """Ask for a second JOIN, with a signature; once on a connection."""
         if self._challenge:
             raise Unauthorized("this connection has got a challenge already")
         self._challenge, payload = newChallenge()
-        fields = {"status": int(Status.UNAUTHORIZED)} | correlation(id)
+        fields = {"status": int(Status.UNAUTHORIZED)} | correlation(requestId)
         self._replies.send(MessageType.REP, fields, payload, sender=0)
 
-    def _joined(self, id: str | None, name: str | None, admitted: Admitted) -> None:
+    def _joined(self, requestId: str | None, name: str | None, admitted: Admitted) -> None:
         if name and admitted.rights not in UNRESTRICTED and not admitted.rights.may(Action.SERVE, name):
             raise NotPermitted(f"joining as {shortened(name)!r} is not permitted")
         me = self.letIn(admitted, peer=self)
@@ -316,9 +316,9 @@ class FlexiSession(StreamSession):
         self._sender = me.sender
         self._beginning = encodeFrame(MessageType.PUB, me.id)[:BEGINNING_BYTES]
         if name:
-            self._announce(partial(self._welcome, id))
+            self._announce(partial(self._welcome, requestId))
         else:
-            self._welcome(id)
+            self._welcome(requestId)
 
     def _announce(self, welcome: Callable[[], None]) -> None:
         """Call when all nodes of a mesh know the client's name. Until then its input and its messages wait."""
@@ -345,8 +345,8 @@ class FlexiSession(StreamSession):
         self.state = ConnectionState.CHECKING
         self.checking(True)
 
-    def _welcome(self, id: str | None) -> None:
-        self._replies.sendSuccess(id)
+    def _welcome(self, requestId: str | None) -> None:
+        self._replies.sendSuccess(requestId)
         keepAlive = self.startKeepAlive()
         if self._layout is Layout.B:
             # Its revision of the document has no PING.
@@ -355,9 +355,9 @@ class FlexiSession(StreamSession):
 
     # -- output ------------------------------------------------------------------------------------
 
-    def requestFailed(self, id: str, path: str, status: int, reason: str) -> None:
+    def requestFailed(self, requestId: str, path: str, status: int, reason: str) -> None:
         """Report that a request will not be answered."""
-        self._replies.sendFailure(status, reason, path, id)
+        self._replies.sendFailure(status, reason, path, requestId)
 
     def requestDone(self) -> None:
         """Close a connection whose input has ended, after its last answer and its pending PONGs."""
@@ -371,20 +371,20 @@ class FlexiSession(StreamSession):
         if kind in (MessageType.REP, MessageType.NOTIF) and reportsError(fields):
             self.failed(error, silently=True)
         else:
-            self.failed(error, id=peekId(fields), path=topic or peekPath(fields))
+            self.failed(error, requestId=peekId(fields), path=topic or peekPath(fields))
 
-    def failed(self, error: BrokerError, id: str | None = None, path: str = "", silently: bool = False) -> None:
+    def failed(self, error: BrokerError, requestId: str | None = None, path: str = "", silently: bool = False) -> None:
         """Answer a client's error; before the JOIN every error closes the connection."""
         joined = self.state is not ConnectionState.WAITING
         self.counted(error)
         if not silently:
-            self.answerError(error, id, path)
+            self.answerError(error, requestId, path)
         if error.closes or not joined:
             self.end(f"error {int(error.status)}")
 
-    def answerError(self, error: BrokerError, id: str | None = None, path: str = "") -> None:
+    def answerError(self, error: BrokerError, requestId: str | None = None, path: str = "") -> None:
         """Send an error as a REP: with the broker's id after the JOIN, with client id 0 before it."""
-        self._replies.sendError(error, path, id)
+        self._replies.sendError(error, path, requestId)
 
     def warn(self) -> None:
         """Send a NOTIF with status 503 from :data:`DRAINING`, unless the client has not joined."""
