@@ -40,7 +40,7 @@ VALUES = (
 
 @clientCommand(
     "pub", *VALUES, INPUT,
-    argument("--key", help="the key of each message, for the pipeline"),
+    argument("--key", words="the key of each message, for the pipeline"),
     argument("--message-id", "ID", "the id of the message; on durable topics the broker drops a repeated one"),
 )  # fmt: skip
 def pub(arguments: Namespace, address: Address) -> None:
