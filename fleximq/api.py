@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         count as readCount, flag as readFlag, seconds as readSeconds, size as readSize, text as readText,
     )
     from fleximq.config.settings import Settings
-    from fleximq.dialects.context import Context as ListenerContext
+    from fleximq.dialects.context import ListenerContext
     from fleximq.dialects.outbox import Outbox
     from fleximq.dialects.session import ConnectionState, StreamSession
     from fleximq.dialects.stream import StreamFactory
@@ -76,7 +76,7 @@ _HOMES = {
     "client.settings": "Codec",
     "config.option_values": "count=readCount flag=readFlag seconds=readSeconds size=readSize text=readText",
     "config.settings": "Settings",
-    "dialects.context": "Context=ListenerContext",
+    "dialects.context": "ListenerContext",
     "dialects.outbox": "Outbox",
     "dialects.session": "ConnectionState StreamSession",
     "dialects.stream": "StreamFactory",

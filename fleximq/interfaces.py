@@ -336,7 +336,7 @@ class IDialect(Interface):
     reach = Attribute("""How to reach it, for the same page; ``{stream}`` and ``{web}`` stand for addresses.""")
 
     def stream(context: Any) -> Any:
-        """Return the factory of byte streams for a listener's :class:`fleximq.dialects.context.Context`, or None."""
+        """Return the factory of byte streams for a :class:`fleximq.dialects.context.ListenerContext`, or None."""
 
     def webSocket(context: Any) -> Any:
         """Return the factory of its WebSockets, None if it has none; clients select it by its name as subprotocol."""

@@ -110,7 +110,7 @@ class Broker:
         self.implementation = implementation
         #: Seconds of the clock at which the broker was made.
         self.started = clock.seconds()
-        self.itself = ConnectedClient(BROKER_ID, "fleximq", f"fleximq-{BROKER_ID}")
+        self.brokerClient = ConnectedClient(BROKER_ID, "fleximq", f"fleximq-{BROKER_ID}")
         self.counts = Counts()
         self.observers = Observers(onError)
         self.observers.add(self.counts)
@@ -141,7 +141,7 @@ class Broker:
         )
         self.recentIds = recentIdsOf(rules, self.clock.seconds, self.microseconds, counted)
         self.deduplication = Deduplication(rules.idempotenceWindow > 0, self.recentIds, self.fanOut, self.orderedPath)
-        self.observers.add(Presence(topics, self.itself, deliver))
+        self.observers.add(Presence(topics, self.brokerClient, deliver))
         retained = anyOf(rules.retain) if rules.retain else None
         self.replays = Replays(
             journal,
@@ -158,7 +158,7 @@ class Broker:
         """Make the parts that store messages until clients request them, and those that save their state."""
         rules, journal, topics, counted = self.rules, self.journal, self.topics, self.observers.counted
         self.deadLetters = DeadLetters(
-            self.itself,
+            self.brokerClient,
             topics,
             self.orderedPath,
             lambda name: self.queues.ensure(name),
@@ -194,7 +194,7 @@ class Broker:
             lasts=self._durable,
             onLetters=self.deadLetters.arrived,
         )
-        self.admin = QueueAdmin(self.itself, topics, self.queues, self.orderedPath, self.deadlines)
+        self.admin = QueueAdmin(self.brokerClient, topics, self.queues, self.orderedPath, self.deadlines)
         self.groups = ConsumerGroups(journal, stateLog.wall)
         self.checkpointer = Checkpointer(
             stateLog, topics, self.polledSubscriptions, self.queues, self.recentIds, self.timesToLive, self.groups
@@ -529,9 +529,9 @@ class Broker:
             if client is not sender or self.rules.echoBroadcast:
                 peer.receiveBroadcast(message)
 
-    def waiting(self, requester: ConnectedClient) -> int:
+    def openRequests(self, requester: ConnectedClient) -> int:
         """Return the number of a client's requests to other clients that are not answered yet."""
-        return self.requests.waiting(requester)
+        return self.requests.openRequests(requester)
 
     def checkPath(self, path: str) -> None:
         """Check that this broker can answer requests to one of its paths (:mod:`fleximq.broker.paths.path_table`).
@@ -539,7 +539,7 @@ class Broker:
         :raises NoCapacity: the path needs the journal, which another node of the mesh owns.
         """
 
-    def gathered(
+    def withOtherNodes(
         self, title: str, client: ConnectedClient, arguments: Mapping[str, Any], answer: Callable[[Any], None]
     ) -> Callable[[Any], None]:
         """Return a callback for this broker's part of an answer. It calls ``answer`` with the complete answer, which in

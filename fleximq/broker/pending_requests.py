@@ -59,7 +59,7 @@ class PendingRequests:
         """Remove an answered request; False if it is not open."""
         return self._close((requester.id, responder.id, requestId)) is not None
 
-    def waiting(self, requester: ConnectedClient) -> int:
+    def openRequests(self, requester: ConnectedClient) -> int:
         """Return the number of a client's open requests."""
         return len(self._asking.get(requester.id, ()))
 

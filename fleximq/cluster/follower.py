@@ -9,8 +9,8 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
-from fleximq.cluster.copy import Copy, CopyError, StreamBehind
 from fleximq.cluster.interfaces import AHEAD, ClusterError, ICluster, Piece
+from fleximq.cluster.stream_replica import ReplicaError, StreamBehind, StreamReplica
 
 _log = Logger()
 
@@ -28,7 +28,7 @@ class Follower:
 
     cluster: ICluster
     shard: int
-    copy: Copy
+    copy: StreamReplica
     clock: IReactorTime
     _: KW_ONLY
     heard: Callable[[bool], None] = lambda isLater: None
@@ -110,7 +110,7 @@ class Follower:
         self.heard(messages[-1][0] > self._last)
         try:
             self.copy.receiveAll(messages)
-        except CopyError as error:
+        except ReplicaError as error:
             self.reason = str(error)
             _log.error("the copy of shard {shard} is not continued: {reason}", shard=self.shard, reason=self.reason)
             self.stop()

@@ -1,8 +1,8 @@
 """The journal of a node: the owner's commits go to the stream, and from there to its copy (/explanation/cluster).
 
 It has the content, the reader and the retention of a journal of a single node. The folder's lock and active segment
-belong to the :class:`fleximq.cluster.copy.Copy`, which writes each commit that the stream has stored. While another
-node owns the shard, records can only be read.
+belong to the :class:`fleximq.cluster.stream_replica.StreamReplica`, which writes each commit that the stream has
+stored. While another node owns the shard, records can only be read.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,9 +13,9 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 from zope.interface import implementer
 
-from fleximq.cluster.copy import Copy
 from fleximq.cluster.interfaces import Refused
 from fleximq.cluster.stream_log import StreamLog, StreamWorker
+from fleximq.cluster.stream_replica import StreamReplica
 from fleximq.errors import NotKept
 from fleximq.interfaces import IQueueState
 from fleximq.journal.broker_journal import BrokerJournal, ClosedJournal
@@ -38,7 +38,7 @@ _REOPENING = "a node of a cluster hands its journal on after a fault"
 class StandbyJournal(ClosedJournal):
     """The journal while another node owns the shard and no client reads here."""
 
-    def __init__(self, copy: Copy, whyRefused: Callable[[], str]) -> None:
+    def __init__(self, copy: StreamReplica, whyRefused: Callable[[], str]) -> None:
         super().__init__()
         self._copy = copy
         self._whyRefused = whyRefused
@@ -61,7 +61,9 @@ class StandbyJournal(ClosedJournal):
 class FollowedJournal(StoredRecords, StandbyJournal):
     """The journal while another node owns the shard and clients read its records from the copy."""
 
-    def __init__(self, copy: Copy, whyRefused: Callable[[], str], reader: ReaderThread, segments: SegmentTable) -> None:
+    def __init__(
+        self, copy: StreamReplica, whyRefused: Callable[[], str], reader: ReaderThread, segments: SegmentTable
+    ) -> None:
         StandbyJournal.__init__(self, copy, whyRefused)
         StoredRecords.__init__(self, segments, reader)
         self.id = copy.journal
@@ -136,7 +138,7 @@ class OwnerJournal(BrokerJournal):
 
     def __init__(
         self,
-        copy: Copy,
+        copy: StreamReplica,
         folder: JournalFolder,
         *,
         trimmed: Callable[[int], None],
@@ -181,7 +183,7 @@ class OwnerJournal(BrokerJournal):
 
         :raises Deposed: another node owns the shard.
         :raises Refused: the stream has no room.
-        :raises CopyError: the copy cannot be read on to the end of the stream, or cannot be written.
+        :raises ReplicaError: the copy cannot be read on to the end of the stream, or cannot be written.
         :raises JournalError: the copy cannot be read.
         """
         writing: StreamWriting

@@ -1,15 +1,15 @@
 """Appends the frames of a folder to a stream that has less of them, unchanged (/explanation/cluster, Refilling)."""
 
-from fleximq.cluster.copy import Copy, endOf, nextOf
 from fleximq.cluster.interfaces import HEADROOM, ClusterError, ICluster
 from fleximq.cluster.stream_log import StreamLog
+from fleximq.cluster.stream_replica import StreamReplica, endOf, nextOf
 from fleximq.journal.format.frame import FrameError, FrameKind, completeFrame
 
 #: The share of the copy's bytes that the stream needs besides them.
 _MORE = 1.1
 
 
-async def refill(cluster: ICluster, shard: int, copy: Copy, log: StreamLog) -> int:
+async def refill(cluster: ICluster, shard: int, copy: StreamReplica, log: StreamLog) -> int:
     """Append the frames that the stream lacks; return the number of bytes. No node may own the shard meanwhile.
 
     :raises ClusterError: this copy does not continue the stream, or is damaged, which is checked before the first
@@ -43,7 +43,7 @@ async def refill(cluster: ICluster, shard: int, copy: Copy, log: StreamLog) -> i
     return missing
 
 
-async def replace(cluster: ICluster, shard: int, copy: Copy, log: StreamLog) -> int:
+async def replace(cluster: ICluster, shard: int, copy: StreamReplica, log: StreamLog) -> int:
     """As :func:`refill`, after everything was removed from the stream. A late append of its owner makes it fail."""
     _check(copy, copy.start, 0)
     bounds = await cluster.bounds(shard)
@@ -66,7 +66,7 @@ def _lastCrc(data: bytes) -> int:
     return crc
 
 
-def _check(copy: Copy, position: int, previous: int) -> None:
+def _check(copy: StreamReplica, position: int, previous: int) -> None:
     """Check that the frames of a copy continue a stream that ends at a position, with a frame of this check sum."""
     first = None
     for each in copy.framesFrom(position):

@@ -24,8 +24,8 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 from zope.interface import implementer
 
-from fleximq.cluster.copy import Copy, CopyError
 from fleximq.cluster.interfaces import HEADROOM, MOST_PIECES, ClusterError, Deposed, ICluster, Piece, Refused, Unknown
+from fleximq.cluster.stream_replica import ReplicaError, StreamReplica
 from fleximq.journal.format.control_frames import SegmentStart, encodeSegment, encodeStateRecords
 from fleximq.journal.format.frame import Frame, FrameKind, seal
 from fleximq.journal.writing.commit import Commit, ICommitLog
@@ -72,7 +72,7 @@ class StreamLog:
         self,
         cluster: ICluster,
         shard: int,
-        copy: Copy,
+        copy: StreamReplica,
         *,
         node: str,
         term: int,
@@ -147,14 +147,14 @@ class StreamLog:
 
         :raises Deposed: :meth:`stop` was called; or the stream was trimmed beyond the end of the copy.
         :raises Refused: the stream has no room.
-        :raises CopyError: the copy cannot be read on to the end of the stream.
+        :raises ReplicaError: the copy cannot be read on to the end of the stream.
         """
         copy = self._copy
         while True:
             held = await self._slot(copy.received + 1)
             if held is None and not copy.incomplete:
                 if not copy.usable:
-                    raise CopyError("this copy has more than the stream")
+                    raise ReplicaError("this copy has more than the stream")
                 time = self.now()
                 segment = _Sealing(copy.end, copy.end, self._randomId())
                 start = SegmentStart(copy.journal or self._journal, time)
@@ -176,7 +176,7 @@ class StreamLog:
 
     async def carryOut(self, commit: Commit) -> None:
         """Append a commit and fill in its result. Raises Deposed if another owner has the shard; the outcome must not
-        be reported, and CopyError if the commit is stored, but not in the copy; as with :class:`Deposed`.
+        be reported, and ReplicaError if the commit is stored, but not in the copy; as with :class:`Deposed`.
         """
         began = self._clock.seconds()
         copy = self._copy

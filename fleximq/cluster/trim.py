@@ -4,8 +4,8 @@ A stream begins with a segment, so that a new copy begins with a SEGMENT frame a
 deposed owner removes only expired segments. Without an answer of the store, ClusterError is raised.
 """
 
-from fleximq.cluster.copy import Copy
 from fleximq.cluster.interfaces import ICluster
+from fleximq.cluster.stream_replica import StreamReplica
 from fleximq.journal.format.frame import FrameError, FrameKind, readHeader
 
 
@@ -28,7 +28,7 @@ async def trimStream(cluster: ICluster, shard: int, position: int) -> bool:
     return True
 
 
-async def trimCopy(cluster: ICluster, shard: int, copy: Copy) -> None:
+async def trimCopy(cluster: ICluster, shard: int, copy: StreamReplica) -> None:
     """Remove the segments that the stream does not have any more. Raises OSError if one cannot be removed."""
     bounds = await cluster.bounds(shard)
     position = await _segmentAt(cluster, shard, bounds.first)

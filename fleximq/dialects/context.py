@@ -18,7 +18,7 @@ from fleximq.values.unadmitted_budget import UnadmittedBudget
 
 
 @dataclass(slots=True, eq=False)
-class Context:
+class ListenerContext:
     """Passed to the factories of all dialects.
 
     ``reserved`` is the client id of a spawned program, on a listener for that program alone. ``envelopeBudget`` bounds

@@ -6,7 +6,7 @@ may hold any number of FlexiMQ messages, to which the scanner's limits apply.
 
 from typing import Any
 
-from fleximq.dialects.context import Context
+from fleximq.dialects.context import ListenerContext
 from fleximq.dialects.fleximq.session import FlexiSession
 from fleximq.dialects.session import NamedLogger
 from fleximq.dialects.websocket.close_code import UNSUPPORTED
@@ -55,6 +55,6 @@ class FlexiWebSocketFactory(WebSocketFactory):
     protocolClass = FlexiWebSocketProtocol
     subprotocol = "fleximq"
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ListenerContext) -> None:
         makeSession: Any = FlexiSession
         super().__init__(context, makeSession, lambda: NO_LIMIT)

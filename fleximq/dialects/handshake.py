@@ -16,7 +16,7 @@ from twisted.python.failure import Failure
 
 from fleximq.broker.deadlines import Deadline
 from fleximq.dialects.connection.credential_check import CredentialExpiry
-from fleximq.dialects.context import Context
+from fleximq.dialects.context import ListenerContext
 from fleximq.errors import BrokerError, JoinRejected, TooLarge, Unauthorized
 from fleximq.interfaces import IAdmission
 from fleximq.security.credentials import UNTRUSTED, Certificate
@@ -38,7 +38,7 @@ class Candidate(Protocol):
 
     address: IAddress
     certificate: Callable[[], Certificate | None]
-    context: Context
+    context: ListenerContext
 
     def failed(self, error: BrokerError) -> None:
         """Answer an error."""
@@ -66,7 +66,7 @@ class Handshake:
 
     __slots__ = ("_check", "_deadline", "_expiry", "_mayJoin", "admission", "admitted", "charge")
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ListenerContext) -> None:
         self.admission: IAdmission = context.admission
         self.admitted: Admitted | None = None
         self.charge = BufferCharge(context.unadmitted)

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from fleximq.dialects.context import Context
+from fleximq.dialects.context import ListenerContext
 from fleximq.dialects.identity.channel_list import ChannelList
 from fleximq.dialects.identity.form import RecordTexts
 from fleximq.dialects.identity.session import IdentitySession
@@ -29,6 +29,6 @@ class IdentityFactory(WebSocketFactory):
     protocolClass = IdentityWebSocketProtocol
     subprotocol = "identity"
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ListenerContext) -> None:
         makeSession = partial(IdentitySession, channels=ChannelList(context), recordTexts=RecordTexts())
         super().__init__(context, makeSession, lambda: context.settings.limits.text)

@@ -11,7 +11,7 @@ from twisted.internet.interfaces import IAddress, IDelayedCall
 
 from fleximq.dialects.answers import Answers
 from fleximq.dialects.connection.read_pauses import ReadPause
-from fleximq.dialects.context import Context
+from fleximq.dialects.context import ListenerContext
 from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.session import ConnectionState, StreamSession
 from fleximq.dialects.stream import StreamProtocol
@@ -76,7 +76,7 @@ class PullSession(StreamSession):
     The protocol sets ``onReady``, which is called when the session can continue outside of a read.
     """
 
-    def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
+    def __init__(self, context: ListenerContext, outbox: Outbox, address: IAddress) -> None:
         super().__init__(context, outbox, address)
         self.pullState = PullState.READY
         self.onReady: Callable[[], None] = lambda: None

@@ -24,7 +24,7 @@ from fleximq.config.option_values import Sender
 from fleximq.dialects.answers import Answers
 from fleximq.dialects.connection.connection_rate import ConnectionRate, admittedMessages, overRate
 from fleximq.dialects.connection.keepalive import KeepAlive
-from fleximq.dialects.context import Context
+from fleximq.dialects.context import ListenerContext
 from fleximq.dialects.handshake import Handshake
 from fleximq.dialects.outbox import Outbox
 from fleximq.errors import (
@@ -83,7 +83,7 @@ class Session(metaclass=ABCMeta):
     """One peer's conversation; subclasses define the messages on the wire.
 
     Subclasses define ``dialect`` and :meth:`answerError`, and call :meth:`letIn`. ``receivedAt`` is the time of the
-    last read, in the clock's seconds. ``reason`` is the end reason, "" before the end. ``stays`` means that clients are
+    last read, in the clock's seconds. ``reason`` is the end reason, "" before the end. ``isLongLived``: clients are
     expected to stay connected, so that each is logged, ``mayFinish`` that peers are warned before the broker stops,
     ``dismissed`` that their time is over. ``limited`` are the beginnings of messages that :meth:`admittedOf` may
     refuse. ``joinsFirst`` means that the first message is small in any case.
@@ -100,12 +100,12 @@ class Session(metaclass=ABCMeta):
     )  # fmt: skip
     dialect: ClassVar[str]
     mayFinish: ClassVar[bool] = False
-    stays: ClassVar[bool] = True
+    isLongLived: ClassVar[bool] = True
     joinsFirst: ClassVar[bool] = False
     limited: ClassVar[tuple[bytes, ...]] = ()
     _log = Logger()
 
-    def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
+    def __init__(self, context: ListenerContext, outbox: Outbox, address: IAddress) -> None:
         self.context = context
         self.broker = context.broker
         self.outbox = outbox
@@ -217,7 +217,7 @@ class Session(metaclass=ABCMeta):
         self.state = ConnectionState.OPEN
         self.handshake.joined(self, None if who is None else who.expires)
         self._audit("login")
-        more = self._more("client joined" if self.stays else "joined")
+        more = self._more("client joined" if self.isLongLived else "joined")
         if more is not None:
             self._log.info(
                 "{client} joined{who} from {address}{more}",
@@ -387,7 +387,7 @@ class Session(metaclass=ABCMeta):
             self.rate.close()
         if self.client is not None:
             self.broker.leave(self.client, reason)
-            if self.stays:
+            if self.isLongLived:
                 who = clientKey(self.client.principal, self.address)
                 self.context.flapping.left(who, self.context.clock.seconds() - self.client.joined)
         else:
@@ -396,7 +396,7 @@ class Session(metaclass=ABCMeta):
         # The protocol's functions end reference cycles.
         self.certificate = _noCertificate
         self.checking = _ignore
-        more = self._more("client left" if self.client is not None and self.stays else "left")
+        more = self._more("client left" if self.client is not None and self.isLongLived else "left")
         if more is not None:
             self._log.info(
                 "{who} left: {reason}{more}",
@@ -437,7 +437,7 @@ class StreamSession(Session):
 
     __slots__ = ("_inputEnded",)
 
-    def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
+    def __init__(self, context: ListenerContext, outbox: Outbox, address: IAddress) -> None:
         super().__init__(context, outbox, address)
         self._inputEnded = False
 

@@ -22,7 +22,7 @@ from fleximq.dialects.connection.credential_check import certificateOf
 from fleximq.dialects.connection.handover import FIRST_READ_BYTES
 from fleximq.dialects.connection.read_pauses import ReadPause, ReadPauses
 from fleximq.dialects.connection.slow_consumer import PausablePublisher
-from fleximq.dialects.context import Context
+from fleximq.dialects.context import ListenerContext
 from fleximq.dialects.outbox import Outbox, markOf
 from fleximq.dialects.session import ConnectionState, Session, StreamSession
 from fleximq.security.credentials import Certificate
@@ -51,7 +51,9 @@ class SessionProtocol:
     _inputOver = False  # the peer has ended its input during a credential check
     _fullRead, _maxRead = sys.maxsize, READ_MOST
 
-    def begin(self, context: Context, makeOutbox: Callable[..., Outbox], makeSession: Callable[..., Session]) -> None:
+    def begin(
+        self, context: ListenerContext, makeOutbox: Callable[..., Outbox], makeSession: Callable[..., Session]
+    ) -> None:
         """Tune the transport, and make outbox and session."""
         transport = self.transport
         self._turn = context.turn
@@ -131,7 +133,9 @@ class StreamProtocol(SessionProtocol, Protocol):
     session: StreamSession
     receive: Callable[[bytes], None]
 
-    def __init__(self, context: Context, makeSession: Callable[[Context, Outbox, IAddress], StreamSession]) -> None:
+    def __init__(
+        self, context: ListenerContext, makeSession: Callable[[ListenerContext, Outbox, IAddress], StreamSession]
+    ) -> None:
         self._context = context
         self._makeSession = makeSession
         self._early: list[bytes] | None = None  # reads during a credential check
@@ -228,7 +232,9 @@ class StreamFactory(Factory):
     noisy = False
     protocolClass: ClassVar[type[StreamProtocol]] = StreamProtocol
 
-    def __init__(self, context: Context, makeSession: Callable[[Context, Outbox, IAddress], StreamSession]) -> None:
+    def __init__(
+        self, context: ListenerContext, makeSession: Callable[[ListenerContext, Outbox, IAddress], StreamSession]
+    ) -> None:
         self._context = context
         self._makeSession = makeSession
 

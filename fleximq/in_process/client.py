@@ -183,11 +183,11 @@ class InProcessClient:
             if reason is not None:
                 refused.append(reason)
 
-        id = fields.get("message_id")
-        if id is None:
+        requestId = fields.get("message_id")
+        if requestId is None:
             (broker.produce if isWork else broker.publish)(envelope, body, len(payloads), decided)
         else:
-            (broker.produceOnce if isWork else broker.publishOnce)(envelope, body, (id,), decided)
+            (broker.produceOnce if isWork else broker.publishOnce)(envelope, body, (requestId,), decided)
         await self._decided()
         if refused:
             raise NotRecorded(refused[0])
@@ -280,15 +280,15 @@ class InProcessClient:
             return await self.ask(path, value, timeout)
         # A request to a name may be answered by any client, so ids are random: a client that was not asked must not
         # guess one.
-        peer, id = self._present(), token_urlsafe(12)
-        frame = peer.conversation.request(target, path, self._codec.pack(value), id)
+        peer, requestId = self._present(), token_urlsafe(12)
+        frame = peer.conversation.request(target, path, self._codec.pack(value), requestId)
         self._admit(len(frame))
-        answered = peer.direct.expect(id, target, path)
+        answered = peer.direct.expect(requestId, target, path)
         try:
-            self._broker.request(peer.client, target, id, path, frame)
+            self._broker.request(peer.client, target, requestId, path, frame)
             return await self._within(answered, timeout, path)
         finally:
-            peer.direct.forget(id)
+            peer.direct.forget(requestId)
 
     @_fired
     async def ask(self, path: str, value: object = None, timeout: float | None = TIMEOUT) -> Any:

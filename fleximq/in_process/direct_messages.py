@@ -39,22 +39,22 @@ class DirectMessages:
         self._asked: dict[str, tuple[int | str, str, Deferred[Any]]] = {}
         self._hasEnded = False
 
-    def expect(self, id: str, target: int | str, path: str) -> "Deferred[Any]":
-        """Return a Deferred that fires with the value of the answer to the request ``id``, or with RequestFailed."""
+    def expect(self, requestId: str, target: int | str, path: str) -> "Deferred[Any]":
+        """Return a Deferred that fires with the value of the answer to a request, or fails with RequestFailed."""
         answered: Deferred[Any] = Deferred()
-        self._asked[id] = target, path, answered
+        self._asked[requestId] = target, path, answered
         return answered
 
-    def forget(self, id: str) -> None:
+    def forget(self, requestId: str) -> None:
         """Ignore the answer to a request."""
-        self._asked.pop(id, None)
+        self._asked.pop(requestId, None)
 
     def end(self, error: BrokerError) -> None:
         """Fail all requests of this client, and cancel the functions that are answering those of others."""
         self._hasEnded = True
         self._accepted.dropWaiting()
-        for id in tuple(self._asked):
-            self.failed(id, error)
+        for requestId in tuple(self._asked):
+            self.failed(requestId, error)
         for each in tuple(self._answering):
             each.cancel()
 
@@ -77,9 +77,9 @@ class DirectMessages:
             del self._asked[reply.id]
             self._clock.callLater(0, self._fire, answered, value)
 
-    def failed(self, id: str, error: Exception) -> None:
+    def failed(self, requestId: str, error: Exception) -> None:
         """Fail a request with this error in the next turn; a no-op if it is not open."""
-        found = self._asked.pop(id, None)
+        found = self._asked.pop(requestId, None)
         if found is not None:
             self._clock.callLater(0, self._fire, found[2], error)
 

@@ -109,8 +109,8 @@ class InProcessPeer:
     def receiveBroadcast(self, message: Any) -> None:
         self.take(message)
 
-    def requestFailed(self, id: str, path: str, status: int, words: str) -> None:
-        self.direct.failed(id, RequestFailed(status, words, path))
+    def requestFailed(self, requestId: str, path: str, status: int, words: str) -> None:
+        self.direct.failed(requestId, RequestFailed(status, words, path))
 
     def requestDone(self) -> None:
         """Ignored: the answer itself ends a request."""

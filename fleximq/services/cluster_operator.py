@@ -12,11 +12,11 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from fleximq import __version__
-from fleximq.cluster.copy import Copy
 from fleximq.cluster.follower import Follower
 from fleximq.cluster.interfaces import AHEAD, ShardOwner
 from fleximq.cluster.node_state import YOUNG, NodeState, checkSums, differing, messagesBehind, secondsBehind, whyNotTo
 from fleximq.cluster.ownership import Ownership, State
+from fleximq.cluster.stream_replica import StreamReplica
 from fleximq.config.settings import Settings
 
 _log = Logger()
@@ -45,7 +45,7 @@ class ClusterOperator:
     _clock: IReactorTime
     _node: str
     _shard: int
-    _copy: Copy
+    _copy: StreamReplica
     _settings: Mapping[str, str]
     _move: Callable[[str], None]
     _refill: Callable[[bool], None]

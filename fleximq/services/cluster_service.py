@@ -22,17 +22,17 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from fleximq.broker.broker import Broker
-from fleximq.cluster.copy import Copy, CopyError
-from fleximq.cluster.core_nats import CoreLink
 from fleximq.cluster.follower import Follower
 from fleximq.cluster.interfaces import AHEAD, ClusterError
 from fleximq.cluster.nats.access import connectOptions
 from fleximq.cluster.nats.store import NatsCluster
+from fleximq.cluster.nats_link import NatsLink
 from fleximq.cluster.owner_journal import OwnerJournal
 from fleximq.cluster.ownership import INTERVAL, Ownership, State
 from fleximq.cluster.refill import refill, replace
 from fleximq.cluster.steady_clock import SteadyClock
 from fleximq.cluster.stream_log import StreamLog, StreamWorker
+from fleximq.cluster.stream_replica import ReplicaError, StreamReplica
 from fleximq.cluster.trim import trimCopy, trimStream
 from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.endpoints.listen import Listen
@@ -118,7 +118,7 @@ class ClusterNode(Host):
         self.state = self
         self.wakeup = wakeup = Wakeup(reactor)
         self.turn = OwnersTurn(reactor)
-        self.copy = Copy(Files(), str(settings.journal), SHARD)
+        self.copy = StreamReplica(Files(), str(settings.journal), SHARD)
         self.trimmed: Callable[[int], None] = lambda position: None
         self._options = connectOptions(
             settings.cluster, settings.clusterAuth, settings.clusterCa, settings.clusterCertificate, settings.clusterKey
@@ -166,7 +166,7 @@ class ClusterNode(Host):
         settings, node = self._settings, str(self._settings.node)
         if not settings.mesh:
             return Broker(**parts)
-        link = CoreLink(self._reactor, settings.cluster, settings.clusterName, node, self._options)
+        link = NatsLink(self._reactor, settings.cluster, settings.clusterName, node, self._options)
         session, refusal = secrets.token_hex(8), self._refusalWithAddress
         membership = Membership(self.turn, link, node, session, self._reactor, self._cluster.nextBlock, refusal)
         broker = MeshedBroker(membership, **parts)
@@ -237,7 +237,7 @@ class ClusterService(MultiService):
     _clock: IReactorTime
     _cluster: Any
     _node: str
-    _copy: Copy
+    _copy: StreamReplica
     _journal: OwnerJournal
     _ports: NodePorts
     _served: MultiService
@@ -409,7 +409,7 @@ class ClusterService(MultiService):
 
     def _failed(self, error: Exception) -> None:
         """Hand the shard on at once if this node's disk failed; the process ends in any case."""
-        to = self.operator.successor() if isinstance(error, CopyError) else ""
+        to = self.operator.successor() if isinstance(error, ReplicaError) else ""
         if not to:
             self.ownership.deposed(str(error))
             return

@@ -9,7 +9,7 @@ from twisted.internet.interfaces import IProtocolFactory
 
 from fleximq.broker.broker import Broker
 from fleximq.dialects.connection.slow_consumer import policyOf
-from fleximq.dialects.context import Context
+from fleximq.dialects.context import ListenerContext
 from fleximq.endpoints.listen import Listen, ListenDefaults
 from fleximq.security.access_policy import AccessPolicy
 from fleximq.security.listener_principal import ListenerAdmission
@@ -48,7 +48,7 @@ class ListenerSet:
         self._origins = originsOf(settings)
         self._logLimits, self._unadmitted = LogLimits(), UnadmittedBudget(settings.limits.unadmittedBytes)
         self._shortage = Shortage(reactor)
-        self._contexts: list[Context] = []
+        self._contexts: list[ListenerContext] = []
         self._limit = ConnectionLimit(
             reactor,
             withinOpenFiles(settings),
@@ -79,7 +79,7 @@ class ListenerSet:
         """Add a listener for HTTP only; ``parent`` is the service that starts it."""
         self._add(listen, Place(parent), lambda context: _NO_DIALECTS)
 
-    def _add(self, listen: Listen, place: Place, dialectsFor: Callable[[Context], ListenerDialects]) -> None:
+    def _add(self, listen: Listen, place: Place, dialectsFor: Callable[[ListenerContext], ListenerDialects]) -> None:
         listen.checkPassed()
         service = ListenerService(
             self._inputs.reactor,
@@ -103,7 +103,7 @@ class ListenerSet:
         listen = Listen(dialect or None, "tcp:0", ListenDefaults.of(inputs.settings, inputs.registry.dialects))
         return self._factory(listen, partial(self._dialects, listen))
 
-    def _factory(self, listen: Listen, dialectsFor: Callable[[Context], ListenerDialects]) -> IProtocolFactory:
+    def _factory(self, listen: Listen, dialectsFor: Callable[[ListenerContext], ListenerDialects]) -> IProtocolFactory:
         inputs, counted, limit = self._inputs, self._counted, self._limit
         context = self._contextFor(listen.proxied, self.connections.sessions, listen.principal)
         behindProxy = RateLimitedAdmission(self.security.admissionFor(proxied=True), self.rateLimits, counted)
@@ -113,7 +113,7 @@ class ListenerSet:
             factory = ProxiedFactory(factory, limit.enterFrom, inputs.reactor, deadline, counted, self._logLimits)
         return limit.limited(factory, listen.proxied)
 
-    def _dialects(self, listen: Listen, context: Context) -> ListenerDialects:
+    def _dialects(self, listen: Listen, context: ListenerContext) -> ListenerDialects:
         return dialectsOf(self._inputs.registry, context, listen.dialect)
 
     def spawn(self, line: str) -> None:
@@ -123,11 +123,11 @@ class ListenerSet:
         child = ChildService(inputs.reactor, line, context, inputs.environment, self.security.rightsOf)
         child.setServiceParent(self._host.owned)
 
-    def _contextFor(self, proxied: bool, sessions: set[Any], principal: str | None = None) -> Context:
+    def _contextFor(self, proxied: bool, sessions: set[Any], principal: str | None = None) -> ListenerContext:
         inputs, security, limits = self._inputs, self.security, self.rateLimits
         own = None if principal is None else ListenerAdmission(principal, security.rightsOf)
         admission = RateLimitedAdmission(own or security.admissionFor(proxied), limits, self._counted)
-        context = Context(
+        context = ListenerContext(
             self._broker, inputs.settings, inputs.reactor, self._host.turn, admission, self._policy, rates=limits.rates,
             flapping=limits.flapping, logLimits=self._logLimits, unadmitted=self._unadmitted, sessions=sessions,
         )  # fmt: skip

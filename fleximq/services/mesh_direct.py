@@ -86,7 +86,7 @@ class DirectMessages:
         self._lost: set[int] = set()
         self._sending: tuple[int, int, str, str] = (Direct.NOTIF, 0, "", "")
         # Its events are for the clients of this node only.
-        itself = RemoteClient(BROKER_ID, broker.itself.dialect, broker.itself.name)
+        itself = RemoteClient(BROKER_ID, broker.brokerClient.dialect, broker.brokerClient.name)
         self._presence = Presence(broker.topics, itself, broker.fanOut.deliver)
 
     # -- the clients of this node ------------------------------------------------------------------
@@ -219,11 +219,13 @@ class MeshListings:
     def asked(self, title: str, arguments: Mapping[str, Any], answer: Answer) -> None:
         """Answer another node's question: with this node's rows of a listing, or the result of an operator's act."""
         if title in LISTINGS:
-            LISTINGS[title].own(self._broker, self._broker.itself, arguments, answer)
+            LISTINGS[title].own(self._broker, self._broker.brokerClient, arguments, answer)
         else:
             answer(self._broker.operator.perform(title, arguments, arguments["by"])[1])
 
-    def gathered(self, title: str, client: ConnectedClient, arguments: Mapping[str, Any], answer: Answer) -> Answer:
+    def withOtherNodes(
+        self, title: str, client: ConnectedClient, arguments: Mapping[str, Any], answer: Answer
+    ) -> Answer:
         """Return a function that is called with this node's answer, and calls ``answer`` with that of all nodes."""
         return lambda page: self._gather(title, client, arguments, answer, page)
 

@@ -51,10 +51,10 @@ class MeshedBroker(Broker):
     def channels(self) -> list[str]:
         return self.node.channels(super().channels())
 
-    def gathered(
+    def withOtherNodes(
         self, title: str, client: ConnectedClient, arguments: Mapping[str, Any], answer: Callable[[Any], None]
     ) -> Callable[[Any], None]:
-        return self.node.listings.gathered(title, client, arguments, answer)
+        return self.node.listings.withOtherNodes(title, client, arguments, answer)
 
     def request(self, sender: ConnectedClient, target: int | str, requestId: str, path: str, message: Any) -> None:
         self.node.direct.begin(Direct.REQ, sender, requestId, path)

@@ -15,7 +15,7 @@ from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.config.settings import Settings
 from fleximq.dialects.connection.slow_consumer import policyOf
-from fleximq.dialects.context import Context
+from fleximq.dialects.context import ListenerContext
 from fleximq.dialects.http.origins import Origins
 from fleximq.endpoints.endpoint_string import FILES
 from fleximq.endpoints.listen import tlsFilesOf
@@ -204,7 +204,7 @@ def follow(
     connectionLimit: ConnectionLimit,
     unadmitted: UnadmittedBudget,
     origins: Origins,
-    contexts: Iterable[Context],
+    contexts: Iterable[ListenerContext],
     settings: Settings,
 ) -> None:
     """Apply settings that need no check: to the broker, new connections, and new requests of existing ones."""

@@ -137,7 +137,9 @@ class Api:
         client = next((each for each in self._broker.clients if each.id == clientId), None)
         if client is None:
             asked, answered = {"client_id": clientId, "by": request.who}, Deferred[Any]()
-            self._broker.gathered("kick", self._broker.itself, asked, answered.callback)({"disconnected": 0})
+            self._broker.withOtherNodes("kick", self._broker.brokerClient, asked, answered.callback)(
+                {"disconnected": 0}
+            )
             if not (await answered)["disconnected"]:
                 raise NotFound(f"there is no client {clientId}")
         elif client.conversation is None:

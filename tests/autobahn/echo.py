@@ -8,7 +8,7 @@ dialect; there is one of each, and messages of the other kind go the long way.
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from fleximq.dialects.context import Context
+from fleximq.dialects.context import ListenerContext
 from fleximq.dialects.session import Session
 from fleximq.dialects.websocket.close_code import INVALID_PAYLOAD
 from fleximq.dialects.websocket.session_protocol import WebSocketFactory, WebSocketSessionProtocol
@@ -29,7 +29,7 @@ class EchoSession(Session):
 
     dialect = "echo"
 
-    def __init__(self, context: Context, outbox: Any, address: Any) -> None:
+    def __init__(self, context: ListenerContext, outbox: Any, address: Any) -> None:
         super().__init__(context, outbox, address)
         outbox.messagesWithin = lambda chunk, room: (0, 0)
 
@@ -84,7 +84,7 @@ class TextEchoFactory(WebSocketFactory):
     protocolClass = TextFace
     subprotocol = "echo_text"
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ListenerContext) -> None:
         super().__init__(context, EchoSession, lambda: LONGEST)
 
 

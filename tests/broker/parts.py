@@ -31,7 +31,7 @@ def ask(broker: Broker, client: ConnectedClient, path: str, arguments: Any, answ
 def askAt(broker: Broker, path: str, arguments: Any) -> Any:
     """Return the answer of a broker path that answers at once, after it went through MessagePack."""
     answers: list[Any] = []
-    ask(broker, broker.itself, path, arguments, answers.append)
+    ask(broker, broker.brokerClient, path, arguments, answers.append)
     [answer] = answers
     if isinstance(answer, BrokerError):
         raise answer

@@ -406,7 +406,7 @@ class DirectTests(PermittingCase):
         for target in (self.alice.id, 4711):
             error = self.assertDenied(self.broker.request, self.bob, target, "2", "/date", "request")
             self.assertEqual(str(error), "a request to '/date' is not permitted")
-        self.assertEqual((self.service.told, self.broker.waiting(self.bob)), (["request"], 1))
+        self.assertEqual((self.service.told, self.broker.openRequests(self.bob)), (["request"], 1))
 
     def test_answers(self) -> None:
         """To answer needs no right; what nobody waits for is a notification."""

@@ -384,9 +384,11 @@ class DirectTests(BrokerCase):
     def test_request(self) -> None:
         """A request reaches its target and is open until its answer."""
         self.broker.request(self.carol, self.dave.id, "r", "/p", "question")
-        self.assertEqual((self.told(), self.broker.waiting(self.carol)), ([[], ["question"]], 1))
+        self.assertEqual((self.told(), self.broker.openRequests(self.carol)), ([[], ["question"]], 1))
         self.broker.reply(self.dave, self.carol.id, "r", "answer")
-        self.assertEqual((self.told()[0], self.broker.waiting(self.carol), self.friends[0].done), (["answer"], 0, 1))
+        self.assertEqual(
+            (self.told()[0], self.broker.openRequests(self.carol), self.friends[0].done), (["answer"], 0, 1)
+        )
 
     def test_nobody(self) -> None:
         """Those who are not there or take no direct messages are not found; nothing stays open."""
@@ -394,7 +396,7 @@ class DirectTests(BrokerCase):
             self.assertRaises(ClientNotFound, self.broker.request, self.carol, target, "r", "/p", "question")
             self.assertRaises(ClientNotFound, self.broker.reply, self.carol, target, "r", "answer")
             self.assertFalse(self.broker.clients.accepting(target))
-        self.assertEqual(self.broker.waiting(self.carol), 0)
+        self.assertEqual(self.broker.openRequests(self.carol), 0)
 
     def test_unasked(self) -> None:
         """An answer that nobody asked for arrives, and ends nothing."""

@@ -38,11 +38,11 @@ class OpenRequestsTests(SynchronousTestCase):
     def test_answered(self) -> None:
         """An answer closes its request; a second one, and one nobody asked for, does not."""
         self.ask("r")
-        self.assertEqual(self.requests.waiting(self.alice), 1)
+        self.assertEqual(self.requests.openRequests(self.alice), 1)
         self.assertEqual([self.requests.close(self.alice, self.bob, "r") for _ in range(2)], [True, False])
         self.assertFalse(self.requests.close(self.bob, self.alice, "r"))
         self.assertFalse(self.requests.close(self.alice, self.bob, "never"))
-        self.assertEqual(self.requests.waiting(self.alice), 0)
+        self.assertEqual(self.requests.openRequests(self.alice), 0)
         self.clock.advance(100)
         self.assertEqual(self.failures(), [])
 
@@ -52,7 +52,7 @@ class OpenRequestsTests(SynchronousTestCase):
         self.requests.close(self.alice, self.bob, "r")
         self.requests.leave(self.bob)
         self.assertEqual(self.failures(), [("s", "/s", 502)])
-        self.assertEqual((self.requests.waiting(self.alice), self.friends["alice"].done), (0, 1))
+        self.assertEqual((self.requests.openRequests(self.alice), self.friends["alice"].done), (0, 1))
 
     def test_requesterLeaves(self) -> None:
         """Nobody is told of what the departed had asked."""
@@ -81,14 +81,14 @@ class OpenRequestsTests(SynchronousTestCase):
         self.requests = PendingRequests(Deadlines(self.clock), 0.0, 3)
         self.ask("r")
         self.clock.advance(1e6)
-        self.assertEqual((self.failures(), self.requests.waiting(self.alice)), ([], 1))
+        self.assertEqual((self.failures(), self.requests.openRequests(self.alice)), ([], 1))
 
     def test_sameIdAgain(self) -> None:
         """The same id to the same responder takes the earlier one's place: one answer, a new deadline."""
         self.ask("r", "s", "t")
         self.clock.advance(6)
         self.ask("r")
-        self.assertEqual(self.requests.waiting(self.alice), 3)
+        self.assertEqual(self.requests.openRequests(self.alice), 3)
         self.clock.advance(5)
         self.assertEqual([id for id, _, _ in self.failures()], ["s", "t"])
         self.clock.advance(5.1)
@@ -101,7 +101,7 @@ class OpenRequestsTests(SynchronousTestCase):
         self.requests.open(self.bob, self.alice, "r", "/back")
         self.requests.leave(self.bob)
         self.assertEqual((self.failures(), self.failures("bob")), ([("r", "/r", 502)], []))
-        self.assertEqual(self.requests.waiting(self.alice), 1)
+        self.assertEqual(self.requests.openRequests(self.alice), 1)
 
     def test_bound(self) -> None:
         """Three are open at once; a fourth is refused and leaves no trace; an answer makes room."""
@@ -111,7 +111,7 @@ class OpenRequestsTests(SynchronousTestCase):
         self.requests.open(self.bob, self.alice, "a", "")
         self.requests.close(self.alice, self.bob, "b")
         self.ask("d")
-        self.assertEqual(self.requests.waiting(self.alice), 3)
+        self.assertEqual(self.requests.openRequests(self.alice), 3)
 
     def test_long(self) -> None:
         """A request with a long id or path counts more than once, until it is answered or its requester leaves."""
@@ -166,7 +166,8 @@ class OpenRequestsTests(SynchronousTestCase):
                     failed[key[0]] += 1
                     del open_[key]
             self.assertEqual(
-                [requests.waiting(client) for client in clients], [sum(key[0] == n for key in open_) for n in range(3)]
+                [requests.openRequests(client) for client in clients],
+                [sum(key[0] == n for key in open_) for n in range(3)],
             )
         self.assertEqual([len(friend.failures) for friend in friends], failed)
         for client in clients:

@@ -15,11 +15,11 @@ from typing import Any, Protocol
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from fleximq.cluster.copy import Copy
 from fleximq.cluster.follower import Follower
 from fleximq.cluster.interfaces import HEADROOM, ClusterError
 from fleximq.cluster.ownership import Ownership, State
 from fleximq.cluster.stream_log import StreamLog, StreamWorker
+from fleximq.cluster.stream_replica import StreamReplica
 from fleximq.cluster.trim import trimCopy, trimStream
 from fleximq.journal.files.file_system import readFile
 from fleximq.journal.files.folder_files import ASIDE
@@ -92,7 +92,7 @@ class Node:
         self.group: GroupCommit | None = None
         self.clock = NodeClock(simulation.clock)
         self.cluster = simulation.connect(self.name, self.clock)
-        self.copy = Copy(self.disk, FOLDER, SHARD)
+        self.copy = StreamReplica(self.disk, FOLDER, SHARD)
         self.copy.open()
         self.copy.load(lambda sentence: self.simulation.failed(AssertionError(sentence)))
         self.ownership = Ownership(
@@ -415,7 +415,7 @@ def compare(node: Node, stream: bytes) -> None:
         raise Broken(f"{node.name} knows {known} in its copy, which has {read}")
 
 
-def tables(disk: Recorder, copy: Copy) -> tuple[SegmentTable, SegmentTable]:
+def tables(disk: Recorder, copy: StreamReplica) -> tuple[SegmentTable, SegmentTable]:
     """Return what a copy knows of its segments, and what a recovery reads in them."""
     assert copy.segments is not None
     return copy.segments, recover(Recorder(disk.now()), FOLDER, copy.journal).segments

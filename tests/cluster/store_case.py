@@ -8,9 +8,9 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.cluster.copy import Copy
 from fleximq.cluster.interfaces import Piece
 from fleximq.cluster.stream_log import StreamLog
+from fleximq.cluster.stream_replica import StreamReplica
 from fleximq.journal.format.frame import FrameHeader, completeFrame
 from fleximq.journal.writing.commit import Commit, RecordsPart
 from tests.cluster.memory import MemoryCluster, MemoryServers
@@ -41,14 +41,14 @@ class StoreCase(SynchronousTestCase):
         """Return a connection to the store."""
         return MemoryCluster(self.servers, node, self.clock)
 
-    def openCopy(self, disk: Recorder | State | None = None) -> Copy:
+    def openCopy(self, disk: Recorder | State | None = None) -> StreamReplica:
         """Return an open copy."""
         disk = Recorder(disk) if isinstance(disk, State) else disk or emptyDisk()
-        copy = Copy(disk, FOLDER, 0)
+        copy = StreamReplica(disk, FOLDER, 0)
         copy.open()
         return copy
 
-    def log(self, copy: Copy | None = None, node: str = "a", term: int = 1, now: int = TIME) -> StreamLog:
+    def log(self, copy: StreamReplica | None = None, node: str = "a", term: int = 1, now: int = TIME) -> StreamLog:
         """Return the log of an owner that has not fenced the stream yet."""
         self.copy = copy or self.openCopy()
         return StreamLog(

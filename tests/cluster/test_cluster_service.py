@@ -24,15 +24,15 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.envelope import Envelope, MessageSource
 from fleximq.cli.main import main
-from fleximq.cluster.copy import Copy
 from fleximq.cluster.interfaces import AHEAD
 from fleximq.cluster.node_state import NodeState
 from fleximq.cluster.owner_journal import OwnerJournal
+from fleximq.cluster.stream_replica import StreamReplica
 from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.journal.journal_folder import JournalFolder
 from fleximq.journal.reading.reader_thread import ReaderThread
 from fleximq.services.journal_service import restore
-from fleximq.services.network.forwarding import Place
+from fleximq.services.network.forwarding import OwnerAddress
 from fleximq.services.network.node_ports import NodePorts
 from fleximq.values.message import Content, Message
 from tests.broker.parts import makeBroker
@@ -85,7 +85,7 @@ class Node:
             disk.syncFolder("/")
         self.disk = disk
         self.clock = NodeClock(clock)
-        copy = Copy(disk, "/disk/journal", 0)
+        copy = StreamReplica(disk, "/disk/journal", 0)
         self.journal = journal = OwnerJournal(
             copy,
             JournalFolder(
@@ -177,7 +177,7 @@ class ClusterServiceTests(SynchronousTestCase):
     def test_forwards(self) -> None:
         """The other node learns from the owner's key where to forward, and serves itself when it takes over."""
         own = self.first.ports.about["forward"]
-        self.assertEqual(self.second.ports.forwarding.place, Place(**own))
+        self.assertEqual(self.second.ports.forwarding.place, OwnerAddress(**own))
         self.assertEqual((own["host"], len(own["secret"])), ("127.0.0.1", 32))
         self.assertIsNone(self.first.ports.forwarding.place)
         self.first.clock.ended = True

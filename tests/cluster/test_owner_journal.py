@@ -11,11 +11,11 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.broker.envelope import Envelope, MessageSource
 from fleximq.broker.replay.feed import DeferredForm
 from fleximq.broker.replay.replay import Start
-from fleximq.cluster.copy import Copy
 from fleximq.cluster.follower import Follower
 from fleximq.cluster.interfaces import Deposed
 from fleximq.cluster.owner_journal import OwnerJournal
 from fleximq.cluster.stream_log import StreamLog, StreamWorker
+from fleximq.cluster.stream_replica import StreamReplica
 from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.errors import NotKept
 from fleximq.journal.journal_folder import JournalFolder
@@ -48,7 +48,7 @@ class Node:
         self.disk.syncFolder("/")
         self.clock = NodeClock(clock)
         self.cluster = MemoryCluster(servers, name, self.clock)
-        self.copy = Copy(self.disk, FOLDER, 0)
+        self.copy = StreamReplica(self.disk, FOLDER, 0)
         self.copy.open()
         self.follower = Follower(self.cluster, 0, self.copy, self.clock)
         self.follower.start()

@@ -6,9 +6,9 @@ from typing import Any
 from twisted.internet.defer import Deferred, succeed
 from twisted.python.failure import Failure
 
-from fleximq.cluster.copy import CopyError
 from fleximq.cluster.interfaces import HEADROOM, Deposed, Unknown
 from fleximq.cluster.stream_log import StreamWorker
+from fleximq.cluster.stream_replica import ReplicaError
 from fleximq.journal.format.body import readBody
 from fleximq.journal.format.frame import FrameKind, completeFrame
 from fleximq.journal.writing.commit import SegmentOpening, Snapshot
@@ -104,7 +104,7 @@ class FenceTests(StoreCase):
         again = self.openCopy(self.copy._files)  # type: ignore[arg-type]
         fenced = self.begin(self.log(again, "a", 2).fence())
         self.pass_(1.0)
-        self.assertIn("more than the stream", str(self.failureResultOf(fenced, CopyError).value))
+        self.assertIn("more than the stream", str(self.failureResultOf(fenced, ReplicaError).value))
         self.assertEqual(len(self.stream.pieces), 1)
 
 
@@ -247,7 +247,7 @@ class AppendTests(StoreCase):
         self.copy._files.failing = "write"  # type: ignore[attr-defined]
         failed = self.carryOut(b"one")
         self.pass_(0.1)
-        self.failureResultOf(failed, CopyError)
+        self.failureResultOf(failed, ReplicaError)
         self.assertFalse(self.copy.usable)
 
     def test_pieces(self) -> None:

@@ -27,7 +27,7 @@ from fleximq.broker.broker import Broker
 from fleximq.compiled import choice
 from fleximq.config.settings import Settings
 from fleximq.dialects.connection.write_turn import WriteTurn
-from fleximq.dialects.context import Context
+from fleximq.dialects.context import ListenerContext
 from fleximq.interfaces import IAdmission, IJournal
 from fleximq.journal.memory_journal import MemoryJournal
 from fleximq.services.broker_service import rulesOf
@@ -43,7 +43,7 @@ def makeContext(
     journal: IJournal | None = None,
     admission: IAdmission | None = None,
     **settings: Any,
-) -> Context:
+) -> ListenerContext:
     """Return a context with a broker of its own.
 
     Messages without an id are named ``id-1``, ``id-2`` ... in work queues; random digits count up from 0. What an
@@ -67,7 +67,7 @@ def makeContext(
         implementation=choice.IMPLEMENTATION,
         wall=clock.seconds,
     )
-    return Context(broker, chosen, clock, turn, admission or Everybody())
+    return ListenerContext(broker, chosen, clock, turn, admission or Everybody())
 
 
 def _idOf(message: Message, next: Callable[[], int]) -> str:

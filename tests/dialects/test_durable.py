@@ -303,7 +303,9 @@ class FlexiDurableTests(FlexiCase):
         self.patch(transactions, "OVERLOAD_BYTES", 16_384)
         broker, tokens = self.server.broker, ["1"]
         staged = [
-            published(Envelope(broker.topicFor(broker.itself, "d"), broker.itself, MessageSource()), text("first"))
+            published(
+                Envelope(broker.topicFor(broker.brokerClient, "d"), broker.brokerClient, MessageSource()), text("first")
+            )
         ]
         self.journal.stage("q", 1, "p", staged, lambda token, reason: None)
         self.commit()

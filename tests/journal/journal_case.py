@@ -55,7 +55,7 @@ class JournalCase(SynchronousTestCase):
         self.log: list[str] = []
         self.events: list[tuple[str, int]] = []
         self.calls: SimpleQueue[tuple[Callable[..., Any], tuple[Any, ...]]] = SimpleQueue()
-        self.keeper = FakeKeeper()
+        self.queueStates = FakeKeeper()
         self.begin()
 
     def context(self, files: Files | None = None) -> JournalContext:
@@ -80,7 +80,7 @@ class JournalCase(SynchronousTestCase):
 
     def open(self, folder: JournalFolder | None = None, **options: Any) -> OpenedJournal:
         """Open a folder, by default the case's."""
-        return (folder or self.make(**options)).open(self.keeper, lambda: self.faults.append(1))
+        return (folder or self.make(**options)).open(self.queueStates, lambda: self.faults.append(1))
 
     def begin(self, **options: Any) -> RecoveredJournal:
         """Open the journal in the folder and begin."""

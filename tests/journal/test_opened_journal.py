@@ -40,7 +40,7 @@ class RestartTests(JournalCase):
     def test_clean(self) -> None:
         """After a clean stop nothing is replayed, the snapshot has it all, and numbering goes on."""
         self.kept(b"abc")
-        self.keeper.state = {"queues": ["q:a"]}
+        self.queueStates.state = {"queues": ["q:a"]}
         self.journal.close()
         found = self.begin()
         self.assertEqual((found.clean, found.snapshot, replayed(found)), (True, {"queues": ["q:a"]}, ([], [])))
@@ -245,7 +245,7 @@ class RollTests(JournalCase):
         """When a segment has its size the next commit begins another, with a snapshot; the index is written."""
         self.kept(b"x" * 200)
         self.assertEqual(self.journal.health()["segments"], 2)
-        self.keeper.state = {"queues": [1]}
+        self.queueStates.state = {"queues": [1]}
         self.kept(b"y")
         self.assertEqual(self.journal.health()["segments"], 3)
         self.pump(self.calls.empty)
@@ -284,25 +284,25 @@ class RollTests(JournalCase):
             return "state"
 
         self.kept(b"x" * 200)
-        self.patch(self.keeper, "snapshot", snapshot)
+        self.patch(self.queueStates, "snapshot", snapshot)
         self.kept(b"y")
         self.assertEqual(self.journal.health()["segments"], 3)
         self.assertEqual([(body, offset) for body, offset, _ in self.told[1:]], [(b"y", 201), (b"dead", 202)])
         self.crash()
-        self.patch(self.keeper, "snapshot", lambda: None)
+        self.patch(self.queueStates, "snapshot", lambda: None)
         found = self.begin()
         self.assertEqual(found.snapshot, "state")
         self.assertEqual((len(replayed(found)[0]), replayed(found)[1]), (5, [note]))
 
     def test_keeperFails(self) -> None:
         """If there is no snapshot, the present segment goes on, and records are kept."""
-        self.keeper.error = ValueError("no snapshot")
+        self.queueStates.error = ValueError("no snapshot")
         self.kept(b"x" * 200)
         self.kept(b"y")
         self.assertEqual(self.told[-1], (b"y", 201, None))
         self.assertEqual(self.journal.health()["segments"], 2)
         self.assertIn("no snapshot", self.log[-1])
-        self.keeper.error = None
+        self.queueStates.error = None
         self.kept(b"z" * 200)
         self.kept(b"z")
         self.assertEqual(self.journal.health()["segments"], 3)
@@ -364,12 +364,12 @@ class FullTests(JournalCase):
         self.publish("c")
         self.steps.all()
         self.assertRaises(NotKept, self.publish, "d")
-        self.patch(self.keeper, "needed", lambda: {"b": 1})
+        self.patch(self.queueStates, "needed", lambda: {"b": 1})
         self.now += 11_000_000
         self.publish("d")
         self.steps.all()
         self.assertRaises(NotKept, self.publish, "e")
-        self.patch(self.keeper, "needed", dict)
+        self.patch(self.queueStates, "needed", dict)
         self.publish("e")
         self.steps.all()
         self.now += 11_000_000
@@ -514,7 +514,7 @@ class FaultTests(JournalCase):
         """It begins a new segment with a new snapshot, numbering skips ahead, and a restart finds all of it."""
         self.kept(b"ab")
         self.fault()
-        self.keeper.state = {"queues": ["later"]}
+        self.queueStates.state = {"queues": ["later"]}
         self.assertEqual(self.reopen(), [None])
         self.assertEqual(self.journal.end, BILLION)
         self.kept(b"c")
@@ -594,7 +594,7 @@ class FaultTests(JournalCase):
         self.files.fail("write", code=errno.ENOSPC)
         self.kept(b"lost")
         self.files.heal()
-        self.keeper.state = {"queues": ["later"]}
+        self.queueStates.state = {"queues": ["later"]}
         self.assertIsNone(self.journal.close())
         found = self.begin()
         self.assertEqual((found.clean, found.snapshot), (True, {"queues": ["later"]}))
@@ -674,10 +674,10 @@ class FaultTests(JournalCase):
     def test_keeperFails(self) -> None:
         """Without a snapshot it is not reopened."""
         self.fault()
-        self.keeper.error = ValueError("no snapshot")
+        self.queueStates.error = ValueError("no snapshot")
         self.assertEqual(self.reopen(), ["no snapshot"])
         self.assertRaises(NotKept, self.append, b"a")
-        self.keeper.error = None
+        self.queueStates.error = None
         self.assertEqual(self.reopen(), [None])
 
 
@@ -827,7 +827,7 @@ class CleaningTests(JournalCase):
     def test_unread(self) -> None:
         """What a consumer group has not read goes all the same; the operator is told before, and it is counted."""
         self.begin(segmentBytes=4096, rules=self.RULES)
-        self.patch(self.keeper, "reading", lambda: {"g": 51})
+        self.patch(self.queueStates, "reading", lambda: {"g": 51})
         self.kept(b"x" * 200)
         self.age()
         self.kept(b"y")
@@ -840,8 +840,8 @@ class CleaningTests(JournalCase):
     def test_needed(self) -> None:
         """What a queue needs stays, however old."""
         self.begin(segmentBytes=4096, rules=self.RULES)
-        self.keeper.state = {}
-        self.patch(self.keeper, "needed", lambda: {"a": 1})
+        self.queueStates.state = {}
+        self.patch(self.queueStates, "needed", lambda: {"a": 1})
         self.kept(b"x" * 200)
         self.age()
         self.kept(b"y")

@@ -49,11 +49,11 @@ class DirectTests(MeshCase):
         asking, serving, _ = self.clients
         self.a.request(asking, serving.id, "id", "/path", b"question")
         self.pass_()
-        self.assertEqual((self.friends[1].told, self.a.waiting(asking)), ([b"question"], 1))
+        self.assertEqual((self.friends[1].told, self.a.openRequests(asking)), ([b"question"], 1))
         self.b.reply(serving, asking.id, "id", b"answer", "/path")
         self.pass_()
         self.assertEqual((self.friends[0].told, self.friends[0].done), ([b"answer"], 1))
-        self.assertEqual((self.a.waiting(asking), self.b.requests.answering(serving.id)), (0, 0))
+        self.assertEqual((self.a.openRequests(asking), self.b.requests.answering(serving.id)), (0, 0))
         self.b.reply(serving, asking.id, "id", b"again", "/path")
         self.pass_()
         self.assertEqual((self.friends[0].told, self.friends[0].done), ([b"answer", b"again"], 1))

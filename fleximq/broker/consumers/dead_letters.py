@@ -89,7 +89,7 @@ class DeadLetters:
     _deadlines: Deadlines
     _redelivery: float
     _counted: Callable[[str, int], None]
-    onDeadLetter: Callable[[str, str | None, int], None] = lambda queue, id, deliveries: None
+    onDeadLetter: Callable[[str, str | None, int], None] = lambda queue, messageId, deliveries: None
     _late: OrderedDict[tuple[Queue, int], _Letter] = field(default_factory=OrderedDict)
     _expected: dict[str, list[_Letter]] = field(default_factory=dict)
     _places: WeakKeyDictionary[Queue, _Places] = field(default_factory=WeakKeyDictionary)
@@ -150,15 +150,15 @@ class DeadLetters:
         return found
 
     def _register(self, queue: Queue, delivery: QueueDelivery) -> _Letter:
-        id = delivery.message.message_id
-        named = Message(b"", Content.BYTES, message_id=id)
+        messageId = delivery.message.message_id
+        named = Message(b"", Content.BYTES, message_id=messageId)
         letter = _Letter(queue, delivery._replace(message=named), _contentOf(delivery.message))
         self._late[queue, delivery.tag] = letter
         if len(self._late) > LATE:
             # Its dead letter stays, and its id can be forgotten.
             _, oldest = self._late.popitem(last=False)
             oldest.queue.stored.moved(oldest.delivery, True)
-        self.onDeadLetter(queue.name, id, delivery.attempts)
+        self.onDeadLetter(queue.name, messageId, delivery.attempts)
         return letter
 
     def _publish(self, letter: _Letter, message: Message, onDecided: Callable[[str | None], None]) -> None:

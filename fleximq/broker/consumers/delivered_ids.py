@@ -37,15 +37,15 @@ class DeliveredIds:
     def __len__(self) -> int:
         return len(self._places)
 
-    def delivered(self, id: str, place: DeliveryIndex) -> None:
+    def delivered(self, messageId: str, place: DeliveryIndex) -> None:
         """Record a first or repeated delivery."""
-        known = self._places.setdefault(id, place)
+        known = self._places.setdefault(messageId, place)
         if not isinstance(known, _Namesakes):
             if known == place:
                 return
             first, known = known, _Namesakes()
             (known.inFlight if first[1] in first[0].stored.flying else known.returned)[first] = None
-            self._places[id] = known
+            self._places[messageId] = known
         known.returned.pop(place, None)
         known.inFlight[place] = None
 
@@ -53,22 +53,22 @@ class DeliveredIds:
         """Record deliveries of a queue; as :meth:`delivered` for the id of each message."""
         places = self._places
         for tag, message, _ in deliveries:
-            id = message.message_id or ""
-            if id in places:
-                self.delivered(id, (queue, tag))
+            messageId = message.message_id or ""
+            if messageId in places:
+                self.delivered(messageId, (queue, tag))
             else:
-                places[id] = queue, tag
+                places[messageId] = queue, tag
 
-    def returned(self, id: str, place: DeliveryIndex) -> None:
+    def returned(self, messageId: str, place: DeliveryIndex) -> None:
         """Record that the message waits again."""
-        known = self._places.get(id)
+        known = self._places.get(messageId)
         if isinstance(known, _Namesakes):
             known.inFlight.pop(place, None)
             known.returned[place] = None
 
-    def forget(self, id: str, place: DeliveryIndex) -> None:
+    def forget(self, messageId: str, place: DeliveryIndex) -> None:
         """Record that the message was removed."""
-        known = self._places.get(id)
+        known = self._places.get(messageId)
         if isinstance(known, _Namesakes):
             known.inFlight.pop(place, None)
             known.returned.pop(place, None)
@@ -76,7 +76,7 @@ class DeliveredIds:
                 return
         elif known != place:
             return
-        self._places.pop(id, None)
+        self._places.pop(messageId, None)
 
     def take(
         self, ids: Iterable[str], may: Callable[[str], bool] | None, unknown: Callable[[str], object]
@@ -87,16 +87,16 @@ class DeliveredIds:
         """
         taken: dict[Queue, list[int]] = {}
         places = self._places
-        for id in ids:
-            place = places.get(id)
+        for messageId in ids:
+            place = places.get(messageId)
             if may is not None or type(place) is not tuple:
-                place = self.meant(id, may)
+                place = self.meant(messageId, may)
                 if place is None:
-                    unknown(id)
+                    unknown(messageId)
                     continue
-                self.forget(id, place)
+                self.forget(messageId, place)
             else:
-                del places[id]
+                del places[messageId]
             queue, tag = place
             if queue in taken:
                 taken[queue].append(tag)
@@ -104,12 +104,12 @@ class DeliveredIds:
                 taken[queue] = [tag]
         return taken
 
-    def meant(self, id: str, may: Callable[[str], bool] | None = None) -> DeliveryIndex | None:
-        """Return the queue and tag of the message that an acknowledgement of ``id`` means; None if the id is unknown.
+    def meant(self, messageId: str, may: Callable[[str], bool] | None = None) -> DeliveryIndex | None:
+        """Return the queue and tag of the message that an acknowledgement of this id means; None if the id is unknown.
 
         :param may: tells if the client may acknowledge in a queue of this name; the first 1,000 duplicates are asked.
         """
-        known = self._places.get(id)
+        known = self._places.get(messageId)
         if may is not None:
             places = (
                 chain(known.inFlight, known.returned) if isinstance(known, _Namesakes) else (known,) if known else ()

@@ -102,10 +102,10 @@ class PolledSubscriptions:
         subscription.rest(idle)
         return subscription
 
-    def _add(self, id: int, owner: str | None, topic: str, qos: int, durable: bool) -> PolledSubscription:
-        queue = self._makeQueue(topic, f"s:{id}" if durable else "", dropsOldest=False)
-        subscription = self._byId[id] = PolledSubscription(
-            id,
+    def _add(self, subscriptionId: int, owner: str | None, topic: str, qos: int, durable: bool) -> PolledSubscription:
+        queue = self._makeQueue(topic, f"s:{subscriptionId}" if durable else "", dropsOldest=False)
+        subscription = self._byId[subscriptionId] = PolledSubscription(
+            subscriptionId,
             owner,
             topic,
             qos,
@@ -120,18 +120,18 @@ class PolledSubscriptions:
         )
         return subscription
 
-    def find(self, id: int, owner: str | None) -> PolledSubscription:
+    def find(self, subscriptionId: int, owner: str | None) -> PolledSubscription:
         """Return the subscription with this id; raises NotFound if it does not exist or, not revealed, has another
         owner.
         """
-        subscription = self._byId.get(id)
+        subscription = self._byId.get(subscriptionId)
         if subscription is None or subscription.owner != owner:
             raise NotFound(UNKNOWN)
         return subscription
 
-    def permitted(self, client: ConnectedClient, owner: str | None, id: int) -> PolledSubscription:
+    def permitted(self, client: ConnectedClient, owner: str | None, subscriptionId: int) -> PolledSubscription:
         """As :meth:`find`; raises NotPermitted if the client may not subscribe to its topic any more."""
-        subscription = self.find(id, owner)
+        subscription = self.find(subscriptionId, owner)
         permit(client, Action.SUBSCRIBE, subscription.topic)
         return subscription
 

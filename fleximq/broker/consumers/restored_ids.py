@@ -37,10 +37,10 @@ class RestoredIds:
         self._unread.extend([(queue, delivery) for delivery in deliveries])
         self._reading = bool(self._unread)
 
-    def postpone(self, id: str, may: Callable[[str], bool] | None) -> None:
+    def postpone(self, messageId: str, may: Callable[[str], bool] | None) -> None:
         """Remember the acknowledgement of an unknown id; a no-op if all ids are read."""
         if self._reading:
-            self._postponed.append((id, may))
+            self._postponed.append((messageId, may))
 
     def whenRead(self, call: Callable[[], None]) -> bool:
         """Call after postponed acknowledgements were handled; False if none were postponed."""
@@ -58,8 +58,8 @@ class RestoredIds:
             return
         self._reading = False
         postponed, self._postponed = self._postponed, []
-        for id, may in postponed:
-            self._acknowledge(id, may)
+        for messageId, may in postponed:
+            self._acknowledge(messageId, may)
         calls, self._afterwards = self._afterwards, []
         for call in calls:
             call()

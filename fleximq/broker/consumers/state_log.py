@@ -71,5 +71,5 @@ class StateLog:
         if recorder is not None:
             self.journal.appendState(QueueClosed(recorder.key))
 
-    def _append(self, key: str, topic: str, qos: int, id: int, owner: str | None) -> None:
-        self.journal.appendState(QueueOpened(key, topic, qos, id, owner, self.journal.end))
+    def _append(self, key: str, topic: str, qos: int, subscriptionId: int, owner: str | None) -> None:
+        self.journal.appendState(QueueOpened(key, topic, qos, subscriptionId, owner, self.journal.end))

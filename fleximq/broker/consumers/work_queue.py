@@ -145,8 +145,8 @@ class WorkQueue(QueueOwner):
             return messages  # the ids of MiniMQ's own messages are valid
         ids = map(self._idOf, messages)
         return [
-            message if id == message.message_id else message._replace(message_id=id)
-            for id, message in zip(ids, messages, strict=True)
+            message if messageId == message.message_id else message._replace(message_id=messageId)
+            for messageId, message in zip(ids, messages, strict=True)
         ]
 
     def _moved(self, delivery: QueueDelivery, gone: bool) -> None:

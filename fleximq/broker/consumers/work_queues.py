@@ -70,7 +70,7 @@ class WorkQueues:
     restoredIds: RestoredIds = field(init=False)
 
     def __post_init__(self) -> None:
-        self.restoredIds = RestoredIds(lambda id, may: self._acknowledge([id], may))
+        self.restoredIds = RestoredIds(lambda messageId, may: self._acknowledge([messageId], may))
 
     def __len__(self) -> int:
         return len(self._byTopic)
@@ -199,7 +199,7 @@ class WorkQueues:
 
     def _acknowledge(self, ids: Iterable[str], may: Callable[[str], bool] | None) -> int:
         """As :meth:`acknowledge`; ``may`` tells whether messages of this topic may be removed; None: all may."""
-        found = self._ids.take(ids, may, lambda id: self.restoredIds.postpone(id, may))
+        found = self._ids.take(ids, may, lambda messageId: self.restoredIds.postpone(messageId, may))
         return sum(len(tags) - len(queue.acknowledgeMany(tags)) for queue, tags in found.items())
 
     # -- expiry ----------------------------------------------------------------------------------------

@@ -296,7 +296,7 @@ def _runs(
 
     :raises BadRequest: one of them is malformed; otherwise as :meth:`Broker.topicFor`.
     """
-    publisher = broker.itself
+    publisher = broker.brokerClient
     last: str | None = None
     run: Any = None
     for start in range(0, len(records), _AT_ONCE):

@@ -69,7 +69,7 @@ def _ofAllNodes(title: str) -> Path:
         _, first, own = LISTINGS[title]
         after, limit = page(arguments, type(first), first)
         some = {"after": after, "limit": limit}  # other nodes get only arguments that were read
-        own(broker, client, some, broker.gathered(title, client, some, answer))
+        own(broker, client, some, broker.withOtherNodes(title, client, some, answer))
 
     return path
 
@@ -91,7 +91,7 @@ def operate(broker: Broker, act: str, arguments: Arguments, by: str, answer: Ans
     """Perform an operator's act, ``kick``, ``ban`` or ``unban``, at all nodes of a mesh, or list the ``bans``."""
     read, own = broker.operator.perform(act, arguments, by)
     if act != "bans":
-        answer = broker.gathered(act, broker.itself, {**read, "by": by}, answer)
+        answer = broker.withOtherNodes(act, broker.brokerClient, {**read, "by": by}, answer)
     answer(own)
 
 

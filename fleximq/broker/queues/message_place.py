@@ -16,9 +16,9 @@ def placeOf(message: Message) -> Message:
     return placeAt(message.offset, message.content, message.qos, message.message_id)
 
 
-def placeAt(offset: int, content: Content = Content.BYTES, qos: int = 1, id: str | None = None) -> Message:
+def placeAt(offset: int, content: Content = Content.BYTES, qos: int = 1, messageId: str | None = None) -> Message:
     """Return the place at an offset of the journal."""
-    return _new(Message, (ONLY_IN_JOURNAL, content, qos, id, None, None, False, False, offset))
+    return _new(Message, (ONLY_IN_JOURNAL, content, qos, messageId, None, None, False, False, offset))
 
 
 def offsetsOf(messages: Sequence[Message]) -> list[int]:

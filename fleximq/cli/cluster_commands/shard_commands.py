@@ -13,11 +13,11 @@ from twisted.internet.defer import Deferred
 
 from fleximq.cli.cluster_commands.connection import Calls, Survey, clusterCommand, connected, settingsFrom
 from fleximq.cli.command import argument, switch
-from fleximq.cluster.copy import Copy
 from fleximq.cluster.interfaces import AHEAD, ClusterError, ICluster
 from fleximq.cluster.node_state import NodeState
 from fleximq.cluster.refill import refill as refilled
 from fleximq.cluster.stream_log import StreamLog
+from fleximq.cluster.stream_replica import StreamReplica
 from fleximq.errors import JournalError
 from fleximq.journal.files.file_system import Files
 from fleximq.journal.files.folder_files import IDENTITY, Lock
@@ -157,7 +157,7 @@ def adopt(arguments: Namespace) -> None:
     print("start the brokers with empty folders; they fetch it")
 
 
-def _opened(folder: str) -> Copy:
+def _opened(folder: str) -> StreamReplica:
     """Lock and check a folder; raises JournalError if it is in use, damaged, or not the folder of a journal."""
     files = Files()
     if not os.path.exists(f"{folder}/{IDENTITY}"):
@@ -169,6 +169,6 @@ def _opened(folder: str) -> Copy:
         lock.release()
     if found is not None:
         raise JournalError(f"{folder} is damaged; start its broker and stop it in order, or see fleximq journal check")
-    copy = Copy(files, folder, 0)
+    copy = StreamReplica(files, folder, 0)
     copy.open()
     return copy

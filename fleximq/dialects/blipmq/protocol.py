@@ -8,7 +8,7 @@ from collections.abc import Callable
 from fleximq.dialects.blipmq.session import BlipSession
 from fleximq.dialects.connection.read_pauses import ReadPause
 from fleximq.dialects.connection.tcp_socket import quickAcks
-from fleximq.dialects.context import Context
+from fleximq.dialects.context import ListenerContext
 from fleximq.dialects.pull_stream import PullState, PullStreamProtocol
 from fleximq.dialects.stream import StreamFactory
 
@@ -64,5 +64,5 @@ class BlipFactory(StreamFactory):
 
     protocolClass = BlipProtocol
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ListenerContext) -> None:
         super().__init__(context, BlipSession)

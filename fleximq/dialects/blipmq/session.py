@@ -28,7 +28,7 @@ from fleximq.dialects.blipmq.messages import (
 from fleximq.dialects.connection.connection_rate import admittedRuns, overRate
 from fleximq.dialects.connection.envelope_cache import EnvelopeCache
 from fleximq.dialects.connection.error_codes import UnsupportedVersion
-from fleximq.dialects.context import Context
+from fleximq.dialects.context import ListenerContext
 from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.pull_stream import CHUNK_BYTES, PullEvent, PullSession, PullState
 from fleximq.dialects.session import ConnectionState, NamedLogger
@@ -80,7 +80,7 @@ class BlipSession(PullSession):
     #: The client, from AUTH on; no earlier step uses it.
     _me: ConnectedClient
 
-    def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
+    def __init__(self, context: ListenerContext, outbox: Outbox, address: IAddress) -> None:
         super().__init__(context, outbox, address)
         self._scanner = choice.BlipScanner()
         self._envelopes = EnvelopeCache(context.envelopeBudget)

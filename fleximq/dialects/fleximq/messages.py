@@ -19,7 +19,7 @@ from fleximq.dialects.connection.envelope_cache import EnvelopeCache
 from fleximq.dialects.connection.keepalive import KeepAlive
 from fleximq.dialects.connection.read_pauses import ReadPause
 from fleximq.dialects.connection.slow_consumer import PausablePublisher
-from fleximq.dialects.context import Context
+from fleximq.dialects.context import ListenerContext
 from fleximq.dialects.fleximq.direct_cache import DirectCache
 from fleximq.dialects.fleximq.forms import REPLAY_FORMS, FlexiSource, records
 from fleximq.dialects.fleximq.replies import FlexiReplies, errorPayload
@@ -60,7 +60,7 @@ class Conversation(Protocol):
 
     answers: Answers
     broker: Broker
-    context: Context
+    context: ListenerContext
     keepAlive: KeepAlive | None
     outbox: Outbox
     state: ConnectionState

@@ -25,7 +25,7 @@ from fleximq.compiled import choice
 from fleximq.dialects.answers import Answers
 from fleximq.dialects.connection.connection_rate import admittedSpans, overRate
 from fleximq.dialects.connection.envelope_cache import EnvelopeCache
-from fleximq.dialects.context import Context
+from fleximq.dialects.context import ListenerContext
 from fleximq.dialects.fleximq.direct_cache import DirectCache
 from fleximq.dialects.fleximq.forms import FLEXI_FORM
 from fleximq.dialects.fleximq.join import newChallenge, readJoin
@@ -93,7 +93,7 @@ class FlexiSession(StreamSession):
     joinsFirst = True
     form: IForm = FLEXI_FORM
 
-    def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
+    def __init__(self, context: ListenerContext, outbox: Outbox, address: IAddress) -> None:
         super().__init__(context, outbox, address)
         limit = context.settings.limits.message
         self._scanner = choice.FlexiScanner(limit)
@@ -363,7 +363,7 @@ class FlexiSession(StreamSession):
         """Close a connection whose input has ended, after its last answer and its pending PONGs."""
         if not self._inputEnded or self.state is ConnectionState.CLOSED:
             return
-        if self.client is None or not (self._messages.questions or self.broker.waiting(self.client)):
+        if self.client is None or not (self._messages.questions or self.broker.openRequests(self.client)):
             self.whenDecided(lambda: self.end("client closed"))
 
     def refused(self, error: BrokerError, kind: int | None, fields: Mapping[Any, Any], topic: str = "") -> None:
@@ -458,5 +458,5 @@ def _spansWithSender(spans: Iterable[Span], sender: str) -> Iterator[Span]:
 class FlexiFactory(StreamFactory):
     """Builds FlexiMQ connections on streams."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ListenerContext) -> None:
         super().__init__(context, FlexiSession)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from fleximq.broker.authorization import sees
 from fleximq.broker.envelope import ConnectedClient
-from fleximq.dialects.context import Context
+from fleximq.dialects.context import ListenerContext
 from fleximq.dialects.outbox import Outbox
 from fleximq.interfaces import IRights
 from fleximq.wire.identity_text import encodeChannels, isChannel
@@ -21,7 +21,7 @@ class ChannelList:
     names in alphabetical order if the list exceeds the maximum size of a text.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ListenerContext) -> None:
         self._broker = context.broker
         self._turn = context.turn
         self._context = context

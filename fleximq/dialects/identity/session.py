@@ -13,7 +13,7 @@ from zope.interface import implementer
 from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.broker.replay.feed import DeferredRun
 from fleximq.dialects.connection.error_codes import IDENTITY_CODES, codeOf
-from fleximq.dialects.context import Context
+from fleximq.dialects.context import ListenerContext
 from fleximq.dialects.identity.channel_list import ChannelList
 from fleximq.dialects.identity.form import RECALLING, IdentitySource, RecordTexts, senderName
 from fleximq.dialects.outbox import Outbox
@@ -54,7 +54,7 @@ class IdentitySession(Session):
 
     def __init__(
         self,
-        context: Context,
+        context: ListenerContext,
         outbox: Outbox,
         address: IAddress,
         channels: ChannelList | None = None,

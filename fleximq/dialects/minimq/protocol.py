@@ -14,7 +14,7 @@ from twisted.protocols.basic import LineReceiver
 from twisted.python.failure import Failure
 
 from fleximq.dialects.connection.read_pauses import ReadPause
-from fleximq.dialects.context import Context
+from fleximq.dialects.context import ListenerContext
 from fleximq.dialects.minimq.session import MiniSession
 from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.pull_stream import PullEvent, PullState, PullStreamProtocol
@@ -33,7 +33,9 @@ class MiniProtocol(PullStreamProtocol, LineReceiver):
     delimiter = b"\n"
     session: MiniSession
 
-    def __init__(self, context: Context, makeSession: Callable[[Context, Outbox, IAddress], MiniSession]) -> None:
+    def __init__(
+        self, context: ListenerContext, makeSession: Callable[[ListenerContext, Outbox, IAddress], MiniSession]
+    ) -> None:
         super().__init__(context, makeSession)
         self.MAX_LENGTH = context.settings.limits.line
         self._scanner = LineScanner(self.MAX_LENGTH)
@@ -134,5 +136,5 @@ class MiniFactory(StreamFactory):
 
     protocolClass = MiniProtocol
 
-    def __init__(self, context: Context, newId: Callable[[], str] = newUlid) -> None:
+    def __init__(self, context: ListenerContext, newId: Callable[[], str] = newUlid) -> None:
         super().__init__(context, lambda context, outbox, address: MiniSession(context, outbox, address, newId))

@@ -16,7 +16,7 @@ from twisted.internet.interfaces import IAddress
 
 from fleximq.broker.envelope import ConnectedClient, Envelope, QueueDelivery
 from fleximq.compiled import choice
-from fleximq.dialects.context import Context
+from fleximq.dialects.context import ListenerContext
 from fleximq.dialects.minimq.consume_wait import WaitingConsume
 from fleximq.dialects.minimq.messages import SOURCE, MiniJoinRefused, renderAnswers, renderError
 from fleximq.dialects.outbox import Outbox
@@ -47,11 +47,13 @@ class MiniSession(PullSession):
     _log = NamedLogger(__name__)
     dialect = "minimq"
     limited = (b"PRODUCE:", b"CONSUME:")
-    stays = False  # the document describes one connection per command
+    isLongLived = False  # the document describes one connection per command
     #: The client, from the first line on.
     _me: ConnectedClient
 
-    def __init__(self, context: Context, outbox: Outbox, address: IAddress, newId: Callable[[], str] = newUlid) -> None:
+    def __init__(
+        self, context: ListenerContext, outbox: Outbox, address: IAddress, newId: Callable[[], str] = newUlid
+    ) -> None:
         super().__init__(context, outbox, address)
         self._newId = newId
         self._envelope: Envelope | None = None

@@ -16,7 +16,7 @@ from twisted.internet.protocol import Factory, Protocol, connectionDone
 from zope.interface import implementer
 
 from fleximq.dialects.connection.read_pauses import ReadPause
-from fleximq.dialects.context import Context
+from fleximq.dialects.context import ListenerContext
 from fleximq.dialects.handshake import MAX_UNAUTHENTICATED_BYTES
 from fleximq.dialects.session import STOPPED, ConnectionState, Session
 from fleximq.dialects.stream import SessionProtocol, pausePublisher
@@ -52,7 +52,7 @@ _WORDS_BYTES = 123
 #: Maximum size of the reason in a log line; it may quote the request.
 REASON_CHARACTERS = 200
 
-MakeSession = Callable[[Context, Any, IAddress], Session]
+MakeSession = Callable[[ListenerContext, Any, IAddress], Session]
 
 
 def closeCode(reason: str) -> int:
@@ -231,7 +231,7 @@ class WebSocketFactory(Factory):
     protocolClass: ClassVar[type[WebSocketSessionProtocol]]
     subprotocol: ClassVar[str]
 
-    def __init__(self, context: Context, makeSession: MakeSession, limit: Callable[[], int]) -> None:
+    def __init__(self, context: ListenerContext, makeSession: MakeSession, limit: Callable[[], int]) -> None:
         self.context = context
         self.makeSession = makeSession
         self.parserFactory = parserFactory(context.clock)

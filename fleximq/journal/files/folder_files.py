@@ -99,7 +99,7 @@ class Lock:
 
 
 IDENTITY = "identity"
-#: In the folder of a node of a cluster: how much of its stream is on disk there (:mod:`fleximq.cluster.copy`).
+#: In the folder of a node: how much of its stream is on disk there (:mod:`fleximq.cluster.stream_replica`).
 STREAM = "stream"
 #: The suffix of the files of a copy that the node's stream does not continue.
 ASIDE = ".aside"

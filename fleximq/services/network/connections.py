@@ -58,7 +58,7 @@ class OpenConnections:
 
     def _dismissIdle(self, present: list[Session], now: float, finish: float) -> None:
         """Warn sessions that were not warned yet, and end those that have had enough time since."""
-        busy = any(session.client is not None and session.broker.waiting(session.client) for session in present)
+        busy = any(session.client is not None and session.broker.openRequests(session.client) for session in present)
         for session in present:
             if session not in self._notified:
                 self._notified[session] = now

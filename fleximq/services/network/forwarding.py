@@ -34,7 +34,7 @@ PROBE = 5
 READ_BYTES = 1 << 18
 
 
-class Place(NamedTuple):
+class OwnerAddress(NamedTuple):
     """Where the owner accepts connections of nodes: ``kinds`` of its listeners, ``certificate`` for TLS, in PEM."""
 
     host: str
@@ -50,21 +50,21 @@ class Forwarding:
     def __init__(self, reactor: Any, node: str, wait: float) -> None:
         self.reactor, self.node, self.wait = reactor, node, wait
         self.logLimits = LogLimits()
-        self.place: Place | None = None
+        self.place: OwnerAddress | None = None
         self.tls: Any = None
         self.isReachable = True
         self.waiting: dict[ForwardedClient, None] = {}
         self.joined: set[ForwardedClient] = set()
         self.forwarded = self.refused = 0
         self._owner = ""
-        self._known: Place | None = None
+        self._known: OwnerAddress | None = None
         self._again: IDelayedCall | None = None
 
     def aim(self, owner: str, about: Mapping[str, Any] | None) -> None:
         """Learn the owner, "" for none, and its part of :attr:`NodeRecord.about`, None if the owner is silent."""
         place = None
         if about is not None and owner not in ("", self.node):
-            place = Place(**{name: about[name] for name in Place._fields if name in about})
+            place = OwnerAddress(**{name: about[name] for name in OwnerAddress._fields if name in about})
         if owner not in ("", self._owner) or place not in (None, self._known):
             self._owner, self._known = owner, place
             self.end()
@@ -207,7 +207,7 @@ class ForwardedClient(_Side):
         else:
             forwarding.attempt()
 
-    def attempt(self, place: Place) -> None:
+    def attempt(self, place: OwnerAddress) -> None:
         """Connect to the owner, unless that is under way."""
         if self._owners is not None:
             return
@@ -290,7 +290,7 @@ class _OwnersSide(_Side):
         self._client: ForwardedClient | None = client
         self._preface = preface
 
-    def connect(self, place: Place) -> None:
+    def connect(self, place: OwnerAddress) -> None:
         self._connector = self.forwarding.reactor.connectTCP(place.host, place.port, _OnceFactory(self), CONNECT)
 
     def withdraw(self) -> None:

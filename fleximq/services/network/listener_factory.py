@@ -11,7 +11,7 @@ from twisted.internet.interfaces import IProtocolFactory
 from twisted.logger import Logger
 
 from fleximq.dialects.connection.protocol_detection import SniffingFactory
-from fleximq.dialects.context import Context
+from fleximq.dialects.context import ListenerContext
 from fleximq.dialects.http.origins import Origins
 from fleximq.dialects.http.request_router import RequestRouterFactory
 from fleximq.dialects.registry import OWN, Registry
@@ -32,7 +32,7 @@ class ListenerDialects(NamedTuple):
     ways: tuple[WelcomeEntry, ...]
 
 
-def dialectsOf(registry: Registry, context: Context, only: str | None = None) -> ListenerDialects:
+def dialectsOf(registry: Registry, context: ListenerContext, only: str | None = None) -> ListenerDialects:
     """Return the dialects of a listener, or the ``only`` one that it names; raises SettingError if that is missing."""
     if only is not None and only not in registry.dialects:
         raise SettingError(f"the dialect {only} is not installed")
@@ -53,7 +53,9 @@ def dialectsOf(registry: Registry, context: Context, only: str | None = None) ->
     return ListenerDialects(streams, webSockets, claims, ways)
 
 
-def _loaded(dialects: Mapping[str, IDialect], context: Context, only: str | None) -> Iterator[tuple[str, Any, Any]]:
+def _loaded(
+    dialects: Mapping[str, IDialect], context: ListenerContext, only: str | None
+) -> Iterator[tuple[str, Any, Any]]:
     for name, dialect in dialects.items():
         try:
             yield name, dialect.stream(context), dialect.webSocket(context)
@@ -68,7 +70,7 @@ def _loaded(dialects: Mapping[str, IDialect], context: Context, only: str | None
 def factoryOf(
     listen: Listen,
     dialects: ListenerDialects,
-    context: Context,
+    context: ListenerContext,
     behindProxy: IAdmission,
     origins: Origins,
     site: Callable[[tuple[WelcomeEntry, ...]], IProtocolFactory],

@@ -22,7 +22,7 @@ from fleximq.endpoints.listen import Listen
 from fleximq.errors import SettingError
 from fleximq.security.peer_address import isAddress
 from fleximq.services.network.connection_limit import ConnectionLimit
-from fleximq.services.network.forwarding import ForwardedFactory, Forwarding, Place
+from fleximq.services.network.forwarding import ForwardedFactory, Forwarding, OwnerAddress
 from fleximq.services.network.listeners import acceptFew
 from fleximq.services.network.node_listener import NodeListener, makeContext
 from fleximq.services.network.open_files import Shortage
@@ -59,7 +59,7 @@ class NodePorts(MultiService):
         self._port: Any = None
         self._host = ""
 
-    def sharing(self, listen: Listen, limit: ConnectionLimit) -> "Callable[[IProtocolFactory], Entrance]":
+    def sharing(self, listen: Listen, limit: ConnectionLimit) -> "Callable[[IProtocolFactory], NodeFactory]":
         """Return the entrance of a listener's port, see :class:`ListenerService`.
 
         :raises SettingError: its clients cannot be forwarded.
@@ -73,10 +73,10 @@ class NodePorts(MultiService):
         if listen.dialect in MESHED:
             self._meshed.add(number)
 
-        def share(served: IProtocolFactory) -> "Entrance":
+        def share(served: IProtocolFactory) -> "NodeFactory":
             self._served[number] = served
             forwarded = ForwardedFactory(self.forwarding, number, self._kinds[number], served)
-            return Entrance(lambda: self.serves(number), served, limit.limited(forwarded, listen.proxied))
+            return NodeFactory(lambda: self.serves(number), served, limit.limited(forwarded, listen.proxied))
 
         return share
 
@@ -85,7 +85,7 @@ class NodePorts(MultiService):
         """The part of this node's key about its ports."""
         if self._port is None:
             return {}
-        place = Place(self._host, self._port.getHost().port, self._nodes.secret, self._kinds, self._certificate)
+        place = OwnerAddress(self._host, self._port.getHost().port, self._nodes.secret, self._kinds, self._certificate)
         return {"forward": place._asdict()}
 
     def open(self, host: str) -> None:
@@ -136,7 +136,7 @@ class NodePorts(MultiService):
         return closed.addCallback(lambda _: super(NodePorts, self).stopService())
 
 
-class Entrance(WrappingFactory[Any]):
+class NodeFactory(WrappingFactory[Any]):
     """The factory of an open port: ``served`` while this node serves it, ``forwarded`` otherwise."""
 
     noisy = False

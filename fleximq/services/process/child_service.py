@@ -24,7 +24,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from fleximq.config.settings import command
-from fleximq.dialects.context import Context
+from fleximq.dialects.context import ListenerContext
 from fleximq.dialects.fleximq import FlexiFactory
 from fleximq.dialects.session import STOPPED, ConnectionState, Session
 from fleximq.errors import NoCapacity
@@ -74,7 +74,7 @@ class ChildService(Service):
         self,
         reactor: Any,
         line: str,
-        context: Context,
+        context: ListenerContext,
         environment: Mapping[str, str],
         rightsOf: Callable[[Principal | None], IRights],
     ) -> None:

@@ -176,7 +176,7 @@ class ReadingTests(JournalPathCase):
         others = {"/journal/advance": {"start": 1, "end": 2}}
         for path in JOURNAL_PATHS:
             error = self.assertRaises(
-                BrokerError, ask, broker, broker.itself, path, others.get(path, arguments), self.fail
+                BrokerError, ask, broker, broker.brokerClient, path, others.get(path, arguments), self.fail
             )
             self.assertEqual(int(error.status), 503, path)
 

@@ -145,7 +145,7 @@ class PathTests(SynchronousTestCase):
         self.patch(self.broker, "audit", lambda event, *rest, **fields: written.append(fields.get("error")))
         for reason in ("not a directory", None):
             self.patch(journal, "reopen", lambda found, why=reason: self.clock.callLater(1, found, why))
-            path_table.answer(self.broker, self.broker.itself, "/journal/reopen", {}, lambda answer: None)
+            path_table.answer(self.broker, self.broker.brokerClient, "/journal/reopen", {}, lambda answer: None)
             self.assertEqual(len(written), 0 if reason else 1)
             self.clock.advance(1)
         self.assertEqual(written, ["not a directory", None])

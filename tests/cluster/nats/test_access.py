@@ -12,7 +12,7 @@ from twisted.internet.defer import inlineCallbacks
 from twisted.internet.task import deferLater
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
-from fleximq.cluster.core_nats import CoreLink
+from fleximq.cluster.nats_link import NatsLink
 from fleximq.errors import SettingError
 from tests.certificates import makeCertificate
 from tests.cluster.nats.servers import MISSING, Servers
@@ -90,7 +90,7 @@ class AccessTests(TestCase):
         reached: list[object] = []
         cluster.start().addCallback(reached.append)
         got: list[bytes] = []
-        links = [CoreLink(reactor, [url], "c", node, options) for node in "ab"]
+        links = [NatsLink(reactor, [url], "c", node, options) for node in "ab"]
         for link in links:
             link.start(got.append, lambda: None)
         for _ in range(200):

@@ -11,9 +11,9 @@ from twisted.internet.task import deferLater
 from twisted.protocols.portforward import ProxyFactory, ProxyServer
 from twisted.trial.unittest import TestCase
 
-from fleximq.cluster.copy import Copy
 from fleximq.cluster.interfaces import Deposed, Piece
 from fleximq.cluster.stream_log import StreamLog
+from fleximq.cluster.stream_replica import StreamReplica
 from fleximq.journal.format.frame import FrameKind
 from fleximq.journal.writing.commit import Commit, RecordsPart
 from tests.cluster.nats.servers import MISSING, Servers
@@ -104,7 +104,7 @@ class OwnersCase(TestCase):
         cluster = NatsCluster([url], "test", self.reactor.callFromThread, room=1 << 20, replicas=self.number)
         self.addCleanup(cluster.stop)
         await cluster.start()
-        self.copy = Copy(emptyDisk(), FOLDER, 0)
+        self.copy = StreamReplica(emptyDisk(), FOLDER, 0)
         self.copy.open()
         log = StreamLog(
             cluster,

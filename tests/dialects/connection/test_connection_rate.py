@@ -10,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.config.rate_options import Rate
 from fleximq.dialects.blipmq import BlipFactory
 from fleximq.dialects.connection.connection_rate import MIN_READ_BYTES, PAUSED, maxReadBytes
-from fleximq.dialects.context import Context
+from fleximq.dialects.context import ListenerContext
 from fleximq.dialects.fleximq import FlexiFactory
 from fleximq.dialects.fleximq_ws import FlexiWebSocketFactory
 from fleximq.dialects.identity_ws import IdentityFactory
@@ -34,7 +34,7 @@ class PaceCase(ConversationCase):
 
     def limited(self, factory: Any, *client: Rate | None, refuses: bool = False, **more: Any) -> Factory:
         """Return a factory whose clients have these rates: of messages, bytes and subscriptions."""
-        self.context: Context = makeContext(self.clock, **more)
+        self.context: ListenerContext = makeContext(self.clock, **more)
         rates = Rates(RateRules(Allowance(*client), refuses=refuses), self.clock.seconds)
         self.context = replace(self.context, rates=rates)
         made: Factory = factory(self.context)

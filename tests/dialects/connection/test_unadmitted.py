@@ -9,7 +9,7 @@ from twisted.logger import LogLevel, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.dialects.blipmq import BlipFactory
-from fleximq.dialects.context import Context
+from fleximq.dialects.context import ListenerContext
 from fleximq.dialects.fleximq import FlexiFactory
 from fleximq.dialects.fleximq_ws import FlexiWebSocketFactory
 from fleximq.dialects.handshake import MAX_UNAUTHENTICATED_BYTES
@@ -50,7 +50,7 @@ class BudgetTests(SynchronousTestCase):
 
     def listen(self, **settings: Any) -> None:
         """Open them with an empty budget."""
-        self.context: Context = makeContext(Clock(), **settings)
+        self.context: ListenerContext = makeContext(Clock(), **settings)
         self.context.unadmitted = self.budget = UnadmittedBudget((SIZE - FREE_BYTES) * 3 // 2)
 
     def streams(self) -> list[tuple[Any, bytes]]:

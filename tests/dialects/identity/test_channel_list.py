@@ -60,7 +60,7 @@ class ListTests(ConversationCase):
     def test_madeOnce(self) -> None:
         """It is made anew only after a change."""
         context = makeContext(self.clock)
-        channels, client = ChannelList(context), context.broker.itself
+        channels, client = ChannelList(context), context.broker.brokerClient
         self.assertIs(channels.frame(client), channels.frame(client))
         before = channels.frame(client)
         context.broker.subscribe(context.broker.join("fleximq"), Silent(), "news")
@@ -71,7 +71,7 @@ class ListTests(ConversationCase):
         context = makeContext(self.clock)
         broker, channels = context.broker, ChannelList(context)
         for name in ("a", "b", "c", "d"):
-            broker.subscribe(broker.itself, Silent(), name)
+            broker.subscribe(broker.brokerClient, Silent(), name)
         rights = Rights({"publish": ("a",), "subscribe": ("b",), "consume": ("c",), "read": ("d",)})
         one, other = (broker.join("identity", rights=rights) for _ in range(2))
         (frame,), _ = decode(channels.frame(one))
@@ -80,7 +80,7 @@ class ListTests(ConversationCase):
         broker.changeRights(other, Rights({}))
         (frame,), _ = decode(channels.frame(other))
         self.assertEqual(frame.payload.decode(), "CHANNELS:")
-        broker.unsubscribe(broker.itself, "d")
+        broker.unsubscribe(broker.brokerClient, "d")
         self.assertIs(channels.frame(one), channels.frame(one))
 
     def test_rightsBounded(self) -> None:

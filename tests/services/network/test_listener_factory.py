@@ -51,7 +51,7 @@ def spoken(only: str | None) -> ListenerDialects:
     )
 
 
-class EntranceTests(SynchronousTestCase):
+class NodeFactoryTests(SynchronousTestCase):
     """Which dialect answers which first bytes."""
 
     def answers(self, listen: str, *firsts: bytes) -> list[bytes]:

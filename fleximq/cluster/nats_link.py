@@ -33,7 +33,7 @@ MAX_WAITING = 64 << 20
 READ_BYTES = 1 << 18
 
 
-class CoreNats(Protocol):
+class NatsProtocol(Protocol):
     """One connection.
 
     :param link: gets the messages, and learns of the beginning and the end.
@@ -43,7 +43,7 @@ class CoreNats(Protocol):
 
     transport: Any
 
-    def __init__(self, link: "CoreLink", host: str, options: Mapping[str, Any], subjects: Sequence[str]) -> None:
+    def __init__(self, link: "NatsLink", host: str, options: Mapping[str, Any], subjects: Sequence[str]) -> None:
         self.maxPayload = 0
         self._link = link
         self._host = host
@@ -201,12 +201,12 @@ class CoreNats(Protocol):
 
 
 @implementer(IMeshLink)
-class CoreLink(ClientFactory):
+class NatsLink(ClientFactory):
     """A connection to one of several servers; connects again, to the next one, for as long as it takes.
 
     :param urls: the servers; one without a port has 4222.
     :param name: the name of the cluster, ``node`` that of this node.
-    :param options: see :class:`CoreNats`.
+    :param options: see :class:`NatsProtocol`.
     """
 
     noisy = False
@@ -248,11 +248,11 @@ class CoreLink(ClientFactory):
         self._places = [*self._places[1:], place]
         self._connector = self.reactor.connectTCP(place.hostname, place.port or PORT, self, CONNECT)
 
-    def buildProtocol(self, addr: Any) -> CoreNats:
+    def buildProtocol(self, addr: Any) -> NatsProtocol:
         host = self._places[-1].hostname or ""  # that of the last attempt
-        return CoreNats(self, host, self._options, [self._subject(""), self._subject(self._node)])
+        return NatsProtocol(self, host, self._options, [self._subject(""), self._subject(self._node)])
 
-    def opened(self, protocol: CoreNats) -> None:
+    def opened(self, protocol: NatsProtocol) -> None:
         """Learn that the server has accepted the subscriptions."""
         _log.info("the mesh is connected to {peer}", peer=protocol.transport.getPeer().host)
         self.protocol, self.maxPayload = protocol, protocol.maxPayload

@@ -1,10 +1,10 @@
-"""fleximq.cluster.copy, follower and trim: a folder with the bytes of a stream, whatever became of its disk."""
+"""fleximq.cluster.stream_replica, follower and trim: a folder with a stream's bytes, after any fault of its disk."""
 
 from random import Random
 
-from fleximq.cluster.copy import Copy, CopyError, StreamBehind
 from fleximq.cluster.follower import Follower
 from fleximq.cluster.interfaces import AHEAD, Piece, StreamBounds
+from fleximq.cluster.stream_replica import ReplicaError, StreamBehind, StreamReplica
 from fleximq.cluster.trim import trimCopy, trimStream
 from fleximq.errors import JournalError
 from fleximq.journal.files.folder_files import ASIDE, STREAM
@@ -49,14 +49,14 @@ class CopyCase(StoreCase):
         """Return the bounds of the stream."""
         return StreamBounds(self.stream.created, self.stream.first, len(self.pieces) if last is None else last)
 
-    def fill(self, copy: Copy, until: int | None = None) -> None:
+    def fill(self, copy: StreamReplica, until: int | None = None) -> None:
         """Let a copy read the stream, up to a sequence."""
         for sequence in range(copy.join(self.bounds()), (until or len(self.pieces)) + 1):
             copy.receive(sequence, self.pieces[sequence - 1])
 
 
 class CopyTests(CopyCase):
-    """Copy."""
+    """StreamReplica."""
 
     def test_equal(self) -> None:
         """A follower's folder has the owner's bytes in the same files, and any reader of journals reads it."""
@@ -157,9 +157,9 @@ class CopyTests(CopyCase):
         self.completed(log.fence())
         self.pieces = self.stream.pieces
         copy = self.openCopy(disk)
-        self.assertRaises(CopyError, self.fill, copy)
+        self.assertRaises(ReplicaError, self.fill, copy)
         self.assertEqual((copy.usable, contentOf(disk)), (False, (0, self.bytes)))
-        self.assertRaises(CopyError, copy.receive, 7, self.pieces[-1])
+        self.assertRaises(ReplicaError, copy.receive, 7, self.pieces[-1])
 
     def test_notContinued(self) -> None:
         """A message that does not continue the copy changes nothing: missing, damaged, twice, of another journal."""
@@ -179,7 +179,7 @@ class CopyTests(CopyCase):
             disk = emptyDisk()
             copy = self.openCopy(disk)
             self.fill(copy, 3)
-            self.assertRaises(CopyError, copy.receive, sequence, Piece(data, third.end + len(data), 9))
+            self.assertRaises(ReplicaError, copy.receive, sequence, Piece(data, third.end + len(data), 9))
             self.assertEqual(contentOf(disk), (0, self.bytes[: third.end]), (sequence, data))
             self.assertFalse(copy.usable)
 
@@ -234,7 +234,7 @@ class CopyTests(CopyCase):
         for sequence in (1, 2):
             copy.receive(sequence, self.pieces[sequence - 1])
         copy.added = lambda frames: None
-        self.assertRaises(CopyError, self.fill, copy)
+        self.assertRaises(ReplicaError, self.fill, copy)
         copy = self.openCopy(disk)
         copy.load(self.fail)
         self.fill(copy)
@@ -255,7 +255,7 @@ class CopyTests(CopyCase):
                 self.completed(self.owned.carryOut(made))
         self.pieces = list(self.stream.pieces)
 
-    def assertKnown(self, disk: Recorder, copy: Copy) -> None:
+    def assertKnown(self, disk: Recorder, copy: StreamReplica) -> None:
         """Check that a copy knows what a recovery reads."""
         known, read = tables(disk, copy)
         for each in (lambda table: dict(table.bounds()), SegmentTable.staged, lambda table: len(table)):
@@ -271,7 +271,7 @@ class CopyTests(CopyCase):
         number = state.names[f"{FOLDER}/{STREAM}"]
         state.files[number] = state.files[number].replace(b"stream 1 0 ", b"stream 1 1 ")
         self.assertEqual(self.openCopy(state).join(self.bounds()), 1)
-        self.assertRaises(JournalError, Copy(Recorder(disk.now()), FOLDER, 1).open)
+        self.assertRaises(JournalError, StreamReplica(Recorder(disk.now()), FOLDER, 1).open)
 
     def test_sealedSegmentCut(self) -> None:
         """If a segment lacks bytes that DIR/stream says are on disk, all is read again."""

@@ -40,7 +40,7 @@ _MAGIC = "fleximq-stream 1"
 _TOGETHER = 1 << 20
 
 
-class CopyError(ClusterError):
+class ReplicaError(ClusterError):
     """A message of the stream does not continue this copy, or the copy cannot be written."""
 
 
@@ -48,7 +48,7 @@ class StreamBehind(ClusterError):
     """The stream has less than this copy: it is another or an older stream, or the answer was old."""
 
 
-class Copy:
+class StreamReplica:
     """The copy of one shard in one folder. ``end`` is the position after its last frame, ``next`` the offset after its
     last record, ``time`` the latest time of its frames. ``sequence`` is that of its last complete commit, ``received``
     that of the last message, perhaps a piece of an incomplete commit.
@@ -156,7 +156,7 @@ class Copy:
         return {"bytes": self.end - self._bases[0] if self._bases else 0, "segments": len(self._bases)}
 
     def framesFrom(self, position: int) -> Iterator[CompleteFrame]:
-        """Yield the frames from a position on. Raises CopyError if a part is damaged, or cannot be read."""
+        """Yield the frames from a position on. Raises ReplicaError if a part is damaged, or cannot be read."""
         for base, until in pairwise([*self._bases, self.end]):
             if until > position:
                 yield from (each for each in self._framesOf(base, until) if each.header.position >= position)
@@ -167,10 +167,10 @@ class Copy:
             with self._files.closing(self._files.open(path)) as descriptor:
                 for each in framesOf(Window(self._files, descriptor, base, until), None, base, atHead=True):
                     if isinstance(each, DamagedRange):
-                        raise CopyError(f"{path} is damaged at position {each.position}: {each.reason}")
+                        raise ReplicaError(f"{path} is damaged at position {each.position}: {each.reason}")
                     yield each
         except OSError as error:
-            raise CopyError(f"{path} cannot be read: {systemReason(error)}") from error
+            raise ReplicaError(f"{path} cannot be read: {systemReason(error)}") from error
 
     def join(self, bounds: StreamBounds, end: int = 0) -> int:
         """Return the sequence to read the stream from. ``end``: the position at which the stream ends. If it was
@@ -210,7 +210,7 @@ class Copy:
         return not self._broken and self._reached < self._known
 
     def receive(self, sequence: int, piece: Piece) -> Sequence[CompleteFrame]:
-        """Take the message after ``received``; return the frames that became complete by it. Raises CopyError."""
+        """Take the message after ``received``; return the frames that became complete by it. Raises ReplicaError."""
         with self._reported(sequence):
             begins = piece.data[:4] == MAGIC and piece.data[6] == FrameKind.SEGMENT
             if sequence != self.received + 1:
@@ -282,8 +282,8 @@ class Copy:
 
     def write(self, sequence: int, data: bytes, end: int, nextOffset: int) -> Sequence[CompleteFrame]:
         """Write the frames of the commit that ends with this sequence, and return those that were missing. ``end``: the
-        position after its last frame; ``nextOffset``: the offset after its last record. Raises CopyError if they do not
-        continue this copy, or cannot be written.
+        position after its last frame; ``nextOffset``: the offset after its last record. Raises ReplicaError if they do
+        not continue this copy, or cannot be written.
         """
         with self._reported(sequence):
             new = self._continued(data)
@@ -309,18 +309,18 @@ class Copy:
 
     @contextmanager
     def _reported(self, sequence: int) -> Iterator[None]:
-        """Turn errors into a :class:`CopyError`; after one this copy must be opened, or compared, again."""
+        """Turn errors into a :class:`ReplicaError`; after one this copy must be opened, or compared, again."""
         if self._broken:
-            raise CopyError(f"the copy in {self._folder} has failed before")
+            raise ReplicaError(f"the copy in {self._folder} has failed before")
         self._broken = True
         try:
             yield
             self._broken = False
         except FrameError as error:
-            raise CopyError(f"message {sequence} of the stream does not continue this copy: {error}") from error
+            raise ReplicaError(f"message {sequence} of the stream does not continue this copy: {error}") from error
         except OSError as error:
             self._isDamaged = True
-            raise CopyError(f"the copy in {self._folder} cannot be written: {systemReason(error)}") from error
+            raise ReplicaError(f"the copy in {self._folder} cannot be written: {systemReason(error)}") from error
 
     def _continued(self, data: bytes) -> list[CompleteFrame]:
         """Return the checked frames of a commit that this copy lacks. Raises FrameError if they do not continue it."""

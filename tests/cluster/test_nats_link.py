@@ -1,4 +1,4 @@
-"""fleximq.cluster.core_nats: the words of core NATS, fed in pieces, and connections to several servers."""
+"""fleximq.cluster.nats_link: the words of core NATS, fed in pieces, and connections to several servers."""
 
 import json
 import ssl
@@ -10,8 +10,8 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from fleximq.cluster.core_nats import MAX_WAITING, PING, RETRY, CoreLink, CoreNats
 from fleximq.cluster.interfaces import IMeshLink
+from fleximq.cluster.nats_link import MAX_WAITING, PING, RETRY, NatsLink, NatsProtocol
 
 INFO = b'INFO {"max_payload":2048,"nonce":"n"} \r\n'
 
@@ -37,9 +37,9 @@ class CoreNatsTests(SynchronousTestCase):
         self.connections = 0
         self.link = self.linkTo("nats://one", "nats://two:1")
 
-    def linkTo(self, *urls: str, **options: Any) -> CoreLink:
+    def linkTo(self, *urls: str, **options: Any) -> NatsLink:
         """Return a link that connects to these servers."""
-        link = CoreLink(self.reactor, urls, "c", "a", options)
+        link = NatsLink(self.reactor, urls, "c", "a", options)
         link.start(self.got.append, self.connected)
         return link
 
@@ -47,7 +47,7 @@ class CoreNatsTests(SynchronousTestCase):
         """Count a connection."""
         self.connections += 1
 
-    def accepted(self, link: CoreLink | None = None, info: bytes = INFO) -> tuple[CoreNats, Transport]:
+    def accepted(self, link: NatsLink | None = None, info: bytes = INFO) -> tuple[NatsProtocol, Transport]:
         """Return a connection to a server that has sent its INFO, and its transport."""
         protocol, transport = (link or self.link).buildProtocol(None), Transport()
         protocol.makeConnection(transport)
