@@ -77,7 +77,7 @@ class OperationTests(BrokerCase):
         """This also holds for those which one part performs."""
         names = (
             "reserve release rename publish publishNarrowed subscribe follow checkSubscription unsubscribe recall tap "
-            "untap waiting checkPath openSubscription subscription expectReplies consume consumeMany "
+            "untap openRequests checkPath openSubscription subscription expectReplies consume consumeMany "
             "whenAvailable acknowledgeMessages"
         )
         for name in names.split():
