@@ -39,7 +39,7 @@ def addCommands(parser: ArgumentParser, commands: Iterable[Command], chosen: str
 
 
 def argument(name: str, metavar: str | None = None, words: str | None = None, **more: Any) -> Argument:
-    """Return an argument or an option; the parameters are those of ``ArgumentParser.add_argument``."""
+    """Return an argument or an option; ``words`` is its help, ``more`` is for ``ArgumentParser.add_argument``."""
     return lambda parser: parser.add_argument(name, metavar=metavar, help=words, **more)
 
 

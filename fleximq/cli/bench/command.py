@@ -38,7 +38,7 @@ _orNone.__name__ = "number"  # used in the message of argparse
 
 @clientCommand(
     "bench", argument("topic", "TOPIC", "the topic [a new one]", nargs="?"),
-    argument("--dialect", None, "dialect of the clients [fleximq]", choices=tuple(BENCH_CLIENTS), default="fleximq"),
+    argument("--dialect", None, "the dialect of the clients [fleximq]", choices=(*BENCH_CLIENTS,), default="fleximq"),
     argument("--publishers", "N", "number of publishers [1]", type=count, default=1),
     argument("--subscribers", "N", "number of subscribers [1]", type=_orNone, default=1),
     argument("--messages", "N", "messages of each publisher [100000]", type=count, default=100_000),
