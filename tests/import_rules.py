@@ -68,6 +68,7 @@ STEPS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("broker",),
         ("broker.queues",),
         ("broker.publishing", "broker.replay"),
+        ("broker.schedules",),
         ("broker.consumers",),
         ("broker.broker",),
         ("broker.paths",),

@@ -38,6 +38,10 @@ from fleximq.broker.replay.feed import IOutlet
 from fleximq.broker.replay.replay import Replays, Start
 from fleximq.broker.replay.searches import Searches
 from fleximq.broker.rules import AgeLimits, BrokerRules
+from fleximq.broker.schedules.due_messages import DuePublisher
+from fleximq.broker.schedules.owners import Owners
+from fleximq.broker.schedules.schedules import Schedules
+from fleximq.broker.schedules.waiting_messages import FIRST_VOLATILE, MessagesInMemory
 from fleximq.broker.slices import Slices
 from fleximq.broker.topics.names import isBrokerTopic
 from fleximq.broker.topics.topic_table import SYSTEM, Topic, TopicTable
@@ -129,6 +133,7 @@ class Broker:
         self.requests = PendingRequests(self.deadlines, rules.requestTimeout, rules.limits.requests)
         self._makePublishing(publishing)
         self._makeQueues(idOf)
+        self._makeSchedules(int(randomHex(7), 16) << 20)
 
     def _makePublishing(self, publishing: Callable[[ConnectedClient | None], None]) -> None:
         """Make the parts between :meth:`publish` and the subscribers, and those that replay the journal."""
@@ -198,6 +203,20 @@ class Broker:
         self.groups = ConsumerGroups(journal, stateLog.wall)
         self.checkpointer = Checkpointer(
             stateLog, topics, self.polledSubscriptions, self.queues, self.recentIds, self.timesToLive, self.groups
+        )
+
+    def _makeSchedules(self, first: int) -> None:
+        """Make the parts that store messages until their time; ``first``: the ids of those in memory differ from those
+        before a restart.
+        """
+        limits = self.rules.limits
+        self.schedules = Schedules(
+            [MessagesInMemory(FIRST_VOLATILE + first, limits.queueBytes)],
+            Owners(10_000_000, 1_000_000),
+            DuePublisher(self.topics, self.publish, self.produce),
+            self.deadlines,
+            lambda: int(self.wall() * 1000),
+            self.observers.counted,
         )
 
     def _announceTopic(self, topic: Topic) -> None:
@@ -344,6 +363,34 @@ class Broker:
         :param ids: the id of each message.
         """
         self.deduplication.publish(envelope, body, ids, onDecided, self.publish)
+
+    def schedule(
+        self,
+        client: ConnectedClient,
+        envelope: Envelope,
+        body: Any,
+        count: int,
+        due: int,
+        onDecided: OnDecided | None = None,
+    ) -> None:
+        """Publish a run at its time, in milliseconds since 1970, as if it arrived then; at once if the time is past.
+
+        Header keys of the publisher that ask for the schedule, ``deliver_in`` and ``deliver_at``, are not published.
+
+        :param onDecided: called with None and the indexes of all messages when they are stored, after the commit of
+            durable ones, or with the reason why they are not stored; perhaps before this returns.
+        :raises BadRequest: the time is more than ten years ahead.
+        :raises TooManyRequests: the client's principal has the maximum number of schedules.
+        :raises NoCapacity: the broker has the maximum number.
+        :raises NotKept: the memory for schedules is full.
+        :raises NotRecorded: the journal stores nothing at present.
+        """
+
+        def added(ids: Sequence[int], reason: str | None) -> None:
+            if onDecided is not None:
+                onDecided(reason, range(count))
+
+        self.schedules.add(envelope, body, count, due, self.orderedPath.isRecorded(envelope), added)
 
     def publishNarrowed(self, envelope: Envelope, body: Any, count: int, audience: Iterable[int]) -> None:
         """Deliver a volatile run of ``count`` messages after earlier pending runs of its topic, only to subscribers

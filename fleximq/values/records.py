@@ -5,7 +5,7 @@ are split into single values only on demand.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -19,17 +19,18 @@ DIALECTS = {"broker": 0, "fleximq": 1, "blipmq": 2, "minimq": 3, "identity": 4}
 #: The dialect is a plug-in's; its name is the part of the publisher's name before the hyphen.
 OTHER_DIALECT = 0xFFFF
 
-#: Flags of a record's content, above its low byte.
-QOS1, LEGACY, LINE = 0x100, 0x200, 0x400
+#: Flags of a record's content, above its low byte; the last one for a publication of a schedule.
+QOS1, LEGACY, LINE, SCHEDULED = 0x100, 0x200, 0x400, 0x800
 _KINDS = (Content.MESSAGEPACK, Content.BYTES, Content.TEXT)
 _CODES = {kind: code for code, kind in enumerate(_KINDS)}
 #: Content code -> content, qos, legacy, line.
 CONTENTS: dict[int, tuple[Content, int, bool, bool]] = {
-    code | qos * QOS1 | legacy * LEGACY | line * LINE: (kind, qos, bool(legacy), bool(line))
+    code | qos * QOS1 | legacy * LEGACY | line * LINE | scheduled: (kind, qos, bool(legacy), bool(line))
     for code, kind in enumerate(_KINDS)
     for qos in (0, 1)
     for legacy in (0, 1)
     for line in (0, 1)
+    for scheduled in (0, SCHEDULED)
 }
 #: The ids that a header can carry, in the order of :class:`fleximq.values.message.Message`.
 _IDS = ("message_id", "correlation_id", "reply_to")
@@ -222,6 +223,13 @@ class StoredBatch:
             ]
         columns = zip(contents, self.headers, self.payloads, self.offsets, strict=True)
         return [_message(code, header, payload, offset) for code, header, payload, offset in columns]
+
+    def placed(self, offset: int, time: int) -> "StoredBatch":
+        """Return the batch with the offsets from ``offset`` on, unless it has them, and this time."""
+        count = len(self)
+        if not count or self.offsets[0] == offset:
+            return self
+        return replace(self, offsets=range(offset, offset + count), timestamps=[time] * count)
 
     def only(self, wanted: Callable[[str], bool]) -> "StoredBatch":
         """Return a batch of the records with selected topics."""

@@ -31,7 +31,7 @@ from fleximq.rights import UNRESTRICTED, Action
 from fleximq.values.header_pairs import readHeader, withSender
 from fleximq.values.message import Content, Message
 from fleximq.values.nesting import NestedTooDeeply
-from fleximq.values.records import CONTENTS, PublishedRun, Run, TopicBounds, contentOf, ownQuery
+from fleximq.values.records import CONTENTS, SCHEDULED, PublishedRun, Run, TopicBounds, contentOf, ownQuery
 
 #: Maximum bytes of one read.
 MAX_READ_BYTES = 4 * MEBIBYTE
@@ -369,7 +369,7 @@ def _payload(record: _Record) -> tuple[bytes, int]:
             payload.decode()
         except UnicodeDecodeError:
             raise BadRequest("'payload' of a record is no UTF-8, as its 'content' says it is") from None
-    return payload, code
+    return payload, code & ~SCHEDULED  # a record copied from another journal proves nothing here
 
 
 def _batch(client: ConnectedClient, arguments: Arguments) -> tuple[str, int]:

@@ -146,7 +146,7 @@ class OffsetForm:
         if not envelope.offset:
             return FLEXI_FORM.render(envelope, body, count)
         if type(body) is StoredBatch:
-            return _frames(body, True)
+            return _frames(body.placed(envelope.offset, envelope.time), True)
         run = envelope.source.run(body)
         if envelope.publisher.sender:
             run = runWithSender(run, envelope.publisher.sender)

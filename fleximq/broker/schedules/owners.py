@@ -1,0 +1,79 @@
+"""The principals of waiting schedules: an index for each, and how many it has, within the limits."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from fleximq.errors import NoCapacity, TooManyRequests
+
+#: Principals above this number share the index 0, and its limit.
+_MOST = 65_535
+
+
+class Owners:
+    """Counts the waiting schedules of each principal; None is that of anonymous clients.
+
+    :param most: the maximum number of schedules.
+    :param mostEach: the maximum number for one principal.
+    """
+
+    def __init__(self, most: int, mostEach: int) -> None:
+        self.most = most
+        self.mostEach = mostEach
+        self._names: list[str | None] = [None]
+        self._indexes: dict[str | None, int] = {None: 0}
+        self._counts: Counter[int] = Counter()
+        self._all = 0
+
+    def claim(self, principal: str | None, number: int) -> int:
+        """Count new schedules of a principal, and return its index.
+
+        :raises TooManyRequests: it has as many as one principal may have.
+        :raises NoCapacity: there are as many as the broker may have.
+        """
+        index = self.index(principal)
+        if self._counts[index] + number > self.mostEach:
+            who = principal or "anonymous"
+            raise TooManyRequests(f"{who} has {self._counts[index]} schedules, and may have {self.mostEach}")
+        if self._all + number > self.most:
+            raise NoCapacity(f"the broker has {self._all} schedules, and may have {self.most}")
+        self._counts[index] += number
+        self._all += number
+        return index
+
+    def add(self, principal: str | None) -> int:
+        """Count a schedule of a principal that is in the journal already, and return its index."""
+        index = self.index(principal)
+        self._counts[index] += 1
+        self._all += 1
+        return index
+
+    def release(self, index: int, number: int = 1) -> None:
+        """Stop counting schedules that have ended."""
+        self._counts[index] -= number
+        self._all -= number
+
+    def index(self, principal: str | None) -> int:
+        """Return the index of a principal."""
+        index = self._indexes.get(principal)
+        if index is None:
+            if len(self._names) > _MOST:
+                return 0
+            index = self._indexes[principal] = len(self._names)
+            self._names.append(principal)
+        return index
+
+    def name(self, index: int) -> str | None:
+        """Return the principal with this index."""
+        return self._names[index]
+
+    @property
+    def names(self) -> Sequence[str | None]:
+        """All principals by their indexes."""
+        return tuple(self._names)
+
+    def load(self, names: Sequence[str | None], counts: Counter[int]) -> None:
+        """Continue with the principals of a snapshot, and how many schedules each has."""
+        self._names = list(names)
+        self._indexes = {name: index for index, name in enumerate(names)}
+        self._counts = counts
+        self._all = counts.total()
