@@ -69,8 +69,8 @@ class _Waiting(NamedTuple):
     content: int
 
 
-class MessagesInMemory:
-    """Waiting messages in memory; provides :class:`WaitingMessages`.
+class MessagesInMemory(WaitingMessages):
+    """Waiting messages in memory.
 
     :param first: the first id.
     :param most: the maximum number of bytes of headers and payloads.
