@@ -182,5 +182,5 @@ def readProduces(list lines, Py_ssize_t place, bytes topic):
         except UnicodeDecodeError:
             break
         text = PyBytes_FromStringAndSize(at + content, end - content)
-        messages.append(_new(Message, (text, _TEXT, 1, name, None, None, False, True, 0)))
+        messages.append(_new(Message, (text, _TEXT, 1, name, None, None, False, True, 0, None)))
     return messages

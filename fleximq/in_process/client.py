@@ -176,7 +176,8 @@ class InProcessClient:
         pause = self._admit(len(body), len(payloads), len(head) + _LENGTH_BYTES + max(map(len, payloads), default=0))
         if not payloads:
             return
-        envelope = Envelope(broker.topicFor(client, header.topic), client, FlexiSource(len(head), header), 1, isWork)
+        source = FlexiSource(len(head), header, client.id)
+        envelope = Envelope(broker.topicFor(client, header.topic), client, source, 1, isWork)
         refused: list[str] = []
 
         def decided(reason: str | None, indexes: Sequence[int]) -> None:

@@ -341,7 +341,7 @@ class MeshNode:
             publisher = RemoteClient(publisherId, dialect, name)
             if head:
                 header = checkHeader(MessageType.PUB, openHeader(key[-1])[0])
-                source = FlexiSource(head, header)
+                source = FlexiSource(head, header, publisherId)
                 publisher.sender = header.fields.get(SENDER, "")
             envelope = self._known[key] = Envelope(self._broker.topics.get(topic), publisher, source, qos)
         return envelope, content if head else _batch(envelope, count, *content), count

@@ -4,7 +4,10 @@ The core never re-encodes a payload; dialects do, with :mod:`fleximq.wire.payloa
 """
 
 from enum import Enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from fleximq.values.publication_head import Head
 
 
 class Content(Enum):
@@ -24,7 +27,7 @@ class Message(NamedTuple):
     ``payload`` is in the form that ``content`` names. ``qos`` is the publisher's (0 or 1). The three ids are MiniMQ's
     fields, and header keys of the same names in FlexiMQ; None if absent. ``legacy``: a MiniMQ v1.0 message, returned to
     MiniMQ without its last two fields. ``line``: received as a MiniMQ line, so it can be returned as one verbatim.
-    ``offset``: its offset in the journal, 0 without one.
+    ``offset``: its offset in the journal, 0 without one. ``head``: the header of a message from FlexiMQ, else None.
     """
 
     payload: bytes
@@ -36,3 +39,4 @@ class Message(NamedTuple):
     legacy: bool = False
     line: bool = False
     offset: int = 0
+    head: "Head | None" = None

@@ -4,20 +4,24 @@ A *record* is a message in the journal: its bytes, its header without the topic,
 are split into single values only on demand.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import Any, NamedTuple
 
 import msgpack
 
 from fleximq.values.message import Content, Message
+from fleximq.values.publication_head import Head, headOf
 
 #: The codes of a record's dialect (docs/reference/journal-format.rst, "Dialects").
 DIALECTS = {"broker": 0, "fleximq": 1, "blipmq": 2, "minimq": 3, "identity": 4}
 #: The dialect is a plug-in's; its name is the part of the publisher's name before the hyphen.
 OTHER_DIALECT = 0xFFFF
+
+# Messages of other dialects have no head.
+_FLEXIMQ = DIALECTS["fleximq"]
 
 #: Flags of a record's content, above its low byte; the last one for a publication of a schedule.
 QOS1, LEGACY, LINE, SCHEDULED = 0x100, 0x200, 0x400, 0x800
@@ -209,7 +213,8 @@ class StoredBatch:
         """Return one record as a message with its offset."""
         content, qos, legacy, line = CONTENTS[self.contents[place]]
         ids = idsOf(self._headers[place])
-        return _new(Message, (self._payloads[place], content, qos, *ids, legacy, line, self.offsets[place]))
+        head = self._head(place) if self.dialects[place] == _FLEXIMQ else None
+        return _new(Message, (self._payloads[place], content, qos, *ids, legacy, line, self.offsets[place], head))
 
     def messages(self) -> list[Message]:
         """Return all records as messages with their offsets."""
@@ -218,11 +223,32 @@ class StoredBatch:
         if plain and len(self) and min(contents) == max(contents):
             content, qos, legacy, line = CONTENTS[contents[0]]
             return [
-                _new(Message, (payload, content, qos, None, None, None, legacy, line, offset))
-                for payload, offset in zip(self.payloads, self.offsets, strict=True)
+                _new(Message, (payload, content, qos, None, None, None, legacy, line, offset, head))
+                for payload, offset, head in zip(self.payloads, self.offsets, self._heads(), strict=False)
             ]
-        columns = zip(contents, self.headers, self.payloads, self.offsets, strict=True)
-        return [_message(code, header, payload, offset) for code, header, payload, offset in columns]
+        columns = zip(contents, self.headers, self.payloads, self.offsets, self._heads(), strict=False)
+        return [_message(code, header, payload, offset, head) for code, header, payload, offset, head in columns]
+
+    def _heads(self) -> Iterable[Head | None]:
+        """Return the heads of all records, one object for all with the same; without end if there are none."""
+        if _FLEXIMQ not in self.dialects:
+            return repeat(None)
+        known: dict[tuple[int, int, bytes], Head] = {}
+        heads: list[Head | None] = []
+        columns = zip(self.dialects, self.topicOf, self.publisherOf, self.headers, strict=True)
+        for place, (dialect, *key) in enumerate(columns):
+            if dialect != _FLEXIMQ:
+                heads.append(None)
+                continue
+            found = known.get(alike := tuple(key))  # type: ignore[arg-type]
+            if found is None:
+                found = known[alike] = self._head(place)  # type: ignore[index]
+            heads.append(found)
+        return heads
+
+    def _head(self, place: int) -> Head:
+        publisher, _ = self.publishers[self.publisherOf[place]]
+        return headOf(self.topics[self.topicOf[place]], self._headers[place], publisher)
 
     def placed(self, offset: int, time: int) -> "StoredBatch":
         """Return the batch with the offsets from ``offset`` on, unless it has them, and this time."""
@@ -270,9 +296,9 @@ class StoredBatch:
         )
 
 
-def _message(code: int, header: bytes, payload: bytes, offset: int) -> Message:
+def _message(code: int, header: bytes, payload: bytes, offset: int, head: Head | None) -> Message:
     content, qos, legacy, line = CONTENTS[code]
-    return _new(Message, (payload, content, qos, *(idsOf(header) if header else _NO_IDS), legacy, line, offset))
+    return _new(Message, (payload, content, qos, *(idsOf(header) if header else _NO_IDS), legacy, line, offset, head))
 
 
 def contentOf(message: Message) -> int:
@@ -283,7 +309,7 @@ def contentOf(message: Message) -> int:
 
 def headerOf(message: Message) -> bytes:
     """Return a message's ids as a stored header; no bytes if it has none."""
-    _, _, _, messageId, correlation, replyTo, _, _, _ = message
+    _, _, _, messageId, correlation, replyTo, _, _, _, _ = message
     if correlation is None and replyTo is None:
         if messageId is None:
             return b""

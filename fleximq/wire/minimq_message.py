@@ -40,8 +40,8 @@ class MiniMessage(NamedTuple):
     def asMessage(self) -> Message:
         """Return it as a :class:`fleximq.values.message.Message`."""
         messageId, _, content, correlation, replyTo, legacy = self
-        fields = content.encode(), Content.TEXT, 1, messageId, correlation or None, replyTo or None, legacy, True, 0
-        return _new(Message, fields)
+        ids = messageId, correlation or None, replyTo or None
+        return _new(Message, (content.encode(), Content.TEXT, 1, *ids, legacy, True, 0, None))
 
 
 def _parsePlain(payload: str, known: str | None) -> MiniMessage | None:
@@ -112,7 +112,7 @@ def readProduces(lines: list[bytes], place: int, topic: bytes) -> list[Message]:
             break
         if not messageId:
             break
-        messages.append(_new(Message, (content, Content.TEXT, 1, messageId, None, None, False, True, 0)))
+        messages.append(_new(Message, (content, Content.TEXT, 1, messageId, None, None, False, True, 0, None)))
     return messages
 
 
@@ -127,7 +127,7 @@ def renderRun(messages: Iterable[Message], topic: str) -> list[bytes]:
     parts: list[bytes] = []
     text, afterId = Content.TEXT, b":::%b:::" % topic.encode()
     for message in messages:
-        content, kind, _, messageId, correlation, replyTo, legacy, line, _ = message
+        content, kind, _, messageId, correlation, replyTo, legacy, line, _, _ = message
         if line and kind is text and not (legacy or correlation or replyTo):
             parts += (messageId or "").encode(), afterId, content, _END
         else:

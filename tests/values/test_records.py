@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.values.message import Content, Message
+from fleximq.values.publication_head import headOf
 from fleximq.values.records import (
     CONTENTS,
     DIALECTS,
@@ -33,6 +34,7 @@ MESSAGES = st.lists(
         IDS,
         st.booleans(),
         st.booleans(),
+        head=st.none(),
     ),
     max_size=12,
 )
@@ -47,7 +49,7 @@ def column(blobs: Sequence[bytes], first: int = 0) -> Blobs:
     return Blobs(b"".join(blobs), ends)
 
 
-def batchOf(messages: Sequence[Message], lazy: bool = True) -> StoredBatch:
+def batchOf(messages: Sequence[Message], lazy: bool = True, dialect: str = "minimq") -> StoredBatch:
     """Return messages as a batch, on three topics in turn, with offsets from 100 on."""
     run = runOf(messages)
     count = len(messages)
@@ -60,7 +62,7 @@ def batchOf(messages: Sequence[Message], lazy: bool = True) -> StoredBatch:
         [place % 3 for place in range(count)],
         [(1000, "one")],
         [0] * count,
-        [1] * count,
+        [DIALECTS[dialect]] * count,
         contents,
         column(headers) if lazy else headers,
         column(list(run.payloads)) if lazy else list(run.payloads),
@@ -142,6 +144,19 @@ class BatchTests(SynchronousTestCase):
         batch = batchOf(messages, lazy)
         self.assertEqual(batch.messages(), numbered(messages))
         self.assertEqual([batch.message(place) for place in range(len(batch))], numbered(messages))
+
+    @given(MESSAGES, st.booleans())
+    def test_recordsOfFlexiMQHaveHeads(self, messages: list[Message], lazy: bool) -> None:
+        """Records from clients of FlexiMQ have heads with topic, header and publisher, all at once or one by one."""
+        batch = batchOf(messages, lazy, "fleximq")
+        heads = [headOf(TOPICS[place % 3], headerOf(message), 1000) for place, message in enumerate(messages)]
+        self.assertEqual([message.head for message in batch.messages()], heads)
+        self.assertEqual([batch.message(place).head for place in range(len(batch))], heads)
+
+    def test_recordsWithEqualHeadersShareOneHead(self) -> None:
+        """Records of one topic with equal headers share one head."""
+        first, *_, fourth = batchOf([Message(b"a", Content.TEXT, message_id="m")] * 4, dialect="fleximq").messages()
+        self.assertIs(first.head, fourth.head)
 
     def test_recordsAreMessagesAndNotTuples(self) -> None:
         """They are messages, not just tuples that look the same."""

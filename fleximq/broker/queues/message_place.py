@@ -18,7 +18,7 @@ def placeOf(message: Message) -> Message:
 
 def placeAt(offset: int, content: Content = Content.BYTES, qos: int = 1, messageId: str | None = None) -> Message:
     """Return the place at an offset of the journal."""
-    return _new(Message, (ONLY_IN_JOURNAL, content, qos, messageId, None, None, False, False, offset))
+    return _new(Message, (ONLY_IN_JOURNAL, content, qos, messageId, None, None, False, False, offset, None))
 
 
 def offsetsOf(messages: Sequence[Message]) -> list[int]:

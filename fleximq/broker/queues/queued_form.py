@@ -22,8 +22,8 @@ class _QueuedForm:
         qos = envelope.qos
         if envelope.offset:
             return [
-                _new(Message, (payload, content, qos, messageId, correlation, replyTo, legacy, line, offset))
-                for offset, (payload, content, _, messageId, correlation, replyTo, legacy, line, _) in enumerate(
+                _new(Message, (payload, content, qos, messageId, correlation, replyTo, legacy, line, offset, head))
+                for offset, (payload, content, _, messageId, correlation, replyTo, legacy, line, _, head) in enumerate(
                     messages, envelope.offset
                 )
             ]

@@ -50,7 +50,7 @@ class BlipSource(MessageSource):
     def messages(self, body: list[bytes]) -> Sequence[Message]:
         """Return the messages, in order."""
         qos = self._qos
-        return [_new(Message, (payload, _BYTES, qos, None, None, None, False, False, 0)) for payload in body]
+        return [_new(Message, (payload, _BYTES, qos, None, None, None, False, False, 0, None)) for payload in body]
 
     def size(self, body: list[bytes]) -> int:
         """Return the bytes of the payloads: these messages have no ids."""

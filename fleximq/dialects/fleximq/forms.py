@@ -15,6 +15,7 @@ from fleximq.compiled import choice
 from fleximq.interfaces import IForm
 from fleximq.values.header_pairs import SENDER, runWithSender
 from fleximq.values.message import Content, Message
+from fleximq.values.publication_head import Head, headOf
 from fleximq.values.records import CONTENTS, Run, StoredBatch, contentOf
 from fleximq.wire.fleximq_frame import encodeFrame
 from fleximq.wire.fleximq_header import Header, MessageType, packHeader
@@ -72,33 +73,40 @@ def asMessagePack(contents: Sequence[int], payloads: Sequence[bytes]) -> Sequenc
 #: The ids that cross between dialects, in the order of encoding.
 _IDS = ("message_id", "correlation_id", "reply_to")
 _CONTENT = contentOf(Message(b"", Content.MESSAGEPACK))
+_new = tuple.__new__
 
 
 class FlexiSource(MessageSource):
     """The source of runs with one envelope; a body consists of consecutive complete frames, or is a view of them.
 
-    ``envelopeBytes`` are the bytes of each frame before its payload.
+    ``envelopeBytes`` are the bytes of each frame before its payload, ``publisher`` is the client id of its publisher.
     """
 
-    __slots__ = ("_ids", "_kept", "envelopeBytes")
+    __slots__ = ("_head", "_ids", "_publisher", "_topic", "envelopeBytes")
 
-    def __init__(self, envelopeBytes: int, header: Header) -> None:
+    def __init__(self, envelopeBytes: int, header: Header, publisher: int = 0) -> None:
         self.envelopeBytes = envelopeBytes
-        self._kept: bytes | None = None
+        self._topic = header.topic
+        self._publisher = publisher
+        self._head: Head | None = None
         fields = header.fields
         self._ids = fields.get("message_id"), fields.get("correlation_id"), fields.get("reply_to")
 
     def messages(self, body: bytes | memoryview) -> Sequence[Message]:
-        """Return the payloads of the frames with the ids of their header."""
-        ids = self._ids
+        """Return the payloads of the frames with the ids of their header, and one head for all."""
+        others = Content.MESSAGEPACK, 1, *self._ids, False, False, 0, self._headOf(body)
         found = payloads(bytes(body), self.envelopeBytes)
-        return [Message(payload, Content.MESSAGEPACK, 1, *ids) for payload in found]
+        return [_new(Message, (payload, *others)) for payload in found]
 
     def run(self, body: bytes | memoryview) -> Run:
         """Return the payloads of the frames, and their header without the topic."""
-        if self._kept is None:
-            self._kept = withoutTopic(bytes(body[FIXED_BYTES : self.envelopeBytes]))
-        return Run(self._kept, choice.joinedPayloads(body, self.envelopeBytes), _CONTENT)
+        return Run(self._headOf(body).pairs, choice.joinedPayloads(body, self.envelopeBytes), _CONTENT)
+
+    def _headOf(self, body: bytes | memoryview) -> Head:
+        if self._head is None:
+            pairs = withoutTopic(bytes(body[FIXED_BYTES : self.envelopeBytes]))
+            self._head = headOf(self._topic, pairs, self._publisher)
+        return self._head
 
     def pick(self, body: bytes | memoryview, indexes: Sequence[int]) -> bytes:
         """Return the frames at these indexes."""

@@ -195,7 +195,7 @@ class FlexiMessages:
                 raise BadRequest("the header has no room for the name of the sender")
             envelope, frame = withHeader(frame[: len(envelope)], named, frame)
         topic = self._broker.topicFor(self._me, header.topic)
-        parsed = Envelope(topic, self._me, FlexiSource(len(envelope), header))
+        parsed = Envelope(topic, self._me, FlexiSource(len(envelope), header, self._me.id))
         audience = header.routing and [entry for entry in header.routing if entry.client_id != BROKER_ID]
         if audience:
             ids = chain.from_iterable(self._idsOf(audience).values())

@@ -12,6 +12,7 @@ from fleximq.broker.topics.topic_table import Topic
 from fleximq.dialects.fleximq.forms import FLEXI_FORM, FlexiSource
 from fleximq.interfaces import IForm, ISource
 from fleximq.values.message import Content, Message
+from fleximq.values.publication_head import headOf
 from fleximq.values.records import Run, runOf
 from fleximq.wire.fleximq_header import Header
 from tests.wire.flexi_frames import cut, frame
@@ -20,7 +21,8 @@ from tests.wire.flexi_frames import cut, frame
 def run(header: dict[str, Any], *payloads: bytes) -> tuple[FlexiSource, bytes]:
     """Return the source of a run, and its body."""
     envelope = len(frame("PUB", 1000, header)) - 8
-    return FlexiSource(envelope, Header(header)), b"".join(frame("PUB", 1000, header, each) for each in payloads)
+    source = FlexiSource(envelope, Header(header, header["topic"]), 1000)
+    return source, b"".join(frame("PUB", 1000, header, each) for each in payloads)
 
 
 def rendered(source: ISource, body: Any, topic: str = "t") -> bytes:
@@ -38,12 +40,17 @@ class SourceTests(SynchronousTestCase):
         verifyObject(ISource, FlexiSource(26, Header({})))
 
     def test_messages(self) -> None:
-        """The payloads in order, each with the ids of the header; QoS 1, MessagePack."""
+        """The payloads in order, each with the ids of the header and one head; QoS 1, MessagePack."""
         source, body = run({"topic": "t", "message_id": "m", "reply_to": "r"}, b"\x01", b"", b"\x02" * 300)
+        head = headOf("t", msgpack.packb({"message_id": "m", "reply_to": "r"}), 1000)
         self.assertEqual(
             source.messages(body),
-            [Message(each, Content.MESSAGEPACK, 1, "m", None, "r") for each in (b"\x01", b"", b"\x02" * 300)],
+            [
+                Message(each, Content.MESSAGEPACK, 1, "m", None, "r", head=head)
+                for each in (b"\x01", b"", b"\x02" * 300)
+            ],
         )
+        self.assertIs(source.messages(body)[0].head, source.messages(body)[2].head)
 
     def test_run(self) -> None:
         """What is kept are the payloads, and one header for all, whose other pairs are as they were sent."""
