@@ -20,6 +20,8 @@ from fleximq.broker.consumers.dead_letters import DeadLetters
 from fleximq.broker.consumers.polled_subscription import PolledSubscription
 from fleximq.broker.consumers.polled_subscriptions import PolledSubscriptions, journalFault
 from fleximq.broker.consumers.queue_admin import QueueAdmin
+from fleximq.broker.consumers.queue_consumer import Deliver, QueueConsumer
+from fleximq.broker.consumers.queue_consumers import QueueConsumers
 from fleximq.broker.consumers.state_log import StateLog
 from fleximq.broker.consumers.work_queues import WorkQueues
 from fleximq.broker.deadlines import Clock, Deadlines
@@ -46,13 +48,14 @@ from fleximq.broker.slices import Slices
 from fleximq.broker.topics.names import isBrokerTopic
 from fleximq.broker.topics.topic_table import SYSTEM, Topic, TopicTable
 from fleximq.broker.traffic import TrafficTotals
-from fleximq.errors import ClientNotFound, Forbidden, NotImplementedByBroker, NotKept
+from fleximq.errors import BrokerError, ClientNotFound, Forbidden, NotImplementedByBroker, NotKept
 from fleximq.interfaces import IConversation, IJournal, IOperator, IPeer, IRights, ISubscriber
 from fleximq.rights import EVERYTHING, Action
 from fleximq.values.message import Message
 from fleximq.values.message_cost import ANY
 from fleximq.values.patterns import anyOf
 from fleximq.values.printable import shortened
+from fleximq.values.queue_definition import QueueDefinition
 
 
 @implementer(IOperator)
@@ -199,6 +202,7 @@ class Broker:
             lasts=self._durable,
             onLetters=self.deadLetters.arrived,
         )
+        self.consumers = QueueConsumers(self.queues, journal.onDisk)
         self.admin = QueueAdmin(self.brokerClient, topics, self.queues, self.orderedPath, self.deadlines)
         self.groups = ConsumerGroups(journal, stateLog.wall)
         self.checkpointer = Checkpointer(
@@ -306,6 +310,7 @@ class Broker:
         """
         lost = self.clientSubscriptions.changeRights(client, rights.forClient(client.id))
         self.polledSubscriptions.narrow(client)
+        self.consumers.narrow(client)
         if client.conversation is not None:
             client.conversation.rightsChanged(lost)
 
@@ -319,6 +324,7 @@ class Broker:
             return
         self.clientSubscriptions.leave(client)
         self.polledSubscriptions.leave(client)
+        self.consumers.leaveAll(client)
         self.requests.leave(client)
         self.observers.clientLeft(client, reason)
         client.peer = client.conversation = None  # reference cycles
@@ -669,6 +675,67 @@ class Broker:
         :param client: its :meth:`whenCommitted` waits until the acknowledgement is on disk.
         """
         self.queues.acknowledge(ids, client)
+
+    def consumeFrom(
+        self,
+        client: ConnectedClient,
+        name: str,
+        deliver: Deliver,
+        ended: Callable[[BrokerError], None],
+        prefetch: int = 1,
+        source: str | None = None,
+    ) -> QueueConsumer:
+        """Make a client a consumer of a queue, made if need be; again: change its ``prefetch`` and its callbacks.
+
+        :param deliver: called with deliveries, at most ``prefetch`` unsettled ones in all, perhaps before this returns.
+            Their tags are those of :meth:`settle`.
+        :param ended: called if the queue is removed or the client may not consume from it any more.
+        :param prefetch: 1 to 65,535; raises BadRequest.
+        :param source: the topic or pattern that a new queue receives; None: the topic of its name.
+        :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
+        :raises NotPermitted: the client may not consume from the queue or from one of its sources.
+        :raises NoCapacity: the broker has the maximum number of queues.
+        """
+        return self.consumers.consume(client, name, deliver, ended, prefetch, source)
+
+    def stopConsuming(self, client: ConnectedClient, name: str) -> None:
+        """End :meth:`consumeFrom`; a no-op without it. Unsettled deliveries return to the head of the queue at once."""
+        self.consumers.leave(client, name)
+
+    def settle(
+        self,
+        client: ConnectedClient,
+        name: str,
+        acks: Sequence[int] = (),
+        retries: Sequence[tuple[int, float | None]] = (),
+        rejects: Sequence[tuple[int, str]] = (),
+        extends: Sequence[tuple[int, float]] = (),
+    ) -> list[int]:
+        """Settle deliveries of a consumer by their tags, and return the tags that were not (or not any more) its own.
+
+        :meth:`whenCommitted` waits until all is on disk.
+
+        :param retries: tags and after how many seconds each message is delivered again; None: as the queue's definition
+            says.
+        :param rejects: tags, and why each message becomes a dead letter.
+        :param extends: tags, and for how many seconds from now each delivery stays the consumer's.
+        """
+        return self.consumers.settle(client, name, acks, retries, rejects, extends)
+
+    def defineQueue(
+        self, client: ConnectedClient, definition: QueueDefinition, replace: bool = False
+    ) -> QueueDefinition:
+        """Define a queue, made if need be, and return its definition; defining it equally again is a no-op.
+
+        :param replace: replace a different definition; the caller has checked the right to.
+        :raises Conflict: the queue has a different definition; the sentence contains both.
+        :raises BrokerError: as :meth:`consumeFrom`.
+        """
+        return self.consumers.define(client, definition, replace)
+
+    def pauseQueue(self, client: ConnectedClient, name: str, paused: bool) -> None:
+        """Stop or resume the deliveries of a queue; raises NotFound if it does not exist."""
+        self.consumers.pause(client, name, paused)
 
     # -- polled subscriptions ------------------------------------------------------------------------
 

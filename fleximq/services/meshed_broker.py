@@ -16,11 +16,13 @@ from typing import Any
 
 from fleximq.broker.broker import Broker
 from fleximq.broker.consumers.polled_subscription import PolledSubscription
+from fleximq.broker.consumers.queue_consumer import Deliver, QueueConsumer
 from fleximq.broker.envelope import ConnectedClient, Envelope, OnDecided, QueueDelivery
-from fleximq.errors import NoCapacity
+from fleximq.errors import BrokerError, NoCapacity
 from fleximq.services.mesh_direct import Direct, RemoteClient
 from fleximq.services.mesh_node import IdBlocks, Membership, MeshNode
 from fleximq.values.message_cost import ANY
+from fleximq.values.queue_definition import QueueDefinition
 
 #: Beginnings of the paths of requests that need the journal.
 _OWNERS_PATHS = ("/sink/", "/pipeline/", "/broker/queues", "/broker/subscriptions", "/broker/dead-letters")
@@ -139,3 +141,25 @@ class MeshedBroker(Broker):
     def consumeMany(self, client: ConnectedClient, name: str, number: int, most: int = ANY) -> Sequence[QueueDelivery]:
         self._checkOwner()
         return super().consumeMany(client, name, number, most)
+
+    def consumeFrom(
+        self,
+        client: ConnectedClient,
+        name: str,
+        deliver: Deliver,
+        ended: Callable[[BrokerError], None],
+        prefetch: int = 1,
+        source: str | None = None,
+    ) -> QueueConsumer:
+        self._checkOwner()
+        return super().consumeFrom(client, name, deliver, ended, prefetch, source)
+
+    def defineQueue(
+        self, client: ConnectedClient, definition: QueueDefinition, replace: bool = False
+    ) -> QueueDefinition:
+        self._checkOwner()
+        return super().defineQueue(client, definition, replace)
+
+    def pauseQueue(self, client: ConnectedClient, name: str, paused: bool) -> None:
+        self._checkOwner()
+        super().pauseQueue(client, name, paused)

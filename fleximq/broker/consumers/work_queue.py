@@ -1,16 +1,19 @@
-"""A work queue: the queue of one topic, shared by all its consumers, as in MiniMQ.
+"""A work queue: messages that several consumers share, those of its own topic unless a definition names other sources.
 
 The rules are those of the MiniMQ document and of docs/reference/dialects.rst: a delivered message is hidden until any
 connection acknowledges it by its id, or until the time is over, even if the consumer leaves earlier. A queue that was
 never consumed drops its oldest messages when it is full.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 
 from zope.interface import implementer
 
 from fleximq.broker.consumers.delivered_ids import DeliveredIds
+from fleximq.broker.consumers.lanes import Lanes, outerTags
+from fleximq.broker.consumers.queue_consumer import QueueConsumer
+from fleximq.broker.consumers.queue_distribution import Distribution
 from fleximq.broker.consumers.queue_owner import QueueOwner
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.bounds import DROPPED
@@ -23,6 +26,7 @@ from fleximq.interfaces import ISubscriber
 from fleximq.limits import DEAD
 from fleximq.values.message import Message
 from fleximq.values.message_cost import ANY
+from fleximq.values.queue_definition import QueueDefinition
 
 #: Prefix of the key of a reply queue in the journal, so that it is one after a restart too.
 REPLIES = "r:"
@@ -35,7 +39,8 @@ _isLine = attrgetter("line")
 class WorkQueue(QueueOwner):
     """The queue of one topic, ``name``, used when it is made and when a consumer asks for a message.
 
-    ``forReplies``: it was made because a message named its topic as ReplyTo. Every message delivered from it has a
+    ``definition`` is None for a queue that nobody defined. ``distribution`` has its consumers. ``forReplies``: it was
+    made because a message named its topic as ReplyTo. Every message delivered from it has a
     ``message_id`` that is valid in MiniMQ.
     """
 
@@ -68,6 +73,9 @@ class WorkQueue(QueueOwner):
         # The broker's own topics are never in the journal.
         key = "" if name.startswith(SYSTEM) else (REPLIES if forReplies else _WORK) + name
         super().__init__(makeQueue(name, key, moved=self._moved, withIds=self._withIds, counted=self._count))
+        self.definition: QueueDefinition | None = None
+        self.lanes = Lanes(self.queue)
+        self.distribution = Distribution(self, makeQueue.deadlines.onError)
         self._onLetters = onLetters if name.startswith(DEAD) else None
 
     @property
@@ -87,16 +95,109 @@ class WorkQueue(QueueOwner):
             return self.queue.bounds.admits(count, size)
         return self.queue.bounds.admitsAlone(count, size)
 
-    def consumeMany(self, number: int, most: int = ANY) -> list[QueueDelivery]:
-        """Deliver up to ``number`` of the oldest messages until they cost ``most`` bytes; the queue counts as used."""
+    def _use(self) -> None:
         if not self.everConsumed and self.queue.recorder is not None:
             self.queue.recorder.use()
         self.everConsumed = True
         self._isOverflowing = False
         self.lastUsed = self._seconds()
-        deliveries = self.queue.takeMany(None, number, most)
-        self._ids.deliveredMany(self.queue, deliveries)
-        return deliveries
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The topics and patterns whose messages it receives."""
+        return (self.name,) if self.definition is None else self.definition.sources
+
+    # -- consumers that ask --------------------------------------------------------------------------
+
+    def consumeMany(self, number: int, most: int = ANY) -> list[QueueDelivery]:
+        """Deliver up to ``number`` of the oldest messages until they cost ``most`` bytes; the queue counts as used."""
+        self._use()
+        if self.isBlocked:
+            return []
+        found: list[QueueDelivery] = []
+        for _, lane, deliveries in self.lanes.take(None, min(number, self._room), most):
+            self._ids.deliveredMany(lane, deliveries)
+            found = [*found, *deliveries] if found else deliveries
+        return found
+
+    def whenReady(self, call: Callable[[], None]) -> Callable[[], None]:
+        """Call once when a message can be taken, in the order of requests; return a function that cancels this."""
+        return self.distribution.whenReady(call)
+
+    # -- consumers with a prefetch -------------------------------------------------------------------
+
+    @property
+    def isBlocked(self) -> bool:
+        """Whether nothing is delivered: the queue is paused, or has the maximum number of unsettled deliveries."""
+        return self._room <= 0
+
+    @property
+    def _room(self) -> int:
+        definition = self.definition
+        if definition is None:
+            return ANY
+        if definition.paused:
+            return 0
+        return ANY if definition.max_in_flight is None else definition.max_in_flight - self.inFlight
+
+    @property
+    def available(self) -> int:
+        return min(self.lanes.available, self._room)
+
+    def takeFor(self, consumer: QueueConsumer, number: int, most: int) -> Sequence[QueueDelivery]:
+        self._use()
+        found: list[QueueDelivery] = []
+        for priority, _, deliveries in self.lanes.take(consumer, min(number, self._room), most):
+            found += outerTags(priority, deliveries)
+        return found
+
+    def watch(self) -> None:
+        if not self.isBlocked:
+            self.lanes.watch(self.distribution.wake)
+
+    def settle(
+        self,
+        consumer: QueueConsumer,
+        acks: Sequence[int],
+        retries: Sequence[tuple[int, float | None]],
+        rejects: Sequence[tuple[int, str]],
+        extends: Sequence[tuple[int, float]],
+    ) -> list[int]:
+        """See :meth:`fleximq.broker.broker.Broker.settle`."""
+        mine, others = consumer.remove(acks) if acks else ((), [])
+        for lane, tags in self.lanes.divided(mine):
+            if len(self._ids):
+                self._forgetIds(lane, tags)
+            others += self.lanes.outer(lane, lane.acknowledgeMany(tags))
+        for tag, _ in retries:
+            others += self._apart(consumer, tag, lambda lane, inner: lane.giveBack([inner]))
+        for tag, _ in rejects:
+            others += self._apart(consumer, tag, lambda lane, inner: lane.deadLetter(inner))
+        others += [tag for tag, _ in extends if tag not in consumer.unsettled]
+        self.lastUsed = self._seconds()
+        self.distribution.hasRoom(consumer)
+        return others
+
+    def _apart(self, consumer: QueueConsumer, tag: int, act: Callable[[Queue, int], object]) -> list[int]:
+        """Act on one delivery that is not acknowledged; return its tag if it is not the consumer's."""
+        mine, others = consumer.remove([tag])
+        for lane, inner in self.lanes.divided(mine):
+            act(lane, inner[0])
+        return others
+
+    def _forgetIds(self, lane: Queue, tags: Iterable[int]) -> None:
+        """Forget the ids of messages that were delivered to a consumer that acknowledges by ids before."""
+        for tag in tags:
+            delivery = lane.stored.flying.get(tag)
+            if delivery is not None:
+                self._ids.forget(delivery.message.message_id or "", (lane, tag))
+
+    def leave(self, consumer: QueueConsumer) -> None:
+        """Remove a consumer; its deliveries return to the head at once."""
+        self.distribution.remove(consumer)
+        for lane in self.lanes:
+            lane.release(consumer)
+        self.distribution.wake()
 
     def forgetDelivery(self, delivery: QueueDelivery) -> None:
         """Remove a message delivered to an operator."""

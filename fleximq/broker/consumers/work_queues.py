@@ -28,6 +28,7 @@ from fleximq.rights import UNRESTRICTED, Action
 from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.message import Message
 from fleximq.values.message_cost import ANY
+from fleximq.values.queue_definition import QueueDefinition
 
 #: Counted for the messages dropped with a queue.
 DROPPED_EXPIRED = CountedEvent(EventFamily.DROPPED, "queue expired")
@@ -101,10 +102,22 @@ class WorkQueues:
         self._replyTopics.pop(topic, None)
         return self._add(topic, forReplies=forReplies)
 
-    def _ensureFor(self, client: ConnectedClient, name: str) -> WorkQueue:
-        """As :meth:`ensure`; raises NoCapacity also if the client's principal may make no more topics."""
+    def ensureFor(self, client: ConnectedClient, name: str, source: str | None = None) -> WorkQueue:
+        """As :meth:`ensure`; raises NoCapacity also if the client's principal may make no more topics.
+
+        :param source: the source of a new queue, if it is not the topic of its name.
+        """
+        queue = self._byTopic.get(name)
+        if queue is None and source not in (None, name):
+            self.define(client, QueueDefinition(name, (source or name,)))
         self._topics.make(name, client.principal, client.rights.limits.topics)
         return self.ensure(name)
+
+    def define(self, client: ConnectedClient, definition: QueueDefinition) -> None:
+        """Set the definition of a queue, made if need be; errors as :meth:`ensureFor`."""
+        queue = self.ensureFor(client, definition.name)
+        queue.definition = definition
+        queue.distribution.wake()
 
     def restore(self, state: QueueState, idle: float) -> WorkQueue:
         """Restore a queue, ``idle`` for so many seconds, from the journal; then ``restoredIds`` are to be read."""
@@ -154,7 +167,7 @@ class WorkQueues:
         if not isBrokerTopic(name) and permits(client, Action.CONSUME, name):
             self.markForReplies(name)
             with suppress(InvalidTopic, NoCapacity):
-                self._ensureFor(client, name)
+                self.ensureFor(client, name)
 
     def markForReplies(self, topic: str) -> None:
         """Let :meth:`ensure` make a reply queue if it makes the queue of this topic; remembers ``maxQueues`` topics."""
@@ -171,7 +184,7 @@ class WorkQueues:
         :raises NoCapacity: the broker has the maximum number of queues.
         """
         permit(client, Action.CONSUME, name)
-        queue = self._ensureFor(client, name)
+        queue = self.ensureFor(client, name)
         deliveries = queue.consumeMany(number, most)
         for delivery in deliveries:
             if delivery.message.reply_to:  # the consumer's reply may make its queue
@@ -183,7 +196,7 @@ class WorkQueues:
     def whenAvailable(self, client: ConnectedClient, name: str, call: Callable[[], None]) -> Callable[[], None]:
         """Call once when a queue has a message; return a function that cancels this. Errors as :meth:`consume`."""
         permit(client, Action.CONSUME, name)
-        return self._ensureFor(client, name).queue.whenReady(call)
+        return self.ensureFor(client, name).whenReady(call)
 
     def acknowledge(self, ids: Iterable[str], client: ConnectedClient | None = None) -> int:
         """Remove for each id the message that is longest in flight, else one that returned or is a dead letter; return
@@ -200,7 +213,13 @@ class WorkQueues:
     def _acknowledge(self, ids: Iterable[str], may: Callable[[str], bool] | None) -> int:
         """As :meth:`acknowledge`; ``may`` tells whether messages of this topic may be removed; None: all may."""
         found = self._ids.take(ids, may, lambda messageId: self.restoredIds.postpone(messageId, may))
-        return sum(len(tags) - len(queue.acknowledgeMany(tags)) for queue, tags in found.items())
+        known = 0
+        for lane, tags in found.items():
+            known += len(tags) - len(lane.acknowledgeMany(tags))
+            queue = self._byTopic.get(lane.name)
+            if queue is not None and queue.definition is not None:
+                queue.distribution.wake()
+        return known
 
     # -- expiry ----------------------------------------------------------------------------------------
 
@@ -210,7 +229,7 @@ class WorkQueues:
     def _comeUp(self, queue: WorkQueue) -> None:
         """Expire the queue, or set a new deadline: consuming moves no deadline, so this one may be early."""
         now = self._makeQueue.deadlines.seconds()
-        if queue.queue.waiting:
+        if queue.distribution.waiting or queue.distribution.consumers:
             queue.lastUsed = now
         left = queue.lastUsed + self._idleSeconds - now
         if left > TOLERANCE or self._mustStay(queue):

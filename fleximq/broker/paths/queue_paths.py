@@ -36,7 +36,7 @@ def _queueRow(queue: WorkQueue) -> dict[str, Any]:
     return {
         "topic": queue.name,
         "dead_letters": queue.name.startswith(DEAD),
-        "consumers_waiting": queue.queue.waiting,
+        "consumers_waiting": queue.distribution.waiting,
         **_load(queue),
     }
 

@@ -119,7 +119,7 @@ class Queue:
         if self.expiry is not None:
             self.expiry.arrived()
         if self._waiters:
-            self._waiters.wake(self._available)
+            self._waiters.wake(self.available)
 
     # -- waiting -----------------------------------------------------------------------------------------
 
@@ -165,9 +165,10 @@ class Queue:
     def wake(self) -> None:
         """Call consumers that wait, for each message that can be taken."""
         if self._waiters:
-            self._waiters.wake(self._available)
+            self._waiters.wake(self.available)
 
-    def _available(self) -> int:
+    def available(self) -> int:
+        """Return how many messages can be taken now."""
         return 0 if self.preparing else len(self.stored.returned) + self.stored.backlog.available
 
     # -- delivery ----------------------------------------------------------------------------------------
@@ -272,6 +273,11 @@ class Queue:
         if delivery is not None:
             self.stored.size -= costOf(delivery.message)
             self.limit.bury(self, self.stored, [delivery])
+
+    def giveBack(self, tags: Sequence[int]) -> None:
+        """Return deliveries to the head at once, or to the dead letters; unknown tags are ignored."""
+        flying = self.stored.flying
+        self._returnOrBury([delivery for tag in tags if (delivery := flying.remove(tag)) is not None])
 
     def release(self, holder: object) -> None:
         """Take back all deliveries of this holder at once, many in slices: to the head, in order, or to the dead

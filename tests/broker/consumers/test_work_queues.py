@@ -164,7 +164,7 @@ class ConsumingTests(TopicQueueCase):
 
     def test_waiting(self) -> None:
         got: list[str] = []
-        self.t.queue.whenReady(lambda: got.append(self.consume(1)))
+        self.t.whenReady(lambda: got.append(self.consume(1)))
         self.put("a")
         self.assertEqual(got, ["a"])
 
@@ -387,7 +387,7 @@ class ExpiryTests(TopicQueueCase):
 
     def test_whoWaitsConsumes(self) -> None:
         woken: list[int] = []
-        cancel = self.t.queue.whenReady(partial(woken.append, 1))
+        cancel = self.t.whenReady(partial(woken.append, 1))
         self.advance(EXPIRY)
         self.assertEqual(self.expired, [])
         cancel()

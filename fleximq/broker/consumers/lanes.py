@@ -1,0 +1,101 @@
+"""The lanes of one work queue: a queue for each priority that its messages have had.
+
+Messages of a higher priority are delivered before all others. The lane of the usual priority exists from the start, so
+that a queue without priorities is one :class:`~fleximq.broker.queues.queue.Queue`. The tag of a delivery is its tag in
+its lane and the priority, as one number.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+
+from fleximq.broker.envelope import QueueDelivery
+from fleximq.broker.queues.queue import Queue
+from fleximq.values.message_cost import ANY, cost
+
+#: The priority of messages without one. There are ten, from 0 to 9.
+USUAL = 4
+_PRIORITIES = 10
+_new = tuple.__new__
+# In C, since many messages are delivered by it.
+_delivery = partial(_new, QueueDelivery)
+
+
+class Lanes:
+    """The lanes by priority, ``first`` being the one of the usual priority."""
+
+    __slots__ = ("_byPriority", "_order", "_watched", "first")
+
+    def __init__(self, first: Queue) -> None:
+        self.first = first
+        self._byPriority = {USUAL: first}
+        self._order: list[tuple[int, Queue]] = [(USUAL, first)]
+        self._watched: set[Queue] = set()
+
+    def __iter__(self) -> Iterator[Queue]:
+        """Iterate over the lanes, highest priority first."""
+        return (lane for _, lane in self._order)
+
+    @property
+    def available(self) -> int:
+        """How many messages can be taken now: not those of a lower priority than one that must be read first."""
+        available = 0
+        for _, lane in self._order:
+            if lane.preparing:
+                break
+            available += lane.available()
+        return available
+
+    def take(
+        self, holder: object, number: int, most: int = ANY
+    ) -> Iterator[tuple[int, Queue, Sequence[QueueDelivery]]]:
+        """Deliver up to ``number`` messages, until they cost ``most`` bytes; yield the priority and the lane of each
+        part of them, with tags of the lane.
+        """
+        for priority, lane in self._order:
+            deliveries = lane.takeMany(holder, number, most)
+            if deliveries:
+                yield priority, lane, deliveries
+                number -= len(deliveries)
+                most -= cost([delivery.message for delivery in deliveries]) if most != ANY else 0
+            if number <= 0 or most <= 0 or lane.preparing:
+                return
+
+    def divided(self, tags: Iterable[int]) -> Iterator[tuple[Queue, list[int]]]:
+        """Yield the lanes that tags of deliveries mean, each with its own tags."""
+        if len(self._order) == 1:
+            mine = [tag // _PRIORITIES for tag in tags if tag % _PRIORITIES == USUAL]
+            if mine:
+                yield self.first, mine
+            return
+        found: dict[int, list[int]] = {}
+        for tag in tags:
+            found.setdefault(tag % _PRIORITIES, []).append(tag // _PRIORITIES)
+        for priority, mine in found.items():
+            lane = self._byPriority.get(priority)
+            if lane is not None:
+                yield lane, mine
+
+    def outer(self, lane: Queue, tags: Sequence[int]) -> list[int]:
+        """Return the tags of deliveries for tags of a lane."""
+        [priority] = [each for each, other in self._order if other is lane]
+        return [tag * _PRIORITIES + priority for tag in tags]
+
+    def watch(self, call: Callable[[], object]) -> None:
+        """Call once for each lane, when it may have more messages; a no-op for lanes where that is expected already."""
+        for lane in self:
+            if lane in self._watched:
+                continue
+            self._watched.add(lane)
+            if lane.preparing:
+                lane.whenPrepared(partial(self._watchEnded, lane, call))
+            else:
+                lane.whenReady(partial(self._watchEnded, lane, call))
+
+    def _watchEnded(self, lane: Queue, call: Callable[[], object]) -> None:
+        self._watched.discard(lane)
+        call()
+
+
+def outerTags(priority: int, deliveries: Sequence[QueueDelivery]) -> list[QueueDelivery]:
+    """Return deliveries of the lane of a priority with the tags by which they are settled."""
+    return [_new(QueueDelivery, (tag * _PRIORITIES + priority, *rest)) for tag, *rest in deliveries]

@@ -1,0 +1,77 @@
+"""A consumer of a named queue: a client that gets deliveries as soon as there are some, and settles each of them.
+
+It has at most ``prefetch`` unsettled deliveries, and none is added while their payloads have :data:`UNSETTLED_BYTES`.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from fleximq.broker.envelope import ConnectedClient, QueueDelivery
+from fleximq.errors import BadRequest, BrokerError
+
+#: The largest ``prefetch``.
+MAX_PREFETCH = 65_535
+#: So many bytes of payloads may be unsettled at one consumer, or one delivery.
+UNSETTLED_BYTES = 16 << 20
+
+#: Receives deliveries; each has the tag by which the consumer settles it.
+Deliver = Callable[[Sequence[QueueDelivery]], None]
+
+
+class QueueConsumer:
+    """One client at one queue; ``unsettled`` are the tags of its deliveries with the sizes of their payloads.
+
+    :param prefetch: maximum number of unsettled deliveries, 1 to :data:`MAX_PREFETCH`; raises BadRequest.
+    :param deliver: called with deliveries, at most ``prefetch`` at once; it may call :meth:`QueueConsumers.leave`.
+    :param ended: called once if the queue is removed, or if the client may not consume from it any more.
+    """
+
+    __slots__ = ("_prefetch", "closed", "client", "deliver", "ended", "size", "unsettled")
+
+    def __init__(
+        self, client: ConnectedClient, prefetch: int, deliver: Deliver, ended: Callable[[BrokerError], None]
+    ) -> None:
+        self.client = client
+        self.deliver = deliver
+        self.ended = ended
+        self.prefetch = prefetch
+        self.unsettled: dict[int, int] = {}
+        self.size = 0
+        self.closed = False
+
+    @property
+    def prefetch(self) -> int:
+        """The maximum number of unsettled deliveries."""
+        return self._prefetch
+
+    @prefetch.setter
+    def prefetch(self, number: int) -> None:
+        if not 0 < number <= MAX_PREFETCH:
+            raise BadRequest(f"prefetch is {number}, but must be between 1 and {MAX_PREFETCH}")
+        self._prefetch = number
+
+    @property
+    def room(self) -> int:
+        """How many more deliveries it may get now."""
+        if self.closed or self.size >= UNSETTLED_BYTES:
+            return 0
+        return self._prefetch - len(self.unsettled)
+
+    def add(self, deliveries: Sequence[QueueDelivery]) -> None:
+        """Count deliveries as unsettled; 0.1 us each."""
+        sizes = [len(message[0]) for _, message, _ in deliveries]
+        self.unsettled.update(zip([tag for tag, _, _ in deliveries], sizes, strict=True))
+        self.size += sum(sizes)
+
+    def remove(self, tags: Iterable[int]) -> tuple[list[int], list[int]]:
+        """Stop counting deliveries; return those tags that it had, and the others."""
+        mine: list[int] = []
+        others: list[int] = []
+        pop = self.unsettled.pop
+        for tag in tags:
+            size = pop(tag, None)
+            if size is None:
+                others.append(tag)
+            else:
+                mine.append(tag)
+                self.size -= size
+        return mine, others

@@ -1,0 +1,115 @@
+"""What clients do with named queues: become a consumer, settle deliveries, leave, define and pause queues."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from fleximq.broker.authorization import permit, permits
+from fleximq.broker.consumers.queue_consumer import Deliver, QueueConsumer
+from fleximq.broker.consumers.work_queue import WorkQueue
+from fleximq.broker.consumers.work_queues import WorkQueues
+from fleximq.broker.envelope import ConnectedClient
+from fleximq.errors import BrokerError, Conflict, NotFound, NotPermitted
+from fleximq.rights import Action
+from fleximq.values.queue_definition import QueueDefinition
+
+
+@dataclass(eq=False, repr=False)
+class QueueConsumers:
+    """The consumers with a prefetch, of all queues."""
+
+    _queues: WorkQueues
+    _onDisk: bool
+    _byClient: dict[ConnectedClient, dict[str, QueueConsumer]] = field(default_factory=dict)
+
+    def consume(
+        self,
+        client: ConnectedClient,
+        name: str,
+        deliver: Deliver,
+        ended: Callable[[BrokerError], None],
+        prefetch: int,
+        source: str | None,
+    ) -> QueueConsumer:
+        """See :meth:`fleximq.broker.broker.Broker.consumeFrom`."""
+        permit(client, Action.CONSUME, name)
+        known = self._queues.get(name)
+        for each in known.sources if known is not None else (source or name,):
+            permit(client, Action.CONSUME, each)
+        consumer = self._byClient.get(client, {}).get(name)
+        if consumer is not None:
+            consumer.prefetch, consumer.deliver, consumer.ended = prefetch, deliver, ended
+            self._queues.ensure(name).distribution.hasRoom(consumer)
+            return consumer
+        consumer = QueueConsumer(client, prefetch, deliver, ended)
+        queue = self._queues.ensureFor(client, name, source)
+        self._byClient.setdefault(client, {})[name] = consumer
+        queue.distribution.add(consumer)
+        return consumer
+
+    def settle(
+        self,
+        client: ConnectedClient,
+        name: str,
+        acks: Sequence[int],
+        retries: Sequence[tuple[int, float | None]],
+        rejects: Sequence[tuple[int, str]],
+        extends: Sequence[tuple[int, float]],
+    ) -> list[int]:
+        """See :meth:`fleximq.broker.broker.Broker.settle`."""
+        consumer = self._byClient.get(client, {}).get(name)
+        queue = self._queues.get(name)
+        if consumer is None or queue is None:
+            return [*acks, *(tag for tag, _ in (*retries, *rejects, *extends))]
+        if queue.durable:
+            client.consumed = client.settled = self._onDisk
+        return queue.settle(consumer, acks, retries, rejects, extends)
+
+    def leave(self, client: ConnectedClient, name: str) -> None:
+        """End the consumption of a queue; a no-op without it. Unsettled deliveries return to the head at once."""
+        consumers = self._byClient.get(client, {})
+        consumer = consumers.pop(name, None)
+        if not consumers:
+            self._byClient.pop(client, None)
+        queue = self._queues.get(name)
+        if consumer is not None and queue is not None:
+            queue.leave(consumer)
+
+    def leaveAll(self, client: ConnectedClient) -> None:
+        """End all that a client consumes."""
+        for name in list(self._byClient.get(client, ())):
+            self.leave(client, name)
+
+    def narrow(self, client: ConnectedClient) -> None:
+        """End the consumption of queues from which a client may not consume any more."""
+        for name, consumer in list(self._byClient.get(client, {}).items()):
+            queue = self._queues.get(name)
+            sources = () if queue is None else queue.sources
+            if not all(permits(client, Action.CONSUME, each) for each in (name, *sources)):
+                self.leave(client, name)
+                consumer.ended(NotPermitted(f"consuming from {name!r} is not permitted", name))
+
+    def removed(self, queue: WorkQueue) -> None:
+        """End the consumption of a queue that was removed."""
+        for consumer in queue.distribution.close():
+            with suppress(KeyError):
+                del self._byClient[consumer.client][queue.name]
+            consumer.ended(NotFound(f"the queue {queue.name!r} was removed"))
+
+    def define(self, client: ConnectedClient, definition: QueueDefinition, mayReplace: bool) -> QueueDefinition:
+        """See :meth:`fleximq.broker.broker.Broker.defineQueue`."""
+        for each in (definition.name, *definition.sources):
+            permit(client, Action.CONSUME, each)
+        known = self._queues.get(definition.name)
+        present = None if known is None else known.definition
+        if present is not None and replace(present, paused=definition.paused) != definition and not mayReplace:
+            raise Conflict(f"the queue {definition.name!r} is {present.dump()}, not {definition.dump()}")
+        self._queues.define(client, definition)
+        return definition
+
+    def pause(self, client: ConnectedClient, name: str, paused: bool) -> None:
+        """See :meth:`fleximq.broker.broker.Broker.pauseQueue`."""
+        queue = self._queues.get(name)
+        if queue is None:
+            raise NotFound(f"there is no queue {name!r}")
+        self._queues.define(client, replace(queue.definition or QueueDefinition(name), paused=paused))

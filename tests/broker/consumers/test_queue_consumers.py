@@ -1,0 +1,189 @@
+"""Consumers of named queues: prefetch, turns, settling, and the end of a consumer."""
+
+from fleximq.broker.consumers.queue_consumer import MAX_PREFETCH, UNSETTLED_BYTES
+from fleximq.broker.envelope import Envelope, MessageSource
+from fleximq.errors import BadRequest, Conflict, NotFound
+from fleximq.values.queue_definition import QueueDefinition
+from tests.broker.consumers.consuming import ConsumingCase
+from tests.broker.queueing import message
+
+
+class PrefetchTests(ConsumingCase):
+    """A consumer has at most so many unsettled deliveries."""
+
+    def test_waitingMessagesAreDeliveredAtOnce(self) -> None:
+        self.publish("abc")
+        self.assertEqual(self.worker(2).names, "ab")
+
+    def test_laterMessagesAreDeliveredWhenTheyArrive(self) -> None:
+        worker = self.worker(2)
+        self.publish("a")
+        self.publish("bc")
+        self.assertEqual(worker.names, "ab")
+
+    def test_anAcknowledgementMakesRoom(self) -> None:
+        worker = self.worker(2)
+        self.publish("abcd")
+        worker.ack("b")
+        self.assertEqual(worker.names, "abc")
+
+    def test_aBatchIsOneCall(self) -> None:
+        worker = self.worker(10)
+        self.publish("abcdefghijkl")
+        worker.ack("abcd")
+        self.assertEqual(worker.batches, [10, 2])
+
+    def test_askingAgainChangesIt(self) -> None:
+        worker = self.worker(1)
+        self.publish("abc")
+        worker.consume(prefetch=3)
+        self.assertEqual(worker.names, "abc")
+
+    def test_itsLimits(self) -> None:
+        for number in (0, MAX_PREFETCH + 1):
+            self.assertRaises(BadRequest, self.worker, number)
+        self.worker(MAX_PREFETCH)
+
+    def test_noMoreThanSoManyBytesAreUnsettled(self) -> None:
+        worker = self.worker(10)
+        envelope = Envelope(self.broker.topicFor(self.publisher, "t"), self.publisher, MessageSource())
+        for name in "abc":
+            self.broker.publish(envelope, [message(name, size=UNSETTLED_BYTES)], 1)
+        self.assertEqual(worker.names, "a")
+        worker.ack("a")
+        self.assertEqual(worker.names, "ab")
+
+
+class TurnTests(ConsumingCase):
+    """Consumers with room get messages in turn."""
+
+    def test_singleMessagesGoRound(self) -> None:
+        workers = [self.worker(10) for _ in range(3)]
+        for letter in "abcdef":
+            self.publish(letter)
+        self.assertEqual([each.names for each in workers], ["ad", "be", "cf"])
+
+    def test_manyMessagesAreDividedEvenly(self) -> None:
+        workers = [self.worker(10) for _ in range(3)]
+        self.publish("abcdef")
+        self.assertEqual([each.names for each in workers], ["ab", "cd", "ef"])
+
+    def test_aConsumerWithoutRoomGetsNoneAndHoldsUpNobody(self) -> None:
+        slow, quick = self.worker(1), self.worker(10)
+        self.publish("abcdef")
+        self.assertEqual((slow.names, quick.names), ("a", "bcdef"))
+
+    def test_consumersThatAskTakeTurnsWithThem(self) -> None:
+        asked: list[str] = []
+        worker = self.worker(10)
+        client = self.broker.join("minimq")
+
+        def ready() -> None:
+            delivery = self.broker.consume(client, "t")
+            assert delivery is not None
+            asked.append(delivery.message.payload.decode())
+
+        self.broker.whenAvailable(client, "t", ready)
+        self.publish("abc")
+        self.assertEqual((asked, worker.names), (["a"], "bc"))
+
+
+class SettlingTests(ConsumingCase):
+    """Acknowledge, retry, reject."""
+
+    def test_anAcknowledgedMessageIsGone(self) -> None:
+        worker = self.worker(1)
+        self.publish("a")
+        self.assertEqual(worker.ack("a"), [])
+        self.assertEqual(self.queue.queue.stored.all, 0)
+
+    def test_tagsThatAreNotItsOwnAreReturned(self) -> None:
+        one, other = self.worker(1), self.worker(1)
+        self.publish("ab")
+        tags = one.tags("a") + other.tags("b") + [990]
+        self.assertEqual(self.broker.settle(one.client, "t", tags), tags[1:])
+        self.assertEqual(self.broker.settle(one.client, "t", tags), tags)
+
+    def test_withoutConsumingNoTagIsItsOwn(self) -> None:
+        self.assertEqual(self.broker.settle(self.publisher, "t", [1], [(2, 0.0)], [(3, "")], [(4, 1.0)]), [1, 2, 3, 4])
+
+    def test_aRetriedMessageIsDeliveredAgain(self) -> None:
+        worker = self.worker(1)
+        self.publish("a")
+        self.broker.settle(worker.client, "t", retries=[(worker.got[0].tag, 0.0)])
+        self.assertEqual([each.attempts for each in worker.got], [1, 2])
+
+    def test_aRejectedMessageIsADeadLetter(self) -> None:
+        worker = self.worker(1)
+        self.publish("a")
+        self.broker.settle(worker.client, "t", rejects=[(worker.got[0].tag, "broken")])
+        self.assertEqual(self.worker(1, "$dead/t").names, "a")
+
+    def test_anIdOfAnEarlierDeliveryIsForgotten(self) -> None:
+        client = self.broker.join("minimq")
+        self.publish("a")
+        delivery = self.broker.consume(client, "t")
+        assert delivery is not None
+        self.clock.advance(30)
+        worker = self.worker(1)
+        worker.ack("a")
+        self.assertEqual(self.queue.queue.stored.all, 0)
+        self.broker.acknowledgeMessages([delivery.message.message_id or ""])
+
+
+class EndTests(ConsumingCase):
+    """The end of a consumer."""
+
+    def test_deliveriesOfAClientThatLeftGoToOthersAtOnce(self) -> None:
+        one = self.worker(2)
+        self.publish("abc")
+        other = self.worker(3)
+        self.broker.leave(one.client, "gone")
+        self.assertEqual(other.names, "cab")
+
+    def test_itMayStopByItself(self) -> None:
+        worker = self.worker(2)
+        self.publish("a")
+        self.broker.stopConsuming(worker.client, "t")
+        self.broker.stopConsuming(worker.client, "t")
+        self.publish("b")
+        self.assertEqual((worker.names, self.queue.depth), ("a", 2))
+
+
+class DefinitionTests(ConsumingCase):
+    """Defining queues."""
+
+    def test_anEqualDefinitionIsNothing(self) -> None:
+        for _ in range(2):
+            self.broker.defineQueue(self.publisher, QueueDefinition("t", max_in_flight=2))
+
+    def test_aDifferentOneIsAConflictThatNamesBoth(self) -> None:
+        self.broker.defineQueue(self.publisher, QueueDefinition("t", max_in_flight=2))
+        error = self.assertRaises(
+            Conflict, self.broker.defineQueue, self.publisher, QueueDefinition("t", max_in_flight=3)
+        )
+        self.assertEqual(str(error), "the queue 't' is {'max_in_flight': 2}, not {'max_in_flight': 3}")
+
+    def test_itMayBeReplaced(self) -> None:
+        self.broker.defineQueue(self.publisher, QueueDefinition("t", max_in_flight=2))
+        self.broker.defineQueue(self.publisher, QueueDefinition("t"), replace=True)
+        self.assertEqual(self.queue.definition, QueueDefinition("t"))
+
+    def test_noMoreAreInFlightThanItPermits(self) -> None:
+        self.broker.defineQueue(self.publisher, QueueDefinition("t", max_in_flight=2))
+        one, other = self.worker(2), self.worker(2)
+        self.publish("abcd")
+        self.assertEqual(one.names + other.names, "ab")
+        one.ack(one.names[0])
+        self.assertEqual(len(one.names + other.names), 3)
+
+    def test_aPausedQueueDeliversNothing(self) -> None:
+        self.broker.pauseQueue(self.publisher, "t", True)
+        worker = self.worker(2)
+        self.publish("a")
+        self.assertEqual((worker.names, self.broker.consume(self.publisher, "t")), ("", None))
+        self.broker.pauseQueue(self.publisher, "t", False)
+        self.assertEqual(worker.names, "a")
+
+    def test_aQueueThatDoesNotExistCannotBePaused(self) -> None:
+        self.assertRaises(NotFound, self.broker.pauseQueue, self.publisher, "u", True)
