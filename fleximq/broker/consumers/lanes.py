@@ -45,9 +45,7 @@ class Lanes:
             available += lane.available()
         return available
 
-    def take(
-        self, holder: object, number: int, most: int = ANY
-    ) -> Iterator[tuple[int, Queue, Sequence[QueueDelivery]]]:
+    def take(self, holder: object, number: int, most: int = ANY) -> Iterator[tuple[int, Queue, list[QueueDelivery]]]:
         """Deliver up to ``number`` messages, until they cost ``most`` bytes; yield the priority and the lane of each
         part of them, with tags of the lane.
         """
