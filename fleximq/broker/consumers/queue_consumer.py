@@ -33,18 +33,13 @@ class QueueConsumer:
         self.client = client
         self.deliver = deliver
         self.ended = ended
-        self.prefetch = prefetch
+        self.setPrefetch(prefetch)
         self.unsettled: dict[int, int] = {}
         self.size = 0
         self.closed = False
 
-    @property
-    def prefetch(self) -> int:
-        """The maximum number of unsettled deliveries."""
-        return self._prefetch
-
-    @prefetch.setter
-    def prefetch(self, number: int) -> None:
+    def setPrefetch(self, number: int) -> None:
+        """Change the maximum number of unsettled deliveries; raises BadRequest."""
         if not 0 < number <= MAX_PREFETCH:
             raise BadRequest(f"prefetch is {number}, but must be between 1 and {MAX_PREFETCH}")
         self._prefetch = number

@@ -38,7 +38,8 @@ class QueueConsumers:
             permit(client, Action.CONSUME, each)
         consumer = self._byClient.get(client, {}).get(name)
         if consumer is not None:
-            consumer.prefetch, consumer.deliver, consumer.ended = prefetch, deliver, ended
+            consumer.setPrefetch(prefetch)
+            consumer.deliver, consumer.ended = deliver, ended
             self._queues.ensure(name).distribution.hasRoom(consumer)
             return consumer
         consumer = QueueConsumer(client, prefetch, deliver, ended)
