@@ -2,7 +2,7 @@
 
 The checks run in the order of docs/reference/dialects.rst: it is a map, forbidden fields, required fields, types,
 routing. Keys that no document names are ignored and forwarded, since a header is forwarded unchanged. This broker adds
-the keys of :data:`_EXTENSIONS` to a PUB, and ``from`` to a SUB.
+the keys of :data:`_EXTENSIONS` to a PUB, ``from`` to a SUB, and those of :mod:`fleximq.wire.fleximq_queue_keys`.
 
 The table of fields that each message type must, may and must not have is that of the FlexiMQ document, section 2.2.3,
 with the one exception of docs/reference/dialects.rst: a JOIN may carry ``reqrep``, which section 4.2 expects.
@@ -19,6 +19,7 @@ from fleximq.limits import ROUTING_ENTRIES
 from fleximq.status import FIRST_ERROR
 from fleximq.values.header_pairs import readHeader
 from fleximq.values.nesting import NestedTooDeeply
+from fleximq.wire.fleximq_queue_keys import PUB_KEYS, QueueKeys, publicationKeys, subscriptionKeys
 from fleximq.wire.fleximq_scanner import FIXED_BYTES
 
 
@@ -64,6 +65,8 @@ _TOPIC = b"\x81\xa5topic"
 _PATHS = frozenset({MessageType.REQ, MessageType.NOTIF})
 #: Types that go to exactly one client.
 _SINGLE = frozenset({MessageType.REQ, MessageType.REP})
+#: Types that begin and end a subscription.
+_SUBSCRIBING = frozenset({MessageType.SUB, MessageType.UNSUB})
 #: The required value of ``reqrep.type``.
 _REQREP = {MessageType.JOIN: "request", MessageType.REQ: "request", MessageType.REP: "correlation"}
 #: Optional keys of a PUB that are this broker's own, and their types.
@@ -114,7 +117,10 @@ class RoutingEntry(NamedTuple):
 
 
 class Header(NamedTuple):
-    """A checked header. ``fields`` is the full map; the other attributes are read from it, or empty."""
+    """A checked header. ``fields`` is the full map; the other attributes are read from it, or empty.
+
+    ``queueing``: the keys of a message for queues or schedules, None without them.
+    """
 
     fields: Mapping[Any, Any]
     topic: str = ""
@@ -123,6 +129,7 @@ class Header(NamedTuple):
     timestamp: int = 0
     interval: int | None = None
     start: StartPosition | None = None
+    queueing: QueueKeys | None = None
 
 
 class OpenHeader(NamedTuple):
@@ -217,7 +224,12 @@ def checkHeader(kind: MessageType, fields: Mapping[Any, Any]) -> Header:
         _auth(fields)
     start = _from(fields) if kind is MessageType.SUB and "from" in fields else None
     routing = _routing(kind, fields) if "routing" in fields else ()
-    return Header(fields, topic, requestId, routing, timestamp, interval, start)
+    queueing = None
+    if kind is MessageType.PUB and not PUB_KEYS.isdisjoint(fields):
+        queueing = publicationKeys(fields)
+    elif kind in _SUBSCRIBING and "queue" in fields:
+        queueing = subscriptionKeys(fields)
+    return Header(fields, topic, requestId, routing, timestamp, interval, start, queueing)
 
 
 def _topic(kind: MessageType, fields: Mapping[Any, Any]) -> str:
