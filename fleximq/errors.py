@@ -69,6 +69,15 @@ class NoLongerKept(NotFound):
         self.first = first
 
 
+class UnknownDeliveries(NotFound):
+    """Deliveries that a consumer settles are not its own (404), or not any more; ``tags`` are theirs."""
+
+    def __init__(self, queue: str, tags: Sequence[int]) -> None:
+        super().__init__(f"{len(tags)} deliveries of {queue!r} are not this consumer's")
+        self.queue = queue
+        self.tags = tags
+
+
 class Conflict(BrokerError, status=Status.CONFLICT):
     """The request contradicts the present state (409)."""
 

@@ -20,6 +20,7 @@ from fleximq.broker.paths.arguments import Answer, Arguments, Listing, Path, pag
 from fleximq.broker.paths.group_paths import GROUP_PATHS, lag
 from fleximq.broker.paths.journal_paths import JOURNAL_PATHS, READERS
 from fleximq.broker.paths.rows import clientRow, overview, topicRow, whoIs
+from fleximq.broker.paths.work_queue_paths import OWN_RIGHTS, PAUSE, WORK_QUEUE_PATHS, WORK_QUEUE_READERS
 from fleximq.errors import BadRequest, BrokerError, NotFound
 from fleximq.limits import KIBIBYTE
 from fleximq.rights import Action
@@ -116,14 +117,18 @@ PATHS: dict[str, Path] = {
     **queue_paths.ACTING,
     **JOURNAL_PATHS,
     **GROUP_PATHS,
+    **WORK_QUEUE_PATHS,
 }
+_READERS = READERS | WORK_QUEUE_READERS
+#: Paths that need rights to names in their arguments, which they check themselves.
+_OWN_RIGHTS = frozenset({lag, *OWN_RIGHTS})
 
 
 #: Paths that affect other clients, and the list of bans; they need the right to ``admin``.
 CHANGING = frozenset(
     {
         "/broker/reload", "/broker/kick", "/broker/ban", "/broker/unban", "/broker/bans", "/journal/reopen",
-        "/pipeline/forget", *queue_paths.ACTING,
+        "/pipeline/forget", PAUSE, *queue_paths.ACTING,
     }
 )  # fmt: skip
 
@@ -135,7 +140,7 @@ def find(client: ConnectedClient, path: str) -> Path:
     tell = PATHS.get(path)
     if tell is None:
         raise NotFound(f"the broker has no path {shortened(path)!r}{_hint(client, path)}")
-    if tell is not lag:  # it needs ``progress`` for each group
+    if tell not in _OWN_RIGHTS:
         permitPath(client, _needed(path), path)
     return tell
 
@@ -157,11 +162,11 @@ def readArguments(broker: Broker, client: ConnectedClient, path: str, packed: by
     :raises NoCapacity: this node of a mesh cannot answer it.
     :raises BadRequest: they are not MessagePack, or too large.
 
-    As MessagePack can take a hundred times its bytes in memory, only paths with :data:`READERS` of their own take
+    As MessagePack can take a hundred times its bytes in memory, only paths with readers of their own take
     more than :data:`ARGUMENT_BYTES`. Keys of maps are strings or bytes, so that none can be chosen to collide.
     """
     broker.checkPath(path)
-    read = READERS.get(find(client, path), unpack)
+    read = _READERS.get(find(client, path), unpack)
     if read is unpack and len(packed) > ARGUMENT_BYTES:
         raise BadRequest(f"a request to the broker has at most {ARGUMENT_BYTES} bytes of payload")
     try:

@@ -83,7 +83,7 @@ class BlipSession(PullSession):
     def __init__(self, context: ListenerContext, outbox: Outbox, address: IAddress) -> None:
         super().__init__(context, outbox, address)
         self._scanner = choice.BlipScanner()
-        self._envelopes = EnvelopeCache(context.envelopeBudget)
+        self._envelopes: EnvelopeCache[Envelope] = EnvelopeCache(context.envelopeBudget)
         self._owner = ""
         self._errorIds: Sequence[int] = ()
         self._runs: Iterator[BlipRun] = iter(())

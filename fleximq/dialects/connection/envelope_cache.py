@@ -4,7 +4,7 @@ All connections of a listener share a budget too: when it is used up, a connecti
 entries drops its oldest for each new one.
 """
 
-from fleximq.broker.envelope import Envelope
+from typing import Generic, TypeVar
 
 #: Maximum number of envelopes for one connection, and of their bytes.
 MAX_ENTRIES = 4096
@@ -17,6 +17,9 @@ ENTRY_BYTES = 768
 BUDGET_BYTES = 128 * 1024 * 1024
 
 
+Parsed = TypeVar("Parsed")
+
+
 class CacheBudget:
     """The memory that all connections of a listener share; ``remaining`` is in bytes and may become negative."""
 
@@ -26,7 +29,7 @@ class CacheBudget:
         self.remaining = size
 
 
-class EnvelopeCache(dict[bytes, Envelope]):
+class EnvelopeCache(dict[bytes, Parsed], Generic[Parsed]):
     """Parsed envelopes by their bytes, charged to ``budget`` until :meth:`clear`; drops the oldest when full.
 
     ``hasDropped``: there are more different envelopes than it holds.
@@ -42,7 +45,7 @@ class EnvelopeCache(dict[bytes, Envelope]):
         self.size = 0
         self.hasDropped = False
 
-    def remember(self, key: bytes, envelope: Envelope) -> None:
+    def remember(self, key: bytes, envelope: Parsed) -> None:
         """Add an envelope, unless its key is larger than the whole cache."""
         if len(key) > self._bytes or key in self:
             return

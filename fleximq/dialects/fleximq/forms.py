@@ -129,12 +129,13 @@ class FlexiForm:
         if envelope.publisher.sender:
             fields[SENDER] = envelope.publisher.sender
         return b"".join(
-            encodeFrame(MessageType.PUB, publisher, _header(fields.copy(), message), toMessagePack(message))
+            encodeFrame(MessageType.PUB, publisher, headerWithIds(fields.copy(), message), toMessagePack(message))
             for message in envelope.source.messages(body)
         )
 
 
-def _header(fields: dict[str, str], message: Message) -> bytes:
+def headerWithIds(fields: dict[str, str], message: Message) -> bytes:
+    """Return a header with these fields and the ids of a message of another dialect."""
     for name in _IDS:
         value = getattr(message, name)
         if value:

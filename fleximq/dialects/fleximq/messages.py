@@ -13,15 +13,17 @@ from fleximq.broker.authorization import permits
 from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import BROKER_ID, ConnectedClient, Envelope
 from fleximq.broker.paths import path_table
+from fleximq.broker.paths.settlement import SETTLE
 from fleximq.broker.replay.replay import Start
 from fleximq.dialects.answers import Answers
-from fleximq.dialects.connection.envelope_cache import EnvelopeCache
+from fleximq.dialects.connection.envelope_cache import CacheBudget, EnvelopeCache
 from fleximq.dialects.connection.keepalive import KeepAlive
 from fleximq.dialects.connection.read_pauses import ReadPause
 from fleximq.dialects.connection.slow_consumer import PausablePublisher
 from fleximq.dialects.context import ListenerContext
 from fleximq.dialects.fleximq.direct_cache import DirectCache
 from fleximq.dialects.fleximq.forms import REPLAY_FORMS, FlexiSource, records
+from fleximq.dialects.fleximq.queue_messages import PER_MESSAGE_KEYS, QueueMessages, RepeatedRun
 from fleximq.dialects.fleximq.replies import FlexiReplies, errorPayload
 from fleximq.dialects.outbox import Chunk, Outbox
 from fleximq.dialects.replay_outlet import ReplayOutlet
@@ -35,6 +37,7 @@ from fleximq.errors import (
     NotKept,
     NotPermitted,
     NotRecorded,
+    NotStored,
     SubscriptionFailed,
     TooManyRequests,
 )
@@ -51,8 +54,8 @@ from fleximq.wire.fleximq_scanner import FIXED_BYTES
 QUESTIONS = 64
 #: A client is not read while a request to the broker with so many bytes of arguments is not answered.
 LARGE_REQUEST = 1 << 16
-#: A PUB with one of these keys differs from message to message, so its envelope is not cached.
-_PER_MESSAGE_KEYS = frozenset({"routing", "message_id", "correlation_id", "traceparent", "tracestate"})
+# A cache of its own would take 200 bytes of each connection that has no queues.
+_NONE_REPEATED: EnvelopeCache[RepeatedRun] = EnvelopeCache(CacheBudget(0))
 
 
 class Conversation(Protocol):
@@ -82,12 +85,13 @@ class FlexiMessages:
     """The messages of one joined client, after their header was checked: from the JOIN to the end of its session.
 
     ``peer`` is its subscriber, ``replies`` answers it, ``envelopes`` and ``directs`` are the caches of the
-    session's read loop. ``questions`` is the number of its unanswered requests to the broker.
+    session's read loop. ``questions`` is the number of its unanswered requests to the broker. ``repeated`` has a
+    function for each envelope whose runs are not mere publications.
     """
 
     __slots__ = (
         "_broker", "_directs", "_envelopes", "_inputPauses", "_largeRequests", "_later", "_me", "_peer", "_replies",
-        "_session", "questions",
+        "_queues", "_session", "questions", "repeated",
     )  # fmt: skip
 
     def __init__(
@@ -96,7 +100,7 @@ class FlexiMessages:
         peer: IPeer,
         me: ConnectedClient,
         replies: FlexiReplies,
-        envelopes: EnvelopeCache,
+        envelopes: EnvelopeCache[Envelope],
         directs: DirectCache,
     ) -> None:
         self._session = session
@@ -106,6 +110,8 @@ class FlexiMessages:
         self._replies = replies
         self._envelopes = envelopes
         self._directs = directs
+        self.repeated = _NONE_REPEATED
+        self._queues: QueueMessages | None = None
         self.questions = 0
         self._largeRequests = 0
         self._inputPauses: PausablePublisher | None = None
@@ -171,6 +177,8 @@ class FlexiMessages:
     def message_NOTIF(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Send a copy to each known target, then report each unknown one by a NOTIF 600."""
         entries = [entry for entry in header.routing if entry.client_id != BROKER_ID]
+        if len(entries) < len(header.routing):
+            self._queueing().notified(header, envelope, frame)
         idsOf = self._idsOf(entries)
         lost = [entry for entry in entries if not idsOf[entry.target]]
         paths = dict.fromkeys(entry.path or "" for entry in entries)
@@ -196,12 +204,15 @@ class FlexiMessages:
             envelope, frame = withHeader(frame[: len(envelope)], named, frame)
         topic = self._broker.topicFor(self._me, header.topic)
         parsed = Envelope(topic, self._me, FlexiSource(len(envelope), header, self._me.id))
+        if header.queueing is not None and (header.queueing.queue is not None or header.queueing.isScheduled):
+            self._queueing().publish(header, header.queueing, parsed, envelope, frame)
+            return
         audience = header.routing and [entry for entry in header.routing if entry.client_id != BROKER_ID]
         if audience:
             ids = chain.from_iterable(self._idsOf(audience).values())
             self._broker.publishNarrowed(parsed, frame, 1, dict.fromkeys(ids))
             return
-        if frame.startswith(envelope) and _PER_MESSAGE_KEYS.isdisjoint(header.fields):
+        if frame.startswith(envelope) and PER_MESSAGE_KEYS.isdisjoint(header.fields):
             self._envelopes.remember(envelope, parsed)
         messageId = header.fields.get("message_id")
         if messageId is None:
@@ -209,16 +220,24 @@ class FlexiMessages:
         else:
             self.publish(parsed, envelope, frame, 1, (messageId,))
 
+    def _queueing(self) -> QueueMessages:
+        """Return the acts on queues, made when the first one is needed."""
+        if self._queues is None:
+            self._queues = QueueMessages(self._session, self._me, self._replies, self.publish, self._lost)
+            self.repeated = self._queues.repeated
+        return self._queues
+
     def publish(
         self, parsed: Envelope, envelope: bytes, frames: Chunk, count: int, ids: Sequence[str] | None = None
     ) -> None:
         """Publish a run, and answer its refused messages, possibly later."""
         onDecided = partial(self._reportRefused, parsed.topic.name)
+        isWork = parsed.durable
         try:
             if ids is None:
-                self._broker.publish(parsed, frames, count, onDecided)
+                (self._broker.produce if isWork else self._broker.publish)(parsed, frames, count, onDecided)
             else:
-                self._broker.publishOnce(parsed, frames, ids, onDecided)
+                (self._broker.produceOnce if isWork else self._broker.publishOnce)(parsed, frames, ids, onDecided)
         except NotRecorded as error:
             self._reportRefused(parsed.topic.name, error.reason, error.refused, inOrder=True)
         except NotKept as error:
@@ -264,7 +283,9 @@ class FlexiMessages:
 
     def _subscribe(self, header: Header) -> None:
         try:
-            if header.start is not None:
+            if header.queueing is not None:
+                self._queueing().consume(header.topic, header.queueing)
+            elif header.start is not None:
                 self._broker.follow(self._me, self._replaying(offsets=True), header.topic, Start(*header.start))
             elif header.topic not in self._me.subscriptions:
                 self._broker.subscribe(self._me, self._peer, header.topic)
@@ -285,7 +306,13 @@ class FlexiMessages:
 
     def message_UNSUB(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """End a subscription, by the name it was made with; an unknown one is no error."""
-        self._inOrder(lambda header: self._broker.unsubscribe(self._me, header.topic), header)
+        self._inOrder(self._unsubscribe, header)
+
+    def _unsubscribe(self, header: Header) -> None:
+        if header.queueing is None:
+            self._broker.unsubscribe(self._me, header.topic)
+        else:
+            self._queueing().stop(header.queueing)
 
     def message_PING(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Answer with a PONG after the commit of all earlier publications."""
@@ -293,10 +320,26 @@ class FlexiMessages:
         if header.interval is not None and keepAlive is not None:
             keepAlive.suggest(header.interval)
         pong = self._replies.writer.encoded(MessageType.PONG, {"keepalive": {"timestamp": header.timestamp}})
-        if self._broker.arePublicationsDecided(self._me):
+        if self._me.consumed or self._me.settled:
+            self._pongWhenSettled(pong)
+        elif self._broker.arePublicationsDecided(self._me):
             answers.take(pong)
         else:
             self._broker.whenCommitted(answers.later((pong,)), self._me)
+
+    def _pongWhenSettled(self, pong: bytes) -> None:
+        """Answer when the settlements so far are on disk too, or with an error before the PONG if they cannot be."""
+        chunks = [pong]
+        release = self._session.answers.later(chunks)
+
+        def stored(reason: str | None) -> None:
+            if reason is not None:
+                error = NotStored(reason)
+                self._session.counted(error)
+                chunks.insert(0, self._replies.error(error.status, words(str(error)), SETTLE))
+            release()
+
+        self._broker.whenStored(stored, self._me)
 
     def message_PONG(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Note that the client answers PINGs; receiving it is enough for the keep-alive."""
@@ -321,6 +364,17 @@ class FlexiMessages:
         """Clear the caches."""
         self._envelopes.clear()
         self._directs.clear()
+        self.repeated.clear()
+
+    def inputEnded(self) -> None:
+        """Return the deliveries that the client cannot settle any more."""
+        if self._queues is not None:
+            self._queues.stopAll()
+
+    def left(self) -> None:
+        """Clear the caches after the end of the connection."""
+        self.forget()
+        self._queues = None
 
 
 #: The method of :class:`FlexiMessages` for each type.

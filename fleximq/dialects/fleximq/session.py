@@ -20,6 +20,7 @@ from typing import Any
 from twisted.internet.interfaces import IAddress
 from zope.interface import implementer
 
+from fleximq.broker.envelope import Envelope
 from fleximq.broker.topics.topic_table import DeliverCalls, Topic
 from fleximq.compiled import choice
 from fleximq.dialects.answers import Answers
@@ -105,7 +106,7 @@ class FlexiSession(StreamSession):
         writer = Writer(outbox)
         self._replies = FlexiReplies(self.answers, writer)
         self._use(writer)
-        self._envelopes = EnvelopeCache(context.envelopeBudget)
+        self._envelopes: EnvelopeCache[Envelope] = EnvelopeCache(context.envelopeBudget)
         self._directs = DirectCache(context.envelopeBudget)
         self._messages: FlexiMessages  # from the JOIN to the end
         self._beginning = b""  # of this client's PUB frames
@@ -188,8 +189,13 @@ class FlexiSession(StreamSession):
                     deliverCalls = ()
                 if envelope is None:
                     run = read[start:end]
-                    if count == 1 and bytesOfEnvelope[1] in _DIRECT and self.client is not None:
-                        if self._directs.forward(self.broker, self.client, bytesOfEnvelope, run):
+                    if self.client is not None:
+                        if count == 1 and bytesOfEnvelope[1] in _DIRECT:
+                            if self._directs.forward(self.broker, self.client, bytesOfEnvelope, run):
+                                continue
+                        act = self._messages.repeated.get(bytesOfEnvelope)
+                        if act is not None:
+                            act(run, count)
                             continue
                     rest = self._unknown(bytesOfEnvelope, run, count)
                     if self.state is not ConnectionState.OPEN:
@@ -408,6 +414,8 @@ class FlexiSession(StreamSession):
         with a reset, and those after it fail: PINGs find that out, and the client is not listed until an answer.
         """
         self._inputEnded = True
+        if self.state is ConnectionState.OPEN and self.client is not None:
+            self._messages.inputEnded()
         self.requestDone()
         for delay in _PROBES if self.state is ConnectionState.OPEN else ():
             self.broker.deadlines.callLater(delay, self._probe)
@@ -419,7 +427,7 @@ class FlexiSession(StreamSession):
     def left(self) -> None:
         """Drop caches and pending input."""
         if self.client is not None:
-            self._messages.forget()
+            self._messages.left()
             del self._messages  # a reference cycle
         self._pendingRuns = iter(())
         self._scanner = choice.FlexiScanner(self.context.settings.limits.message)

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.broker.envelope import Envelope
 from fleximq.dialects.connection.envelope_cache import (
     ENTRY_BYTES,
     MAX_BYTES,
@@ -19,7 +20,7 @@ from fleximq.dialects.connection.envelope_cache import (
 class EnvelopeCacheTests(SynchronousTestCase):
     """What is kept, and what is not."""
 
-    def remembered(self, cache: EnvelopeCache, *keys: bytes) -> list[bytes]:
+    def remembered(self, cache: EnvelopeCache[Envelope], *keys: bytes) -> list[bytes]:
         """Remember these, each meaning itself, and return what is kept."""
         for key in keys:
             meaning: Any = key
@@ -28,38 +29,38 @@ class EnvelopeCacheTests(SynchronousTestCase):
 
     def test_found(self) -> None:
         """What was remembered is found, everything else is not."""
-        cache = EnvelopeCache(CacheBudget())
+        cache = EnvelopeCache[Envelope](CacheBudget())
         self.remembered(cache, b"a")
         self.assertEqual((cache.get(b"a"), cache.get(b"b")), (b"a", None))
 
     def test_entries(self) -> None:
         """At the bound all are kept; above it the oldest goes."""
-        cache = EnvelopeCache(CacheBudget(), entries=3, size=100)
+        cache = EnvelopeCache[Envelope](CacheBudget(), entries=3, size=100)
         self.assertEqual(self.remembered(cache, b"a", b"b", b"c"), [b"a", b"b", b"c"])
         self.assertEqual(self.remembered(cache, b"d"), [b"b", b"c", b"d"])
 
     def test_bytes(self) -> None:
         """The same for bytes; a large one pushes out several."""
-        cache = EnvelopeCache(CacheBudget(), entries=100, size=10)
+        cache = EnvelopeCache[Envelope](CacheBudget(), entries=100, size=10)
         self.assertEqual(self.remembered(cache, b"aaa", b"bbb", b"cccc"), [b"aaa", b"bbb", b"cccc"])
         self.assertEqual(self.remembered(cache, b"d"), [b"bbb", b"cccc", b"d"])
         self.assertEqual(self.remembered(cache, b"e" * 9), [b"d", b"e" * 9])
 
     def test_tooLarge(self) -> None:
         """One as large as the whole cache is kept alone, a larger one is not, and pushes nothing out."""
-        cache = EnvelopeCache(CacheBudget(), entries=100, size=10)
+        cache = EnvelopeCache[Envelope](CacheBudget(), entries=100, size=10)
         self.assertEqual(self.remembered(cache, b"a", b"b" * 10), [b"b" * 10])
         self.assertEqual(self.remembered(cache, b"c" * 11), [b"b" * 10])
 
     def test_twice(self) -> None:
         """One that is known counts once."""
-        cache = EnvelopeCache(CacheBudget(), entries=100, size=10)
+        cache = EnvelopeCache[Envelope](CacheBudget(), entries=100, size=10)
         self.remembered(cache, b"aaa", b"aaa", b"aaa", b"aaa")
         self.assertEqual((list(cache), cache.size), ([b"aaa"], 3))
 
     def test_forgotten(self) -> None:
         """One that was forgotten is neither found nor counted; forgetting what is not there changes nothing."""
-        cache = EnvelopeCache(CacheBudget(), entries=100, size=10)
+        cache = EnvelopeCache[Envelope](CacheBudget(), entries=100, size=10)
         self.remembered(cache, b"aaa", b"bb")
         cache.forget(b"aaa")
         cache.forget(b"aaa")
@@ -68,7 +69,7 @@ class EnvelopeCacheTests(SynchronousTestCase):
 
     def test_bounds(self) -> None:
         """What a connection's own cache may hold."""
-        cache = EnvelopeCache(CacheBudget())
+        cache = EnvelopeCache[Envelope](CacheBudget())
         self.remembered(cache, *(b"%d" % number for number in range(MAX_ENTRIES + 10)))
         self.assertEqual(len(cache), MAX_ENTRIES)
         self.remembered(cache, *(b"%05d" % number + bytes(1000) for number in range(1000)))
@@ -78,7 +79,7 @@ class EnvelopeCacheTests(SynchronousTestCase):
     def test_purse(self) -> None:
         """When the common purse is empty, each new one takes the place of one's own oldest; a few are kept anyway."""
         budget = CacheBudget(40 * (ENTRY_BYTES + 2))
-        first, second = EnvelopeCache(budget), EnvelopeCache(budget)
+        first, second = EnvelopeCache[Envelope](budget), EnvelopeCache[Envelope](budget)
         keys = [b"%02d" % number for number in range(50)]
         self.assertEqual(self.remembered(first, *keys[:40]), keys[:40])
         self.assertEqual(budget.remaining, 0)
@@ -88,7 +89,7 @@ class EnvelopeCacheTests(SynchronousTestCase):
     def test_payingBack(self) -> None:
         """What is forgotten, pushed out and cleared is paid back."""
         budget = CacheBudget(1_000_000)
-        cache = EnvelopeCache(budget, entries=3)
+        cache = EnvelopeCache[Envelope](budget, entries=3)
         self.remembered(cache, b"a", b"bb", b"ccc", b"dddd")
         cache.forget(b"bb")
         self.assertEqual(budget.remaining, 1_000_000 - 2 * ENTRY_BYTES - 7)
@@ -98,7 +99,7 @@ class EnvelopeCacheTests(SynchronousTestCase):
     @given(st.lists(st.tuples(st.booleans(), st.binary(max_size=6))), st.integers(1, 5), st.integers(1, 20))
     def test_always(self, steps: list[tuple[bool, bytes]], entries: int, size: int) -> None:
         """Whatever is remembered and forgotten: the bounds hold and the count is true."""
-        cache = EnvelopeCache(CacheBudget(), entries, size)
+        cache = EnvelopeCache[Envelope](CacheBudget(), entries, size)
         for keeps, key in steps:
             if keeps:
                 self.remembered(cache, key)

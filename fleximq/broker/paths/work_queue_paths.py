@@ -1,0 +1,81 @@
+"""The paths ``/queue/...`` of clients that use queues: define, list, settle, pause."""
+
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+from typing import Any
+
+from fleximq.broker.authorization import permitPath, sees
+from fleximq.broker.broker import Broker
+from fleximq.broker.consumers.work_queue import WorkQueue
+from fleximq.broker.envelope import ConnectedClient
+from fleximq.broker.paths.arguments import Answer, Arguments, Listing, Path, answerStored, page, text
+from fleximq.broker.paths.settlement import SETTLE, readSettlement, settled
+from fleximq.errors import BadRequest
+from fleximq.limits import DEAD, TOPIC_BYTES
+from fleximq.rights import Action
+from fleximq.values.queue_definition import QueueDefinition
+
+DEFINE, PAUSE = "/queue/define", "/queue/pause"
+_NAME_BYTES = TOPIC_BYTES + len(DEAD)
+
+
+def define(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+    """Answer ``/queue/define`` when it is on disk: the definition of a ``queue``, which is made if need be.
+
+    The other arguments are the keys of :class:`~fleximq.values.queue_definition.QueueDefinition`. A different
+    definition is a Conflict unless ``replace`` is true, which needs the right to ``admin``.
+    """
+    keys = dict(arguments)
+    name, mayReplace = text(keys, "queue", _NAME_BYTES), keys.pop("replace", False)
+    del keys["queue"]
+    if not isinstance(mayReplace, bool):
+        raise BadRequest("'replace' must be true or false")
+    if mayReplace:
+        permitPath(client, Action.ADMIN, DEFINE)
+    defined = broker.defineQueue(client, QueueDefinition.read(name, keys), mayReplace)
+    answerStored(broker, answer, {"queue": name, **defined.dump()})
+
+
+def queues(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+    """Answer ``/queue/list``: the queues that the client may see, by name, with definition, consumers and messages."""
+
+    def shows(queue: WorkQueue) -> bool:
+        return sees(client, queue.name)
+
+    Listing("queues", broker.queues, attrgetter("name"), _row, *page(arguments, str, ""), shows).answer(broker, answer)
+
+
+def _row(queue: WorkQueue) -> Mapping[str, Any]:
+    return {
+        "queue": queue.name,
+        "definition": None if queue.definition is None else queue.definition.dump(),
+        "sources": list(queue.sources),
+        "consumers": len(queue.distribution.consumers),
+        "messages": queue.depth,
+        "in_flight": queue.inFlight,
+        "bytes": queue.size,
+        "durable": queue.durable,
+    }
+
+
+def pause(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+    """Answer ``/queue/pause`` when it is on disk: stop the deliveries of a ``queue``, or resume them with ``paused``
+    false.
+    """
+    name, isPaused = text(arguments, "queue", _NAME_BYTES), arguments.get("paused", True)
+    if not isinstance(isPaused, bool):
+        raise BadRequest("'paused' must be true or false")
+    broker.pauseQueue(client, name, isPaused)
+    answerStored(broker, answer, {"queue": name, "paused": isPaused})
+
+
+#: All paths, and those of them that need rights to queues and topics, and not to the path.
+WORK_QUEUE_PATHS: dict[str, Path] = {
+    DEFINE: define,
+    "/queue/list": queues,
+    SETTLE: settled,
+    PAUSE: pause,
+}
+OWN_RIGHTS = frozenset({define, settled})
+#: Readers of the arguments of paths that take many.
+WORK_QUEUE_READERS: dict[Path, Callable[[bytes], Any]] = {settled: readSettlement}

@@ -1,0 +1,145 @@
+"""The acts of one FlexiMQ client on queues: enqueue, consume, settle (docs/reference/dialects.rst, "Queues").
+
+Deliveries are not subject to the policy for slow consumers: a client has no more unsettled ones than it asked for, and
+gets none while it does not read its output.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from fleximq.broker.broker import Broker
+from fleximq.broker.envelope import BROKER_ID, ConnectedClient, Envelope, QueueDelivery
+from fleximq.broker.paths.path_table import readArguments
+from fleximq.broker.paths.settlement import SETTLE, settle
+from fleximq.dialects.connection.envelope_cache import EnvelopeCache
+from fleximq.dialects.context import ListenerContext
+from fleximq.dialects.fleximq.delivery_form import DeliveryForm
+from fleximq.dialects.fleximq.replies import FlexiReplies
+from fleximq.dialects.outbox import Chunk, Outbox
+from fleximq.errors import BrokerError, UnknownDeliveries
+from fleximq.wire.fleximq_frame import payloadOf
+from fleximq.wire.fleximq_header import Header, MessageType, peek
+from fleximq.wire.fleximq_queue_keys import QueueKeys
+from fleximq.wire.fleximq_scanner import FIXED_BYTES, singleFrames
+
+#: A PUB with one of these keys differs from message to message, so its envelope is not cached.
+PER_MESSAGE_KEYS = frozenset({"routing", "message_id", "correlation_id", "traceparent", "tracestate"})
+
+#: Acts on a run of a number of frames, and answers its errors.
+RepeatedRun = Callable[[Chunk, int], None]
+
+
+class Conversation(Protocol):
+    """The session that the acts belong to."""
+
+    broker: Broker
+    context: ListenerContext
+    outbox: Outbox
+
+    def refused(self, error: BrokerError, kind: int | None, fields: Any, topic: str = "") -> None:
+        """Answer an error for a message with this type and header."""
+
+
+class QueueMessages:
+    """The acts of one client.
+
+    ``repeated`` has a function for each cached envelope of these acts: the session calls it with later runs.
+
+    :param publish: publishes a run with a parsed envelope and its bytes, and answers its refused messages.
+    :param report: sends an error about the queue of this name.
+    """
+
+    __slots__ = ("_broker", "_consumed", "_me", "_publish", "_replies", "_report", "_session", "repeated")
+
+    def __init__(
+        self,
+        session: Conversation,
+        me: ConnectedClient,
+        replies: FlexiReplies,
+        publish: Callable[[Envelope, bytes, Chunk, int, Sequence[str] | None], None],
+        report: Callable[[BrokerError, str], None],
+    ) -> None:
+        self._session = session
+        self._broker = session.broker
+        self._me = me
+        self._replies = replies
+        self._publish = publish
+        self._report = report
+        self._consumed: set[str] = set()
+        self.repeated: EnvelopeCache[RepeatedRun] = EnvelopeCache(session.context.envelopeBudget)
+
+    # -- publications ------------------------------------------------------------------------------
+
+    def publish(self, header: Header, keys: QueueKeys, parsed: Envelope, envelope: bytes, frame: bytes) -> None:
+        """Publish a message for workers: its topic gets a queue if it has none.
+
+        Its envelope is cached here and not with those of other publications, whose runs the session may deliver without
+        the broker, and so without making a queue again that is gone.
+        """
+        parsed = parsed._replace(durable=True)
+        messageId = header.fields.get("message_id")
+        if messageId is None and frame.startswith(envelope) and PER_MESSAGE_KEYS.isdisjoint(header.fields):
+            self.repeated.remember(envelope, partial(self._run, parsed, envelope))
+        self._publish(parsed, envelope, frame, 1, None if messageId is None else (messageId,))
+
+    def _run(self, parsed: Envelope, envelope: bytes, frames: Chunk, count: int) -> None:
+        try:
+            self._publish(parsed, envelope, frames, count, None)
+        except BrokerError as error:
+            fields = peek(envelope[FIXED_BYTES:])
+            for _ in range(count):
+                self._session.refused(error, MessageType.PUB, fields, parsed.topic.name)
+
+    # -- consumers ---------------------------------------------------------------------------------
+
+    def consume(self, topic: str, keys: QueueKeys) -> None:
+        """Become a consumer of a queue; a second time, change its ``prefetch``. Errors are those of
+        :meth:`fleximq.broker.broker.Broker.consumeFrom`.
+        """
+        name = keys.queue or ""
+        deliver = partial(self._deliver, DeliveryForm(name))
+        self._broker.consumeFrom(self._me, name, deliver, partial(self._ended, name), keys.prefetch, topic)
+        self._consumed.add(name)
+
+    def _deliver(self, form: DeliveryForm, deliveries: Sequence[QueueDelivery]) -> None:
+        self._session.outbox.traffic.messagesOut += len(deliveries)
+        self._replies.writer.replay(form.render(deliveries))
+
+    def _ended(self, name: str, error: BrokerError) -> None:
+        self._consumed.discard(name)
+        self._report(error, name)
+
+    def stop(self, keys: QueueKeys) -> None:
+        """Be a consumer no more; unsettled deliveries return to the queue. A no-op if the client is none."""
+        name = keys.queue or ""
+        self._consumed.discard(name)
+        self._broker.stopConsuming(self._me, name)
+
+    def stopAll(self) -> None:
+        """Stop consuming from all queues."""
+        while self._consumed:
+            self._broker.stopConsuming(self._me, self._consumed.pop())
+
+    # -- settlement --------------------------------------------------------------------------------
+
+    def notified(self, header: Header, envelope: bytes, frame: bytes) -> None:
+        """Settle deliveries if a notification to the broker says so; ignore all others."""
+        if not any(entry.client_id == BROKER_ID and entry.path == SETTLE for entry in header.routing):
+            return
+        if len(header.routing) == 1 and frame.startswith(envelope):
+            self.repeated.remember(envelope, partial(self._settleRun, envelope))
+        self._settle(payloadOf(frame, len(envelope)))
+
+    def _settle(self, payload: bytes) -> None:
+        arguments = readArguments(self._broker, self._me, SETTLE, payload)
+        unknown = settle(self._broker, self._me, arguments)
+        if unknown:
+            raise UnknownDeliveries(arguments["queue"], unknown)
+
+    def _settleRun(self, envelope: bytes, frames: Chunk, count: int) -> None:
+        for frame in singleFrames(bytes(frames), len(envelope)):
+            try:
+                self._settle(payloadOf(frame, len(envelope)))
+            except BrokerError as error:
+                self._session.refused(error, MessageType.NOTIF, peek(envelope[FIXED_BYTES:]))

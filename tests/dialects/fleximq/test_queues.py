@@ -1,0 +1,354 @@
+"""Queues of FlexiMQ clients (docs/reference/dialects.rst, "Queues")."""
+
+from typing import Any
+
+import msgpack
+
+from fleximq.broker.envelope import BROKER_ID, Envelope
+from fleximq.broker.paths.settlement import SETTLE
+from fleximq.dialects.minimq.messages import SOURCE
+from fleximq.limits import Limits
+from fleximq.values.message import Content, Message
+from tests.dialects.flexi_peer import FlexiCase, FlexiPeer
+from tests.wire.flexi_frames import Heard
+
+#: The routing of a notification that settles.
+TO_BROKER = {"routing": [{"client_id": BROKER_ID, "path": SETTLE}]}
+
+
+class QueueCase(FlexiCase):
+    """A producer and consumers of one queue."""
+
+    def setUp(self) -> None:
+        """Begin with a producer."""
+        super().setUp()
+        self.producer = self.server.join()
+
+    def enqueue(self, *values: Any, queue: str = "jobs", **keys: Any) -> None:
+        """Publish values for workers."""
+        for value in values:
+            self.producer.publish(queue, value, queue=True, **keys)
+
+    def consumer(self, prefetch: int = 1, queue: Any = True, topic: str = "jobs") -> FlexiPeer:
+        """Return a peer that consumes."""
+        return self.consume(self.server.join(), prefetch, queue, topic)
+
+    def consume(self, peer: FlexiPeer, prefetch: int = 1, queue: Any = True, topic: str = "jobs") -> FlexiPeer:
+        """Let a peer consume."""
+        peer.tell("SUB", {"topic": topic, "queue": queue, "prefetch": prefetch})
+        self.clock.advance(0)
+        return peer
+
+    def settle(self, peer: FlexiPeer, queue: str = "jobs", **lists: Any) -> None:
+        """Settle deliveries without an answer."""
+        peer.tell("NOTIF", TO_BROKER, {"queue": queue, **lists})
+        self.clock.advance(0)
+
+    def ask(self, peer: FlexiPeer, path: str, **arguments: Any) -> Heard:
+        """Request a path of the broker, and return its answer."""
+        peer.request(BROKER_ID, path, "r", arguments)
+        self.clock.advance(0)
+        [heard] = [each for each in peer.messages() if each.kind == "REP"]
+        return heard
+
+    def deliveries(self, peer: FlexiPeer) -> list[tuple[Any, int]]:
+        """Return the values and attempts of new deliveries."""
+        return [(each.value, each.header["delivery"]["attempt"]) for each in self.heard(peer)]
+
+    def heard(self, peer: FlexiPeer) -> list[Heard]:
+        """Return what a peer heard, which must be deliveries."""
+        self.clock.advance(0)
+        heard = peer.messages()
+        self.assertEqual([each for each in heard if "delivery" not in each.header], [])
+        return heard
+
+    def tags(self, peer: FlexiPeer) -> list[int]:
+        """Return the tags of new deliveries."""
+        return [each.header["delivery"]["tag"] for each in self.heard(peer)]
+
+
+class EnqueueTests(QueueCase):
+    """PUB with ``queue: true``."""
+
+    def test_messagesWaitForTheFirstConsumer(self) -> None:
+        """The queue is made by the first of them."""
+        self.enqueue("a", "b")
+        self.assertEqual(self.producer.barrier(), [])
+        self.assertEqual(self.deliveries(self.consumer(10)), [("a", 1), ("b", 1)])
+
+    def test_withoutTheKeyNothingWaits(self) -> None:
+        """An ordinary publication without subscribers is gone, and one to an existing queue waits there."""
+        self.producer.publish("jobs", "lost")
+        consumer = self.consumer(10)
+        self.producer.publish("jobs", "kept")
+        self.assertEqual(self.deliveries(consumer), [("kept", 1)])
+
+    def test_subscribersOfTheTopicReceiveItToo(self) -> None:
+        """As any publication, unchanged."""
+        subscriber = self.server.join()
+        subscriber.subscribe("jobs")
+        self.enqueue("a", priority=9)
+        self.clock.advance(0)
+        [heard] = subscriber.messages()
+        self.assertEqual(heard.header, {"topic": "jobs", "queue": True, "priority": 9})
+
+    def test_aRepeatedHeaderIsReadOnce(self) -> None:
+        """Later runs with the same envelope need no header check, and arrive as whole runs."""
+        self.enqueue("a")
+        parsed: list[object] = []
+        produce = self.server.broker.produce
+
+        def produced(envelope: Any, body: Any, count: int, onDecided: Any = None) -> None:
+            parsed.append((envelope.topic.name, count))
+            produce(envelope, body, count, onDecided)
+
+        self.patch(self.server.broker, "produce", produced)
+        unknown = self.patch(type(self.producer.protocol.session), "_unknown", None)
+        frame = self.producer.variant.frame
+        header = {"topic": "jobs", "queue": True}
+        data = b"".join(frame("PUB", self.producer.id, header, msgpack.packb(number)) for number in range(50))
+        self.producer.say(data)
+        self.assertEqual(parsed, [("jobs", 50)] if not self.piece else [("jobs", 1)] * 50)
+        unknown.restore()
+        self.assertEqual([value for value, _ in self.deliveries(self.consumer(100))], ["a", *range(50)])
+
+    def test_aRepeatedHeaderMakesTheQueueAgain(self) -> None:
+        """Though the queue has expired meanwhile, and subscribers of FlexiMQ alone are left."""
+        self.server = self.makeServer(queueExpiry=60.0)
+        self.producer, subscriber = self.server.join(), self.server.join()
+        subscriber.subscribe("jobs")
+        self.enqueue("a")
+        self.clock.advance(61)
+        self.assertIsNone(self.server.broker.queues.get("jobs"))
+        self.enqueue("b", "c")
+        self.assertEqual(self.deliveries(self.consumer(10)), [("b", 1), ("c", 1)])
+
+    def test_aFullQueueRefuses(self) -> None:
+        """500 for each message, with the topic as path; the producer may send it again."""
+        self.server = self.makeServer(limits=Limits(queueMessages=2))
+        self.producer = self.server.join()
+        consumer = self.consumer(1)
+        self.enqueue("a", "b", "c")
+        self.enqueue("d")
+        errors = self.producer.barrier()
+        self.assertEqual([each.status for each in errors], [500, 500])
+        self.assertEqual(errors[0].header["routing"], [{"client_id": self.producer.id, "path": "jobs"}])
+        self.assertEqual(self.deliveries(consumer), [("a", 1)])
+
+    def test_tooManyQueuesRefuseAnother(self) -> None:
+        """503, also for messages whose header was seen before."""
+        self.server = self.makeServer(limits=Limits(queues=1))
+        self.producer = self.server.join()
+        self.enqueue("a")
+        self.enqueue("b", queue="other")
+        self.enqueue("c", queue="other")
+        self.assertEqual([each.status for each in self.producer.barrier()], [503, 503])
+
+
+class ConsumerTests(QueueCase):
+    """SUB and UNSUB with ``queue``."""
+
+    def test_aDeliveryIsThePublicationWithItsDelivery(self) -> None:
+        """Publisher, header and payload as sent, and ``delivery`` last."""
+        self.enqueue({"to": "anna"}, priority=5, key=b"k", colour="red")
+        [heard] = self.heard(self.consumer())
+        delivery = {"queue": "jobs", "tag": heard.header["delivery"]["tag"], "attempt": 1}
+        expected = {"topic": "jobs", "queue": True, "priority": 5, "key": b"k", "colour": "red", "delivery": delivery}
+        self.assertEqual((heard.kind, heard.sender, heard.header), ("PUB", self.producer.id, expected))
+        self.assertEqual(list(heard.header)[-1], "delivery")
+        self.assertEqual(heard.value, {"to": "anna"})
+
+    def test_messagesOfOtherDialectsHaveTheirIds(self) -> None:
+        """A text of MiniMQ is a string; ids are keys, and ClientID is that of the broker."""
+        consumer = self.consumer()
+        broker = self.server.broker
+        client = self.server.foreign()
+        message = Message(b"hello", Content.TEXT, 1, "m1", "c1", None, False, True)
+        broker.produce(Envelope(broker.topicFor(client, "jobs"), client, SOURCE, 1, True), [message], 1)
+        [heard] = self.heard(consumer)
+        self.assertEqual(heard.value, "hello")
+        self.assertEqual(heard.sender, BROKER_ID)
+        ids = {"topic": "jobs", "message_id": "m1", "correlation_id": "c1"}
+        self.assertEqual({key: heard.header.get(key) for key in ids}, ids)
+
+    def test_atMostPrefetchAreUnsettled(self) -> None:
+        """One without the key; the next delivery follows a settlement."""
+        self.enqueue("a", "b", "c")
+        consumer = self.server.join()
+        consumer.tell("SUB", {"topic": "jobs", "queue": True})
+        [tag] = self.tags(consumer)
+        self.settle(consumer, ack=[tag])
+        self.assertEqual(self.deliveries(consumer), [("b", 1)])
+
+    def test_anotherSubscriptionChangesPrefetch(self) -> None:
+        """The client stays one consumer."""
+        self.enqueue(*range(5))
+        consumer = self.consumer(1)
+        self.assertEqual(self.deliveries(consumer), [(0, 1)])
+        self.consume(consumer, 3)
+        self.assertEqual(self.deliveries(consumer), [(1, 1), (2, 1)])
+
+    def test_consumersTakeTurns(self) -> None:
+        """Those with free prefetch."""
+        first, second = self.consumer(1), self.consumer(1)
+        self.enqueue("a", "b")
+        self.assertEqual([self.deliveries(first), self.deliveries(second)], [[("a", 1)], [("b", 1)]])
+
+    def test_unsubscribingReturnsDeliveriesAtOnce(self) -> None:
+        """To the head, with their attempts counted."""
+        self.enqueue("a", "b", "c")
+        first = self.consumer(2)
+        self.assertEqual(self.deliveries(first), [("a", 1), ("b", 1)])
+        first.tell("UNSUB", {"topic": "jobs", "queue": True})
+        self.assertEqual(first.barrier(), [])
+        self.assertEqual(self.deliveries(self.consumer(3)), [("a", 2), ("b", 2), ("c", 1)])
+
+    def test_unsubscribingWithoutASubscriptionIsIgnored(self) -> None:
+        """Also of a queue that does not exist."""
+        for queue in (True, "none"):
+            self.producer.tell("UNSUB", {"topic": "jobs", "queue": queue})
+        self.assertEqual(self.producer.barrier(), [])
+
+    def test_theEndOfAConnectionReturnsDeliveriesAtOnce(self) -> None:
+        """As UNSUB does."""
+        self.enqueue("a")
+        first = self.consumer()
+        self.assertEqual(self.deliveries(first), [("a", 1)])
+        first.leave()
+        self.assertEqual(self.deliveries(self.consumer()), [("a", 2)])
+
+    def test_aConsumerThatEndsItsInputReturnsDeliveriesAtOnce(self) -> None:
+        """It cannot settle them any more, though it still reads."""
+        self.enqueue("a")
+        first = self.consumer()
+        self.assertEqual(self.deliveries(first), [("a", 1)])
+        first.endInput()
+        self.assertEqual(self.deliveries(self.consumer()), [("a", 2)])
+
+    def test_aPlainSubscriptionIsAnother(self) -> None:
+        """A client may have both, and gets each message by both."""
+        consumer = self.consumer(10)
+        consumer.subscribe("jobs")
+        self.enqueue("a")
+        self.clock.advance(0)
+        self.assertEqual(["delivery" in each.header for each in consumer.messages()].count(True), 1)
+        consumer.tell("UNSUB", {"topic": "jobs"})
+        self.enqueue("b")
+        self.assertEqual(self.deliveries(consumer), [("b", 1)])
+
+    def test_aDeliveryLastsAsLongAsItsConnection(self) -> None:
+        """However long the work takes, as long as the client answers PINGs."""
+        self.enqueue("a")
+        first = self.consumer()
+        [tag] = self.tags(first)
+        other = self.consumer()
+        for _ in range(100):
+            self.clock.advance(20)
+            first.barrier()
+            other.barrier()
+        self.settle(first, ack=[tag])
+        first.leave()
+        self.assertEqual([each for each in other.messages() if each.kind == "PUB"], [])
+
+    def test_aSilentConsumerLosesItsDeliveries(self) -> None:
+        """After three intervals without an answer its connection ends."""
+        self.enqueue("a")
+        first = self.consumer()
+        self.assertEqual(self.deliveries(first), [("a", 1)])
+        second = self.server.join()
+        for _ in range(8):
+            second.barrier()
+            self.clock.advance(15)
+        self.assertTrue(first.closed)
+        first.leave()
+        self.assertEqual(self.deliveries(self.consume(second)), [("a", 2)])
+
+
+class SettleTests(QueueCase):
+    """NOTIF and REQ to ``/queue/settle``."""
+
+    def setUp(self) -> None:
+        """Begin with a consumer of three deliveries."""
+        super().setUp()
+        self.enqueue("a", "b", "c")
+        self.worker = self.consumer(3)
+        self.first, self.second, self.third = self.tags(self.worker)
+
+    def test_settlingIsSilent(self) -> None:
+        """And acknowledged messages are gone."""
+        self.settle(self.worker, ack=[self.first, self.second, self.third])
+        self.assertEqual(self.worker.barrier(), [])
+        self.worker.leave()
+        self.assertEqual(self.deliveries(self.consumer(3)), [])
+
+    def test_aRetryReturnsTheMessage(self) -> None:
+        """At once or after milliseconds; nil: as the definition says."""
+        self.settle(self.worker, retry=[[self.second, 0]], ack=[self.third])
+        self.assertEqual(self.deliveries(self.worker), [("b", 2)])
+
+    def test_aRejectedMessageIsADeadLetter(self) -> None:
+        """In ``$dead/`` and the queue's name."""
+        self.settle(self.worker, reject=[[self.first, "no such customer"]])
+        self.assertEqual(self.worker.barrier(), [])
+        letters = self.consumer(1, True, "$dead/jobs")
+        self.assertEqual([each.value for each in self.heard(letters)], ["a"])
+
+    def test_tagsOfOthersAreReported(self) -> None:
+        """404 with the tags; the others are settled."""
+        other = self.consumer(1)
+        self.settle(other, ack=[self.first])
+        [heard] = other.barrier()
+        self.assertEqual((heard.status, heard.header["routing"][0]["path"]), (404, SETTLE))
+        self.assertEqual((heard.value["queue"], heard.value["tags"]), ("jobs", [self.first]))
+        self.settle(self.worker, ack=[self.first])
+        self.assertEqual(self.worker.barrier(), [])
+
+    def test_aRequestIsAnsweredWithTheTagsOfOthers(self) -> None:
+        """``unknown``; settling twice is no error."""
+        for expected in ([], [self.first]):
+            heard = self.ask(self.worker, SETTLE, queue="jobs", ack=[self.first])
+            self.assertEqual((heard.status, heard.value), (200, {"unknown": expected}))
+
+    def test_aRepeatedHeaderIsReadOnce(self) -> None:
+        """Later notifications are not checked again, and their errors are answered one by one."""
+        self.settle(self.worker, ack=[self.first])
+        self.patch(type(self.worker.protocol.session), "_unknown", None)
+        frames = b"".join(
+            self.worker.variant.frame(
+                "NOTIF", self.worker.id, TO_BROKER, msgpack.packb({"queue": "jobs", "ack": [tag]})
+            )
+            for tag in (self.second, self.first, self.third)
+        )
+        self.worker.say(frames)
+        self.clock.advance(0)
+        [heard] = self.worker.messages()
+        self.assertEqual((heard.status, heard.value["tags"]), (404, [self.first]))
+
+    def test_malformedSettlementsAreRefused(self) -> None:
+        """400, and nothing is settled."""
+        for wrong in (
+            {},
+            {"queue": 1},
+            {"queue": "jobs", "ack": [-1]},
+            {"queue": "jobs", "ack": ["1"]},
+            {"queue": "jobs", "retry": [[1]]},
+            {"queue": "jobs", "extend": [[1, -1]]},
+            {"queue": "jobs", "reject": [[1, "é" * 2049]]},
+            {"queue": "jobs", "ack": [1] * 65_536},
+        ):
+            self.worker.tell("NOTIF", TO_BROKER, wrong)
+            [heard] = self.worker.barrier()
+            self.assertEqual((heard.status, heard.header["routing"][0]["path"]), (400, SETTLE), wrong)
+        self.worker.send("NOTIF", TO_BROKER)
+        self.assertEqual([each.status for each in self.worker.barrier()], [400])
+        self.worker.tell("NOTIF", TO_BROKER, [])
+        self.assertEqual([each.status for each in self.worker.barrier()], [400])
+
+    def test_otherNotificationsToTheBrokerAreDropped(self) -> None:
+        """As before; one may name the broker beside clients."""
+        self.worker.tell("NOTIF", {"routing": [{"client_id": BROKER_ID, "path": "/x"}]}, 1)
+        self.assertEqual(self.worker.barrier(), [])
+        routing = [*TO_BROKER["routing"], {"client_id": self.producer.id, "path": "/x"}]
+        self.worker.tell("NOTIF", {"routing": routing}, {"queue": "jobs", "ack": [self.first]})
+        self.assertEqual(self.worker.barrier(), [])
+        self.assertEqual([each.kind for each in self.producer.messages()], ["NOTIF"])
