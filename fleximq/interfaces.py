@@ -1,5 +1,6 @@
 """The interfaces through which the rooms call each other, limited to the methods that are really called."""
 
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -224,6 +225,12 @@ class IJournalRead(Interface):
         an empty list means that all of them are lost.
         """
 
+    def fetchRecords(offsets: Sequence[int], most: int, found: Callable[["Sequence[StoredBatch]", int], None]) -> None:
+        """Read the records with these ascending offsets, up to about ``most`` bytes, at least one, without lost ones.
+
+        ``found`` receives them, and how many of the offsets were read.
+        """
+
     def read(
         offset: int, wanted: Callable[[str], bool], most: int, found: Callable[["Sequence[StoredBatch]", int], None]
     ) -> None:
@@ -305,8 +312,10 @@ class IQueueState(Interface):
     def snapshot() -> Any:
         """Return the state for a restart after the commits so far, as values of MessagePack that never change."""
 
-    def needed() -> Mapping[str, int]:
-        """Return, by topic, the lowest offset that a queue still needs."""
+    def needed() -> "Mapping[str, int | array[int]]":
+        """Return, by topic, the lowest offset that a queue still needs, or an ``array("Q")`` of the offsets of single
+        records, in any order.
+        """
 
     def reading() -> Mapping[str, int]:
         """Return the next offset of each consumer group; these do not delay retention."""

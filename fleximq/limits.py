@@ -57,6 +57,8 @@ class Limits:
     durableTopics: int = _limit("max-durable-topics", 100_000)
     queues: int = _limit("max-queues", 100_000)
     requests: int = _limit("max-requests", 10_000)
+    schedules: int = _limit("max-schedules", 10_000_000)
+    schedulesPerPrincipal: int = _limit("max-schedules-per-principal", 1_000_000)
 
     def __post_init__(self) -> None:
         for each in fields(self):

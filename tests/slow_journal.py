@@ -173,6 +173,24 @@ class SlowJournal:
 
         self._answer(give)
 
+    def fetchRecords(self, offsets: Sequence[int], most: int, found: Callable[[Sequence[Any], int], None]) -> None:
+        """Give the records at these offsets, until their payloads have so many bytes."""
+
+        def give() -> None:
+            there = {record.offset: record for record in self.records}
+            taken: list[Record] = []
+            size = number = 0
+            for offset in offsets:
+                if taken and size >= most:
+                    break
+                number += 1
+                if offset in there:
+                    taken.append(there[offset])
+                    size += len(taken[-1].payload)
+            found(self._batches(taken), number)
+
+        self._answer(give)
+
     def read(
         self, offset: int, wanted: Callable[[str], bool], most: int, found: Callable[[Sequence[Any], int], None]
     ) -> None:

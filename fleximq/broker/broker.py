@@ -41,9 +41,7 @@ from fleximq.broker.replay.replay import Replays, Start
 from fleximq.broker.replay.searches import Searches
 from fleximq.broker.rules import AgeLimits, BrokerRules
 from fleximq.broker.schedules.due_messages import DuePublisher
-from fleximq.broker.schedules.owners import Owners
 from fleximq.broker.schedules.schedules import Schedules
-from fleximq.broker.schedules.waiting_messages import FIRST_VOLATILE, MessagesInMemory
 from fleximq.broker.slices import Slices
 from fleximq.broker.topics.names import isBrokerTopic
 from fleximq.broker.topics.topic_table import SYSTEM, Topic, TopicTable
@@ -135,8 +133,8 @@ class Broker:
         self.slices = Slices(clock, onError)
         self.requests = PendingRequests(self.deadlines, rules.requestTimeout, rules.limits.requests)
         self._makePublishing(publishing)
-        self._makeQueues(idOf)
         self._makeSchedules(int(randomHex(7), 16) << 20)
+        self._makeQueues(idOf)
 
     def _makePublishing(self, publishing: Callable[[ConnectedClient | None], None]) -> None:
         """Make the parts between :meth:`publish` and the subscribers, and those that replay the journal."""
@@ -206,17 +204,24 @@ class Broker:
         self.admin = QueueAdmin(self.brokerClient, topics, self.queues, self.orderedPath, self.deadlines)
         self.groups = ConsumerGroups(journal, stateLog.wall)
         self.checkpointer = Checkpointer(
-            stateLog, topics, self.polledSubscriptions, self.queues, self.recentIds, self.timesToLive, self.groups
+            stateLog,
+            topics,
+            self.polledSubscriptions,
+            self.queues,
+            self.recentIds,
+            self.timesToLive,
+            self.groups,
+            self.schedules.recovery,
         )
 
     def _makeSchedules(self, first: int) -> None:
         """Make the parts that store messages until their time; ``first``: the ids of those in memory differ from those
         before a restart.
         """
-        limits = self.rules.limits
         self.schedules = Schedules(
-            [MessagesInMemory(FIRST_VOLATILE + first, limits.queueBytes)],
-            Owners(10_000_000, 1_000_000),
+            self.journal,
+            self.rules.limits,
+            first,
             DuePublisher(self.topics, self.publish, self.produce),
             self.deadlines,
             lambda: int(self.wall() * 1000),
@@ -239,8 +244,8 @@ class Broker:
     def changeRules(self, rules: BrokerRules) -> None:
         """Apply new rules, as far as they can change at run time.
 
-        These are the timeout of requests, the maximum numbers of requests, clients, subscriptions and queues, the echo
-        of broadcasts and the length of the history. Clients and queues over a reduced limit remain.
+        These are the timeout of requests, the maximum numbers of requests, clients, subscriptions, queues and
+        schedules, the echo of broadcasts and the length of the history. Those over a reduced limit remain.
         """
         self.rules = rules
         limits = rules.limits
@@ -249,6 +254,8 @@ class Broker:
         self.clientSubscriptions.most = limits.subscriptions
         self.polledSubscriptions.limits = limits
         self.queues.maxQueues = limits.queues
+        self.schedules.owners.most = limits.schedules
+        self.schedules.owners.mostEach = limits.schedulesPerPrincipal
 
     def microseconds(self) -> int:
         """Return the microseconds since 1970."""

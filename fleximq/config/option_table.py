@@ -162,6 +162,14 @@ OPTIONS = (
         more="1,024 characters of id and path count as one more. Others get 429.",
     ),
     _limit(
+        "max-schedules", count, "NUMBER", "Messages that wait for their time, without the recurring ones.",
+        more="Others get 503. Each takes 20 bytes of memory if it is in the journal.",
+    ),
+    _limit(
+        "max-schedules-per-principal", count, "NUMBER", "Those of one principal; anonymous clients are one.",
+        more="Others get 429.",
+    ),
+    _limit(
         "outbox-bytes", size, "SIZE", "Bytes that one connection may leave unread.",
         more=(
             "From 1 MiB on the broker stops reading from BlipMQ and MiniMQ clients, and disconnects those that "

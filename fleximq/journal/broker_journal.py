@@ -105,6 +105,11 @@ class BrokerJournal:
     def fetch(self, offsets: Sequence[int], most: int, found: Callable[[list[Message]], None]) -> None:
         self._current.fetch(offsets, most, found)
 
+    def fetchRecords(
+        self, offsets: Sequence[int], most: int, found: Callable[[Sequence[StoredBatch], int], None]
+    ) -> None:
+        self._current.fetchRecords(offsets, most, found)
+
     def read(
         self, offset: int, wanted: Callable[[str], bool], most: int, found: Callable[[Sequence[StoredBatch], int], None]
     ) -> None:

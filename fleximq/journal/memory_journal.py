@@ -50,6 +50,9 @@ class MemoryJournal:
     def fetch(self, offsets: Sequence[int], most: int, found: Callable[[list[Message]], None]) -> None:
         found([])
 
+    def fetchRecords(self, offsets: Sequence[int], most: int, found: Callable[[Sequence[Any], int], None]) -> None:
+        found([], len(offsets))
+
     def read(
         self, offset: int, wanted: Callable[[str], bool], most: int, found: Callable[[Sequence[Any], int], None]
     ) -> None:

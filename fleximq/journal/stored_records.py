@@ -35,6 +35,11 @@ class StoredRecords:
     def fetch(self, offsets: Sequence[int], most: int, found: Callable[[list[Message]], None]) -> None:
         self.reader.fetch(offsets, most, found)
 
+    def fetchRecords(
+        self, offsets: Sequence[int], most: int, found: Callable[[Sequence[StoredBatch], int], None]
+    ) -> None:
+        self.reader.fetchRecords(offsets, most, found)
+
     def read(
         self, offset: int, wanted: Callable[[str], bool], most: int, found: Callable[[Sequence[StoredBatch], int], None]
     ) -> None:

@@ -25,7 +25,14 @@ from fleximq.values.message_cost import ANY
 from fleximq.values.queue_definition import QueueDefinition
 
 #: Beginnings of the paths of requests that need the journal.
-_OWNERS_PATHS = ("/sink/", "/pipeline/", "/broker/queues", "/broker/subscriptions", "/broker/dead-letters")
+_OWNERS_PATHS = (
+    "/sink/",
+    "/pipeline/",
+    "/broker/queues",
+    "/broker/subscriptions",
+    "/broker/dead-letters",
+    "/schedule/",
+)
 
 
 class MeshedBroker(Broker):
@@ -129,6 +136,19 @@ class MeshedBroker(Broker):
     ) -> None:
         self._checkOwner()
         super().produceOnce(envelope, body, ids, onDecided)
+
+    def schedule(
+        self,
+        client: ConnectedClient,
+        envelope: Envelope,
+        body: Any,
+        count: int,
+        due: int,
+        onDecided: OnDecided | None = None,
+    ) -> None:
+        if self.orderedPath.isRecorded(envelope):
+            self._checkOwner()
+        super().schedule(client, envelope, body, count, due, onDecided)
 
     def expectReplies(self, client: ConnectedClient, name: str) -> None:
         self._checkOwner()

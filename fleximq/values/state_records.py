@@ -1,11 +1,11 @@
-"""State records of queues and consumer groups: the changes that a journal stores. Pure.
+"""State records of queues, consumer groups and schedules: the changes that a journal stores. Pure.
 
 They are stored in NOTES frames (docs/reference/journal-format.rst, "State records"). A checkpoint contains the state of
 all consumer groups.
 """
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 #: Maximum number of groups, and maximum size of a group's name in bytes.
@@ -72,8 +72,32 @@ class GroupForgotten(NamedTuple):
     group: str
 
 
+class SchedulesEnded(NamedTuple):
+    """The schedules of the waiting records at these offsets ended without a publication; ``dues`` are their times in
+    milliseconds since 1970.
+    """
+
+    offsets: Sequence[int]
+    dues: Sequence[int]
+
+
+class RepeatDefined(NamedTuple):
+    """A recurring schedule has this definition from now on; None: it was removed."""
+
+    name: str
+    definition: Mapping[str, Any] | None
+
+
 StateRecord = (
-    QueueOpened | QueueClosed | QueueDelivered | QueueAcknowledged | ClientIdsReserved | GroupProgress | GroupForgotten
+    QueueOpened
+    | QueueClosed
+    | QueueDelivered
+    | QueueAcknowledged
+    | ClientIdsReserved
+    | GroupProgress
+    | GroupForgotten
+    | SchedulesEnded
+    | RepeatDefined
 )
 
 

@@ -21,6 +21,8 @@ from fleximq.broker.publishing.deduplication import RecentIds
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.broker.queues.recorder import Recorder
 from fleximq.broker.rules import AgeLimits
+from fleximq.broker.schedules.messages_in_journal import SCHEDULES
+from fleximq.broker.schedules.schedule_recovery import ScheduleRecovery
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.interfaces import IQueueState, IRecoveredState
 from fleximq.values.records import QOS1, StoredBatch
@@ -99,6 +101,7 @@ class Checkpointer:
     _recentIds: RecentIds
     _timesToLive: AgeLimits
     _groups: ConsumerGroups
+    _schedules: ScheduleRecovery
     _states: dict[str, QueueState] = field(default_factory=dict)
     _byTopic: dict[str, list[QueueState]] = field(default_factory=dict)
     _recent: list[Arrival] = field(default_factory=list)
@@ -107,14 +110,17 @@ class Checkpointer:
         """See :meth:`StateLog.flush`."""
         self._stateLog.flush()
 
-    def needed(self) -> dict[str, int]:
-        """Return the lowest offset that the queues of each topic need; ``end`` if they need none."""
+    def needed(self) -> "dict[str, int | array[int]]":
+        """Return the lowest offset that the queues of each topic need, ``end`` if they need none; and the offsets of
+        the waiting records of schedules.
+        """
         end = self._stateLog.journal.end
         needed: dict[str, int] = {}
         for owner, recorder in self._durable():
             name = owner.queue.name
             needed[name] = min(needed.get(name, end), recorder.lowest() or end)
-        return needed
+        waiting = self._schedules.needed()
+        return {**needed, SCHEDULES: waiting} if waiting else {**needed}
 
     def _durable(self) -> Iterator[tuple[QueueOwner, Recorder]]:
         for owner in (*self._subscriptions, *self._queues):
@@ -133,6 +139,7 @@ class Checkpointer:
             "queues": [self._stateOf(owner, recorder).dump() for owner, recorder in self._durable()],
             "idempotence": self._recentIds.snapshot(),
             "groups": dumped(self._groups),
+            "schedules": self._schedules.snapshot(),
         }
 
     def _stateOf(self, each: QueueOwner, recorder: Recorder) -> QueueState:
@@ -152,6 +159,7 @@ class Checkpointer:
                 self._know(QueueState.load(state))
             self._recentIds.restore(found.snapshot["idempotence"])
             self._groups.restore(found.snapshot)
+            self._schedules.restore(found.snapshot.get("schedules"))
         found.replay(self._restored, self._noted)
         self._finish(found.clean)
 
@@ -161,6 +169,7 @@ class Checkpointer:
         arrival = Arrival.of(batch)
         self._recent.append(arrival)
         self._recentIds.learn(batch)
+        self._schedules.stored(batch)
         self._arrive(arrival, self._byTopic)
 
     def _noted(self, note: StateRecord) -> None:
@@ -176,7 +185,7 @@ class Checkpointer:
         elif isinstance(note, QueueAcknowledged):
             if note.key in self._states:
                 self._states[note.key].acknowledged(note.offsets)
-        else:
+        elif not self._schedules.noted(note):
             self._groups.noted(note)
 
     def _finish(self, clean: bool) -> None:
@@ -196,6 +205,7 @@ class Checkpointer:
                 queue = self._queues.restore(state, idle)
                 self._topics.subscribe(queue, state.topic, queue=True, durable=True)
         self._stateLog.soon(lambda: self._queues.restoredIds.read(self._stateLog.journal))
+        self._schedules.restored()
 
     def _idsGiven(self, last: int) -> None:
         self._subscriptions.lastId = self._stateLog.lastId = max(self._subscriptions.lastId, last)

@@ -1,4 +1,4 @@
-"""The schedules of a broker: messages that it publishes at their time.
+"""The schedules of a broker: messages that it publishes at their time, once or repeatedly.
 
 A schedule of a durable publication is durable; any other is lost with the process. Due times are milliseconds since
 1970 of the system clock. A timer of the monotonic clock wakes the broker at the first due time, and each
@@ -7,7 +7,6 @@ never published early by the system clock; it is published once, also if the clo
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -15,10 +14,22 @@ from fleximq.broker.authorization import permit
 from fleximq.broker.deadlines import Deadline, Deadlines
 from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.broker.schedules.due_messages import DueMessage, DuePublisher
+from fleximq.broker.schedules.messages_in_journal import MessagesInJournal
 from fleximq.broker.schedules.owners import Owners
+from fleximq.broker.schedules.repeats import Repeats
+from fleximq.broker.schedules.schedule_recovery import ScheduleRecovery
 from fleximq.broker.schedules.timetable import Entries
-from fleximq.broker.schedules.waiting_messages import FIRST_VOLATILE, OnAdded, WaitingMessage, WaitingMessages, runOf
+from fleximq.broker.schedules.waiting_messages import (
+    FIRST_VOLATILE,
+    MessagesInMemory,
+    OnAdded,
+    WaitingMessage,
+    WaitingMessages,
+    publishedRun,
+)
 from fleximq.errors import BadRequest, BrokerError
+from fleximq.interfaces import IJournal
+from fleximq.limits import Limits
 from fleximq.rights import Action
 from fleximq.values.counted_event import CountedEvent, EventFamily
 
@@ -26,7 +37,7 @@ from fleximq.values.counted_event import CountedEvent, EventFamily
 LOOK = 1.0
 #: Schedules are at most this far in the future: ten years, in milliseconds.
 MOST_AHEAD = 10 * 366 * 86_400_000
-#: Maximum number of messages that are read and published at a time.
+#: Maximum number of messages that are read and published at a time: 30 ms of the reactor's thread.
 BATCH = 10_000
 #: Seconds until messages that were refused at their time are published again.
 RETRY = 1.0
@@ -34,47 +45,42 @@ RETRY = 1.0
 LOST = CountedEvent(EventFamily.DROPPED, "schedule lost in the journal")
 
 
-@dataclass(eq=False, repr=False)
-class _Store:
-    """A store, and what is taken out of its timetable: ``refused`` waits for the next attempt, ``firing`` is being
-    published. ``busy``: due messages are being read.
-    """
-
-    waiting: WaitingMessages
-    firing: dict[int, tuple[int, int]] = field(default_factory=dict)
-    refused: dict[int, tuple[int, int]] = field(default_factory=dict)
-    busy: bool = False
-
-
 class Schedules:
-    """All messages of a broker that wait for their time.
+    """All messages of a broker that wait for their time. ``repeats`` are the recurring schedules, ``inMemory`` and
+    ``inJournal`` the messages of the others, ``recovery`` saves and restores the durable ones.
 
-    :param stores: those in memory, and those in the journal if it is on disk.
+    :param firstId: the first id in memory, from 0 to 2**51.
     :param milliseconds: returns the milliseconds since 1970, rounded down.
     :param counted: counts events.
     """
 
     def __init__(
         self,
-        stores: Sequence[WaitingMessages],
-        owners: Owners,
+        journal: IJournal,
+        limits: Limits,
+        firstId: int,
         publisher: DuePublisher,
         deadlines: Deadlines,
         milliseconds: Callable[[], int],
         counted: Callable[[str, int], None],
     ) -> None:
-        self.owners = owners
+        self.owners = Owners(limits.schedules, limits.schedulesPerPrincipal)
+        self.inMemory = MessagesInMemory(FIRST_VOLATILE + firstId, limits.queueBytes)
+        self.inJournal = MessagesInJournal(journal, self.owners)
+        self.repeats = Repeats(journal, publisher, deadlines, RETRY, self._arm)
+        self.recovery = ScheduleRecovery(self.inJournal, self.repeats, self._arm)
         self.now = milliseconds
-        self._stores = [_Store(each) for each in stores]
+        self._stores: tuple[WaitingMessages, ...] = (self.inMemory, self.inJournal)
         self._publisher = publisher
         self._deadlines = deadlines
         self._counted = counted
         self._timer: Deadline | None = None
         self._timerAt = 0.0
-        self._retrying = False
+        self._isRetrying = False
 
     def __len__(self) -> int:
-        return sum(len(each.waiting.timetable) + len(each.firing) + len(each.refused) for each in self._stores)
+        """Return the number of waiting messages, without the recurring ones."""
+        return sum(map(len, self._stores))
 
     # -- acts of clients -----------------------------------------------------------------------------
 
@@ -91,8 +97,7 @@ class Schedules:
         """
         if due > self.now() + MOST_AHEAD:
             raise BadRequest("a schedule is at most ten years ahead")
-        due = max(due, 0)
-        store = self._store(durable) or self._stores[0]
+        store: WaitingMessages = self.inJournal if durable else self.inMemory
         owner = self.owners.claim(envelope.publisher.principal, count)
 
         def decided(ids: Sequence[int], reason: str | None) -> None:
@@ -103,57 +108,45 @@ class Schedules:
             added(ids, reason)
 
         try:
-            store.waiting.add(envelope, runOf(envelope, body), due, owner, decided)
+            store.add(envelope, publishedRun(envelope, body), max(due, 0), owner, decided)
         except BaseException:
             self.owners.release(owner, count)
             raise
 
-    def _store(self, durable: bool) -> _Store | None:
-        return next((each for each in self._stores if each.waiting.durable == durable), None)
-
     def cancel(self, client: ConnectedClient, number: int, done: Callable[[bool | BrokerError], None]) -> None:
-        """Cancel a schedule. ``done`` receives whether it waited, which is False while it is being published; or
-        NotPermitted if another principal made it and the client may not publish to its topic.
+        """Cancel a message. ``done`` receives whether it waited, which is False while it is being published; or
+        NotPermitted if another principal scheduled it and the client may not publish to its topic.
         """
-        store = self._store(durable=number < FIRST_VOLATILE)
-        if store is None:
-            done(False)
-        else:
-            store.waiting.find(number, partial(self._cancel, store, client, done))
+        store = self.storeOf(number)
 
-    def _cancel(
-        self,
-        store: _Store,
-        client: ConnectedClient,
-        done: Callable[[bool | BrokerError], None],
-        message: WaitingMessage | None,
-    ) -> None:
-        if message is None:
-            done(False)
-            return
-        try:
-            if message.principal is None or message.principal != client.principal:
-                permit(client, Action.PUBLISH, message.topic)
-        except BrokerError as error:
-            done(error)
-            return
-        due, number = message.due, message.number
-        owner = store.waiting.timetable.remove(due, number)
-        if owner is None and number in store.refused:
-            _, owner = store.refused.pop(number)
-        if owner is not None:
-            self.owners.release(owner)
-            ended = Entries.none()
-            ended.insert(0, due, number, owner)
-            store.waiting.ended(ended)
-        done(owner is not None)
+        def found(messages: Sequence[WaitingMessage]) -> None:
+            if not messages:
+                done(False)
+                return
+            _, due, topic, principal, _ = messages[0]
+            try:
+                if principal is None or principal != client.principal:
+                    permit(client, Action.PUBLISH, topic)
+            except BrokerError as error:
+                done(error)
+                return
+            owner = store.cancel(due, number)
+            if owner is not None:
+                self.owners.release(owner)
+            done(owner is not None)
+
+        store.find([number], found)
+
+    def storeOf(self, number: int) -> WaitingMessages:
+        """Return the store that a message with this id is in."""
+        return self.inJournal if number < FIRST_VOLATILE else self.inMemory
 
     # -- time ------------------------------------------------------------------------------------------
 
     def _arm(self) -> None:
         """Set the timer to the first due time, or to the next look at the system clock."""
-        firsts = [each.waiting.timetable.first for each in self._stores if not each.busy]
-        dues = [due for due in firsts if due is not None]
+        firsts = [each.timetable.first for each in self._stores if not each.reading]
+        dues = [due for due in (*firsts, self.repeats.first) if due is not None]
         if not dues:
             return
         delay = min(max(0.0, (min(dues) - self.now()) / 1000), LOOK)
@@ -168,27 +161,27 @@ class Schedules:
     def _look(self) -> None:
         for store in self._stores:
             self._fire(store)
+        self.repeats.fire(self.now())
         self._arm()
 
-    def _fire(self, store: _Store) -> None:
+    def _fire(self, store: WaitingMessages) -> None:
         """Read the messages that are due, and publish them."""
-        if store.busy:
+        if store.reading:
             return
-        taken = store.waiting.timetable.takeDue(self.now(), BATCH)
-        if not taken.size:
-            return
-        store.busy = True
-        store.firing.update((number, (due, owner)) for due, number, owner in taken.rows())
-        store.waiting.fetch(taken, partial(self._found, store, taken))
+        taken = store.takeDue(self.now(), BATCH)
+        if taken.size:
+            store.reading = True
+            store.fetch(taken, partial(self._fetched, store, taken))
 
-    def _found(self, store: _Store, taken: Entries, messages: list[DueMessage]) -> None:
-        store.busy = False
-        if len(messages) < taken.size:
-            self._lose(store, taken, messages)
-        self._publisher.publish(messages, store.waiting.durable, partial(self._published, store))
+    def _fetched(self, store: WaitingMessages, taken: Entries, messages: list[DueMessage], number: int) -> None:
+        store.reading = False
+        store.putBack(taken.part(number))
+        if len(messages) < number:
+            self._lose(store, taken.part(0, number), messages)
+        self._publisher.publish(messages, store.durable, partial(self._published, store))
         self._arm()
 
-    def _lose(self, store: _Store, taken: Entries, messages: Sequence[DueMessage]) -> None:
+    def _lose(self, store: WaitingMessages, taken: Entries, messages: Sequence[DueMessage]) -> None:
         there = {message.number for message in messages}
         lost = Entries.none()
         for due, number, owner in taken.rows():
@@ -196,27 +189,24 @@ class Schedules:
                 lost.insert(lost.size, due, number, owner)
                 del store.firing[number]
                 self.owners.release(owner)
-        store.waiting.ended(lost)
+        store.ended(lost)
         self._counted(LOST, lost.size)
 
-    def _published(self, store: _Store, messages: Sequence[DueMessage], reason: str | None) -> None:
-        firing = store.firing
+    def _published(self, store: WaitingMessages, messages: Sequence[DueMessage], reason: str | None) -> None:
         if reason is None:
             for message in messages:
-                del firing[message.number]
+                del store.firing[message.number]
                 self.owners.release(message.owner)
-            store.waiting.published(messages)
+            store.published(messages)
             return
         for message in messages:
-            store.refused[message.number] = firing.pop(message.number)
-        if not self._retrying:
-            self._retrying = True
+            store.refused[message.number] = store.firing.pop(message.number)
+        if not self._isRetrying:
+            self._isRetrying = True
             self._deadlines.callLater(RETRY, self._retry)
 
     def _retry(self) -> None:
-        self._retrying = False
+        self._isRetrying = False
         for store in self._stores:
-            refused, store.refused = store.refused, {}
-            for number, (due, owner) in refused.items():
-                store.waiting.timetable.add(due, number, owner)
+            store.retry()
         self._arm()

@@ -29,6 +29,11 @@ class Entries(NamedTuple):
         """Return no entries, to be extended."""
         return cls(array(_DUE), array(_NUMBER), array(_OWNER))
 
+    @classmethod
+    def one(cls, due: int, number: int, owner: int) -> "Entries":
+        """Return one entry."""
+        return cls(array(_DUE, [due]), array(_NUMBER, [number]), array(_OWNER, [owner]))
+
     @property
     def size(self) -> int:
         """The number of entries."""
@@ -85,14 +90,17 @@ class Timetable:
         return self._blocks[0].dues[0] if self._blocks else None
 
     def add(self, due: int, number: int, owner: int = 0) -> None:
-        """Add an entry; owners are from 0 to 65,535."""
+        """Add an entry, unless it is here; owners are from 0 to 65,535."""
         key = due, number
         if not self._blocks or (key > self._lasts[-1] and self._blocks[-1].size >= _BLOCK // 2):
             self._blocks.append(Entries.none())
             self._lasts.append(key)
         index = min(bisect_left(self._lasts, key), len(self._blocks) - 1)
         block = self._blocks[index]
-        block.insert(block.place(due, number), due, number, owner)
+        place = block.place(due, number)
+        if place < block.size and block.dues[place] == due and block.numbers[place] == number:
+            return
+        block.insert(place, due, number, owner)
         self._size += 1
         if block.size > _BLOCK:
             half = block.size // 2

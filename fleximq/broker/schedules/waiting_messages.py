@@ -1,7 +1,8 @@
 """Where waiting messages are stored until their time: in memory, or in the journal."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from fleximq.broker.envelope import Envelope
 from fleximq.broker.schedules.due_messages import DueMessage, Publisher
@@ -13,6 +14,8 @@ from fleximq.values.records import DIALECTS, OTHER_DIALECT, Run
 
 #: Reports the ids of new schedules and None, or no ids and the reason why they are not stored.
 OnAdded = Callable[[Sequence[int], str | None], None]
+#: Receives messages in the order of the entries, without lost ones, and how many of the entries were read.
+OnFetched = Callable[[list[DueMessage], int], None]
 #: Ids of schedules in memory are at least this, and below 2**53; offsets do not reach it.
 FIRST_VOLATILE = 1 << 52
 
@@ -29,29 +32,75 @@ class WaitingMessage(NamedTuple):
     bytes: int
 
 
-class WaitingMessages(Protocol):
-    """A store of waiting messages; ``timetable`` has their due times. ``durable``: they are in the journal."""
+class WaitingMessages(ABC):
+    """A store of waiting messages.
 
-    timetable: Timetable
+    ``timetable`` has the due times of those that wait. Others are out of it, each with due time and owner by its
+    number: those in ``firing`` are being published, those in ``refused`` wait for another attempt. ``reading``: due
+    messages are being read.
+    """
+
+    #: Whether the messages are in the journal.
     durable: bool
 
+    def __init__(self) -> None:
+        self.timetable = Timetable()
+        self.firing: dict[int, tuple[int, int]] = {}
+        self.refused: dict[int, tuple[int, int]] = {}
+        self.reading = False
+
+    def __len__(self) -> int:
+        return len(self.timetable) + len(self.firing) + len(self.refused)
+
+    @abstractmethod
     def add(self, envelope: Envelope, run: Run, due: int, owner: int, added: OnAdded) -> None:
         """Store the messages of a run; raises NotKept."""
 
-    def fetch(self, entries: Entries, found: Callable[[list[DueMessage]], None]) -> None:
-        """Find the messages of these entries, in their order; lost ones are left out."""
+    @abstractmethod
+    def fetch(self, entries: Entries, found: OnFetched) -> None:
+        """Find the messages of these entries, at least one is read; perhaps later."""
 
-    def find(self, number: int, found: Callable[["WaitingMessage | None"], None]) -> None:
-        """Find a message that waits or has waited; None if it is unknown."""
+    @abstractmethod
+    def find(self, numbers: Sequence[int], found: Callable[[list[WaitingMessage]], None]) -> None:
+        """Find messages that wait or have waited, in this order; unknown ones are left out."""
 
+    @abstractmethod
     def ended(self, entries: Entries) -> None:
         """Forget messages that were cancelled or lost."""
 
+    @abstractmethod
     def published(self, messages: Sequence[DueMessage]) -> None:
         """Forget messages that were published."""
 
+    def takeDue(self, now: int, most: int) -> Entries:
+        """Move due messages from the timetable to ``firing``."""
+        taken = self.timetable.takeDue(now, most)
+        self.firing.update((number, (due, owner)) for due, number, owner in taken.rows())
+        return taken
 
-def runOf(envelope: Envelope, body: object) -> Run:
+    def putBack(self, entries: Entries) -> None:
+        """Move messages from ``firing`` to the timetable."""
+        for number in entries.numbers:
+            del self.firing[number]
+        self.timetable.addAll(entries)
+
+    def retry(self) -> None:
+        """Move refused messages to the timetable."""
+        refused, self.refused = self.refused, {}
+        for number, (due, owner) in refused.items():
+            self.timetable.add(due, number, owner)
+
+    def cancel(self, due: int, number: int) -> int | None:
+        """Remove a message that waits, and return its owner; None if it does not wait, or is being published."""
+        owner = self.timetable.remove(due, number)
+        if owner is None and number in self.refused:
+            _, owner = self.refused.pop(number)
+        if owner is not None:
+            self.ended(Entries.one(due, number, owner))
+        return owner
+
+
+def publishedRun(envelope: Envelope, body: object) -> Run:
     """Return the run of an envelope as it will be published."""
     run = envelope.source.run(body)
     if envelope.publisher.sender:
@@ -79,8 +128,8 @@ class MessagesInMemory(WaitingMessages):
     durable = False
 
     def __init__(self, first: int, most: int) -> None:
-        self.timetable = Timetable()
-        self.mostBytes = most
+        super().__init__()
+        self._mostBytes = most
         self._next = first
         self._bytes = 0
         self._waiting: dict[int, _Waiting] = {}
@@ -89,22 +138,30 @@ class MessagesInMemory(WaitingMessages):
         count = len(run.payloads)
         headers = [run.headers] * count if isinstance(run.headers, bytes) else run.headers
         contents = [run.contents] * count if isinstance(run.contents, int) else run.contents
-        size = sum(map(len, headers)) + sum(map(len, run.payloads))
-        if self._bytes + size > self.mostBytes:
-            raise NotKept(f"schedules in memory may have {self.mostBytes} bytes", range(count))
-        self._bytes += size
-        client = envelope.publisher
+        client, topic, first = envelope.publisher, envelope.topic.name, self._next
         publisher = Publisher(client.id, client.name, DIALECTS.get(client.dialect, OTHER_DIALECT))
-        first, topic = self._next, envelope.topic.name
-        for header, payload, content in zip(headers, run.payloads, contents, strict=True):
-            publication = Publication(topic, client.principal, *headerPairs(header, ()), opensQueue(header))
-            self._waiting[self._next] = _Waiting(due, publication, publisher, bytes(payload), content)
-            self.timetable.add(due, self._next, owner)
-            self._next += 1
+        new = [
+            _Waiting(
+                due,
+                Publication(topic, client.principal, *headerPairs(header, ()), opensQueue(header)),
+                publisher,
+                bytes(payload),
+                content,
+            )
+            for header, payload, content in zip(headers, run.payloads, contents, strict=True)
+        ]
+        size = sum(map(_sizeOf, new))
+        if self._bytes + size > self._mostBytes:
+            raise NotKept(f"schedules in memory may have {self._mostBytes} bytes", range(count))
+        self._bytes += size
+        self._next += count
+        for number, waiting in enumerate(new, first):
+            self._waiting[number] = waiting
+            self.timetable.add(due, number, owner)
         added(range(first, self._next), None)
 
-    def fetch(self, entries: Entries, found: Callable[[list[DueMessage]], None]) -> None:
-        found([self._due(*row) for row in entries.rows()])
+    def fetch(self, entries: Entries, found: OnFetched) -> None:
+        found([self._due(*row) for row in entries.rows()], entries.size)
 
     def _due(self, due: int, number: int, owner: int) -> DueMessage:
         _, publication, publisher, payload, content = self._waiting[number]
@@ -112,22 +169,27 @@ class MessagesInMemory(WaitingMessages):
         topic, opens = publication.topic, publication.opensQueue
         return DueMessage(number, due, owner, topic, publisher, header, payload, content, opens)
 
-    def find(self, number: int, found: Callable[[WaitingMessage | None], None]) -> None:
-        waiting = self._waiting.get(number)
-        if waiting is None:
-            found(None)
-            return
-        topic, principal = waiting.publication[:2]
-        found(WaitingMessage(number, waiting.due, topic, principal, len(waiting.payload)))
+    def find(self, numbers: Sequence[int], found: Callable[[list[WaitingMessage]], None]) -> None:
+        known = ((number, self._waiting[number]) for number in numbers if number in self._waiting)
+        found(
+            [
+                WaitingMessage(number, each.due, each.publication.topic, each.publication.principal, len(each.payload))
+                for number, each in known
+            ]
+        )
 
     def ended(self, entries: Entries) -> None:
         for number in entries.numbers:
-            self._forget(number)
+            self._bytes -= _sizeOf(self._waiting.pop(number))
 
     def published(self, messages: Sequence[DueMessage]) -> None:
         for message in messages:
-            self._forget(message.number)
+            self._bytes -= _sizeOf(self._waiting.pop(message.number))
 
-    def _forget(self, number: int) -> None:
-        waiting = self._waiting.pop(number)
-        self._bytes -= len(waiting.publication.pairs) + len(waiting.payload)
+
+#: Approximate bytes of memory of a waiting message, in addition to header and payload.
+_WAITING_BYTES = 400
+
+
+def _sizeOf(waiting: _Waiting) -> int:
+    return _WAITING_BYTES + len(waiting.publication.pairs) + len(waiting.payload)

@@ -20,6 +20,8 @@ from fleximq.values.state_records import (
     QueueClosed,
     QueueDelivered,
     QueueOpened,
+    RepeatDefined,
+    SchedulesEnded,
     StateRecord,
 )
 
@@ -55,7 +57,8 @@ def _note(fields: Any) -> StateRecord:
 
 def _packed(value: Any) -> Any:
     """Return a value for MessagePack: offsets as bytes, eight for each."""
-    return value if isinstance(value, (str, int)) or value is None else littleEndian(array("Q", value))
+    isPlain = isinstance(value, (str, int, dict)) or value is None
+    return value if isPlain else littleEndian(array("Q", value))
 
 
 def _isText(value: Any) -> bool:
@@ -68,6 +71,10 @@ def _isOwner(value: Any) -> bool:
 
 def _isQos(value: Any) -> bool:
     return isNumber(value, 1)
+
+
+def _isDefinition(value: Any) -> bool:
+    return value is None or isinstance(value, dict)
 
 
 def _areOffsets(value: Any) -> bool:
@@ -83,9 +90,13 @@ NOTES: tuple[tuple[Any, tuple[Callable[[Any], bool], ...]], ...] = (
     (ClientIdsReserved, (isNumber,)),
     (GroupProgress, (_isText, isNumber, isNumber, isNumber)),
     (GroupForgotten, (_isText,)),
+    (SchedulesEnded, (_areOffsets, _areOffsets)),
+    (RepeatDefined, (_isText, _isDefinition)),
 )
 #: Their names in docs/reference/journal-format.rst, for error sentences.
-NOTE_NAMES = ("Opened", "Closed", "HandedOut", "Acknowledged", "ClientIds", "Reached", "Forgotten")
+NOTE_NAMES = (
+    "Opened", "Closed", "HandedOut", "Acknowledged", "ClientIds", "Reached", "Forgotten", "Cancelled", "Repeated",
+)  # fmt: skip
 _CODES: Mapping[type, int] = {kind: code for code, (kind, _) in enumerate(NOTES)}
 
 

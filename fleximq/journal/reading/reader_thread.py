@@ -147,6 +147,17 @@ class ReaderThread:
         end = self._segments.nextOffset
         self._ask(lambda: (self._messages(selected, most, end),), found)
 
+    def fetchRecords(
+        self, offsets: Sequence[int], most: int, found: Callable[[Sequence[StoredBatch], int], None]
+    ) -> None:
+        """Return the records with these ascending offsets, up to about ``most`` bytes, at least one, and how many of
+        the offsets were read. As with :meth:`fetch`, damaged and removed ones are omitted, and ``found`` is not called
+        after an unexpected failure.
+        """
+        selected = tuple(offsets)
+        end = self._segments.nextOffset
+        self._ask(lambda: self._records(selected, most, end), found)
+
     def read(
         self, offset: int, selected: Callable[[str], bool], most: int, found: Callable[[list[StoredBatch], int], None]
     ) -> None:
@@ -223,6 +234,23 @@ class ReaderThread:
                     messages.append(batch.message(at))
                     size += len(messages[-1].payload)
         return messages
+
+    def _records(self, offsets: Sequence[int], most: int, end: int) -> tuple[list[StoredBatch], int]:
+        picked: list[StoredBatch] = []
+        index, size = 0, 0
+        while index < len(offsets) and (size < most or not picked):
+            batch = self._batchOf(offsets[index]) if offsets[index] < end else None
+            if batch is None:
+                index += 1
+                continue
+            until = bisect_right(offsets, batch.offsets[-1], index)
+            places = [at for each in offsets[index:until] if (at := _indexOf(batch.offsets, each)) is not None]
+            index = until
+            if places:
+                isRange = places[-1] - places[0] == len(places) - 1
+                picked.append(batch.pick(range(places[0], places[-1] + 1) if isRange else places))
+                size += picked[-1].size
+        return picked, index
 
     def _batchOf(self, offset: int) -> StoredBatch | None:
         """Return the batch whose range of offsets contains this one; None if there is none."""

@@ -1,5 +1,6 @@
 """The content of a recovered journal with its replay."""
 
+from array import array
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from typing import Any
@@ -28,7 +29,7 @@ class NoQueueState:
         """See :class:`fleximq.interfaces.IQueueState`; so with all below."""
         return None
 
-    def needed(self) -> Mapping[str, int]:
+    def needed(self) -> "Mapping[str, int | array[int]]":
         return {}
 
     def reading(self) -> Mapping[str, int]:

@@ -5,6 +5,7 @@ topic's limit of bytes, counted from the newest. The latest record of a retainin
 was set back, a message may count as old as its neighbours.
 """
 
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from typing import NamedTuple
 from fleximq.config.journal_options import RetentionRule
 from fleximq.journal.files.segment_summary import Segment
 from fleximq.journal.files.topic_counts import topicCountsOf
+from fleximq.journal.retention.single_offsets import SingleOffsets
 from fleximq.values.patterns import anyOf
 from fleximq.values.records import StoredBatch, TopicBounds
 
@@ -42,6 +44,10 @@ class RetentionPolicy(NamedTuple):
     former: Sequence[tuple[str, int]] = ()
 
 
+#: By topic, the lowest needed offset, or the offsets of single records.
+Needed = Mapping[str, "int | array[int]"]
+
+
 class Verdict(Enum):
     """How many of some records remain."""
 
@@ -62,15 +68,15 @@ class ExpiryDecision:
     """The expired part of a journal.
 
     :param segments: all segments, including the one being written.
-    :param needed: by topic, the lowest offset that a queue needs; a missing topic is needed by none.
+    :param needed: by topic, the lowest offset that a queue needs, or the offsets of the only records that are needed;
+        a missing topic is needed by none.
     :param now: microseconds since 1970.
     """
 
-    def __init__(
-        self, rules: RetentionPolicy, segments: Sequence[Segment], needed: Mapping[str, int], now: int
-    ) -> None:
+    def __init__(self, rules: RetentionPolicy, segments: Sequence[Segment], needed: Needed, now: int) -> None:
         self._durable = rules.durable
-        self._needed = needed
+        self._needed = {topic: offset for topic, offset in needed.items() if isinstance(offset, int)}
+        self._single = {topic: SingleOffsets(each) for topic, each in needed.items() if not isinstance(each, int)}
         self._now = now
         self._retentions = [(anyOf([each.pattern]), each) for each in rules.retentions]
         self._timesToLive = [(anyOf([pattern]), seconds) for pattern, seconds in rules.timesToLive]
@@ -130,6 +136,9 @@ class ExpiryDecision:
         """Return whether records of a topic remain; ``excess`` is that of their segment. ``before``: the bytes of
         earlier records of this topic in the segment.
         """
+        if topic in self._single:
+            number = self._single[topic].count(bounds.first, bounds.last)
+            return Verdict.NONE if not number else Verdict.ALL if number >= bounds.count else Verdict.SOME
         need, time, last = self.limit(topic, bounds.first)
         young = bounds.firstTime >= time and bounds.lastTime >= time
         old = bounds.firstTime < time and bounds.lastTime < time
@@ -139,6 +148,10 @@ class ExpiryDecision:
         if bounds.last < need and (old or over) and not bounds.first <= last <= bounds.last:
             return Verdict.NONE
         return Verdict.SOME
+
+    def single(self, topic: str, first: int, last: int) -> set[int] | None:
+        """Return the only needed offsets of a topic in a range; None if its records are not needed singly."""
+        return self._single[topic].within(first, last) if topic in self._single else None
 
     def verdicts(self, segment: Segment) -> set[Verdict]:
         """Return the verdicts for the topics of a segment."""
@@ -173,7 +186,7 @@ class ExpiryDecision:
             need, time, _ = self.limit(topic, bounds.first)
             weight = bounds.count * _RECORD_BYTES + bounds.bytes
             total += weight
-            if bounds.last < need and time > -_NEVER:
+            if bounds.last < need and time > -_NEVER and topic not in self._single:
                 parts.append((max(0, self._now - time), weight, bounds.firstTime))  # age 0: it may be removed now
         expiring, oldest = 0, _NEVER
         for age, weight, first in sorted(parts):
@@ -200,6 +213,8 @@ class ExpiryDecision:
 
     def _part(self, topic: str, bounds: TopicBounds, excess: int) -> float:
         """Return the approximate remaining share of a topic's records, as if evenly distributed."""
+        if topic in self._single:
+            return min(1.0, self._single[topic].count(bounds.first, bounds.last) / bounds.count)
         need, time, last = self.limit(topic, bounds.first)
         needed = _behind(bounds.first, bounds.last + 1, need)
         young = _behind(bounds.firstTime, bounds.lastTime + 1, time)
@@ -240,12 +255,18 @@ class RecordFilter:
 
     def _oneByOne(self, batch: StoredBatch, verdicts: Mapping[str, Verdict], starts: dict[str, int]) -> list[int]:
         staying = []
+        offsets = batch.offsets
+        single = {topic: self._expiry.single(topic, offsets[0], offsets[-1]) for topic in verdicts}
         columns = zip(batch.offsets, batch.timestamps, batch.topicOf, batch.headers, batch.payloads, strict=True)
         for index, (offset, timestamp, topicIndex, header, payload) in enumerate(columns):
             topic = batch.topics[topicIndex]
             before = starts[topic]
             starts[topic] = before + len(header) + len(payload)
-            if verdicts[topic] is Verdict.SOME:
+            needed = single[topic]
+            if needed is not None:
+                if offset in needed:
+                    staying.append(index)
+            elif verdicts[topic] is Verdict.SOME:
                 need, time, last = self._expiry.limit(topic, offset)
                 excess = self._expiry.excess(self._segment, topic)
                 if offset >= need or offset == last or (timestamp >= time and before >= excess):

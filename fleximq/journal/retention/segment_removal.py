@@ -21,6 +21,7 @@ from fleximq.journal.files.segment_table import SegmentTable, segmentName
 from fleximq.journal.retention.retention_rules import (
     REWRITE_SHARE,
     ExpiryDecision,
+    Needed,
     RecordFilter,
     RetentionPolicy,
     Verdict,
@@ -108,7 +109,7 @@ class SegmentRemoval:
 
     def clean(
         self,
-        needed: Mapping[str, int],
+        needed: Needed,
         openSegments: frozenset[int],
         now: int,
         segments: Sequence[Segment] | None = None,
@@ -116,7 +117,7 @@ class SegmentRemoval:
     ) -> FreedSpace:
         """Remove expired records. Blocks until the disk has finished.
 
-        :param needed: by topic, the lowest offset that a queue needs.
+        :param needed: by topic, the lowest offset that a queue needs, or the offsets of single records.
         :param openSegments: the positions of staged frames that may still be committed.
         :param now: microseconds since 1970.
         :param segments: all segments at the moment of the other arguments; None: now.
@@ -216,7 +217,7 @@ class _Pass:
         self,
         rules: RetentionPolicy,
         segments: Sequence[Segment],
-        needed: Mapping[str, int],
+        needed: Needed,
         openSegments: frozenset[int],
         now: int,
     ) -> None:

@@ -8,12 +8,11 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.envelope import Envelope
-from fleximq.broker.publishing.transactions import RecordSource
 from fleximq.broker.schedules.schedules import LOOK, MOST_AHEAD, RETRY
 from fleximq.errors import BadRequest
 from fleximq.limits import Limits
-from fleximq.values.records import QOS1, StoredBatch
 from tests.broker.parts import AsMessages, Collector, makeBroker
+from tests.broker.schedules.durable import SOURCE, batch
 
 
 class Headers(AsMessages):
@@ -22,16 +21,6 @@ class Headers(AsMessages):
     def render(self, envelope: Envelope, body: Any, count: int) -> Any:
         """Return one map for each message."""
         return [msgpack.unpackb(header) for header in envelope.source.run(body).headers]
-
-
-def batch(topic: str, header: dict[str, Any], *payloads: bytes) -> StoredBatch:
-    """Return a run of QoS1 with the same header for all messages."""
-    none = [0] * len(payloads)
-    packed = [msgpack.packb(header)] * len(payloads)
-    contents = [QOS1] * len(payloads)
-    return StoredBatch(
-        none, none, [topic], none, [(1001, "fleximq-1001")], none, [1] * len(payloads), contents, packed, list(payloads)
-    )
 
 
 class InMemoryTests(SynchronousTestCase):
@@ -58,7 +47,7 @@ class InMemoryTests(SynchronousTestCase):
             told.append((reason, list(places)))
 
         body = batch(topic, header, *payloads)
-        envelope = Envelope(self.broker.topicFor(self.me, topic), self.me, RecordSource())
+        envelope = Envelope(self.broker.topicFor(self.me, topic), self.me, SOURCE)
         self.broker.schedule(self.me, envelope, body, len(payloads), due, decided)
         return told
 
@@ -92,7 +81,7 @@ class InMemoryTests(SynchronousTestCase):
         self.broker.subscribe(self.me, seen, "u")
         due = self.now() + 1000
         self.schedule(due, b"a", topic="u", deliver_at=due, message_id="m", schedule="forged", priority=7)
-        [number] = self.broker.schedules._stores[0].waiting.timetable.blocks()[0].numbers
+        [number] = self.broker.schedules.inMemory.timetable.blocks()[0].numbers
         self.clock.advance(1)
         expected = {"message_id": "m", "priority": 7, "schedule": {"id": number, "due": due}}
         self.assertEqual(seen.messages, [expected])

@@ -18,6 +18,8 @@ from fleximq.values.state_records import (
     QueueClosed,
     QueueDelivered,
     QueueOpened,
+    RepeatDefined,
+    SchedulesEnded,
     StateRecord,
 )
 from tests.journal.frames import TIME, everyKind, read, written
@@ -33,6 +35,8 @@ NOTES = st.lists(
         st.builds(ClientIdsReserved, U64),
         st.builds(GroupProgress, st.text(), U64, U64, U64),
         st.builds(GroupForgotten, st.text()),
+        st.builds(SchedulesEnded, OFFSETS, OFFSETS),
+        st.builds(RepeatDefined, st.text(), st.none() | st.dictionaries(st.text(), st.integers(0, 9) | st.binary())),
     ),
     max_size=8,
 )
@@ -80,7 +84,7 @@ class RefusalTests(SynchronousTestCase):
     def test_kinds(self) -> None:
         """A note is an array that begins with a kind that is known."""
         note: Any
-        for note in (5, {}, [], [7, 1], [-1, "k"], ["k"], [True, "k"], [None]):
+        for note in (5, {}, [], [9, 1], [-1, "k"], ["k"], [True, "k"], [None]):
             self.assertEqual(self.refusal(note), "a note must be an array that begins with its kind")
 
     def test_values(self) -> None:
@@ -101,6 +105,8 @@ class RefusalTests(SynchronousTestCase):
             ([3, "k", b"1234567"], "'offsets' of a note Acknowledged is wrong"),
             ([3, "k", "12345678"], "'offsets' of a note Acknowledged is wrong"),
             ([4, -1], "'until' of a note ClientIds is wrong"),
+            ([7, b"12345678", b"1"], "'dues' of a note Cancelled is wrong"),
+            ([8, "n", []], "'definition' of a note Repeated is wrong"),
         ):
             self.assertEqual(self.refusal([1, "fine"], note), words)
 

@@ -1,0 +1,153 @@
+"""Durable schedules: stored, published once, cancelled, and restored after a restart."""
+
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.broker.schedules.messages_in_journal import SCHEDULES
+from fleximq.broker.schedules.schedules import RETRY
+from fleximq.errors import NotRecorded, TooManyRequests
+from tests.broker.parts import Collector, ask
+from tests.broker.schedules.durable import Life
+
+
+class DurableTests(SynchronousTestCase):
+    """Messages for the durable topic "t"."""
+
+    def setUp(self) -> None:
+        """Begin."""
+        self.life = Life()
+
+    def test_confirmedAfterTheCommit(self) -> None:
+        """Not before it."""
+        told = self.life.schedule(self.life.now() + 1000, b"a", b"b")
+        self.assertEqual(told, [])
+        self.life.commit()
+        self.assertEqual((told, self.life.waitingIds()), ([(None, [0, 1])], [1, 2]))
+
+    def test_publishedAtTheDueTimeAndStored(self) -> None:
+        """In the order of due times; subscribers get them after their commit."""
+        now = self.life.now()
+        for after, payload in ((20, b"b"), (10, b"a"), (30, b"c")):
+            self.life.schedule(now + after, payload)
+        self.life.commit()
+        self.life.clock.advance(0.02)
+        self.assertEqual(self.life.seen.payloads(), [])
+        self.life.commit()
+        self.assertEqual(self.life.seen.payloads(), [b"a", b"b"])
+        self.life.clock.advance(1)
+        self.life.commit()
+        self.assertEqual(self.life.published(), [b"a", b"b", b"c"])
+        self.assertEqual(len(self.life.broker.schedules), 0)
+
+    def test_subscribersNeverSeeTheWaitingRecords(self) -> None:
+        """Not even those of all topics of the broker."""
+        seen = Collector()
+        self.life.broker.subscribe(self.life.me, seen, "$sys/#")
+        self.life.schedule(self.life.now() + 10, b"a")
+        self.life.commit()
+        self.life.finish()
+        self.assertEqual(seen.payloads(), [])
+        self.assertFalse(self.life.broker.topics.isDurable(SCHEDULES))
+
+    def test_restoredAfterAKill(self) -> None:
+        """Those of the snapshot and those after it; each is published once."""
+        for number in range(5):
+            self.life.schedule(self.life.now() + 1000 + number, b"%d" % number)
+        self.life.commit()
+        self.life.journal.opened.roll()
+        self.life.commit()
+        for number in range(5, 9):
+            self.life.schedule(self.life.now() + 1000 + number, b"%d" % number)
+        self.life.commit()
+        self.life.clock.advance(1.002)
+        self.life.commit()
+        life = self.life.killed()
+        self.assertEqual(len(life.waitingIds()), 6)
+        life.finish()
+        self.assertEqual(life.published(), [b"%d" % number for number in range(9)])
+        self.assertEqual(life.killed().waitingIds(), [])
+
+    def test_dueDuringTheRestart(self) -> None:
+        """It is published at once."""
+        self.life.schedule(self.life.now() + 1000, b"a")
+        self.life.commit()
+        self.life.clock.advance(0.5)
+        self.life.broker.stop()
+        self.life.clock.advance(50)
+        life = self.life.killed()
+        life.clock.advance(0)
+        life.commit()
+        self.assertEqual(life.seen.payloads(), [b"a"])
+
+    def test_cancelledForGood(self) -> None:
+        """Also after a restart; twice cancels nothing."""
+        self.life.schedule(self.life.now() + 1000, b"a", b"b")
+        self.life.commit()
+        said: list[Any] = []
+        for _ in range(2):
+            self.life.broker.schedules.cancel(self.life.me, 1, said.append)
+        self.assertEqual(said, [True, False])
+        self.life.commit()
+        life = self.life.killed()
+        life.finish()
+        self.assertEqual(life.published(), [b"b"])
+
+    def test_unknownIdsCancelNothing(self) -> None:
+        """Nor those of other records."""
+        self.life.schedule(self.life.now(), b"a")
+        self.life.commit()
+        self.life.finish()
+        said: list[Any] = []
+        for number in (1, 2, 3, 1 << 51, 1 << 52, (1 << 53) - 1):
+            self.life.broker.schedules.cancel(self.life.me, number, said.append)
+        self.assertEqual(said, [False] * 6)
+
+    def test_publicationIsInTheHeaderOfTheRecord(self) -> None:
+        """With the publisher's other keys, and its publisher."""
+        due = self.life.now() + 10
+        self.life.schedule(due, b"a", deliver_in=10, key="k")
+        self.life.commit()
+        self.life.finish()
+        [found] = [each for each in self.life.journal.everything() if "t" in each.topics]
+        mine = found.only("t".__eq__)
+        self.assertEqual(mine.publishers[mine.publisherOf[0]], (self.life.me.id, self.life.me.name))
+        self.assertIn(b"schedule", mine.headers[0])
+        self.assertNotIn(b"deliver_in", mine.headers[0])
+        self.assertEqual(mine.messages()[0].payload, b"a")
+
+    def test_readOnlyJournalRefusesNewOnes(self) -> None:
+        """And publishes waiting ones when it stores again."""
+        self.life.schedule(self.life.now() + 10, b"a")
+        self.life.commit()
+        group = self.life.journal.opened.group
+        group.readOnly = "the disk is full"
+        with self.assertRaises(NotRecorded):
+            self.life.schedule(self.life.now() + 10, b"b")
+        self.life.clock.advance(1)
+        self.life.clock.advance(RETRY)
+        group.readOnly = None
+        self.life.clock.advance(RETRY)
+        self.life.commit()
+        self.assertEqual(self.life.seen.payloads(), [b"a"])
+        self.assertEqual(len(self.life.broker.schedules), 0)
+
+    def test_limitsCountThoseBeforeARestart(self) -> None:
+        """Of each principal."""
+        self.life.me.principal = "ann"
+        self.life.schedule(self.life.now() + 1000, b"a", b"b", b"c")
+        self.life.commit()
+        self.life.clock.advance(0)
+        life = self.life.killed()
+        owners = life.broker.schedules.owners
+        owners.mostEach = 3
+        with self.assertRaises(TooManyRequests):
+            owners.claim("ann", 1)
+        life.finish()
+        self.assertEqual(owners.name(owners.claim("ann", 3)), "ann")
+
+    def test_waitingRecordsCannotBeReplayed(self) -> None:
+        """No path shows them to a subscriber."""
+        answers: list[Any] = []
+        ask(self.life.broker, self.life.me, "/broker/topics", None, answers.append)
+        self.assertNotIn(SCHEDULES, str(answers))
