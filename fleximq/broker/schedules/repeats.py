@@ -103,7 +103,6 @@ class Repeats:
         if before is not None and repeat.every == before.definition.every:
             repeat = replace(repeat, start=before.definition.start)
         self._begin(repeat)
-        self._record(repeat)
 
     def _begin(self, repeat: Repeat) -> None:
         """Begin with a definition after its commit: a publication must not precede it in the journal."""
