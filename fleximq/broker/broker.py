@@ -709,6 +709,12 @@ class Broker:
         """End :meth:`consumeFrom`; a no-op without it. Unsettled deliveries return to the head of the queue at once."""
         self.consumers.leave(client, name)
 
+    def pauseConsuming(self, client: ConnectedClient, name: str, isPaused: bool) -> None:
+        """Give a consumer no more deliveries, or some again, for example while its client does not read its output; a
+        no-op without :meth:`consumeFrom`. It may be called while deliveries are made.
+        """
+        self.consumers.pauseConsumer(client, name, isPaused)
+
     def settle(
         self,
         client: ConnectedClient,

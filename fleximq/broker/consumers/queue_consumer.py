@@ -1,6 +1,6 @@
 """A consumer of a named queue: a client that gets deliveries as soon as there are some, and settles each of them.
 
-It has at most ``prefetch`` unsettled deliveries, and none is added while their payloads have :data:`UNSETTLED_BYTES`.
+It has at most ``prefetch`` unsettled deliveries, and none is added while these have :data:`UNSETTLED_BYTES`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -10,7 +10,8 @@ from fleximq.errors import BadRequest, BrokerError
 
 #: The largest ``prefetch``.
 MAX_PREFETCH = 65_535
-#: So many bytes of payloads may be unsettled at one consumer, or one delivery.
+#: So many bytes of payloads and headers may be unsettled at one consumer, or one delivery, and those of the batch that
+#: exceeds it.
 UNSETTLED_BYTES = 16 << 20
 
 #: Receives deliveries; each has the tag by which the consumer settles it.
@@ -18,14 +19,16 @@ Deliver = Callable[[Sequence[QueueDelivery]], None]
 
 
 class QueueConsumer:
-    """One client at one queue; ``unsettled`` are the tags of its deliveries with the sizes of their payloads.
+    """One client at one queue, which gets no deliveries while it ``isPaused``.
+
+    ``unsettled`` are the tags of its deliveries with the sizes of their payloads and headers.
 
     :param prefetch: maximum number of unsettled deliveries, 1 to :data:`MAX_PREFETCH`; raises BadRequest.
     :param deliver: called with deliveries, at most ``prefetch`` at once; it may call :meth:`QueueConsumers.leave`.
     :param ended: called once if the queue is removed, or if the client may not consume from it any more.
     """
 
-    __slots__ = ("_prefetch", "closed", "client", "deliver", "ended", "size", "unsettled")
+    __slots__ = ("_prefetch", "closed", "client", "deliver", "ended", "isPaused", "size", "unsettled")
 
     def __init__(
         self, client: ConnectedClient, prefetch: int, deliver: Deliver, ended: Callable[[BrokerError], None]
@@ -36,7 +39,7 @@ class QueueConsumer:
         self.setPrefetch(prefetch)
         self.unsettled: dict[int, int] = {}
         self.size = 0
-        self.closed = False
+        self.closed = self.isPaused = False
 
     def setPrefetch(self, number: int) -> None:
         """Change the maximum number of unsettled deliveries; raises BadRequest."""
@@ -47,13 +50,15 @@ class QueueConsumer:
     @property
     def room(self) -> int:
         """How many more deliveries it may get now."""
-        if self.closed or self.size >= UNSETTLED_BYTES:
+        if self.closed or self.isPaused or self.size >= UNSETTLED_BYTES:
             return 0
         return self._prefetch - len(self.unsettled)
 
     def add(self, deliveries: Sequence[QueueDelivery]) -> None:
         """Count deliveries as unsettled; 0.1 us each."""
-        sizes = [len(message[0]) for _, message, _ in deliveries]
+        sizes = [
+            len(message[0]) + (0 if (head := message[9]) is None else len(head[1])) for _, message, _ in deliveries
+        ]
         self.unsettled.update(zip([tag for tag, _, _ in deliveries], sizes, strict=True))
         self.size += sum(sizes)
 

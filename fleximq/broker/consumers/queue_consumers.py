@@ -81,6 +81,13 @@ class QueueConsumers:
         for name in list(self._byClient.get(client, ())):
             self.leave(client, name)
 
+    def pauseConsumer(self, client: ConnectedClient, name: str, isPaused: bool) -> None:
+        """See :meth:`fleximq.broker.broker.Broker.pauseConsuming`."""
+        consumer, queue = self._byClient.get(client, {}).get(name), self._queues.get(name)
+        if consumer is not None and queue is not None:
+            consumer.isPaused = isPaused
+            queue.distribution.hasRoom(consumer)
+
     def narrow(self, client: ConnectedClient) -> None:
         """End the consumption of queues from which a client may not consume any more."""
         for name, consumer in list(self._byClient.get(client, {}).items()):

@@ -13,6 +13,9 @@ from fleximq.broker.consumers.queue_consumer import UNSETTLED_BYTES, QueueConsum
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.waiting_consumers import WaitingConsumers
 
+#: Maximum number of deliveries at once: a run of messages may share a long header, which each delivery has.
+BATCH = 256
+
 
 class Supply(Protocol):
     """The messages of a queue."""
@@ -97,7 +100,7 @@ class Distribution:
         room = consumer.room
         if room <= 0:  # its prefetch was reduced meanwhile
             return True
-        deliveries = self._supply.takeFor(consumer, min(share, room), UNSETTLED_BYTES - consumer.size)
+        deliveries = self._supply.takeFor(consumer, min(share, room, BATCH), UNSETTLED_BYTES - consumer.size)
         if not deliveries:
             self._ready[consumer] = None
             self._ready.move_to_end(consumer, last=False)

@@ -1,4 +1,4 @@
-"""The path ``/queue/settle``: a consumer says what became of its deliveries."""
+"""The path ``/queue/settle``: the outcome of deliveries to a consumer."""
 
 from typing import Annotated, Any, Required, TypedDict
 

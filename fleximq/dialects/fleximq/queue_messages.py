@@ -16,7 +16,7 @@ from fleximq.dialects.connection.envelope_cache import EnvelopeCache
 from fleximq.dialects.context import ListenerContext
 from fleximq.dialects.fleximq.delivery_form import DeliveryForm
 from fleximq.dialects.fleximq.replies import FlexiReplies
-from fleximq.dialects.outbox import Chunk, Outbox
+from fleximq.dialects.outbox import MAX_UNREAD, Chunk, Outbox
 from fleximq.errors import BrokerError, UnknownDeliveries
 from fleximq.wire.fleximq_frame import payloadOf
 from fleximq.wire.fleximq_header import Header, MessageType, peek
@@ -50,7 +50,7 @@ class QueueMessages:
     :param report: sends an error about the queue of this name.
     """
 
-    __slots__ = ("_broker", "_consumed", "_me", "_publish", "_replies", "_report", "_session", "repeated")
+    __slots__ = ("_broker", "_consumed", "_me", "_paused", "_publish", "_replies", "_report", "_session", "repeated")
 
     def __init__(
         self,
@@ -67,6 +67,7 @@ class QueueMessages:
         self._publish = publish
         self._report = report
         self._consumed: set[str] = set()
+        self._paused: set[str] = set()
         self.repeated: EnvelopeCache[RepeatedRun] = EnvelopeCache(session.context.envelopeBudget)
 
     # -- publications ------------------------------------------------------------------------------
@@ -98,13 +99,32 @@ class QueueMessages:
         :meth:`fleximq.broker.broker.Broker.consumeFrom`.
         """
         name = keys.queue or ""
-        deliver = partial(self._deliver, DeliveryForm(name))
+        deliver = partial(self._deliver, name, DeliveryForm(name))
         self._broker.consumeFrom(self._me, name, deliver, partial(self._ended, name), keys.prefetch, topic)
         self._consumed.add(name)
 
-    def _deliver(self, form: DeliveryForm, deliveries: Sequence[QueueDelivery]) -> None:
-        self._session.outbox.traffic.messagesOut += len(deliveries)
+    def _deliver(self, name: str, form: DeliveryForm, deliveries: Sequence[QueueDelivery]) -> None:
+        outbox = self._session.outbox
+        outbox.traffic.messagesOut += len(deliveries)
         self._replies.writer.replay(form.render(deliveries))
+        if outbox.full or outbox.pendingBytes > MAX_UNREAD:
+            if not self._paused:
+                self._soon(self._resume)
+            self._paused.add(name)
+            self._broker.pauseConsuming(self._me, name, True)
+
+    def _soon(self, call: Callable[[], None]) -> None:
+        self._session.context.clock.callLater(0, call)
+
+    def _resume(self) -> None:
+        """Consume again when the output of the last turn was read."""
+        outbox = self._session.outbox
+        if outbox.full:
+            outbox.whenRelieved(partial(self._soon, self._resume))
+            return
+        names, self._paused = self._paused, set()
+        for name in names:
+            self._broker.pauseConsuming(self._me, name, False)
 
     def _ended(self, name: str, error: BrokerError) -> None:
         self._consumed.discard(name)

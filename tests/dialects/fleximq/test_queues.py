@@ -8,9 +8,15 @@ from fleximq.broker.envelope import BROKER_ID, Envelope
 from fleximq.broker.paths.settlement import SETTLE
 from fleximq.dialects.minimq.messages import SOURCE
 from fleximq.limits import Limits
+from fleximq.security.permissions import Rights
 from fleximq.values.message import Content, Message
+from tests.dialects.conversations import inPieces
 from tests.dialects.flexi_peer import FlexiCase, FlexiPeer
+from tests.dialects.test_fleximq_ws import FlexiWebSocketCase, FlexiWebSocketPeer
+from tests.journal.at_once import JournalAtOnce
+from tests.journal.recorder import Recorder
 from tests.wire.flexi_frames import Heard
+from tests.wire.flexi_variants import VARIANTS
 
 #: The routing of a notification that settles.
 TO_BROKER = {"routing": [{"client_id": BROKER_ID, "path": SETTLE}]}
@@ -352,3 +358,222 @@ class SettleTests(QueueCase):
         self.worker.tell("NOTIF", {"routing": routing}, {"queue": "jobs", "ack": [self.first]})
         self.assertEqual(self.worker.barrier(), [])
         self.assertEqual([each.kind for each in self.producer.messages()], ["NOTIF"])
+
+
+class SlowConsumerTests(QueueCase):
+    """A consumer that does not read."""
+
+    def setUp(self) -> None:
+        """Begin with messages of 100 KiB, and a consumer that may have all of them but reads none."""
+        super().setUp()
+        self.enqueue(*[bytes(100_000)] * 100)
+        self.slow = self.server.join()
+        self.slow.producer.pauseProducing()
+        self.consume(self.slow, 1000)
+
+    def outstanding(self) -> int:
+        """Return how many deliveries are unsettled."""
+        queue = self.server.broker.queues.get("jobs")
+        assert queue is not None
+        return queue.inFlight
+
+    def test_itGetsNoMoreThanItsOutputMayHave(self) -> None:
+        """About 1 MiB is unread, in whole batches; it is not disconnected."""
+        for _ in range(20):
+            self.clock.advance(0)
+        first = self.outstanding()
+        self.enqueue(*[bytes(100_000)] * 10)
+        self.clock.advance(0)
+        self.assertEqual(self.outstanding(), first)
+        self.assertFalse(self.slow.closed)
+
+    def test_othersGetTheRest(self) -> None:
+        """Nobody waits for it."""
+        before = self.outstanding()
+        other = self.consumer(200)
+        for _ in range(20):
+            self.clock.advance(0)
+        self.assertEqual(len(self.deliveries(other)), 100 - before)
+
+    def test_itGetsMoreWhenItHasRead(self) -> None:
+        """All of them at last."""
+        read = []
+        for _ in range(20):
+            self.slow.producer.resumeProducing()
+            self.clock.advance(0)
+            read += self.slow.messages()
+        self.assertEqual(len(read), 100)
+
+
+class RightsTests(QueueCase):
+    """What clients with few permissions may do."""
+
+    def allow(self, peer: FlexiPeer, **grants: tuple[str, ...]) -> None:
+        """Let a client do this, and nothing else any more."""
+        self.server.broker.changeRights(self.server.client(peer), Rights(grants))
+
+    def test_enqueueingNeedsPublish(self) -> None:
+        """403, and after a change of rights too for a header that was known."""
+        self.enqueue("a")
+        self.allow(self.producer)
+        self.enqueue("b")
+        self.assertEqual([each.status for each in self.producer.barrier()], [403])
+        self.assertEqual(self.deliveries(self.consumer(10)), [("a", 1)])
+
+    def test_consumingNeedsConsumeForQueueAndTopic(self) -> None:
+        """603, as for a SUB that may not subscribe."""
+        for grants in ({}, {"subscribe": ("#",)}, {"consume": ("jobs",)}, {"consume": ("mails",)}):
+            worker = self.server.join()
+            self.allow(worker, **grants)
+            self.consume(worker, 1, "mails", "jobs")
+            self.assertEqual([each.status for each in worker.barrier()], [603], grants)
+        worker = self.server.join()
+        self.allow(worker, consume=("mails", "jobs"))
+        self.consume(worker, 1, "mails", "jobs")
+        self.assertEqual(worker.barrier(), [])
+
+    def test_aLostRightEndsTheConsumption(self) -> None:
+        """403 with the queue as path; the deliveries return, and settling them is an error."""
+        self.enqueue("a")
+        worker = self.consumer()
+        [tag] = self.tags(worker)
+        self.allow(worker, consume=("other",))
+        [heard] = worker.barrier()
+        self.assertEqual((heard.status, heard.header["routing"][0]["path"]), (403, "jobs"))
+        self.settle(worker, ack=[tag])
+        self.assertEqual([each.status for each in worker.barrier()], [404])
+        self.assertEqual(self.deliveries(self.consumer()), [("a", 2)])
+
+    def test_settlingNeedsNoFurtherRight(self) -> None:
+        """Neither ``notify`` nor ``read``."""
+        self.enqueue("a", "b")
+        worker = self.server.join()
+        self.allow(worker, consume=("jobs",))
+        self.consume(worker, 2)
+        first, second = self.tags(worker)
+        self.settle(worker, ack=[first])
+        self.assertEqual(worker.barrier(), [])
+        self.assertEqual(self.ask(worker, SETTLE, queue="jobs", ack=[second]).value, {"unknown": []})
+
+    def test_pathsNeedTheirRights(self) -> None:
+        """``consume`` to define, ``admin`` to replace and to pause, ``read`` to list."""
+        self.enqueue("a")
+        worker = self.server.join()
+        for grants, path, more, status in (
+            ({}, "/queue/define", {}, 403),
+            ({"consume": ("jobs",)}, "/queue/define", {}, 200),
+            ({"consume": ("jobs",)}, "/queue/define", {"sources": ["a"]}, 403),
+            ({"consume": ("jobs",)}, "/queue/define", {"lease": 5, "replace": True}, 403),
+            ({"consume": ("jobs",), "admin": ("/queue/define",)}, "/queue/define", {"lease": 5, "replace": True}, 200),
+            ({"consume": ("jobs",)}, "/queue/pause", {}, 403),
+            ({"admin": ("/queue/pause",)}, "/queue/pause", {}, 200),
+        ):
+            self.allow(worker, **grants)
+            self.assertEqual(self.ask(worker, path, queue="jobs", **more).status, status, (grants, path, more))
+        for grants, status in (({}, 403), ({"read": ("/queue/list",)}, 200)):
+            self.allow(worker, **grants)
+            self.assertEqual(self.ask(worker, "/queue/list").status, status)
+
+
+class DurableTests(QueueCase):
+    """A broker with a journal: PING is the barrier."""
+
+    def setUp(self) -> None:
+        """Begin with a journal whose writer works when it is told to."""
+        super().setUp()
+        disk = Recorder()
+        disk.makeFolder("/disk")
+        self.journal = JournalAtOnce(disk)
+        self.server = self.makeServer(journal=self.journal)
+        self.journal.open(self.server.broker.checkpointer)
+        self.journal.begin()
+        self.producer = self.server.join()
+
+    def write(self) -> None:
+        """Let the journal write, and the reactor turn."""
+        self.journal.worker.drain()
+        self.clock.advance(0)
+
+    def kinds(self, peer: FlexiPeer) -> list[str]:
+        """Return the kinds of messages that a peer heard."""
+        self.clock.advance(0)
+        return [each.kind for each in peer.messages()]
+
+    def test_aPongConfirmsThatMessagesAreOnDisk(self) -> None:
+        """It waits for the commit, and consumers get them after it."""
+        consumer = self.consumer(10)
+        self.write()
+        self.enqueue("a", "b")
+        self.producer.ping()
+        self.assertEqual((self.kinds(self.producer), self.kinds(consumer)), ([], []))
+        self.write()
+        self.assertEqual((self.kinds(self.producer), self.deliveries(consumer)), (["PONG"], [("a", 1), ("b", 1)]))
+
+    def test_aPongConfirmsThatSettlementsAreOnDisk(self) -> None:
+        """A PING after a settlement is answered after its commit, the next one at once."""
+        self.enqueue("a")
+        self.write()
+        worker = self.consumer()
+        self.write()
+        [tag] = self.tags(worker)
+        self.settle(worker, ack=[tag])
+        worker.ping()
+        self.assertEqual(self.kinds(worker), [])
+        self.write()
+        self.assertEqual(self.kinds(worker), ["PONG"])
+        worker.ping()
+        self.assertEqual(self.kinds(worker), ["PONG"])
+
+    def test_aRequestIsAnsweredWhenSettlementsAreOnDisk(self) -> None:
+        """As a PING is."""
+        self.enqueue("a")
+        self.write()
+        worker = self.consumer()
+        self.write()
+        worker.request(BROKER_ID, SETTLE, "r", {"queue": "jobs", "ack": self.tags(worker)})
+        self.assertEqual(self.kinds(worker), [])
+        self.write()
+        self.assertEqual([each.value for each in worker.messages()], [{"unknown": []}])
+
+
+class VariantTests(QueueCase):
+    """Clients with other layouts and with headers by position."""
+
+    def test_allVariantsConsumeAndSettle(self) -> None:
+        """Each reads a delivery in its own layout; the keys of queues need a map as header."""
+        for variant in VARIANTS:
+            if variant.positional:
+                continue
+            peer = self.server.connect()
+            peer.variant = variant
+            worker = self.consume(peer.join({}), 1)
+            self.enqueue(str(variant))
+            [heard] = self.heard(worker)
+            self.assertEqual((heard.value, heard.header["delivery"]["queue"]), (str(variant), "jobs"))
+            self.settle(worker, ack=[heard.header["delivery"]["tag"]])
+            self.assertEqual(worker.barrier(), [])
+            worker.leave()
+
+
+class WebSocketTests(FlexiWebSocketCase):
+    """The same over a WebSocket."""
+
+    def test_aClientOnAWebSocketEnqueuesConsumesAndSettles(self) -> None:
+        """In any messages."""
+        peer = FlexiWebSocketPeer(self.factory)
+        peer.upgrade()
+        peer.join()
+        peer.tell("PUB", {"topic": "jobs", "queue": True}, b"\x01")
+        peer.tell("SUB", {"topic": "jobs", "queue": True})
+        self.clock.advance(0)
+        [heard] = peer.messages()
+        tag = heard.header["delivery"]["tag"]
+        peer.tell("NOTIF", TO_BROKER, msgpack.packb({"queue": "jobs", "ack": [tag]}))
+        self.clock.advance(0)
+        self.assertEqual(peer.messages(), [])
+        queue = self.context.broker.queues.get("jobs")
+        assert queue is not None
+        self.assertEqual((queue.depth, queue.inFlight), (0, 0))
+
+
+globals().update(inPieces(ConsumerTests))
