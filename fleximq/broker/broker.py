@@ -42,6 +42,7 @@ from fleximq.broker.replay.searches import Searches
 from fleximq.broker.rules import AgeLimits, BrokerRules
 from fleximq.broker.schedules.due_messages import DuePublisher
 from fleximq.broker.schedules.schedules import Schedules
+from fleximq.broker.schedules.waiting_messages import OnAdded
 from fleximq.broker.slices import Slices
 from fleximq.broker.topics.names import isBrokerTopic
 from fleximq.broker.topics.topic_table import SYSTEM, Topic, TopicTable
@@ -403,6 +404,14 @@ class Broker:
             if onDecided is not None:
                 onDecided(reason, range(count))
 
+        self.addSchedules(envelope, body, count, due, added)
+
+    def addSchedules(self, envelope: Envelope, body: Any, count: int, due: int, added: OnAdded) -> None:
+        """Publish a run at its time as :meth:`schedule` does.
+
+        :param added: called with the ids of its messages for :attr:`schedules` and None when they are stored, or with
+            the reason why they are not.
+        """
         self.schedules.add(envelope, body, count, due, self.orderedPath.isRecorded(envelope), added)
 
     def publishNarrowed(self, envelope: Envelope, body: Any, count: int, audience: Iterable[int]) -> None:

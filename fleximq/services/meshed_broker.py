@@ -18,6 +18,7 @@ from fleximq.broker.broker import Broker
 from fleximq.broker.consumers.polled_subscription import PolledSubscription
 from fleximq.broker.consumers.queue_consumer import Deliver, QueueConsumer
 from fleximq.broker.envelope import ConnectedClient, Envelope, OnDecided, QueueDelivery
+from fleximq.broker.schedules.waiting_messages import OnAdded
 from fleximq.errors import BrokerError, NoCapacity
 from fleximq.services.mesh_direct import Direct, RemoteClient
 from fleximq.services.mesh_node import IdBlocks, Membership, MeshNode
@@ -137,18 +138,10 @@ class MeshedBroker(Broker):
         self._checkOwner()
         super().produceOnce(envelope, body, ids, onDecided)
 
-    def schedule(
-        self,
-        client: ConnectedClient,
-        envelope: Envelope,
-        body: Any,
-        count: int,
-        due: int,
-        onDecided: OnDecided | None = None,
-    ) -> None:
+    def addSchedules(self, envelope: Envelope, body: Any, count: int, due: int, added: OnAdded) -> None:
         if self.orderedPath.isRecorded(envelope):
             self._checkOwner()
-        super().schedule(client, envelope, body, count, due, onDecided)
+        super().addSchedules(envelope, body, count, due, added)
 
     def expectReplies(self, client: ConnectedClient, name: str) -> None:
         self._checkOwner()

@@ -19,6 +19,7 @@ from fleximq.broker.paths import queue_paths
 from fleximq.broker.paths.arguments import Listing, Path, number, page
 from fleximq.broker.paths.path_table import clients, operate, topics
 from fleximq.broker.paths.rows import groupRow, overview
+from fleximq.broker.paths.schedule_paths import schedules
 from fleximq.config.option_table import OPTIONS
 from fleximq.config.settings import Settings
 from fleximq.errors import Conflict, Forbidden, NotFound
@@ -63,6 +64,7 @@ _LISTS: Mapping[str, tuple[Path, bool]] = {
     "/api/queues": (queue_paths.queues, False),
     "/api/queues/peek": (queue_paths.peek, False),
     "/api/subscriptions": (queue_paths.subscriptions, True),
+    "/api/schedules": (schedules, False),
 }
 
 Answer = Callable[[PageRequest], Coroutine[Any, Any, HttpReply]]

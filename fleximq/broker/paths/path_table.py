@@ -20,6 +20,7 @@ from fleximq.broker.paths.arguments import Answer, Arguments, Listing, Path, pag
 from fleximq.broker.paths.group_paths import GROUP_PATHS, lag
 from fleximq.broker.paths.journal_paths import JOURNAL_PATHS, READERS
 from fleximq.broker.paths.rows import clientRow, overview, topicRow, whoIs
+from fleximq.broker.paths.schedule_paths import SCHEDULE_ACTS, SCHEDULE_PATHS
 from fleximq.broker.paths.work_queue_paths import OWN_RIGHTS, PAUSE, WORK_QUEUE_PATHS, WORK_QUEUE_READERS
 from fleximq.errors import BadRequest, BrokerError, NotFound
 from fleximq.limits import KIBIBYTE
@@ -118,10 +119,11 @@ PATHS: dict[str, Path] = {
     **JOURNAL_PATHS,
     **GROUP_PATHS,
     **WORK_QUEUE_PATHS,
+    **SCHEDULE_PATHS,
 }
 _READERS = READERS | WORK_QUEUE_READERS
 #: Paths that need rights to names in their arguments, which they check themselves.
-_OWN_RIGHTS = frozenset({lag, *OWN_RIGHTS})
+_OWN_RIGHTS = frozenset({lag, *OWN_RIGHTS, *SCHEDULE_ACTS})
 
 
 #: Paths that affect other clients, and the list of bans; they need the right to ``admin``.

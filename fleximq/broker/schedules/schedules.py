@@ -141,6 +141,26 @@ class Schedules:
         """Return the store that a message with this id is in."""
         return self.inJournal if number < FIRST_VOLATILE else self.inMemory
 
+    def after(self, due: int, number: int, most: int) -> Entries:
+        """Return the first entries that wait after this due time and id, at most ``most``."""
+        rows = [row for each in self._stores for row in each.timetable.after(due, number, most).rows()]
+        found = Entries.none()
+        for row in sorted(rows)[:most]:
+            found.insert(found.size, *row)
+        return found
+
+    def find(self, numbers: Sequence[int], found: Callable[[Sequence[WaitingMessage]], None]) -> None:
+        """Find waiting messages by their ids, in this order; unknown ones are left out."""
+        volatile = [number for number in numbers if number >= FIRST_VOLATILE]
+        known: dict[int, WaitingMessage] = {}
+        self.inMemory.find(volatile, lambda messages: known.update((each.number, each) for each in messages))
+
+        def read(messages: Sequence[WaitingMessage]) -> None:
+            known.update((each.number, each) for each in messages)
+            found([known[number] for number in numbers if number in known])
+
+        self.inJournal.find([number for number in numbers if number < FIRST_VOLATILE], read)
+
     # -- time ------------------------------------------------------------------------------------------
 
     def _arm(self) -> None:

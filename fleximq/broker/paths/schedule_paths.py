@@ -1,0 +1,224 @@
+"""The paths of schedules: add and cancel one, list them, and define, pause and remove recurring ones."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgpack
+
+from fleximq.broker.authorization import permit, sees
+from fleximq.broker.broker import Broker
+from fleximq.broker.envelope import ConnectedClient, Envelope
+from fleximq.broker.paths.arguments import Answer, Arguments, Path, answerStored, number, page, text
+from fleximq.broker.publishing.transactions import RecordSource
+from fleximq.broker.schedules.occurrences import EXPRESSION, LEAST_EVERY, MOST_EVERY
+from fleximq.broker.schedules.repeat import NAME_BYTES, Repeat, catchUpOf
+from fleximq.broker.schedules.repeats import Running
+from fleximq.broker.schedules.schedule_header import publishedHeader
+from fleximq.broker.schedules.waiting_messages import FIRST_VOLATILE, WaitingMessage
+from fleximq.errors import BadRequest, BrokerError, NotKept
+from fleximq.limits import TOPIC_BYTES
+from fleximq.rights import Action
+from fleximq.values.header_pairs import SENDER, readHeader, withSender
+from fleximq.values.message import Content, Message
+from fleximq.values.records import DIALECTS, StoredBatch, contentOf
+
+_RECORDS = RecordSource()
+_CONTENT = contentOf(Message(b"", Content.MESSAGEPACK))
+#: Keys that a header cannot have: the arguments have them, or the broker sets them.
+_OWN = frozenset({"topic", "routing", "id", SENDER})
+_FLEXIMQ = DIALECTS["fleximq"]
+
+
+def add(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+    """Answer ``/schedule/add``: publish a ``payload`` with the keys of ``header`` to a ``topic`` at ``deliver_at``, or
+    after ``deliver_in`` milliseconds; the answer has the ``id``, after the commit of a durable one.
+    """
+    name = text(arguments, "topic", TOPIC_BYTES)
+    if ("deliver_in" in arguments) == ("deliver_at" in arguments):
+        raise BadRequest("a schedule has either 'deliver_in' or 'deliver_at'")
+    isAfter = "deliver_in" in arguments
+    due = number(arguments, "deliver_in") + broker.schedules.now() if isAfter else number(arguments, "deliver_at")
+    header, payload = _content(client, arguments)
+    envelope = Envelope(broker.topicFor(client, name), client, _RECORDS)
+    columns = [_FLEXIMQ], [_CONTENT], [header], [payload]
+    body = StoredBatch([0], [0], [name], [0], [(client.id, client.name)], [0], *columns)
+
+    def added(ids: Sequence[int], reason: str | None) -> None:
+        answer(NotKept(reason) if reason is not None else {"id": ids[0]})
+
+    broker.addSchedules(envelope, body, 1, due, added)
+
+
+def _content(client: ConnectedClient, arguments: Arguments) -> tuple[bytes, bytes]:
+    """Return the header and the payload of a publication as the journal stores them."""
+    fields = arguments.get("header", {})
+    if not isinstance(fields, dict) or not all(isinstance(key, str) for key in fields):
+        raise BadRequest("'header' must be a map with strings as keys")
+    for key in _OWN.intersection(fields):
+        raise BadRequest(f"'header' must not have {key!r}")
+    try:
+        header = msgpack.packb(fields) if fields else b""
+        readHeader(header or b"\x80")
+        payload = msgpack.packb(arguments["payload"]) if "payload" in arguments else b""
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise BadRequest(f"'header' or 'payload' cannot be packed: {error}") from None
+    return publishedHeader(withSender(header, client.sender) if client.sender else header), payload
+
+
+def repeat(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+    """Answer ``/schedule/repeat``: define the recurring schedule of this ``name``, in place of any other.
+
+    It publishes ``payload`` with the keys of ``header`` to ``topic``, ``every`` so many milliseconds, or at the times
+    of the expression ``cron`` in ``timezone`` (UTC). ``catch_up`` says which missed publications are made up for:
+    ``none``, the ``last`` or ``all``. The answer has ``next``, the next due time.
+    """
+    name, topic = text(arguments, "name", NAME_BYTES), text(arguments, "topic", TOPIC_BYTES)
+    broker.topicFor(client, topic)
+    repeats = broker.schedules.repeats
+    _permitReplacing(client, repeats.get(name))
+    header, payload = _content(client, arguments)
+    hasCron = "cron" in arguments
+    now = broker.schedules.now()
+    repeats.define(
+        Repeat(
+            name=name,
+            topic=topic,
+            payload=payload,
+            header=header,
+            content=_CONTENT,
+            publisher=(client.id, client.name, _FLEXIMQ),
+            start=now,
+            since=now,
+            every=number(arguments, "every", None, MOST_EVERY, LEAST_EVERY) if "every" in arguments else None,
+            cron=text(arguments, "cron", EXPRESSION) if hasCron else None,
+            timezone=text(arguments, "timezone", EXPRESSION) if "timezone" in arguments else "UTC",
+            catchUp=catchUpOf(arguments.get("catch_up", "none")),
+            paused=_flag(arguments, "paused", False),
+            principal=client.principal,
+        )
+    )
+    running = repeats.get(name)
+    answerStored(broker, answer, {"name": name, "next": None if running is None else running.next})
+
+
+def _permitReplacing(client: ConnectedClient, running: Running | None) -> None:
+    """Check that a client may change a recurring schedule: it made it, or may publish to its topic."""
+    if running is not None:
+        owner = running.definition.principal
+        if owner is None or owner != client.principal:
+            permit(client, Action.PUBLISH, running.definition.topic)
+
+
+def _flag(arguments: Arguments, name: str, otherwise: bool) -> bool:
+    value = arguments.get(name, otherwise)
+    if not isinstance(value, bool):
+        raise BadRequest(f"{name!r} must be true or false")
+    return value
+
+
+def pause(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+    """Answer ``/schedule/pause``: pause the recurring schedule of this ``name``, or continue if ``paused`` is false; it
+    does not make up for due times of the pause. The answer says whether it was ``found``.
+    """
+    name, paused = text(arguments, "name", NAME_BYTES), _flag(arguments, "paused", True)
+    schedules = broker.schedules
+    _permitReplacing(client, schedules.repeats.get(name))
+    answerStored(broker, answer, {"found": schedules.repeats.pause(name, paused, schedules.now())})
+
+
+def cancel(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+    """Answer ``/schedule/cancel``: cancel the schedule with this ``id``, or the recurring one with this ``name``; say
+    whether it was ``cancelled``, durable ones for good.
+    """
+    if ("id" in arguments) == ("name" in arguments):
+        raise BadRequest("name either the 'id' of a schedule or the 'name' of a recurring one")
+    if "name" in arguments:
+        name = text(arguments, "name", NAME_BYTES)
+        _permitReplacing(client, broker.schedules.repeats.get(name))
+        answerStored(broker, answer, {"cancelled": broker.schedules.repeats.remove(name)})
+        return
+
+    def done(found: bool | BrokerError) -> None:
+        if isinstance(found, BrokerError):
+            answer(found)
+        elif found:
+            answerStored(broker, answer, {"cancelled": True})
+        else:
+            answer({"cancelled": False})
+
+    broker.schedules.cancel(client, number(arguments, "id"), done)
+
+
+# -- lists ---------------------------------------------------------------------------------------------
+
+
+def schedules(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+    """Answer ``/schedule/list``: the waiting messages by due time, how many there are, and the recurring schedules.
+
+    A page has ``limit`` messages ``after`` the key ``next`` of the page before; those of topics that are hidden from
+    the client are left out. The recurring ones are all on the first page.
+    """
+    after, limit = page(arguments, str, "")
+    due, latest = _position(after)
+    found = broker.schedules.after(due, latest, limit + 1)
+    some = found.part(0, limit)
+    more = found.size > limit
+    following = f"{some.dues[-1]}:{some.numbers[-1]}" if more else None
+    repeats = (
+        [] if after else [_repeatRow(each) for each in broker.schedules.repeats if sees(client, each.definition.topic)]
+    )
+    result = {"waiting": len(broker.schedules), "repeats": repeats, "next": following}
+
+    def shown(messages: Sequence[WaitingMessage]) -> None:
+        answer({"schedules": [_row(each) for each in messages if sees(client, each.topic)], **result})
+
+    broker.schedules.find(some.numbers, shown)
+
+
+def _position(after: str) -> tuple[int, int]:
+    """Return due time and id of a key of a listing."""
+    if not after:
+        return 0, -1
+    due, _, latest = after.partition(":")
+    if not (due.isdecimal() and latest.isdecimal() and len(after) < 40):
+        raise BadRequest("'after' must be the 'next' of another page")
+    return int(due), int(latest)
+
+
+def _row(message: WaitingMessage) -> dict[str, Any]:
+    return {
+        "id": message.number,
+        "due": message.due,
+        "topic": message.topic,
+        "principal": message.principal,
+        "bytes": message.bytes,
+        "kept": message.number < FIRST_VOLATILE,
+    }
+
+
+def _repeatRow(running: Running) -> dict[str, Any]:
+    repeat = running.definition
+    return {
+        "name": repeat.name,
+        "topic": repeat.topic,
+        "next": None if repeat.paused else running.next,
+        "every": repeat.every,
+        "cron": repeat.cron,
+        "timezone": repeat.timezone,
+        "catch_up": str(repeat.catchUp),
+        "paused": repeat.paused,
+        "principal": repeat.principal,
+        "settings": repeat.isSetting,
+    }
+
+
+#: Those that act; they need ``publish`` for the topics of their schedules.
+SCHEDULE_ACTS = frozenset({add, repeat, pause, cancel})
+#: The paths of schedules by name.
+SCHEDULE_PATHS: dict[str, Path] = {
+    "/schedule/add": add,
+    "/schedule/list": schedules,
+    "/schedule/cancel": cancel,
+    "/schedule/repeat": repeat,
+    "/schedule/pause": pause,
+}
