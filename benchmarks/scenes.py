@@ -1,28 +1,36 @@
 """What is measured, with whom, and what is wanted of it. A new scene is a new line in :data:`SCENES`."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.peers.bare import Bare
+from benchmarks.peers.beanstalkd import Beanstalkd
 from benchmarks.peers.blipmq import BlipMQ
 from benchmarks.peers.clients import NatsPy, OurAsyncio, OurBlocking
 from benchmarks.peers.cluster import ClusterOwner, ClusterStandby
 from benchmarks.peers.fleximq import FlexiMQ, FlexiMQBroker, LayoutB, pure, tuned
+from benchmarks.peers.fleximq_queue import DurableQueue, FlexiQueue
 from benchmarks.peers.identity import Identity
 from benchmarks.peers.jetstream import JetStream, JetStreamAlways
+from benchmarks.peers.jetstream_queue import JetStreamQueue
 from benchmarks.peers.journal import Durable, DurableMini, Journaled, Unused, Volatile
 from benchmarks.peers.minimq import MiniMQ
 from benchmarks.peers.mosquitto import Mosquitto
 from benchmarks.peers.nats import Nats
 from benchmarks.peers.peer import Peer
+from benchmarks.peers.rabbitmq import RabbitMQ
 from benchmarks.peers.redis import Redis
+from benchmarks.peers.redis_queue import RedisLists, RedisStreams
 from benchmarks.peers.secured import SecuredFlexiMQ, SecuredNats
+from benchmarks.peers.work_queue import WorkQueue, synced
 from benchmarks.peers.ws import NodeWs
 from benchmarks.work.beside import Beside
 from benchmarks.work.crowd import Crowd
 from benchmarks.work.durable import SHARE, OneByOne, Pipelined, Produced
 from benchmarks.work.effort import Work
 from benchmarks.work.fan import Fan
+from benchmarks.work.jobs import Jobs, JobStart
 from benchmarks.work.joining import Idle, Joining
 from benchmarks.work.latency import TAILS, Latency
 from benchmarks.work.library import ASKED, PUBLISHED, RECEIVED, Libraries
@@ -114,6 +122,17 @@ def _slow(dialect: type[FlexiMQBroker], policy: str) -> Scene:
         goals[: 1 if policy == "block" else 2],
         onRequest=True,
     )
+
+
+#: The peers that have work queues.
+_QUEUES: tuple[type[WorkQueue], ...] = (RedisStreams, RedisLists, RabbitMQ, Beanstalkd, JetStreamQueue)
+
+
+def _jobs(name: str, words: str, ours: type[FlexiMQBroker], least: float, peers: Sequence[type[WorkQueue]]) -> Scene:
+    """A scene of work queues at full speed, with twice the rate of every peer wanted."""
+    goals = (Goal("jobs/s", least), *(Goal("jobs/s", 2.0, peer.broker) for peer in peers))
+    title = f"Work queue, {words}: confirmed, delivered, acknowledged, 1 to 4, 100 B"
+    return Scene(f"jobs-{name}", title, Jobs(), (ours, pure(ours), *peers), goals)
 
 
 #: What is wanted of a client library.
@@ -248,6 +267,19 @@ SCENES: tuple[Scene, ...] = (
         Fan(100, topics=2),
         (Unused, Volatile),
         (Goal("deliveries/s", 0.97, "volatile"),),
+    ),
+    _jobs("durable", "synced", DurableQueue, 300_000, [synced(peer) for peer in _QUEUES]),
+    _jobs("volatile", "in memory", FlexiQueue, 800_000, _QUEUES),
+    Scene(
+        "jobs-latency",
+        "Work queue, synced: enqueue to the start of the job at 1,000 a second, 100 B",
+        JobStart(),
+        (DurableQueue, pure(DurableQueue), *map(synced, _QUEUES)),
+        (
+            Goal("p50, us", 1_000, atMost=True),
+            Goal("p99, us", 3_000, atMost=True),
+            *(Goal(f"p{at}, us", 1.0, peer.broker, atMost=True) for peer in _QUEUES for at in (50, 99)),
+        ),
     ),
     Scene("client-asyncio", "Client library on asyncio, 100 B", Libraries(), (OurAsyncio, NatsPy), _LIBRARY),
     Scene("client-blocking", "Client library, blocking, 100 B", Libraries(), (OurBlocking, NatsPy), _LIBRARY),

@@ -76,6 +76,16 @@ class Line:
         self._rest = said[size:]
         return said[:size]
 
+    def readWords(self, word: bytes, count: int) -> None:
+        """Read until ``word`` has come so many times; what follows the last of them is kept.
+
+        :raises Refused: if the connection ends, or stays silent, as it does after an answer without the word.
+        """
+        said = self._rest
+        while said.count(word) < count:
+            said += self.more(said)
+        self._rest = said.split(word, count)[count]
+
     def more(self, said: bytes = b"") -> bytes:
         """Return whatever comes next; ``said`` is what came before, for the words of a refusal.
 

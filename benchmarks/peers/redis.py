@@ -35,25 +35,26 @@ class Redis(Peer):
         return None
 
     def subscribe(self, line: Line, topics: Sequence[bytes]) -> None:
-        line.send(_array(b"SUBSCRIBE", *topics))
+        line.send(array(b"SUBSCRIBE", *topics))
         for place, topic in enumerate(topics, 1):
             line.readUntil(b"*3\r\n$9\r\nsubscribe\r\n$%d\r\n%s\r\n:%d\r\n" % (len(topic), topic, place))
         line.who = place
 
     def barrier(self, line: Line) -> None:
         """Ping; to one that has subscribed the answer looks otherwise."""
-        line.send(_array(b"PING", b"barrier"))
-        line.readUntil(_array(b"pong", b"barrier") if line.who else b"$7\r\nbarrier\r\n")
+        line.send(array(b"PING", b"barrier"))
+        line.readUntil(array(b"pong", b"barrier") if line.who else b"$7\r\nbarrier\r\n")
 
     def publication(self, who: Who, topic: bytes, payload: bytes) -> bytes:
-        return _array(b"PUBLISH", topic, payload)
+        return array(b"PUBLISH", topic, payload)
 
     def delivery(self, who: Who, topic: bytes, payload: bytes, place: int = 0) -> bytes:
-        return _array(b"message", topic, payload)
+        return array(b"message", topic, payload)
 
     def reply(self, subscribers: int) -> bytes:
         return b":%d\r\n" % subscribers
 
 
-def _array(*words: bytes) -> bytes:
+def array(*words: bytes) -> bytes:
+    """Return a command or an answer of bulk strings."""
     return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
