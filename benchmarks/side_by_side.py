@@ -102,7 +102,7 @@ def _minutes(scenes: Sequence[Scene], effort: Effort, repeat: int) -> float:
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.side_by_side",
-        description="Measure FlexiMQ beside nats-server, redis-server, mosquitto and node's ws, as far as installed.",
+        description="Measure FlexiMQ beside other brokers, as far as they are installed.",
     )
     scenes, brokers = [scene.name for scene in SCENES], list(_kinds())
     parser.add_argument("--scenes", type=partial(names, scenes), default=[], metavar="NAME,...", help="or a pattern")
