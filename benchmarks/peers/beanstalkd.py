@@ -31,7 +31,7 @@ class Beanstalkd(Fetched):
 
     def command(self) -> Sequence[str]:
         command = [find("beanstalkd") or "beanstalkd", "-l", "127.0.0.1", "-p", str(self.port)]
-        return [*command, "-b", str(self.folder), "-f0"] if self.durable else command
+        return [*command, "-b", str(self.folder), "-f0"] if self.isSynced else command
 
     def hello(self) -> bytes:
         return b"list-tube-used\r\n"

@@ -21,7 +21,7 @@ class JetStreamQueue(JetStream, WorkQueue):
 
     def open(self, line: Line, queue: bytes) -> None:
         self._inbox(line)
-        self._request(line, b"STREAM.CREATE.bench", _STREAM % (b"file" if self.durable else b"memory"))
+        self._request(line, b"STREAM.CREATE.bench", _STREAM % (b"file" if self.isSynced else b"memory"))
         self._request(line, b"CONSUMER.DURABLE.CREATE.bench.workers", _CONSUMER)
 
     def producing(self, line: Line) -> None:

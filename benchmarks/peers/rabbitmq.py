@@ -115,7 +115,7 @@ class RabbitMQ(WorkQueue):
         self._early.clear()
 
     def enqueued(self, who: Who, queue: bytes, payload: bytes) -> bytes:
-        properties = struct.pack(">HHQHB", 60, 0, len(payload), 0x1000, 2 if self.durable else 1)
+        properties = struct.pack(">HHQHB", 60, 0, len(payload), 0x1000, 2 if self.isSynced else 1)
         publish = _method(1, (60, 40), b"\x00\x00" + _short(b"") + _short(queue) + b"\x00")
         return publish + _framed(_HEADER, 1, properties) + _framed(_BODY, 1, payload)
 
@@ -143,7 +143,7 @@ class RabbitMQ(WorkQueue):
         return _method(1, (60, 80), tags[-1] + b"\x01")
 
     def _declare(self, queue: bytes, passive: bool = False) -> bytes:
-        return _method(1, (50, 10), b"\x00\x00" + _short(queue) + bytes([passive | self.durable << 1]) + bytes(4))
+        return _method(1, (50, 10), b"\x00\x00" + _short(queue) + bytes([passive | self.isSynced << 1]) + bytes(4))
 
 
 def _home() -> Path | None:

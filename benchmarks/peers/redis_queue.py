@@ -17,7 +17,7 @@ class _RedisQueue(Redis, Fetched):
 
     def command(self) -> Sequence[str]:
         command = list(super().command())
-        if self.durable:
+        if self.isSynced:
             command[command.index("--appendonly") + 1] = "yes"
             command += ["--appendfsync", "always"]
         return command

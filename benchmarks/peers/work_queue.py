@@ -17,9 +17,9 @@ Kind = TypeVar("Kind", bound="WorkQueue")
 
 
 class WorkQueue(Peer):
-    """A broker with one queue; it is in memory unless ``durable``, and then on the disk before it confirms."""
+    """A broker with one queue; it is in memory unless ``isSynced``, and then on the disk before it confirms."""
 
-    durable: ClassVar[bool] = False
+    isSynced: ClassVar[bool] = False
     #: The bytes of a delivery after its payload.
     suffix: ClassVar[bytes] = b"\r\n"
 
@@ -91,4 +91,4 @@ class Fetched(WorkQueue):
 
 def synced(kind: type[Kind]) -> type[Kind]:
     """Return the same peer with a durable queue."""
-    return type(f"Synced{kind.__name__}", (kind,), {"durable": True})
+    return type(f"Synced{kind.__name__}", (kind,), {"isSynced": True})

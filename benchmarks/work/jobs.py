@@ -184,7 +184,7 @@ class JobStart:
         for number in range(count):
             time.sleep(max(0.0, begun / 1e9 + number / self.rate - time.monotonic()))
             _STAMP.pack_into(said, at, time.monotonic_ns())
-            line.send(said)
+            line.send(bytes(said))
         for _ in range(count):
             peer.confirmed(line, 1)
 

@@ -115,5 +115,5 @@ class SyncedTests(SynchronousTestCase):
     def test_sameName(self) -> None:
         """It is the same broker, told to sync."""
         kind = synced(RabbitMQ)
-        self.assertEqual((kind.broker, kind.durable, RabbitMQ.durable), ("rabbitmq", True, False))
+        self.assertEqual((kind.broker, kind.isSynced, RabbitMQ.isSynced), ("rabbitmq", True, False))
         self.assertIn(b"\x02", kind().enqueued(None, b"q", b""))
