@@ -172,6 +172,7 @@ class Broker:
             self.deadlines,
             rules.redelivery,
             counted,
+            self.microseconds,
         )
         stateLog = StateLog(journal, self.deadlines, self.deadLetters.deadLetter, self.microseconds)
         makeQueue = QueueFactory(

@@ -8,6 +8,7 @@ from zope.interface import implementer
 
 from fleximq.interfaces import IConversation, IPeer, IRights, ISource, ISubscriber
 from fleximq.rights import EVERYTHING
+from fleximq.values.death_reason import DeathReason
 from fleximq.values.message import Message
 from fleximq.values.message_cost import OVERHEAD, cost
 from fleximq.values.records import Run, runOf
@@ -109,3 +110,19 @@ class QueueDelivery(NamedTuple):
     tag: int
     message: Message
     attempts: int
+
+
+class LastDelivery(NamedTuple):
+    """The last delivery of a message that becomes a dead letter, and why.
+
+    ``consumer`` is the name of the client that received it, "" if it is not known, and ``words`` are those of its
+    rejection. ``first`` is when the first delivery of the message ended, in seconds of the clock; None: this was it.
+    """
+
+    tag: int
+    message: Message
+    attempts: int
+    reason: DeathReason
+    consumer: str = ""
+    words: str = ""
+    first: float | None = None

@@ -10,6 +10,8 @@ from fleximq.broker.consumers.polled_subscription import PolledSubscription
 from fleximq.broker.consumers.work_queue import WorkQueue
 from fleximq.broker.consumers.work_queues import IDLE_SECONDS
 from fleximq.config.settings import Settings
+from fleximq.values.death import Death
+from fleximq.values.death_reason import DeathReason
 from fleximq.values.log_limit import LogLimits
 from fleximq.values.printable import shortened
 
@@ -27,7 +29,14 @@ _SUBSCRIPTION_EXPIRED = (
     "The BlipMQ subscription {id} of {topic} was removed with {messages}, since no client used it for "
     "{time:g} s (--durable-grace){more}"
 )
-_DEAD_LETTER = "{letter} of the queue {queue} is a dead letter after {deliveries} deliveries without an ACK{more}"
+_LETTER = "{letter} of the queue {queue} is a dead letter"
+#: By why the message died, so that each kind of line has a limit of its own.
+_DEAD_LETTERS = {
+    DeathReason.ATTEMPTS: _LETTER + " after {deliveries} deliveries without an ACK{more}",
+    DeathReason.REJECTED: _LETTER + ", rejected by {consumer}{more}",
+    DeathReason.EXPIRED: _LETTER + ", since it expired{more}",
+    DeathReason.TOO_LARGE: _LETTER + ", since it is too large for its consumer{more}",
+}
 
 
 class QueueWarnings:
@@ -64,9 +73,11 @@ class QueueWarnings:
         fields = {"messages": _messages(number), "number": number, "time": self._durableGrace}
         self._warn(_SUBSCRIPTION_EXPIRED, id=subscription.id, topic=subscription.topic, **fields)
 
-    def _deadLetter(self, queue: str, messageId: str | None, deliveries: int) -> None:
+    def _deadLetter(self, death: Death, messageId: str | None) -> None:
         letter = "A message" if messageId is None else f"The message {shortened(messageId)}"
-        self._warn(_DEAD_LETTER, letter=letter, queue=queue, deliveries=deliveries)
+        consumer = death.consumer or "a consumer"
+        fields = {"queue": death.queue, "deliveries": death.attempts, "consumer": consumer}
+        self._warn(_DEAD_LETTERS[death.reason], letter=letter, **fields)
 
 
 def _messages(number: int) -> str:

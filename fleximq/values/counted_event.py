@@ -20,7 +20,7 @@ class EventFamily(Enum):
     EXPIRED = "expired: "
     LOST = "lost: "
     REDELIVERED = "redelivered"
-    DEAD_LETTERS = "dead letters"
+    DEAD_LETTERS = "dead letters: "
     REPEATED = "repeated publications"
 
 

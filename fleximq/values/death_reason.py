@@ -12,3 +12,5 @@ class DeathReason(Enum):
     """A consumer rejected it."""
     EXPIRED = "expired"
     """It expired in a queue that makes dead letters of such messages."""
+    TOO_LARGE = "too large"
+    """It cannot be sent to the consumers of its queue."""

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import msgpack
 
+from fleximq.limits import DEAD
+
 #: The priorities of messages, and the one of a message without it: higher ones are delivered first.
 PRIORITIES = range(10)
 PRIORITY = 4
@@ -35,8 +37,10 @@ class Head(NamedTuple):
 
 
 def headOf(topic: str, pairs: bytes, publisher: int) -> Head:
-    """Return the head with the fields that a header has; those of a wrong type count as absent."""
-    if not any(key in pairs for key in _KEYS):
+    """Return the head with the fields that a header has; those of a wrong type count as absent, as do all in the topics
+    of dead letters, which do not expire again and have no priority.
+    """
+    if topic.startswith(DEAD) or not any(key in pairs for key in _KEYS):
         return Head(topic, pairs, publisher)
     return Head(topic, pairs, publisher, *(_fields if len(pairs) <= _SHORT else _fields.__wrapped__)(pairs))
 

@@ -308,8 +308,10 @@ def contentOf(message: Message) -> int:
 
 
 def headerOf(message: Message) -> bytes:
-    """Return a message's ids as a stored header; no bytes if it has none."""
-    _, _, _, messageId, correlation, replyTo, _, _, _, _ = message
+    """Return the header of a message that has a head, else its ids as a stored header; no bytes if it has none."""
+    _, _, _, messageId, correlation, replyTo, _, _, _, head = message
+    if head is not None:
+        return head.pairs
     if correlation is None and replyTo is None:
         if messageId is None:
             return b""

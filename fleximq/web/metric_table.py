@@ -69,7 +69,7 @@ METRICS = (
     Metric("longest_queue_messages", _GAUGE, "Messages waiting in each of the longest queues.", _QUEUE),
     Metric("longest_queue_oldest_seconds", _GAUGE, "Age of the oldest message in each of the longest queues.", _QUEUE),
     Metric("redelivered_messages", _COUNTER, "Messages delivered again."),
-    Metric("dead_letters", _COUNTER, "Messages that became dead letters."),
+    Metric("dead_letters", _COUNTER, "Messages that became dead letters, by reason.", ("reason",)),
     # the journal
     Metric("journal_writable", _GAUGE, "1 while the journal stores messages, 0 after a fault."),
     Metric("journal_bytes", _GAUGE, "Size of the journal's files."),

@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.broker.consumers.state_log import StateLog
 from fleximq.broker.consumers.work_queues import WorkQueues
 from fleximq.broker.deadlines import Deadlines
-from fleximq.broker.envelope import ConnectedClient, QueueDelivery
+from fleximq.broker.envelope import ConnectedClient, LastDelivery, QueueDelivery
 from fleximq.broker.queues.delivery_limit import DeliveryLimit
 from fleximq.broker.queues.queue import Queue
 from fleximq.broker.queues.queue_factory import QueueFactory
@@ -36,9 +36,9 @@ def messages(names: str, qos: int = 1) -> list[Message]:
     return [message(name, qos=qos) for name in names]
 
 
-def names(deliveries: Sequence[QueueDelivery | Message | None]) -> str:
+def names(deliveries: Sequence[QueueDelivery | LastDelivery | Message | None]) -> str:
     """Return the names of these messages in one string, ``-`` for none at all."""
-    found = [each.message if isinstance(each, QueueDelivery) else each for each in deliveries]
+    found = [each.message if isinstance(each, QueueDelivery | LastDelivery) else each for each in deliveries]
     return "".join("-" if each is None else each.payload.decode().rstrip(".") for each in found)
 
 
@@ -77,7 +77,7 @@ class World:
         """Remember a count."""
         self.counts[event] += number
 
-    def onDead(self, queue: Queue, delivery: QueueDelivery) -> None:
+    def onDead(self, queue: Queue, delivery: LastDelivery) -> None:
         """Remember a dead letter."""
         self.dead.append((queue.name, delivery.message))
 

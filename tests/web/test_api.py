@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from fleximq.broker.envelope import Envelope, QueueDelivery
+from fleximq.broker.envelope import Envelope, LastDelivery
 from fleximq.broker.presence import OwnMessages
 from fleximq.errors import Forbidden
 from fleximq.security.principal import Admitted
+from fleximq.values.death_reason import DeathReason
 from fleximq.values.message import Content, Message
 from tests.broker.queueing import World
 from tests.web.asking import JSON, Granted, SiteCase
@@ -38,7 +39,7 @@ class ApiCase(SiteCase):
         queue = World().makeQueue()(topic)
         for tag, payload in enumerate(payloads, 1):
             message = Message(payload, Content.BYTES, 1, payload.decode())
-            self.broker.deadLetters.add(queue, QueueDelivery(tag, message, 3))
+            self.broker.deadLetters.add(queue, LastDelivery(tag, message, 3, DeathReason.ATTEMPTS))
 
 
 class ListingTests(ApiCase):

@@ -136,7 +136,7 @@ class ValueTests(MetricsCase):
             CountedEvent(EventFamily.DROPPED, "queue full"), CountedEvent(EventFamily.ERROR, "404"),
             CountedEvent(EventFamily.REFUSED_MESSAGES), CountedEvent(EventFamily.REFUSED_CONNECTIONS, "HTTP 403"),
             CountedEvent(EventFamily.NOT_LET_IN, "no capacity"), CountedEvent(EventFamily.REDELIVERED),
-            CountedEvent(EventFamily.DEAD_LETTERS), "dead letters that could not be kept",
+            CountedEvent(EventFamily.DEAD_LETTERS, "rejected"), "dead letters that could not be kept",
             CountedEvent(EventFamily.EXPIRED, "time to live"), CountedEvent(EventFamily.LOST, "damaged journal"),
             CountedEvent(EventFamily.REPEATED), CountedEvent(EventFamily.JOURNAL, "torn tail"), "something new",
         ):  # fmt: skip
@@ -145,7 +145,8 @@ class ValueTests(MetricsCase):
         for name, *labels in (
             ("dropped_messages", "queue full"), ("errors", "404"), ("refused_messages",),
             ("refused_connections", "HTTP 403"), ("not_let_in", "no capacity"), ("redelivered_messages",),
-            ("dead_letters",), ("other_events", "dead letters that could not be kept"), ("expired_messages",),
+            ("dead_letters", "rejected"), ("other_events", "dead letters that could not be kept"),
+            ("expired_messages",),
             ("lost_messages",), ("repeated_messages",), ("journal_events", "torn tail"),
             ("other_events", "something new"),
         ):  # fmt: skip

@@ -1,4 +1,7 @@
-"""Dead letters: messages that were not acknowledged move to ``$dead/<their topic>`` and to the work queue there."""
+"""Dead letters: messages that died in a queue move to ``$dead/<its name>`` and to the work queue there.
+
+The header of a dead letter tells its story, see :mod:`fleximq.values.death`.
+"""
 
 from bisect import bisect_left, insort
 from collections import OrderedDict
@@ -8,20 +11,25 @@ from functools import partial
 from weakref import WeakKeyDictionary
 
 from fleximq.broker.deadlines import Deadlines
-from fleximq.broker.envelope import ConnectedClient, Envelope, QueueDelivery
+from fleximq.broker.envelope import BROKER_ID, ConnectedClient, Envelope, LastDelivery, QueueDelivery
 from fleximq.broker.presence import OWN_MESSAGES
 from fleximq.broker.publishing.publication_paths import OrderedPath
 from fleximq.broker.queues.queue import Queue
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.errors import NoCapacity, NotRecorded
-from fleximq.limits import DEAD
+from fleximq.limits import DEAD, HEADER_BYTES, TOPIC_BYTES
 from fleximq.values.counted_event import CountedEvent, EventFamily
+from fleximq.values.death import Death, storyIn
 from fleximq.values.message import Content, Message
 from fleximq.values.message_cost import OVERHEAD, costOf
+from fleximq.values.publication_head import Head
+from fleximq.values.records import headerOf
 
 #: Counted if there are too many queues to make one for a dead letter.
 DROPPED_UNDELIVERABLE = CountedEvent(EventFamily.DROPPED, "no queue for a dead letter")
 
+#: Maximum size of a stored header of a letter: the topic is added to it.
+_HEADER_BYTES = HEADER_BYTES - TOPIC_BYTES - len(DEAD) - 64
 
 #: Number of the latest dead letters that a late acknowledgement can withdraw.
 LATE = 10_000
@@ -76,10 +84,11 @@ class DeadLetters:
 
     A consumer may need more time than all deliveries of a message together, and then acknowledge it. Its dead letter is
     removed then, if no consumer has taken it, it is one of the latest :data:`LATE`, and the broker was not restarted.
-    ``onDeadLetter`` is called with queue name, message id, if any, and number of deliveries.
+    ``onDeadLetter`` is called with the story of each dead letter and the id of its message, if any.
 
     :param ensure: makes the work queue of a topic, or raises :exc:`~fleximq.errors.NoCapacity`.
     :param redelivery: seconds until a dead letter that could not be stored is tried again.
+    :param wall: returns the microseconds since 1970.
     """
 
     _broker: ConnectedClient
@@ -89,14 +98,15 @@ class DeadLetters:
     _deadlines: Deadlines
     _redelivery: float
     _counted: Callable[[str, int], None]
-    onDeadLetter: Callable[[str, str | None, int], None] = lambda queue, messageId, deliveries: None
+    _wall: Callable[[], int]
+    onDeadLetter: Callable[[Death, str | None], None] = lambda death, messageId: None
     _late: OrderedDict[tuple[Queue, int], _Letter] = field(default_factory=OrderedDict)
     _expected: dict[str, list[_Letter]] = field(default_factory=dict)
     _places: WeakKeyDictionary[Queue, _Places] = field(default_factory=WeakKeyDictionary)
 
-    def add(self, queue: Queue, delivery: QueueDelivery) -> None:
+    def add(self, queue: Queue, delivery: LastDelivery) -> None:
         """Publish the message of a last delivery as a dead letter, and retry until it is stored."""
-        self._retry(self._register(queue, delivery), delivery.message)
+        self._retry(*self._register(queue, delivery))
 
     def _retry(self, letter: _Letter, message: Message) -> None:
         def decided(reason: str | None) -> None:
@@ -106,7 +116,7 @@ class DeadLetters:
         if not letter.acknowledged:
             self._publish(letter, message, decided)
 
-    def deadLetter(self, queue: Queue, delivery: QueueDelivery, onDecided: Callable[[str | None], None]) -> None:
+    def deadLetter(self, queue: Queue, delivery: LastDelivery, onDecided: Callable[[str | None], None]) -> None:
         """Publish a dead letter once; ``onDecided`` receives None if it is stored or dropped, else the reason."""
 
         def decided(reason: str | None) -> None:
@@ -114,7 +124,7 @@ class DeadLetters:
                 self._late.pop((queue, delivery.tag), None)
             onDecided(reason)
 
-        self._publish(self._register(queue, delivery), delivery.message, decided)
+        self._publish(*self._register(queue, delivery), decided)
 
     def arrived(self, queue: Queue, messages: Sequence[Message]) -> None:
         """Record the arrival of dead letters in their queue."""
@@ -149,17 +159,27 @@ class DeadLetters:
             places.withdrawn(number)
         return found
 
-    def _register(self, queue: Queue, delivery: QueueDelivery) -> _Letter:
-        messageId = delivery.message.message_id
-        named = Message(b"", Content.BYTES, message_id=messageId)
-        letter = _Letter(queue, delivery._replace(message=named), _contentOf(delivery.message))
+    def _register(self, queue: Queue, delivery: LastDelivery) -> tuple[_Letter, Message]:
+        """Remember a dead letter for late acknowledgements; return it, and its message with the story."""
+        tag, message, attempts = delivery[:3]
+        named = Message(b"", Content.BYTES, message_id=message.message_id)
+        letter = _Letter(queue, QueueDelivery(tag, named, attempts), _contentOf(message))
         self._late[queue, delivery.tag] = letter
         if len(self._late) > LATE:
             # Its dead letter stays, and its id can be forgotten.
             _, oldest = self._late.popitem(last=False)
             oldest.queue.stored.moved(oldest.delivery, True)
-        self.onDeadLetter(queue.name, messageId, delivery.attempts)
-        return letter
+        death = self._deathOf(queue, delivery)
+        self.onDeadLetter(death, message.message_id)
+        pairs = storyIn(headerOf(message), death, message.message_id, _HEADER_BYTES)
+        return letter, message._replace(head=Head(DEAD + queue.name, pairs, BROKER_ID))
+
+    def _deathOf(self, queue: Queue, delivery: LastDelivery) -> Death:
+        _, message, attempts, reason, consumer, words, since = delivery
+        now = self._wall() // 1000
+        first = now if since is None else now - round((self._deadlines.seconds() - since) * 1000)
+        topic = queue.name if message.head is None else message.head.topic
+        return Death(queue.name, reason, attempts, first, now, consumer, words, topic, queue.subscriptionId)
 
     def _publish(self, letter: _Letter, message: Message, onDecided: Callable[[str | None], None]) -> None:
         topic = DEAD + letter.queue.name

@@ -21,6 +21,7 @@ from fleximq.broker.queues.in_flight import SLICE
 from fleximq.broker.queues.queue import Queue
 from fleximq.broker.queues.queued_form import QUEUED
 from fleximq.interfaces import IGuard, ISubscriber
+from fleximq.values.death_reason import DeathReason
 from fleximq.values.message import Message
 from fleximq.values.message_cost import ANY, cost, costOf
 
@@ -180,7 +181,7 @@ class PolledSubscription(QueueOwner):
     def deadLetter(self, tag: int) -> None:
         """Remove a delivery that cannot be sent: to the dead letters, or dropped if its tag is 0."""
         if tag:
-            self.queue.deadLetter(tag)
+            self.queue.reject(tag, reason=DeathReason.TOO_LARGE)
         else:
             self.counted(DROPPED, 1)
 

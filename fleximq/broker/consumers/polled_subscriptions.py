@@ -103,7 +103,8 @@ class PolledSubscriptions:
         return subscription
 
     def _add(self, subscriptionId: int, owner: str | None, topic: str, qos: int, durable: bool) -> PolledSubscription:
-        queue = self._makeQueue(topic, f"s:{subscriptionId}" if durable else "", dropsOldest=False)
+        key = f"s:{subscriptionId}" if durable else ""
+        queue = self._makeQueue(topic, key, dropsOldest=False, subscriptionId=subscriptionId)
         subscription = self._byId[subscriptionId] = PolledSubscription(
             subscriptionId,
             owner,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from fleximq.broker.consumers.queue_owner import QueueOwner
 from fleximq.broker.deadlines import Deadlines
-from fleximq.broker.envelope import QueueDelivery
+from fleximq.broker.envelope import LastDelivery
 from fleximq.broker.queues.queue import Queue
 from fleximq.broker.queues.queue_recorder import QueueRecorder
 from fleximq.interfaces import IJournal
@@ -18,7 +18,7 @@ IDS = "i:"
 _BLOCK = 1000
 
 
-DeadLetter = Callable[[Queue, QueueDelivery, Callable[[str | None], None]], None]
+DeadLetter = Callable[[Queue, LastDelivery, Callable[[str | None], None]], None]
 
 
 class StateLog:

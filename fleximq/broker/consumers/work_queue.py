@@ -6,6 +6,7 @@ never consumed drops its oldest messages when it is full.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from operator import attrgetter
 
 from zope.interface import implementer
@@ -24,6 +25,7 @@ from fleximq.broker.queues.queued_form import QUEUED
 from fleximq.broker.topics.topic_table import SYSTEM
 from fleximq.interfaces import ISubscriber
 from fleximq.limits import DEAD
+from fleximq.values.death import shortWords
 from fleximq.values.message import Message
 from fleximq.values.message_cost import ANY
 from fleximq.values.queue_definition import QueueDefinition
@@ -171,8 +173,8 @@ class WorkQueue(QueueOwner):
             others += self.lanes.outer(lane, lane.acknowledgeMany(tags))
         for tag, _ in retries:
             others += self._apart(consumer, tag, lambda lane, inner: lane.giveBack([inner]))
-        for tag, _ in rejects:
-            others += self._apart(consumer, tag, lambda lane, inner: lane.deadLetter(inner))
+        for tag, words in rejects:
+            others += self._apart(consumer, tag, partial(_reject, shortWords(words), consumer.client.name))
         others += [tag for tag, _ in extends if tag not in consumer.unsettled]
         self.lastUsed = self._seconds()
         self.distribution.hasRoom(consumer)
@@ -253,3 +255,7 @@ class WorkQueue(QueueOwner):
     def _moved(self, delivery: QueueDelivery, gone: bool) -> None:
         note = self._ids.forget if gone else self._ids.returned
         note(delivery.message.message_id or "", (self.queue, delivery.tag))
+
+
+def _reject(words: str, consumer: str, lane: Queue, tag: int) -> object:
+    return lane.reject(tag, words, consumer)

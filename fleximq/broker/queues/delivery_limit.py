@@ -4,14 +4,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from fleximq.broker.envelope import QueueDelivery
+from fleximq.broker.envelope import LastDelivery, QueueDelivery
 from fleximq.broker.queues.bounds import DROPPED
 from fleximq.broker.queues.message_place import offsetsOf
 from fleximq.broker.queues.stored_messages import StoredMessages
 from fleximq.values.counted_event import CountedEvent, EventFamily
+from fleximq.values.death_reason import DeathReason
 
-#: Counted for dead letters that were published.
-DEAD_LETTERS = CountedEvent(EventFamily.DEAD_LETTERS)
+#: Counted for dead letters that were published, by reason.
+DEAD_LETTERS = {reason: CountedEvent(EventFamily.DEAD_LETTERS, reason.value) for reason in DeathReason}
 
 Q = TypeVar("Q")
 
@@ -28,21 +29,22 @@ class DeliveryLimit(Generic[Q]):
     """
 
     deliveries: int = 0
-    onDead: Callable[[Q, QueueDelivery], object] | None = None
+    onDead: Callable[[Q, LastDelivery], object] | None = None
     withdrawLetter: Callable[[Q, int], bool] | None = None
     onError: Callable[[Exception], object] = lambda error: None
 
-    def last(self, deliveries: Sequence[QueueDelivery]) -> Sequence[QueueDelivery]:
+    def last(self, deliveries: Sequence[QueueDelivery]) -> Sequence[LastDelivery]:
         """Return those that were the last deliveries of their messages."""
         if not self.deliveries or self.onDead is None:
             return ()
-        return [delivery for delivery in deliveries if delivery.attempts >= self.deliveries]
+        reason = DeathReason.ATTEMPTS
+        return [LastDelivery(*delivery, reason) for delivery in deliveries if delivery.attempts >= self.deliveries]
 
-    def bury(self, queue: Q, stored: StoredMessages, dead: Sequence[QueueDelivery]) -> None:
+    def bury(self, queue: Q, stored: StoredMessages, dead: Sequence[LastDelivery]) -> None:
         """Publish dead letters, or drop the messages if they can have none."""
         isFinal = self.onDead is None or self.withdrawLetter is None
         for delivery in dead:  # for good if no late acknowledgement can withdraw their dead letters
-            stored.moved(delivery, isFinal)
+            stored.moved(QueueDelivery(*delivery[:3]), isFinal)
         if self.onDead is None:
             stored.counted(DROPPED, len(dead))
             if stored.recorder is not None:
@@ -50,8 +52,8 @@ class DeliveryLimit(Generic[Q]):
         elif stored.recorder is not None:
             stored.recorder.bury(dead)
         else:
-            stored.counted(DEAD_LETTERS, len(dead))
             for delivery in dead:
+                stored.counted(DEAD_LETTERS[delivery.reason], 1)
                 try:
                     self.onDead(queue, delivery)
                 except Exception as error:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Protocol
 
-from fleximq.broker.envelope import QueueDelivery
+from fleximq.broker.envelope import LastDelivery, QueueDelivery
 from fleximq.broker.queues.delivery_limit import DEAD_LETTERS
 from fleximq.broker.queues.message_place import ONLY_IN_JOURNAL
 from fleximq.broker.queues.queue import Queue
@@ -22,11 +22,11 @@ class DeadLetterLog(Protocol):
 
     journal: IJournal
 
-    def deadLetter(self, queue: Queue, delivery: QueueDelivery, kept: Callable[[str | None], None]) -> None:
+    def deadLetter(self, queue: Queue, delivery: LastDelivery, kept: Callable[[str | None], None]) -> None:
         """Publish the message of a last delivery; report None if it is stored, else the reason of the failure."""
 
 
-class LastDeliveries(dict[int, QueueDelivery]):
+class LastDeliveries(dict[int, LastDelivery]):
     """Last deliveries of ``queue`` by tag, while their dead letters are being stored.
 
     :param withIds: returns messages with the ids that they had.
@@ -46,7 +46,7 @@ class LastDeliveries(dict[int, QueueDelivery]):
         self._withIds = withIds
         self._gone = gone
 
-    def bury(self, dead: Sequence[QueueDelivery]) -> None:
+    def bury(self, dead: Sequence[LastDelivery]) -> None:
         """Publish dead letters, read from the journal if need be."""
         self.update({delivery.tag: delivery for delivery in dead})
         onDisk = []
@@ -64,19 +64,17 @@ class LastDeliveries(dict[int, QueueDelivery]):
             self._forget(delivery)
         return delivery is not None
 
-    def _forget(self, delivery: QueueDelivery) -> None:
+    def _forget(self, delivery: LastDelivery) -> None:
         offset = delivery.message.offset
         self._gone([offset] if offset else [])
 
-    def _read(self, dead: Sequence[QueueDelivery]) -> None:
+    def _read(self, dead: Sequence[LastDelivery]) -> None:
         if dead and not self.queue.closed:
             portion = sorted(dead[:READ_MESSAGES], key=lambda delivery: delivery.message.offset)
             offsets = [delivery.message.offset for delivery in portion]
             self._log.journal.fetch(offsets, READ_BYTES, partial(self._areRead, portion, dead[READ_MESSAGES:]))
 
-    def _areRead(
-        self, portion: Sequence[QueueDelivery], rest: Sequence[QueueDelivery], messages: list[Message]
-    ) -> None:
+    def _areRead(self, portion: Sequence[LastDelivery], rest: Sequence[LastDelivery], messages: list[Message]) -> None:
         if self.queue.closed:
             return
         found = {message.offset: message for message in self._withIds(messages)}
@@ -95,7 +93,7 @@ class LastDeliveries(dict[int, QueueDelivery]):
                 self._forget(delivery)
         self._read([*later, *rest])
 
-    def _publish(self, delivery: QueueDelivery) -> None:
+    def _publish(self, delivery: LastDelivery) -> None:
         try:
             self._log.deadLetter(self.queue, delivery, partial(self._decided, delivery.tag))
         except Exception as error:
@@ -107,11 +105,12 @@ class LastDeliveries(dict[int, QueueDelivery]):
         if delivery is None:
             return
         if reason is None:
-            queue.stored.counted(DEAD_LETTERS, 1)
+            queue.stored.counted(DEAD_LETTERS[delivery.reason], 1)
             self._forget(delivery)
             return
         queue.stored.counted(DEAD_LETTERS_REFUSED, 1)
         queue.stored.size += costOf(delivery.message)
-        queue.stored.returned.add([delivery])
-        queue.stored.moved(delivery, False)
+        returned = QueueDelivery(*delivery[:3])
+        queue.stored.returned.add([returned])
+        queue.stored.moved(returned, False)
         queue.wake()

@@ -17,11 +17,12 @@ from itertools import chain, repeat
 from zope.interface import implementer
 
 from fleximq.broker.deadlines import Deadlines
-from fleximq.broker.envelope import QueueDelivery
+from fleximq.broker.envelope import LastDelivery, QueueDelivery
 from fleximq.broker.queues.backlog import Backlog, Dropped, MemoryBacklog
 from fleximq.broker.queues.bounds import Bounds
 from fleximq.broker.queues.delivery_limit import DeliveryLimit
 from fleximq.broker.queues.expiry import Expiry
+from fleximq.broker.queues.first_attempts import FirstAttempts
 from fleximq.broker.queues.in_flight import InFlight
 from fleximq.broker.queues.message_place import offsetsOf, placeOf
 from fleximq.broker.queues.queued_form import QUEUED
@@ -31,6 +32,7 @@ from fleximq.broker.queues.waiting_consumers import WaitingConsumers
 from fleximq.interfaces import ISubscriber
 from fleximq.limits import DEAD
 from fleximq.values.counted_event import CountedEvent, EventFamily
+from fleximq.values.death_reason import DeathReason
 from fleximq.values.message import Message
 from fleximq.values.message_cost import ANY, cost, costOf
 
@@ -59,6 +61,7 @@ class Queue:
     :param timeToLive: seconds after which a waiting message expires; None: never.
     :param withIds: returns messages with ids, at their first delivery; None if ids are not needed or the backlog's
         messages have them.
+    :param subscriptionId: that of the BlipMQ subscription with this queue, 0 for others.
     :param memory: bytes that the messages of a durable queue may take; of others in flight only the offset is stored.
     """
 
@@ -78,10 +81,12 @@ class Queue:
     backlog: InitVar[Backlog | None] = None
     recorder: Recorder | None = None
     memory: int = ANY
+    subscriptionId: int = 0
     closed: bool = field(init=False, default=False)
     stored: StoredMessages = field(init=False)
     expiry: Expiry | None = field(init=False)
     bounds: Bounds = field(init=False)
+    _firstAttempts: FirstAttempts = field(init=False)
     _waiters: WaitingConsumers = field(init=False)
     _whenReady: Sequence[Callable[[], object]] = field(init=False, default=())
 
@@ -101,6 +106,7 @@ class Queue:
         self.stored = stored
         self.expiry = None if timeToLive is None else Expiry(timeToLive, self.deadlines, stored, self.prepared)
         self.bounds = Bounds(maxMessages, maxBytes, stored, self.expiry)
+        self._firstAttempts = FirstAttempts(lambda tag: tag in stored.flying or tag in stored.returned)
         self._waiters = WaitingConsumers(self.deadlines.onError)
 
     @property
@@ -267,12 +273,22 @@ class Queue:
             self.expiry.ages.removed(withdrawn.tag)
         return True
 
-    def deadLetter(self, tag: int) -> None:
-        """Make a dead letter of the message in flight with this tag, however often it was delivered."""
+    def reject(self, tag: int, words: str = "", consumer: str = "", reason: DeathReason = DeathReason.REJECTED) -> bool:
+        """Make a dead letter of the message in flight with this tag, however often it was delivered; False if it is not
+        in flight.
+
+        :param words: the reason of its consumer, which has the name ``consumer``, for the dead letter.
+        """
         delivery = self.stored.flying.remove(tag)
         if delivery is not None:
             self.stored.size -= costOf(delivery.message)
-            self.limit.bury(self, self.stored, [delivery])
+            self._bury([LastDelivery(*delivery, reason, consumer, words)])
+        return delivery is not None
+
+    def _bury(self, dead: Sequence[LastDelivery]) -> None:
+        firsts = [self._firstAttempts.take(delivery.tag) for delivery in dead]
+        last = [delivery._replace(first=first) for delivery, first in zip(dead, firsts, strict=True)]
+        self.limit.bury(self, self.stored, last)
 
     def giveBack(self, tags: Sequence[int]) -> None:
         """Return deliveries to the head at once, or to the dead letters; unknown tags are ignored."""
@@ -293,11 +309,12 @@ class Queue:
             last = {delivery.tag for delivery in dead}
             again = [delivery for delivery in deliveries if delivery.tag not in last]
         stored.returned.add(again)
+        self._firstAttempts.ended(again, self.deadlines.seconds())
         stored.size -= cost([delivery.message for delivery in dead])
         for delivery in again:
             stored.moved(delivery, False)
         if dead:
-            self.limit.bury(self, stored, dead)
+            self._bury(dead)
         if self.expiry is not None:
             self.expiry.expire()
         self.wake()
@@ -313,6 +330,7 @@ class Queue:
         if self.recorder is not None:
             self.recorder.close()
         self.stored.clear()
+        self._firstAttempts.clear()
         self._waiters.clear()
         self._whenReady = ()
         return dropped

@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from fleximq.broker.envelope import QueueDelivery
+from fleximq.broker.envelope import LastDelivery, QueueDelivery
 from fleximq.broker.queues.durable_backlog import DurableBacklog
 from fleximq.broker.queues.expiry import Expiry
 from fleximq.broker.queues.in_flight import InFlight
@@ -92,7 +92,7 @@ class QueueRecorder(Recorder):
         self._gone.extend(offsets)
         self._recordSoon()
 
-    def bury(self, dead: Sequence[QueueDelivery]) -> None:
+    def bury(self, dead: Sequence[LastDelivery]) -> None:
         self._last.bury(dead)
 
     def withdraw(self, tag: int) -> bool:
@@ -131,7 +131,7 @@ class QueueRecorder(Recorder):
         return min((offset for offset in offsets if offset), default=0) or self._backlog.lowest()
 
     def _delivered(self) -> list[QueueDelivery]:
-        return [*self._queue.stored.delivered(), *self._last.values()]
+        return [*self._queue.stored.delivered(), *[_new(QueueDelivery, last[:3]) for last in self._last.values()]]
 
     def writeInto(self, state: QueueState) -> None:
         queue, backlog = self._queue, self._backlog

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from fleximq.broker.envelope import QueueDelivery
+from fleximq.broker.envelope import LastDelivery, QueueDelivery
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.values.message import Message
 
@@ -33,7 +33,7 @@ class Recorder(Protocol):
     def gone(self, offsets: Iterable[int]) -> None:
         """Record that the messages with these offsets, and perhaps volatile ones, were acknowledged or dropped."""
 
-    def bury(self, dead: Sequence[QueueDelivery]) -> None:
+    def bury(self, dead: Sequence[LastDelivery]) -> None:
         """Publish dead letters; the messages stay in the journal until these are stored."""
 
     def withdraw(self, tag: int) -> bool:

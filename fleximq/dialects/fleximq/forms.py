@@ -128,10 +128,14 @@ class FlexiForm:
         fields = {"topic": envelope.topic.name}
         if envelope.publisher.sender:
             fields[SENDER] = envelope.publisher.sender
-        return b"".join(
-            encodeFrame(MessageType.PUB, publisher, headerWithIds(fields.copy(), message), toMessagePack(message))
-            for message in envelope.source.messages(body)
-        )
+        return b"".join(_frame(publisher, fields, message) for message in envelope.source.messages(body))
+
+
+def _frame(publisher: int, fields: dict[str, str], message: Message) -> bytes:
+    if message.head is None:
+        return encodeFrame(MessageType.PUB, publisher, headerWithIds(fields.copy(), message), toMessagePack(message))
+    prefix = framePrefix(publisher, message.head.pairs, fields["topic"], False)
+    return recordFrames([prefix], None, [toMessagePack(message)])
 
 
 def headerWithIds(fields: dict[str, str], message: Message) -> bytes:

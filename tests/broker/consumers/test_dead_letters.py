@@ -2,12 +2,16 @@
 
 from typing import Any, ClassVar
 
+import msgpack
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.consumers import dead_letters
+from fleximq.broker.envelope import QueueDelivery
+from fleximq.values.death import Death, storyOf
+from fleximq.values.death_reason import DeathReason
 from fleximq.values.message import Message
 from tests.broker.parts import makeBroker
 from tests.broker.restarts import Restarts, payloads
@@ -188,6 +192,70 @@ class LateTests(LateCase):
             self.wait(1)
             self.assertEqual(queue.depth, 1)
             self.assertEqual(self.letters(), "c")
+
+
+class StoryTests(LateCase):
+    """The header of a dead letter says why its message died, and what was before."""
+
+    def story(self, topic: str = "$dead/t") -> Death:
+        """Return the story of the only dead letter."""
+        self.world.commit()
+        [delivery] = self.world.consume(topic, 9)
+        assert delivery.message.head is not None
+        found = storyOf(delivery.message.head.pairs)
+        assert found is not None
+        return found
+
+    def test_attemptsAndTimes(self) -> None:
+        """The first time is that of the end of the first delivery, the last that of the death."""
+        for kind in self.kinds:
+            self.start(kind)
+            self.put("a")
+            self.die()
+            last = self.world.broker.microseconds() // 1000
+            first = last - round(2 * RETRY * 1000)
+            self.assertEqual(self.story(), Death("t", DeathReason.ATTEMPTS, 3, first, last, topic="t"))
+
+    def test_rejectedByAConsumer(self) -> None:
+        """The name of the consumer and its words are in the story, those at most 4 KiB."""
+        for kind in self.kinds:
+            self.start(kind)
+            self.put("a")
+            got: list[QueueDelivery] = []
+            self.world.broker.consumeFrom(self.world.me, "t", got.extend, lambda error: None)
+            self.world.broker.settle(self.world.me, "t", rejects=[(got[0].tag, "no " + "\u20ac" * 5000)])
+            story = self.story()
+            self.assertEqual(
+                (story.reason, story.attempts, story.consumer), (DeathReason.REJECTED, 1, self.world.me.name)
+            )
+            self.assertEqual((story.words[:4], len(story.words.encode())), ("no \u20ac", 4095))
+
+    def test_subscription(self) -> None:
+        """The story of a message of a BlipMQ subscription names the subscription."""
+        for kind in self.kinds:
+            self.start(kind)
+            id = self.world.broker.openSubscription(self.world.me, None, "s", 1).id
+            self.world.publish("s", "a")
+            self.world.commit()
+            for _ in range(DELIVERIES):
+                self.world.poll(id, 9)
+                self.wait(RETRY)
+            story = self.story("$dead/s")
+            self.assertEqual((story.queue, story.subscription), ("s", id))
+
+    def test_restart(self) -> None:
+        """It is stored with the letter, with the header of its publisher before it."""
+        self.start(Restarts)
+        self.put("a")
+        self.die()
+        self.world.kill()
+        self.world.settle()
+        [delivery] = self.world.consume("$dead/t", 9)
+        assert delivery.message.head is not None
+        pairs = msgpack.unpackb(delivery.message.head.pairs)
+        self.assertEqual([*pairs], ["message_id", "death"])
+        story = pairs["death"]
+        self.assertEqual((pairs["message_id"], story["reason"], story["attempts"]), ("a", "attempts", 3))
 
 
 class StoredTests(LateCase):

@@ -17,6 +17,7 @@ from fleximq.broker.queues.queued_form import QUEUED
 from fleximq.errors import NotFound
 from fleximq.interfaces import ISubscriber
 from fleximq.limits import Limits
+from fleximq.values.death_reason import DeathReason
 from fleximq.values.message_cost import OVERHEAD
 from tests.broker.queueing import World, X, Y, Z, message, messages, names, only, paired
 
@@ -126,7 +127,8 @@ class QosTests(SubscriptionCase):
             self.poll(1)
             self.advance(RETRY)
         self.assertEqual(
-            (self.world.dead, self.world.counts), ([("t", message("a"))], {DEAD_LETTERS: 1, REDELIVERED: 2})
+            (self.world.dead, self.world.counts),
+            ([("t", message("a"))], {DEAD_LETTERS[DeathReason.ATTEMPTS]: 1, REDELIVERED: 2}),
         )
 
     def test_emptyRun(self) -> None:

@@ -14,6 +14,7 @@ from fleximq.broker.queues.queue import REDELIVERED
 from fleximq.broker.queues.queued_form import QUEUED
 from fleximq.errors import NoCapacity
 from fleximq.interfaces import ISubscriber
+from fleximq.values.death_reason import DeathReason
 from fleximq.values.message import Message
 from fleximq.values.message_cost import OVERHEAD
 from tests.broker.queueing import World, consumeFrom, message, names, only
@@ -152,7 +153,8 @@ class ConsumingTests(TopicQueueCase):
             self.consume(1)
             self.advance(RETRY)
         self.assertEqual(
-            (self.world.dead, self.world.counts), ([("t", message("a", id="a"))], {DEAD_LETTERS: 1, REDELIVERED: 2})
+            (self.world.dead, self.world.counts),
+            ([("t", message("a", id="a"))], {DEAD_LETTERS[DeathReason.ATTEMPTS]: 1, REDELIVERED: 2}),
         )
 
     def test_theDeadDoNotDieTwice(self) -> None:

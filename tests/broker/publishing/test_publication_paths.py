@@ -5,10 +5,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleximq.broker.envelope import QueueDelivery
+from fleximq.broker.envelope import LastDelivery
 from fleximq.broker.publishing.publication_paths import OVERLOAD_BYTES
 from fleximq.errors import NotKept, NotRecorded
 from fleximq.limits import Limits
+from fleximq.values.death_reason import DeathReason
 from fleximq.values.message import Content, Message
 from tests.broker.parts import Friend, text
 from tests.broker.test_broker import BrokerCase
@@ -542,14 +543,16 @@ class DeadLetterTests(DurableCase):
 
     def test_kept(self) -> None:
         """A dead letter of a durable topic comes after its commit."""
-        self.broker.deadLetters.add(self.broker.queues.ensure("t").queue, QueueDelivery(1, text("a")[0], 3))
+        last = LastDelivery(1, text("a")[0], 3, DeathReason.ATTEMPTS)
+        self.broker.deadLetters.add(self.broker.queues.ensure("t").queue, last)
         self.assertEqual(self.taker.payloads(), [])
         self.journal.commit()
         self.assertEqual(self.taker.payloads(), [b"a"])
 
     def test_refused(self) -> None:
         """One that is refused, at once or later, is tried again until it is kept."""
-        self.broker.deadLetters.add(self.broker.queues.ensure("t").queue, QueueDelivery(1, text("a")[0], 3))
+        last = LastDelivery(1, text("a")[0], 3, DeathReason.ATTEMPTS)
+        self.broker.deadLetters.add(self.broker.queues.ensure("t").queue, last)
         self.journal.commit("no")
         self.journal.readOnly = "no"
         self.clock.advance(30)

@@ -6,7 +6,7 @@ from typing import Any
 from zope.interface.verify import verifyObject
 
 from fleximq.broker.consumers.state_log import StateLog
-from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource, QueueDelivery
+from fleximq.broker.envelope import ConnectedClient, Envelope, LastDelivery, MessageSource, QueueDelivery
 from fleximq.broker.queues import expiry
 from fleximq.broker.queues.bounds import DROPPED, FULL
 from fleximq.broker.queues.delivery_limit import DEAD_LETTERS
@@ -19,6 +19,7 @@ from fleximq.broker.queues.queued_form import QUEUED
 from fleximq.broker.queues.recorder import Recorder
 from fleximq.broker.topics.topic_table import Topic
 from fleximq.interfaces import ISubscriber
+from fleximq.values.death_reason import DeathReason
 from fleximq.values.message_cost import OVERHEAD
 from fleximq.values.state_records import QueueAcknowledged, QueueDelivered
 from tests.broker.parts import turn
@@ -52,7 +53,7 @@ class KeptCase(QueueCase):
         assert self.queue.recorder is not None
         return self.queue.recorder
 
-    def deadLetter(self, queue: Queue, delivery: QueueDelivery, kept: Callable[[str | None], None]) -> None:
+    def deadLetter(self, queue: Queue, delivery: LastDelivery, kept: Callable[[str | None], None]) -> None:
         """Remember a dead letter, and whom to tell."""
         self.buried.append((queue.name, names([delivery])))
         self.kept.append(kept)
@@ -466,7 +467,7 @@ class DeadTests(KeptCase):
         self.notes()
         self.assertEqual((self.buried, self.queue.stored.depth, self.notes()), ([("t", "a"), ("t", "b")], 0, []))
         self.kept[0](None)
-        self.assertEqual((self.notes(), self.world.counts[DEAD_LETTERS]), ([[1]], 1))
+        self.assertEqual((self.notes(), self.world.counts[DEAD_LETTERS[DeathReason.ATTEMPTS]]), ([[1]], 1))
 
     def test_refused(self) -> None:
         """It comes again, and is tried again when it dies once more."""
@@ -513,7 +514,7 @@ class DeadTests(KeptCase):
         self.assertEqual(self.world.counts[LOST], 2)
 
     def test_whoeverBuriesFails(self) -> None:
-        def fail(queue: Queue, delivery: QueueDelivery, kept: Callable[[str | None], None]) -> None:
+        def fail(queue: Queue, delivery: LastDelivery, kept: Callable[[str | None], None]) -> None:
             raise ValueError("no spade")
 
         self.noting.deadLetter = fail

@@ -1,9 +1,10 @@
 """Queues: what does not fit, and what was handed out too often."""
 
-from fleximq.broker.envelope import QueueDelivery
+from fleximq.broker.envelope import LastDelivery, QueueDelivery
 from fleximq.broker.queues.bounds import DROPPED, FULL
 from fleximq.broker.queues.delivery_limit import DEAD_LETTERS
 from fleximq.broker.queues.queue import REDELIVERED, Queue
+from fleximq.values.death_reason import DeathReason
 from fleximq.values.message_cost import OVERHEAD
 from tests.broker.queueing import RETRY, QueueCase, message, messages, names, only
 
@@ -39,15 +40,16 @@ class DeadLetterTests(QueueCase):
         for _ in range(3):
             self.queue.takeMany(None, 2)
             self.advance(RETRY)
-        self.assertEqual(self.world.counts, {DEAD_LETTERS: 2, REDELIVERED: 4})
+        self.assertEqual(self.world.counts, {DEAD_LETTERS[DeathReason.ATTEMPTS]: 2, REDELIVERED: 4})
 
     def test_buried(self) -> None:
         """At once, however often it was handed out; what is not in flight is left alone."""
         self.put("ab")
         only(self.queue.takeMany(None, 1))
-        self.queue.deadLetter(1)
-        self.queue.deadLetter(2)
-        self.assertEqual((self.world.dead, self.world.counts), ([("t", message("a"))], {DEAD_LETTERS: 1}))
+        self.assertTrue(self.queue.reject(1, "no", "m-1"))
+        self.assertFalse(self.queue.reject(2))
+        expected = [("t", message("a"))], {DEAD_LETTERS[DeathReason.REJECTED]: 1}
+        self.assertEqual((self.world.dead, self.world.counts), expected)
         self.assertEqual((self.queue.stored.depth, len(self.queue.stored.flying)), (1, 0))
         self.assertFalse(self.queue.acknowledge(1))
 
@@ -95,7 +97,7 @@ class DeadLetterTests(QueueCase):
         """Who is told may use the queue."""
         states = []
 
-        def onDead(queue: Queue, dead: QueueDelivery) -> None:
+        def onDead(queue: Queue, dead: LastDelivery) -> None:
             states.append((self.queue.stored.depth, len(self.queue.stored.flying), self.queue.stored.size))
             self.queue.deliver([dead.message], 1)
 

@@ -13,6 +13,7 @@ from fleximq.broker.queues.delivery_limit import DEAD_LETTERS, DeliveryLimit
 from fleximq.broker.queues.expiry import EXPIRED
 from fleximq.broker.queues.in_flight import IN_FLIGHT_OVERHEAD
 from fleximq.broker.queues.queue import Queue
+from fleximq.values.death_reason import DeathReason
 from fleximq.values.message import Message
 from fleximq.values.message_cost import OVERHEAD
 from tests.broker.queueing import World, message, only
@@ -181,7 +182,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert self.world.counts[EXPIRED] == self.expired
         assert [each for _, each in self.world.dead] == self.dead
         assert self.world.counts[DROPPED] == self.dropped
-        assert self.world.counts[DEAD_LETTERS] == len(self.dead)
+        assert self.world.counts[DEAD_LETTERS[DeathReason.ATTEMPTS]] == len(self.dead)
         assert self.world.errors == []
 
 
