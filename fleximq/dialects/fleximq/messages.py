@@ -223,7 +223,7 @@ class FlexiMessages:
     def _queueing(self) -> QueueMessages:
         """Return the acts on queues, made when the first one is needed."""
         if self._queues is None:
-            self._queues = QueueMessages(self._session, self._me, self._replies, self.publish, self._lost)
+            self._queues = QueueMessages(self._session, self._me, self._replies, self)
             self.repeated = self._queues.repeated
         return self._queues
 
@@ -231,21 +231,25 @@ class FlexiMessages:
         self, parsed: Envelope, envelope: bytes, frames: Chunk, count: int, ids: Sequence[str] | None = None
     ) -> None:
         """Publish a run, and answer its refused messages, possibly later."""
-        onDecided = partial(self._reportRefused, parsed.topic.name)
-        isWork = parsed.durable
+        onDecided = partial(self.reportRefused, parsed.topic.name)
         try:
             if ids is None:
-                (self._broker.produce if isWork else self._broker.publish)(parsed, frames, count, onDecided)
+                self._broker.publish(parsed, frames, count, onDecided)
             else:
-                (self._broker.produceOnce if isWork else self._broker.publishOnce)(parsed, frames, ids, onDecided)
-        except NotRecorded as error:
-            self._reportRefused(parsed.topic.name, error.reason, error.refused, inOrder=True)
+                self._broker.publishOnce(parsed, frames, ids, onDecided)
         except NotKept as error:
-            fields = peek(envelope[FIXED_BYTES:])
-            for _ in error.refused:
-                self._session.refused(error, MessageType.PUB, fields, parsed.topic.name)
+            self.reportNotKept(parsed.topic.name, envelope, error)
 
-    def _reportRefused(self, topic: str, reason: str | None, indexes: Sequence[int], inOrder: bool = False) -> None:
+    def reportNotKept(self, topic: str, envelope: bytes, error: NotKept) -> None:
+        """Report messages that were refused at once, with the bytes of their envelope."""
+        if isinstance(error, NotRecorded):
+            self.reportRefused(topic, error.reason, error.refused, inOrder=True)
+            return
+        fields = peek(envelope[FIXED_BYTES:])
+        for _ in error.refused:
+            self._session.refused(error, MessageType.PUB, fields, topic)
+
+    def reportRefused(self, topic: str, reason: str | None, indexes: Sequence[int], inOrder: bool = False) -> None:
         """Report messages refused by the journal, before the PONG that awaits the commit or in the order of answers."""
         if reason is None:
             return
@@ -279,7 +283,7 @@ class FlexiMessages:
             try:
                 act(header)
             except BrokerError as error:
-                self._lost(error, "")  # before the PONG that waits for it
+                self.lost(error, "")  # before the PONG that waits for it
 
     def _subscribe(self, header: Header) -> None:
         try:
@@ -297,10 +301,11 @@ class FlexiMessages:
         session, form = self._session, REPLAY_FORMS[offsets]
         render = partial(records, offsets=offsets)
         return ReplayOutlet(
-            self._peer, session.outbox, session.context.clock, form, render, self._replies.writer.replay, self._lost
+            self._peer, session.outbox, session.context.clock, form, render, self._replies.writer.replay, self.lost
         )
 
-    def _lost(self, error: BrokerError, name: str) -> None:
+    def lost(self, error: BrokerError, name: str) -> None:
+        """Report that the subscription or queue of this name is lost."""
         self._session.counted(error)
         self._session.outbox.take(self._replies.error(error.status, errorPayload(error), name))
 
@@ -358,7 +363,7 @@ class FlexiMessages:
         if self._me.service and not permits(self._me, Action.SERVE, self._me.service):
             self._broker.rename(self._me, "")
         for name in lost:
-            self._lost(SubscriptionFailed(f"subscribing to {name!r} is not permitted any more"), name)
+            self.lost(SubscriptionFailed(f"subscribing to {name!r} is not permitted any more"), name)
 
     def forget(self) -> None:
         """Clear the caches."""

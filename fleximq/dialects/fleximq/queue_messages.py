@@ -17,7 +17,7 @@ from fleximq.dialects.context import ListenerContext
 from fleximq.dialects.fleximq.delivery_form import DeliveryForm
 from fleximq.dialects.fleximq.replies import FlexiReplies
 from fleximq.dialects.outbox import MAX_UNREAD, Chunk, Outbox
-from fleximq.errors import BrokerError, UnknownDeliveries
+from fleximq.errors import BrokerError, NotKept, UnknownDeliveries
 from fleximq.wire.fleximq_frame import payloadOf
 from fleximq.wire.fleximq_header import Header, MessageType, peek
 from fleximq.wire.fleximq_queue_keys import QueueKeys
@@ -41,31 +41,33 @@ class Conversation(Protocol):
         """Answer an error for a message with this type and header."""
 
 
+class Reports(Protocol):
+    """The reports of a client's failed messages."""
+
+    def reportRefused(self, topic: str, reason: str | None, indexes: Sequence[int], inOrder: bool = False) -> None:
+        """Report messages that the journal refused."""
+
+    def reportNotKept(self, topic: str, envelope: bytes, error: NotKept) -> None:
+        """Report messages that were refused at once, with the bytes of their envelope."""
+
+    def lost(self, error: BrokerError, name: str) -> None:
+        """Report that the subscription or queue of this name is lost."""
+
+
 class QueueMessages:
     """The acts of one client.
 
     ``repeated`` has a function for each cached envelope of these acts: the session calls it with later runs.
-
-    :param publish: publishes a run with a parsed envelope and its bytes, and answers its refused messages.
-    :param report: sends an error about the queue of this name.
     """
 
-    __slots__ = ("_broker", "_consumed", "_me", "_paused", "_publish", "_replies", "_report", "_session", "repeated")
+    __slots__ = ("_broker", "_consumed", "_me", "_paused", "_replies", "_reports", "_session", "repeated")
 
-    def __init__(
-        self,
-        session: Conversation,
-        me: ConnectedClient,
-        replies: FlexiReplies,
-        publish: Callable[[Envelope, bytes, Chunk, int, Sequence[str] | None], None],
-        report: Callable[[BrokerError, str], None],
-    ) -> None:
+    def __init__(self, session: Conversation, me: ConnectedClient, replies: FlexiReplies, reports: Reports) -> None:
         self._session = session
         self._broker = session.broker
         self._me = me
         self._replies = replies
-        self._publish = publish
-        self._report = report
+        self._reports = reports
         self._consumed: set[str] = set()
         self._paused: set[str] = set()
         self.repeated: EnvelopeCache[RepeatedRun] = EnvelopeCache(session.context.envelopeBudget)
@@ -73,20 +75,46 @@ class QueueMessages:
     # -- publications ------------------------------------------------------------------------------
 
     def publish(self, header: Header, keys: QueueKeys, parsed: Envelope, envelope: bytes, frame: bytes) -> None:
-        """Publish a message for workers: its topic gets a queue if it has none.
+        """Publish a message for workers, whose topic gets a queue if it has none, or one that waits for its time.
 
         Its envelope is cached here and not with those of other publications, whose runs the session may deliver without
         the broker, and so without making a queue again that is gone.
         """
-        parsed = parsed._replace(durable=True)
+        if keys.queue is not None:
+            parsed = parsed._replace(durable=True)
+        act = partial(self._run, keys, parsed, envelope)
         messageId = header.fields.get("message_id")
         if messageId is None and frame.startswith(envelope) and PER_MESSAGE_KEYS.isdisjoint(header.fields):
-            self.repeated.remember(envelope, partial(self._run, parsed, envelope))
-        self._publish(parsed, envelope, frame, 1, None if messageId is None else (messageId,))
+            self.repeated.remember(envelope, act)
+        act(frame, 1, None if messageId is None else (messageId,))
 
-    def _run(self, parsed: Envelope, envelope: bytes, frames: Chunk, count: int) -> None:
+    def _publish(
+        self, keys: QueueKeys, parsed: Envelope, envelope: bytes, frames: Chunk, count: int, ids: Sequence[str] | None
+    ) -> None:
+        broker, topic = self._broker, parsed.topic.name
+        onDecided = partial(self._reports.reportRefused, topic)
         try:
-            self._publish(parsed, envelope, frames, count, None)
+            if keys.isScheduled:
+                due = round(broker.wall() * 1000) + (keys.delay or 0) if keys.due is None else keys.due
+                broker.schedule(self._me, parsed, frames, count, due, onDecided)
+            elif ids is None:
+                broker.produce(parsed, frames, count, onDecided)
+            else:
+                broker.produceOnce(parsed, frames, ids, onDecided)
+        except NotKept as error:
+            self._reports.reportNotKept(topic, envelope, error)
+
+    def _run(
+        self,
+        keys: QueueKeys,
+        parsed: Envelope,
+        envelope: bytes,
+        frames: Chunk,
+        count: int,
+        ids: Sequence[str] | None = None,
+    ) -> None:
+        try:
+            self._publish(keys, parsed, envelope, frames, count, ids)
         except BrokerError as error:
             fields = peek(envelope[FIXED_BYTES:])
             for _ in range(count):
@@ -128,7 +156,7 @@ class QueueMessages:
 
     def _ended(self, name: str, error: BrokerError) -> None:
         self._consumed.discard(name)
-        self._report(error, name)
+        self._reports.lost(error, name)
 
     def stop(self, keys: QueueKeys) -> None:
         """Be a consumer no more; unsettled deliveries return to the queue. A no-op if the client is none."""

@@ -360,6 +360,55 @@ class SettleTests(QueueCase):
         self.assertEqual([each.kind for each in self.producer.messages()], ["NOTIF"])
 
 
+class ScheduledTests(QueueCase):
+    """PUB with ``deliver_in`` or ``deliver_at``."""
+
+    def setUp(self) -> None:
+        """Begin at a late second, with a subscriber."""
+        super().setUp()
+        self.clock.advance(1000)
+        self.producer, self.subscriber = self.server.join(), self.server.join()
+        self.subscriber.subscribe("news")
+
+    def test_aMessageIsPublishedAtItsTime(self) -> None:
+        """To everybody, as if it arrived then: with ``schedule`` in place of the keys that asked for it."""
+        self.producer.publish("news", "later", deliver_in=2500, colour="red")
+        self.producer.publish("news", "latest", deliver_at=1_005_000)
+        self.assertEqual(self.producer.barrier(), [])
+        self.clock.advance(2.4)
+        self.assertEqual(self.subscriber.barrier(), [])
+        self.clock.advance(0.1)
+        [heard] = self.subscriber.messages()
+        schedule = {"id": heard.header["schedule"]["id"], "due": 1_002_500}
+        self.assertEqual(heard.value, "later")
+        self.assertEqual(heard.header, {"topic": "news", "colour": "red", "schedule": schedule})
+        self.assertEqual(heard.sender, self.producer.id)
+        self.clock.advance(2.5)
+        self.assertEqual(self.subscriber.values(), ["latest"])
+
+    def test_aMessageForWorkersWaitsForItsTime(self) -> None:
+        """Then its topic gets a queue."""
+        self.enqueue("a", deliver_in=1000)
+        self.assertIsNone(self.server.broker.queues.get("jobs"))
+        self.clock.advance(1)
+        self.assertEqual(self.deliveries(self.consumer()), [("a", 1)])
+
+    def test_aRepeatedHeaderCountsFromItsArrival(self) -> None:
+        """Though it was read before."""
+        for number in range(4):
+            if number < 2:
+                self.producer.publish("news", 1, deliver_in=1000)
+            self.assertEqual(self.subscriber.values(), [1] if number > 1 else [])
+            self.clock.advance(0.5)
+
+    def test_aTimeTooFarAheadIsRefused(self) -> None:
+        """400 with the topic as path."""
+        for _ in range(2):
+            self.producer.publish("news", 1, deliver_at=(1 << 53) - 1)
+            [heard] = self.producer.barrier()
+            self.assertEqual((heard.status, heard.header["routing"][0]["path"]), (400, "news"))
+
+
 class SlowConsumerTests(QueueCase):
     """A consumer that does not read."""
 
