@@ -37,7 +37,7 @@ _MARGIN = 1024
 
 
 class Interest(NamedTuple):
-    """A pattern of a node's clients; ``durable``: the name of a topic that has a durable queue there. With ``client``,
+    """A pattern of a node's clients; ``durable``: a durable queue there has this topic or pattern. With ``client``,
     the id of one that accepts direct messages, ``pattern`` is the name that it joined with.
     """
 

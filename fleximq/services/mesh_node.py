@@ -239,6 +239,9 @@ class MeshNode:
             self.direct.changed(node, *clients)
             added, removed = ([each for each in some if not each.client] for some in (added, removed))
         for pattern, durable, _ in added:
+            if durable and isPattern(pattern):
+                topics.subscribePattern(remote, pattern, queue=True, durable=True)
+                continue
             if durable:
                 topics.subscribe(remote, pattern, queue=True, durable=True)
                 continue
@@ -248,7 +251,9 @@ class MeshNode:
                 topics.subscribe(remote, pattern, queue=True)
                 remote.names.add(pattern)
         for pattern, durable, _ in removed:
-            if durable or pattern in remote.names:
+            if durable and isPattern(pattern):
+                topics.unsubscribePattern(remote, pattern, queue=True)
+            elif durable or pattern in remote.names:
                 remote.names.discard(pattern)
                 topics.unsubscribe(remote, pattern, queue=True)
             else:

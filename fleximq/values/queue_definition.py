@@ -49,7 +49,7 @@ class RetryDelays:
 class QueueDefinition:
     """One queue; times are in seconds, None means the broker's own setting. Raises BadRequest for a wrong value.
 
-    ``sources``: topics and patterns whose messages it receives, in no order; by default the topic of its own name.
+    ``sources``: topics and patterns whose messages it receives, in no order, besides the topic of its own name.
     ``durable``: None if it is when the broker has a journal. ``lease``: how long a delivery belongs to its consumer; 0:
     while its connection lasts. ``max_attempts``: deliveries before a message becomes a dead letter, in the topic
     ``dead_letters``; ``retry``: delays before attempts after the first. ``expired``: whether expired messages become
@@ -77,7 +77,7 @@ class QueueDefinition:
 
     def __post_init__(self) -> None:
         _checkTopic("queue", self.name)
-        object.__setattr__(self, "sources", tuple(sorted(set(self.sources))) or (self.name,))
+        object.__setattr__(self, "sources", tuple(sorted({self.name, *self.sources})))
         if len(self.sources) > MAX_SOURCES:
             raise BadRequest(f"sources has {len(self.sources)} entries, but at most {MAX_SOURCES} are allowed")
         for source in self.sources:
@@ -115,10 +115,9 @@ class QueueDefinition:
     def dump(self) -> dict[str, Any]:
         """Return the values that differ from their defaults, for :meth:`read` and for MessagePack."""
         dumped = {key: getattr(self, key) for key in _KEYS if getattr(self, key) != _DEFAULTS[key]}
-        if self.sources == (self.name,):
+        dumped["sources"] = [each for each in self.sources if each != self.name]
+        if not dumped["sources"]:
             del dumped["sources"]
-        elif "sources" in dumped:
-            dumped["sources"] = list(self.sources)
         if self.retry is not None:
             dumped["retry"] = {key: getattr(self.retry, key) for key in _RETRY_KEYS}
         return dumped

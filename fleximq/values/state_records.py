@@ -31,6 +31,16 @@ class QueueClosed(NamedTuple):
     key: str
 
 
+class QueueDefined(NamedTuple):
+    """A queue's definition, from this offset on, as :meth:`fleximq.values.queue_definition.QueueDefinition.dump`
+    returns it; None: it has none any more.
+    """
+
+    name: str
+    definition: dict[str, Any] | None
+    offset: int
+
+
 class QueueDelivered(NamedTuple):
     """The first ``count`` messages of a queue were delivered, those of the offsets ``again`` once more; they are hidden
     until ``time`` (microseconds since 1970; 0: they were dropped).
@@ -91,6 +101,7 @@ class RepeatDefined(NamedTuple):
 StateRecord = (
     QueueOpened
     | QueueClosed
+    | QueueDefined
     | QueueDelivered
     | QueueAcknowledged
     | ClientIdsReserved

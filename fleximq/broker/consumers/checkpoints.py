@@ -5,17 +5,21 @@ remembers recent records for it.
 """
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from heapq import merge
 from itertools import compress
 from typing import Any, NamedTuple
 
 from zope.interface import implementer
 
 from fleximq.broker.consumer_groups import ConsumerGroups
+from fleximq.broker.consumers import queue_sources
 from fleximq.broker.consumers.polled_subscriptions import PolledSubscriptions
 from fleximq.broker.consumers.queue_owner import QueueOwner
+from fleximq.broker.consumers.queue_sources import RestoredSources
 from fleximq.broker.consumers.state_log import IDS, StateLog
+from fleximq.broker.consumers.work_queue import WorkQueue
 from fleximq.broker.consumers.work_queues import WorkQueues
 from fleximq.broker.publishing.deduplication import RecentIds
 from fleximq.broker.queues.queue_state import QueueState
@@ -25,10 +29,12 @@ from fleximq.broker.schedules.messages_in_journal import SCHEDULES
 from fleximq.broker.schedules.schedule_recovery import ScheduleRecovery
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.interfaces import IQueueState, IRecoveredState
+from fleximq.values.queue_definition import QueueDefinition
 from fleximq.values.records import QOS1, StoredBatch
 from fleximq.values.state_records import (
     QueueAcknowledged,
     QueueClosed,
+    QueueDefined,
     QueueDelivered,
     QueueOpened,
     StateRecord,
@@ -103,7 +109,9 @@ class Checkpointer:
     _groups: ConsumerGroups
     _schedules: ScheduleRecovery
     _states: dict[str, QueueState] = field(default_factory=dict)
-    _byTopic: dict[str, list[QueueState]] = field(default_factory=dict)
+    _sources: RestoredSources = field(default_factory=RestoredSources)
+    #: The end of the journal at the last snapshot: earlier definitions are in it.
+    _since: int = 0
     _recent: list[Arrival] = field(default_factory=list)
 
     def flush(self) -> None:
@@ -116,9 +124,12 @@ class Checkpointer:
         """
         end = self._stateLog.journal.end
         needed: dict[str, int] = {}
+        existing = self._stateLog.journal.bounds()
         for owner, recorder in self._durable():
-            name = owner.queue.name
-            needed[name] = min(needed.get(name, end), recorder.lowest() or end)
+            lowest = recorder.lowest() or end
+            names = queue_sources.topicsOf(owner, existing) if isinstance(owner, WorkQueue) else (owner.queue.name,)
+            for name in names:
+                needed[name] = min(needed.get(name, end), lowest)
         waiting = self._schedules.needed()
         return {**needed, SCHEDULES: waiting} if waiting else {**needed}
 
@@ -140,6 +151,9 @@ class Checkpointer:
             "idempotence": self._recentIds.snapshot(),
             "groups": dumped(self._groups),
             "schedules": self._schedules.snapshot(),
+            "definitions": [
+                [each.name, each.definition.dump()] for each in self._queues if each.definition is not None
+            ],
         }
 
     def _stateOf(self, each: QueueOwner, recorder: Recorder) -> QueueState:
@@ -155,6 +169,8 @@ class Checkpointer:
         """Restore all queues; call this before clients can use them."""
         if found.snapshot:
             self._idsGiven(found.snapshot["lastId"])
+            for name, definition in found.snapshot.get("definitions", ()):
+                self._sources.definitions[name] = QueueDefinition.read(name, definition)
             for state in found.snapshot["queues"]:
                 self._know(QueueState.load(state))
             self._recentIds.restore(found.snapshot["idempotence"])
@@ -170,7 +186,7 @@ class Checkpointer:
         self._recent.append(arrival)
         self._recentIds.learn(batch)
         self._schedules.stored(batch)
-        self._arrive(arrival, self._byTopic)
+        self._arrive(arrival, self._sources.of)
 
     def _noted(self, note: StateRecord) -> None:
         if isinstance(note, QueueOpened):
@@ -178,7 +194,9 @@ class Checkpointer:
         elif isinstance(note, QueueClosed):
             state = self._states.pop(note.key, None)
             if state is not None:
-                self._byTopic[state.topic].remove(state)
+                self._sources.remove(state)
+        elif isinstance(note, QueueDefined):
+            self._define(note)
         elif isinstance(note, QueueDelivered):
             if note.key in self._states:
                 self._states[note.key].handedOut(note)
@@ -190,20 +208,23 @@ class Checkpointer:
 
     def _finish(self, clean: bool) -> None:
         """Make the queues from the loaded state; ``clean``: state records of all deliveries were written."""
-        states, self._states, self._byTopic, self._recent = self._states, {}, {}, []
+        states, self._states, self._recent = self._states, {}, []
+        sources, self._sources = self._sources, RestoredSources()
         wall = self._stateLog.wall()
         for state in states.values():
             state.markGaps()
         if not clean:
             assumeDelivered(states.values(), wall)
+        for definition in sources.definitions.values():
+            self._queues.redefine(definition)
         for state in states.values():
             idle = max(0, wall - state.used) / 1_000_000 if state.used else 0.0
             if state.isSubscription:
                 subscription = self._subscriptions.restore(state, idle)
                 self._topics.subscribe(subscription, state.topic, guard=subscription, durable=True)
             else:
-                queue = self._queues.restore(state, idle)
-                self._topics.subscribe(queue, state.topic, queue=True, durable=True)
+                self._queues.restore(state, idle)
+        self._queues.allRestored()
         self._stateLog.soon(lambda: self._queues.restoredIds.read(self._stateLog.journal))
         self._schedules.restored()
 
@@ -212,32 +233,57 @@ class Checkpointer:
 
     def _know(self, state: QueueState) -> None:
         self._states[state.key] = state
-        self._byTopic.setdefault(state.topic, []).append(state)
+        self._sources.add(state)
+        self._since = max(self._since, state.seen)
 
     def _open(self, note: QueueOpened) -> None:
         if note.key == IDS:
             self._idsGiven(note.id)
         elif note.key not in self._states:
-            state = QueueState.opened(note)
-            self._know(state)
-            missed = []
-            for arrival in reversed(self._recent):
-                if arrival.offsets[-1] < note.offset:
-                    break
-                missed.append(arrival)
-            for arrival in reversed(missed):
-                self._arrive(arrival, {note.topic: [state]})
+            state = self._states[note.key] = QueueState.opened(note)
+            self._sources.add(state)
+            self._arriveAgain(state, note.offset)
 
-    def _arrive(self, arrival: Arrival, byTopic: Mapping[str, Sequence[QueueState]]) -> None:
-        """Add records to the queues of their topics."""
+    def _define(self, note: QueueDefined) -> None:
+        """Apply a definition: from its offset on, the records of its sources are those of the queue."""
+        known = self._sources.definitions.get(note.name)
+        definition = None if note.definition is None else QueueDefinition.read(note.name, note.definition)
+        if definition == known or note.offset < self._since:
+            return
+        mine = [each for each in self._states.values() if each.topic == note.name and not each.isSubscription]
+        for state in mine:
+            self._sources.remove(state)
+        if definition is None:
+            del self._sources.definitions[note.name]
+        else:
+            self._sources.definitions[note.name] = definition
+        for state in mine:
+            self._sources.add(state)
+            if known is None or definition is None or known.sources != definition.sources:
+                state.forgetFrom(note.offset)
+                self._arriveAgain(state, note.offset)
+
+    def _arriveAgain(self, state: QueueState, offset: int) -> None:
+        """Add the records from an offset on that were replayed before."""
+        missed = []
+        for arrival in reversed(self._recent):
+            if arrival.offsets[-1] < offset:
+                break
+            missed.append(arrival)
+        matches = self._sources.matching(state)
+        for arrival in reversed(missed):
+            self._arrive(arrival, lambda topic: (state,) if matches(topic) else ())
+
+    def _arrive(self, arrival: Arrival, statesOf: Callable[[str], Sequence[QueueState]]) -> None:
+        """Add records to the queues that receive their topics."""
+        mine: dict[str, tuple[QueueState, list[Arrival]]] = {}
         for place in arrival.places():
-            topic = arrival.topics[place]
-            states = byTopic.get(topic)
-            if states:
-                mine = arrival.only(place)
-                age = None if self._timesToLive.of(topic) is None else arrival.time
-                for state in states:
-                    state.arrive(mine.tracked() if state.isSubscription else mine.offsets, age)
+            for state in statesOf(arrival.topics[place]):
+                mine.setdefault(state.key, (state, []))[1].append(arrival.only(place))
+        for state, parts in mine.values():
+            age = None if self._timesToLive.of(state.topic) is None else arrival.time
+            offsets = [part.tracked() if state.isSubscription else part.offsets for part in parts]
+            state.arrive(offsets[0] if len(offsets) == 1 else list(merge(*offsets)), age)
 
 
 def assumeDelivered(

@@ -25,7 +25,7 @@ class QueueConsumer:
 
     :param prefetch: maximum number of unsettled deliveries, 1 to :data:`MAX_PREFETCH`; raises BadRequest.
     :param deliver: called with deliveries, at most ``prefetch`` at once; it may call :meth:`QueueConsumers.leave`.
-    :param ended: called once if the queue is removed, or if the client may not consume from it any more.
+    :param ended: called once if the client may not consume from the queue any more.
     """
 
     __slots__ = ("_prefetch", "closed", "client", "deliver", "ended", "isPaused", "size", "unsettled")

@@ -1,12 +1,10 @@
 """What clients do with named queues: become a consumer, settle deliveries, leave, define and pause queues."""
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from fleximq.broker.authorization import permit, permits
 from fleximq.broker.consumers.queue_consumer import Deliver, QueueConsumer
-from fleximq.broker.consumers.work_queue import WorkQueue
 from fleximq.broker.consumers.work_queues import WorkQueues
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.errors import BrokerError, Conflict, NotFound, NotPermitted
@@ -96,13 +94,6 @@ class QueueConsumers:
             if not all(permits(client, Action.CONSUME, each) for each in (name, *sources)):
                 self.leave(client, name)
                 consumer.ended(NotPermitted(f"consuming from {name!r} is not permitted", name))
-
-    def removed(self, queue: WorkQueue) -> None:
-        """End the consumption of a queue that was removed."""
-        for consumer in queue.distribution.close():
-            with suppress(KeyError):
-                del self._byClient[consumer.client][queue.name]
-            consumer.ended(NotFound(f"the queue {queue.name!r} was removed"))
 
     def define(self, client: ConnectedClient, definition: QueueDefinition, mayReplace: bool) -> QueueDefinition:
         """See :meth:`fleximq.broker.broker.Broker.defineQueue`."""

@@ -113,12 +113,3 @@ class Distribution:
         except Exception as error:
             self._onError(error)
         return True
-
-    def close(self) -> list[QueueConsumer]:
-        """Remove all consumers, and return them."""
-        consumers, self.consumers = [*self.consumers.values()], {}
-        for consumer in consumers:
-            consumer.closed = True
-        self._ready.clear()
-        self._waiters.clear()
-        return consumers

@@ -17,6 +17,8 @@ class QueueOwner(ABC):
     qos: int
     owner: str | None
     everConsumed: bool = False
+    #: Whether a client or an operator defined it.
+    isDefined: bool = False
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue

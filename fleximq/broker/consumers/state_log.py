@@ -10,7 +10,8 @@ from fleximq.broker.envelope import LastDelivery
 from fleximq.broker.queues.queue import Queue
 from fleximq.broker.queues.queue_recorder import QueueRecorder
 from fleximq.interfaces import IJournal
-from fleximq.values.state_records import QueueClosed, QueueOpened
+from fleximq.values.queue_definition import QueueDefinition
+from fleximq.values.state_records import QueueClosed, QueueDefined, QueueOpened
 
 #: The key of notes that say up to which id subscriptions may have been opened, volatile ones included.
 IDS = "i:"
@@ -65,11 +66,17 @@ class StateLog:
             self.lastId = owner.id + _BLOCK
             self._append(IDS, "", 0, self.lastId, None)
 
+    def defined(self, definition: QueueDefinition) -> None:
+        """Record the definition of a work queue."""
+        self.journal.appendState(QueueDefined(definition.name, definition.dump(), self.journal.end))
+
     def ended(self, owner: QueueOwner) -> None:
         """Record that a subscription or work queue has expired."""
         recorder = owner.queue.recorder
         if recorder is not None:
             self.journal.appendState(QueueClosed(recorder.key))
+        if owner.isDefined:
+            self.journal.appendState(QueueDefined(owner.queue.name, None, self.journal.end))
 
     def _append(self, key: str, topic: str, qos: int, subscriptionId: int, owner: str | None) -> None:
         self.journal.appendState(QueueOpened(key, topic, qos, subscriptionId, owner, self.journal.end))

@@ -6,6 +6,7 @@ never consumed drops its oldest messages when it is full.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 
@@ -23,7 +24,7 @@ from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.broker.queues.queued_form import QUEUED
 from fleximq.broker.topics.topic_table import SYSTEM
-from fleximq.interfaces import ISubscriber
+from fleximq.interfaces import IGuard, ISubscriber
 from fleximq.limits import DEAD
 from fleximq.values.death import shortWords
 from fleximq.values.message import Message
@@ -37,7 +38,7 @@ _WORK = "q:"
 _isLine = attrgetter("line")
 
 
-@implementer(ISubscriber)
+@implementer(ISubscriber, IGuard)
 class WorkQueue(QueueOwner):
     """The queue of one topic, ``name``, used when it is made and when a consumer asks for a message.
 
@@ -60,6 +61,7 @@ class WorkQueue(QueueOwner):
         ids: DeliveredIds,
         idOf: Callable[[Message], str],
         forReplies: bool = False,
+        definition: QueueDefinition | None = None,
         onLetters: Callable[[Queue, Sequence[Message]], None] | None = None,
         onOverflow: Callable[[str], None] = lambda name: None,
     ) -> None:
@@ -73,12 +75,36 @@ class WorkQueue(QueueOwner):
         self._isOverflowing = False
         self._counted = makeQueue.counted
         # The broker's own topics are never in the journal.
-        key = "" if name.startswith(SYSTEM) else (REPLIES if forReplies else _WORK) + name
+        volatile = name.startswith(SYSTEM) or (definition is not None and definition.durable is False)
+        key = "" if volatile else (REPLIES if forReplies else _WORK) + name
         super().__init__(makeQueue(name, key, moved=self._moved, withIds=self._withIds, counted=self._count))
+        self._makeQueue = makeQueue
         self.definition: QueueDefinition | None = None
         self.lanes = Lanes(self.queue)
         self.distribution = Distribution(self, makeQueue.deadlines.onError)
         self._onLetters = onLetters if name.startswith(DEAD) else None
+        if definition is not None:
+            self.define(definition)
+
+    @property
+    def isDefined(self) -> bool:  # type: ignore[override]
+        return self.definition is not None
+
+    def define(self, definition: QueueDefinition) -> None:
+        """Apply a definition, except its sources (:mod:`fleximq.broker.consumers.queue_sources`)."""
+        self.definition = definition
+        make = self._makeQueue
+        for lane in self.lanes:
+            lane.bounds.maxMessages = definition.max_messages or make.maxMessages
+            lane.bounds.maxBytes = definition.max_bytes or make.maxBytes
+            lane.dropsOldest = not self.refuses
+            most = definition.max_attempts
+            lane.limit = make.limit if most is None else replace(make.limit, deliveries=most)
+
+    @property
+    def refuses(self) -> bool:
+        """Whether a full queue refuses all publications, of any dialect."""
+        return self.definition is not None and self.definition.when_full == "refuse"
 
     @property
     def deliver(self) -> Callable[[Sequence[Message], int], None]:
@@ -93,7 +119,7 @@ class WorkQueue(QueueOwner):
         """Return the reason why messages of MiniMQ are refused; None: accepted. A queue that was never consumed drops
         its oldest messages, so it refuses only messages that exceed the bounds alone.
         """
-        if self.everConsumed:
+        if self.everConsumed or self.refuses:
             return self.queue.bounds.admits(count, size)
         return self.queue.bounds.admitsAlone(count, size)
 

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from fleximq.broker.authorization import permit, permits
+from fleximq.broker.consumers import queue_sources
 from fleximq.broker.consumers.delivered_ids import DeliveredIds
 from fleximq.broker.consumers.restored_ids import RestoredIds
 from fleximq.broker.consumers.state_log import StateLog
@@ -22,7 +23,7 @@ from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.broker.topics.names import isBrokerTopic
 from fleximq.broker.topics.topic_table import SYSTEM, TopicTable
-from fleximq.errors import InvalidTopic, NoCapacity
+from fleximq.errors import BadRequest, Conflict, InvalidTopic, NoCapacity
 from fleximq.limits import DEAD, TOPIC_BYTES
 from fleximq.rights import UNRESTRICTED, Action
 from fleximq.values.counted_event import CountedEvent, EventFamily
@@ -68,6 +69,8 @@ class WorkQueues:
     _expiries: dict[str, Deadline] = field(default_factory=dict)
     _replyTopics: dict[str, None] = field(default_factory=dict)
     _dead: int = 0
+    #: Definitions of queues that are restored next.
+    _restored: dict[str, QueueDefinition] = field(default_factory=dict)
     restoredIds: RestoredIds = field(init=False)
 
     def __post_init__(self) -> None:
@@ -90,22 +93,25 @@ class WorkQueues:
         if queue is None:
             self._topics.get(name)
             queue = self._make(name)
-            self._stateLog.opened(queue)
-            self._topics.subscribe(queue, name, queue=True, durable=queue.durable)
+            self._open(queue)
         return queue
 
-    def _make(self, topic: str) -> WorkQueue:
+    def _make(self, topic: str, definition: QueueDefinition | None = None) -> WorkQueue:
         dead = topic.startswith(DEAD)
         if (self._dead if dead else len(self._byTopic) - self._dead) >= self.maxQueues:
             raise NoCapacity(f"there are {self.maxQueues} queues already")
         forReplies = topic in self._replyTopics
         self._replyTopics.pop(topic, None)
-        return self._add(topic, forReplies=forReplies)
+        return self._add(topic, forReplies=forReplies and definition is None, definition=definition)
+
+    def _open(self, queue: WorkQueue) -> None:
+        self._stateLog.opened(queue)
+        queue_sources.subscribe(self._topics, queue)
 
     def ensureFor(self, client: ConnectedClient, name: str, source: str | None = None) -> WorkQueue:
         """As :meth:`ensure`; raises NoCapacity also if the client's principal may make no more topics.
 
-        :param source: the source of a new queue, if it is not the topic of its name.
+        :param source: a source of a new queue, besides the topic of its name.
         """
         queue = self._byTopic.get(name)
         if queue is None and source not in (None, name):
@@ -114,22 +120,60 @@ class WorkQueues:
         return self.ensure(name)
 
     def define(self, client: ConnectedClient, definition: QueueDefinition) -> None:
-        """Set the definition of a queue, made if need be; errors as :meth:`ensureFor`."""
-        queue = self.ensureFor(client, definition.name)
-        queue.definition = definition
+        """Set the definition of a queue, made if need be. From now on, publications that the journal commits fill it
+        from its new sources.
+
+        :raises Conflict: the queue exists, and is not as durable as the definition says.
+        :raises BadRequest: it cannot be durable; errors as :meth:`ensureFor`.
+        """
+        queue_sources.check(definition)
+        queue = self._byTopic.get(definition.name)
+        if definition.durable and not self._stateLog.journal.onDisk:
+            raise BadRequest("durable is true, but the broker has no journal")
+        if queue is not None and definition.durable not in (None, queue.durable):
+            raise Conflict(f"the queue {definition.name!r} exists, and is {'' if queue.durable else 'not '}durable")
+        for topic in queue_sources.divided(definition.name, definition.sources)[0]:
+            self._topics.make(topic, client.principal, client.rights.limits.topics)
+        if queue is None:
+            queue = self._make(definition.name, definition)
+            self._stateLog.defined(definition)
+            self._open(queue)
+        elif queue.definition != definition:
+            self._stateLog.defined(definition)
+            queue_sources.unsubscribe(self._topics, queue)
+            queue.define(definition)
+            queue_sources.subscribe(self._topics, queue)
         queue.distribution.wake()
+
+    def redefine(self, definition: QueueDefinition) -> None:
+        """Restore a definition from the journal, before the states of queues are restored; volatile queues are made."""
+        if definition.durable is False or not self._stateLog.journal.onDisk:
+            queue_sources.subscribe(self._topics, self._add(definition.name, definition=definition))
+        else:
+            self._restored[definition.name] = definition
 
     def restore(self, state: QueueState, idle: float) -> WorkQueue:
         """Restore a queue, ``idle`` for so many seconds, from the journal; then ``restoredIds`` are to be read."""
-        queue = self._add(state.topic, idle, state.key.startswith(REPLIES))
+        definition = self._restored.pop(state.topic, None)
+        queue = self._add(state.topic, idle, state.key.startswith(REPLIES), definition)
         self.restoredIds.expect(queue, queue.restore(state, idle))
+        queue_sources.subscribe(self._topics, queue)
         return queue
 
-    @property
-    def _idleSeconds(self) -> float:
+    def allRestored(self) -> None:
+        """Make the queues whose definitions are in the journal, but not their states."""
+        restored, self._restored = self._restored, {}
+        for definition in restored.values():
+            self._open(self._add(definition.name, definition=definition))
+
+    def _idleSecondsOf(self, queue: WorkQueue) -> float:
+        if queue.definition is not None and queue.definition.expiry is not None:
+            return queue.definition.expiry
         return IDLE_SECONDS if self.expiry is None else self.expiry
 
-    def _add(self, topic: str, idle: float = 0.0, forReplies: bool = False) -> WorkQueue:
+    def _add(
+        self, topic: str, idle: float = 0.0, forReplies: bool = False, definition: QueueDefinition | None = None
+    ) -> WorkQueue:
         queue = self._byTopic[topic] = WorkQueue(
             topic,
             makeQueue=self._makeQueue,
@@ -137,13 +181,14 @@ class WorkQueues:
             ids=self._ids,
             idOf=self.idOf,
             forReplies=forReplies,
+            definition=definition,
             onLetters=self.onLetters,
             onOverflow=lambda name: self.onOverflow(name),
         )
         if topic.startswith(DEAD):
             self._dead += 1
-        elif not self.lasts(topic):
-            self._watch(queue, max(0.0, self._idleSeconds - idle))
+        elif definition is not None or not self.lasts(topic):
+            self._watch(queue, max(0.0, self._idleSecondsOf(queue) - idle))
         return queue
 
     # -- acts of clients -----------------------------------------------------------------------------
@@ -231,9 +276,10 @@ class WorkQueues:
         now = self._makeQueue.deadlines.seconds()
         if queue.distribution.waiting or queue.distribution.consumers:
             queue.lastUsed = now
-        left = queue.lastUsed + self._idleSeconds - now
+        idle = self._idleSecondsOf(queue)
+        left = queue.lastUsed + idle - now
         if left > TOLERANCE or self._mustStay(queue):
-            self._watch(queue, left if left > TOLERANCE else self._idleSeconds)
+            self._watch(queue, left if left > TOLERANCE else idle)
             return
         del self._expiries[queue.name]
         del self._byTopic[queue.name]
@@ -241,11 +287,13 @@ class WorkQueues:
         if dropped:
             self._makeQueue.counted(DROPPED_EXPIRED, dropped)
         self._stateLog.ended(queue)
-        self._topics.unsubscribe(queue, queue.name, queue=True)
+        queue_sources.unsubscribe(self._topics, queue)
         self.onExpired(queue, dropped)
 
     def _mustStay(self, queue: WorkQueue) -> bool:
-        """Tell whether an unused queue does not expire, since it has messages that are to be stored."""
+        """Tell whether an unused queue does not expire: it is defined, or has messages that are to be stored."""
+        if queue.definition is not None:
+            return queue.definition.expiry is None
         if self.expiry is not None or queue.forReplies or queue.name.startswith(SYSTEM):
             return False
         return queue.queue.stored.all > 0

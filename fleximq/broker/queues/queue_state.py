@@ -68,6 +68,18 @@ class QueueState:
         if time is not None:
             self.ages.append((self.lastTag + len(self.onDisk), time))
 
+    def forgetFrom(self, offset: int) -> None:
+        """Forget the publications from this offset on, none of which was delivered: the queue's sources changed."""
+        if offset >= self.seen:
+            return
+        onDisk, self.onDisk = self.onDisk, OffsetRanges()
+        for part in onDisk.parts():
+            self.onDisk.extend([each for each in part if each < offset])
+        self.seen = offset
+        last = self.lastTag + len(self.onDisk)
+        while self.ages and self.ages[-1][0] > last:
+            self.ages.pop()
+
     def handedOut(self, note: QueueDelivered) -> None:
         """Apply a record of deliveries."""
         if note.time:  # otherwise they were dropped

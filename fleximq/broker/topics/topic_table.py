@@ -96,6 +96,15 @@ class _Bound:
     times: int = 0
 
 
+@dataclass(slots=True, eq=False, repr=False)
+class _PatternQueue:
+    """A work queue with patterns: its guard, or None, whether it is durable, and the number of its patterns."""
+
+    guard: IGuard | None
+    durable: bool
+    patterns: int = 0
+
+
 class ISubscriptionWatcher(Interface):
     """Learns each subscription of a topic table: its name or pattern, and whether it makes the topic durable."""
 
@@ -141,6 +150,9 @@ class TopicTable:
     others: set[ISubscriber] = field(default_factory=set)
     _bounds: dict[ISubscriber, _Bound] = field(default_factory=dict)
     watcher: ISubscriptionWatcher | None = None
+    #: The work queues with patterns, and these patterns again.
+    _patternQueues: dict[ISubscriber, _PatternQueue] = field(default_factory=dict)
+    _queuePatterns: Wildcards = field(default_factory=Wildcards)
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -160,7 +172,9 @@ class TopicTable:
     def isDurable(self, name: str) -> bool:
         """Tell whether the journal stores QoS1 publications to this name; does not create the topic."""
         topic = self._topics.get(name)
-        return self._isAlwaysDurable(name) if topic is None else topic.durable
+        if topic is not None:
+            return topic.durable
+        return self._isAlwaysDurable(name) or any(each.durable for _, each in self._queuesMatching(name))
 
     def _isAlwaysDurable(self, name: str) -> bool:
         return not name.startswith(SYSTEM) and self._durable(name)
@@ -185,6 +199,8 @@ class TopicTable:
     def _create(self, name: str) -> Topic:
         checkName(name)
         topic = self._topics[name] = Topic(name, self._isAlwaysDurable(name))
+        if self._patternQueues:
+            self._guardByPatterns(topic)
         self.names.add(name)
         self._created(topic)
         self._idles(topic)
@@ -274,6 +290,8 @@ class TopicTable:
         topic.guards.pop(subscriber, None)
         durable = subscriber in topic.durableQueues
         topic.durableQueues.discard(subscriber)
+        if self._patternQueues:
+            self._guardByPatterns(topic)
         self._changed(topic, before)
         if self.watcher is not None:
             self.watcher.unsubscribed(subscriber, name, durable)
@@ -332,19 +350,64 @@ class TopicTable:
             if not bound.times:
                 del self._bounds[subscriber]
 
-    def subscribePattern(self, subscriber: ISubscriber, pattern: str) -> None:
-        """Add a subscriber to all topics that match, now or later, until it is undone; raises InvalidTopic."""
+    def subscribePattern(
+        self,
+        subscriber: ISubscriber,
+        pattern: str,
+        guard: IGuard | None = None,
+        queue: bool = False,
+        durable: bool = False,
+    ) -> None:
+        """Add a subscriber to all topics that match, now or later, until it is undone; raises InvalidTopic.
+
+        The parameters are those of :meth:`subscribe`; a queue has the same ones with each of its patterns.
+        """
         self._wildcards.add(subscriber, pattern)
+        if queue:
+            self._queuePatterns.add(subscriber, pattern)
+            self._patternQueues.setdefault(subscriber, _PatternQueue(guard, durable)).patterns += 1
+            self._guardAllByPatterns()
         self.reroute()
         if self.watcher is not None:
-            self.watcher.subscribed(subscriber, pattern, False)
+            self.watcher.subscribed(subscriber, pattern, durable)
 
-    def unsubscribePattern(self, subscriber: ISubscriber, pattern: str) -> None:
-        """Take a subscriber off a pattern it was added to."""
-        if self._wildcards.remove(subscriber, pattern):
-            self.reroute()
-            if self.watcher is not None:
-                self.watcher.unsubscribed(subscriber, pattern, False)
+    def unsubscribePattern(self, subscriber: ISubscriber, pattern: str, queue: bool = False) -> None:
+        """Take a subscriber off a pattern it was added to, with the same ``queue``."""
+        if not self._wildcards.remove(subscriber, pattern):
+            return
+        durable = False
+        if queue and self._queuePatterns.remove(subscriber, pattern):
+            durable = self._patternQueues[subscriber].durable
+            self._guardAllByPatterns()
+            self._patternQueues[subscriber].patterns -= 1
+            if not self._patternQueues[subscriber].patterns:
+                del self._patternQueues[subscriber]
+        self.reroute()
+        if self.watcher is not None:
+            self.watcher.unsubscribed(subscriber, pattern, durable)
+
+    def _queuesMatching(self, name: str) -> list[tuple[ISubscriber, _PatternQueue]]:
+        """Return the work queues with a pattern that matches a name."""
+        if not self._patternQueues or name.startswith(SYSTEM):
+            return []
+        return [(each, self._patternQueues[each]) for each in self._queuePatterns.matching(name)]
+
+    def _guardAllByPatterns(self) -> None:
+        for topic in self._topics.values():
+            self._guardByPatterns(topic)
+
+    def _guardByPatterns(self, topic: Topic) -> None:
+        """Set the guards and durable queues that a topic has by patterns; those of its members stay."""
+        for subscriber in self._patternQueues:
+            if subscriber not in topic.members:
+                topic.guards.pop(subscriber, None)
+                topic.durableQueues.discard(subscriber)
+        for subscriber, queue in self._queuesMatching(topic.name):
+            if queue.guard is not None:
+                topic.guards[subscriber] = queue.guard
+            if queue.durable:
+                topic.durableQueues.add(subscriber)
+        topic.updateNeedsOrder()
 
     def reroute(self) -> None:
         """Drop all routes made since the last call, after a change of wildcard subscriptions, feeds or rights."""

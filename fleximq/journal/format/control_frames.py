@@ -18,6 +18,7 @@ from fleximq.values.state_records import (
     GroupProgress,
     QueueAcknowledged,
     QueueClosed,
+    QueueDefined,
     QueueDelivered,
     QueueOpened,
     RepeatDefined,
@@ -69,12 +70,12 @@ def _isOwner(value: Any) -> bool:
     return value is None or isinstance(value, str)
 
 
-def _isQos(value: Any) -> bool:
-    return isNumber(value, 1)
-
-
 def _isDefinition(value: Any) -> bool:
     return value is None or isinstance(value, dict)
+
+
+def _isQos(value: Any) -> bool:
+    return isNumber(value, 1)
 
 
 def _areOffsets(value: Any) -> bool:
@@ -92,10 +93,12 @@ NOTES: tuple[tuple[Any, tuple[Callable[[Any], bool], ...]], ...] = (
     (GroupForgotten, (_isText,)),
     (SchedulesEnded, (_areOffsets, _areOffsets)),
     (RepeatDefined, (_isText, _isDefinition)),
+    (QueueDefined, (_isText, _isDefinition, isNumber)),
 )
 #: Their names in docs/reference/journal-format.rst, for error sentences.
 NOTE_NAMES = (
     "Opened", "Closed", "HandedOut", "Acknowledged", "ClientIds", "Reached", "Forgotten", "Cancelled", "Repeated",
+    "Defined",
 )  # fmt: skip
 _CODES: Mapping[type, int] = {kind: code for code, (kind, _) in enumerate(NOTES)}
 

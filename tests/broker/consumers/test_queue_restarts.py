@@ -1,0 +1,96 @@
+"""Named queues with a journal: definitions and sources after a restart."""
+
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.values.queue_definition import QueueDefinition
+from tests.broker.consumers.consuming import Worker
+from tests.broker.restarts import Restarts
+
+
+class RestartTests(SynchronousTestCase):
+    """A broker that is killed."""
+
+    def setUp(self) -> None:
+        self.world = Restarts()
+
+    def define(self, *sources: str, name: str = "t", **values: Any) -> None:
+        self.world.broker.defineQueue(self.world.me, QueueDefinition(name, sources, **values), replace=True)
+
+    def got(self, name: str = "t") -> list[str]:
+        worker = Worker(self.world.broker).consume(name, 100)
+        self.world.clock.advance(0)
+        return [each.message.payload.decode() for each in worker.got]
+
+    def publish(self, topic: str, *names: str) -> None:
+        self.world.publish(topic, *names)
+
+    def test_definitionsAreRestored(self) -> None:
+        self.define("a/*", max_in_flight=3)
+        self.define(name="v", durable=False, paused=True)
+        for _ in range(2):
+            self.world.commit()
+            self.world.kill()
+            found = {each.name: each.definition for each in self.world.broker.queues}
+            self.assertEqual(
+                found,
+                {
+                    "t": QueueDefinition("t", ("a/*",), max_in_flight=3),
+                    "v": QueueDefinition("v", durable=False, paused=True),
+                },
+            )
+
+    def test_messagesOfAllSourcesAreRestoredInOrder(self) -> None:
+        self.define("a/*", "b")
+        for number, topic in enumerate(("a/x", "b", "c", "t", "a/y", "b")):
+            self.publish(topic, str(number))
+        self.world.commit()
+        self.world.kill()
+        self.publish("a/new", "6")
+        self.world.commit()
+        self.assertEqual(self.got(), ["0", "1", "3", "4", "5", "6"])
+
+    def test_aChangeOfSourcesCountsForThePublicationsThatWereNotCommitted(self) -> None:
+        self.define("a")
+        self.publish("a", "1")
+        self.world.commit()
+        self.publish("a", "2")
+        self.publish("b", "3")
+        self.define("b")
+        self.publish("a", "4")
+        self.publish("b", "5")
+        self.world.commit()
+        self.publish("b", "6")
+        self.world.commit()
+        self.assertEqual(self.got(), ["1", "3", "5", "6"])
+        self.world.kill()
+        self.assertEqual(self.got(), ["1", "3", "5", "6"])
+
+    def test_acknowledgedOnesAreGone(self) -> None:
+        self.define("a/*")
+        self.publish("a/x", "1", "2", "3")
+        self.world.commit()
+        worker = Worker(self.world.broker).consume("t", 10)
+        self.world.broker.settle(worker.client, "t", [worker.got[1].tag])
+        self.world.commit()
+        self.world.kill()
+        self.world.clock.advance(60)
+        self.assertEqual(self.got(), ["1", "3"])
+
+    def test_recordsOfItsSourcesAreNeeded(self) -> None:
+        self.define("a/*")
+        self.publish("a/x", "1")
+        self.publish("b", "2")
+        self.world.commit()
+        needed = self.world.broker.checkpointer.needed()
+        self.assertEqual(needed["t"], 1)
+
+    def test_anExpiredDefinitionIsGone(self) -> None:
+        self.define("a/*", expiry=10.0)
+        self.world.commit()
+        self.world.clock.advance(10)
+        self.world.commit()
+        self.world.kill()
+        self.assertEqual([*self.world.broker.queues], [])
+        self.assertFalse(self.world.broker.topics.isDurable("a/x"))
