@@ -38,6 +38,8 @@ SLOW = {
     "http": b"GET / HTTP/1.1\r\nX-Long: " + b"x" * 200,
     "tls": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(200),
 }
+#: The routing of a FlexiMQ notification that settles.
+_SETTLE = {"routing": [{"client_id": 1, "path": "/queue/settle"}]}
 #: Connections that attack at the same time where they stay open.
 MANY = 300
 
@@ -161,6 +163,86 @@ class Attack:
                 with contextlib.suppress(OSError):
                     connected.recv(1000)
 
+    def attack_settles(self) -> None:
+        """Settle deliveries that nobody has, as a consumer, and one that one has a thousand times."""
+        one = frame("PUB", 0, {"topic": "work", "queue": True})
+        storm = {
+            "queue": "work",
+            "ack": list(range(100, 200)),
+            "retry": [[4, 0]],
+            "extend": [[4, 0]],
+            "reject": [[5, "x"]],
+        }
+
+        def said(id: int) -> bytes:
+            there = one[:2] + id.to_bytes(4, "big") + one[6:]
+            consume = frame("SUB", id, {"topic": "work", "queue": True, "prefetch": 10})
+            return there + consume + frame("NOTIF", id, _SETTLE, msgpack.packb(storm)) * 50
+
+        self._insist(said, 50)
+
+    def attack_extensions(self) -> None:
+        """Hold deliveries for ever, as far as that goes."""
+        extend = msgpack.packb({"queue": "held", "extend": [[number * 10 + 4, 1000] for number in range(1000)]})
+
+        def said(id: int) -> bytes:
+            consume = frame("SUB", id, {"topic": "held", "queue": True, "prefetch": 65_535})
+            work = frame("PUB", id, {"topic": "held", "queue": True}, b"\x01")
+            return consume + work * 10 + frame("NOTIF", id, _SETTLE, extend) * 5
+
+        self._insist(said, 16)
+
+    def attack_prefetch(self) -> None:
+        """Ask for 65,535 deliveries of large messages from many queues, on each connection, and read none."""
+        numbers = itertools.count()
+
+        def said(id: int) -> bytes:
+            header = {"topic": f"large{next(numbers) % 50}", "queue": True}
+            consume = frame("SUB", id, {**header, "prefetch": 65_535})
+            return consume + frame("PUB", id, header, msgpack.packb("x" * 900_000))
+
+        self._insist(said, 2, reads=False)
+
+    def attack_headers(self) -> None:
+        """Enqueue small messages with the longest headers, each another, and consume without reading."""
+        numbers = itertools.count()
+
+        def said(id: int) -> bytes:
+            consume = frame("SUB", id, {"topic": "long", "queue": True, "prefetch": 65_535})
+            header = {"topic": "long", "queue": True, "x": f"{next(numbers):060000}"}
+            return consume + frame("PUB", id, header, b"\x01") * 20
+
+        self._insist(said, 20, reads=False)
+
+    def attack_definitions(self) -> None:
+        """Define one queue after the other, with as many sources as there may be."""
+        numbers = itertools.count()
+
+        def one(id: int) -> bytes:
+            number = next(numbers)
+            header = {
+                "routing": [{"client_id": 1, "path": "/queue/define"}],
+                "reqrep": {"type": "request", "id": str(number)},
+            }
+            sources = [f"s{number}.{each}" for each in range(20)]
+            return frame("REQ", id, header, msgpack.packb({"queue": f"d{number}", "sources": sources}))
+
+        self._insist(lambda id: b"".join(one(id) for _ in range(20)), 20)
+
+    def attack_priorities(self) -> None:
+        """Enqueue with another priority each time, and let a consumer give all back again and again."""
+        numbers = itertools.count()
+
+        def said(id: int) -> bytes:
+            work = (
+                frame("PUB", id, {"topic": "flip", "queue": True, "priority": next(numbers) % 10}, b"\x01")
+                for _ in range(50)
+            )
+            consume = frame("SUB", id, {"topic": "flip", "queue": True, "prefetch": 1000})
+            return consume + b"".join(work) + frame("UNSUB", id, {"topic": "flip", "queue": True})
+
+        self._insist(said, 52)
+
     # -- how ---------------------------------------------------------------------------------------
 
     def _again(self) -> Iterator[int]:
@@ -185,8 +267,8 @@ class Attack:
                     continue
             return connected
 
-    def _insist(self, said: Callable[[int], bytes], count: int) -> None:
-        """Join on four connections and say this again and again; do without answers."""
+    def _insist(self, said: Callable[[int], bytes], count: int, reads: bool = True) -> None:
+        """Join on four connections and say this again and again; do without answers, or do not even read them."""
         open = []
         for _ in range(4):
             connected = self._connected(JOIN)
@@ -199,7 +281,8 @@ class Attack:
             self.done += count - 1
             connected.setblocking(False)
             with contextlib.suppress(OSError):
-                connected.recv(1 << 16)
+                while reads and connected.recv(1 << 16):
+                    pass
 
     def _say(self, connected: socket.socket, data: bytes) -> None:
         """Say it all, however long the broker does not read it; as long as there is time."""

@@ -118,6 +118,11 @@ class BoundTests(AttackCase):
         for name in ("topics", "subscriptions", "publishes", "bytes", "queues"):
             self.grows(name)
 
+    def test_queuesOfFlexiMQ(self) -> None:
+        """Settlements, held deliveries, large prefetches, long headers, definitions, priorities."""
+        for name in ("settles", "extensions", "prefetch", "headers", "definitions", "priorities"):
+            self.grows(name)
+
 
 @nightly
 class SlowTests(AttackCase):

@@ -4,7 +4,7 @@ Deliveries are not subject to the policy for slow consumers: a client has no mor
 gets none while it does not read its output.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -21,11 +21,12 @@ from fleximq.errors import BrokerError, NotKept, UnknownDeliveries
 from fleximq.wire.fleximq_frame import payloadOf
 from fleximq.wire.fleximq_header import Header, MessageType, peek
 from fleximq.wire.fleximq_queue_keys import QueueKeys
-from fleximq.wire.fleximq_scanner import FIXED_BYTES, singleFrames
+from fleximq.wire.fleximq_scanner import FIXED_BYTES, payloads
 
 #: A PUB with one of these keys differs from message to message, so its envelope is not cached.
 PER_MESSAGE_KEYS = frozenset({"routing", "message_id", "correlation_id", "traceparent", "tracestate"})
 
+_ACK = frozenset({"queue", "ack"})
 #: Acts on a run of a number of frames, and answers its errors.
 RepeatedRun = Callable[[Chunk, int], None]
 
@@ -177,17 +178,38 @@ class QueueMessages:
             return
         if len(header.routing) == 1 and frame.startswith(envelope):
             self.repeated.remember(envelope, partial(self._settleRun, envelope))
-        self._settle(payloadOf(frame, len(envelope)))
+        self._settle(readArguments(self._broker, self._me, SETTLE, payloadOf(frame, len(envelope))))
 
-    def _settle(self, payload: bytes) -> None:
-        arguments = readArguments(self._broker, self._me, SETTLE, payload)
+    def _settle(self, arguments: Any) -> None:
         unknown = settle(self._broker, self._me, arguments)
         if unknown:
             raise UnknownDeliveries(arguments["queue"], unknown)
 
     def _settleRun(self, envelope: bytes, frames: Chunk, count: int) -> None:
-        for frame in singleFrames(bytes(frames), len(envelope)):
+        """Settle the deliveries of neighbouring notifications."""
+        refused = partial(self._session.refused, kind=MessageType.NOTIF, fields=peek(envelope[FIXED_BYTES:]))
+        for arguments in self._together(payloads(bytes(frames), len(envelope)), refused):
             try:
-                self._settle(payloadOf(frame, len(envelope)))
+                self._settle(arguments)
             except BrokerError as error:
-                self._session.refused(error, MessageType.NOTIF, peek(envelope[FIXED_BYTES:]))
+                refused(error)
+
+    def _together(self, packed: Iterable[bytes], refused: Callable[[BrokerError], None]) -> list[Any]:
+        """Return the arguments of notifications; neighbours that only acknowledge become one."""
+        found: list[Any] = []
+        for each in packed:
+            try:
+                arguments = readArguments(self._broker, self._me, SETTLE, each)
+            except BrokerError as error:
+                refused(error)
+                continue
+            if found and _acknowledges(arguments) and _acknowledges(found[-1], arguments["queue"]):
+                found[-1]["ack"] += arguments["ack"]
+            else:
+                found.append(arguments)
+        return found
+
+
+def _acknowledges(arguments: Any, queue: str | None = None) -> bool:
+    """Return whether arguments have nothing but tags to acknowledge, of this queue unless it is None."""
+    return arguments is not None and arguments.keys() == _ACK and queue in (None, arguments["queue"])

@@ -200,6 +200,15 @@ class ConsumerTests(QueueCase):
         self.enqueue("a", "b")
         self.assertEqual([self.deliveries(first), self.deliveries(second)], [[("a", 1)], [("b", 1)]])
 
+    def test_aQueueMayHaveAnotherNameThanItsTopic(self) -> None:
+        """The topic is its source if it is new."""
+        consumer = self.consumer(10, "mails", "orders.paid")
+        self.producer.publish("orders.paid", 1)
+        self.producer.publish("orders", 2)
+        [heard] = self.heard(consumer)
+        self.assertEqual((heard.value, heard.header["topic"]), (1, "orders.paid"))
+        self.assertEqual(heard.header["delivery"]["queue"], "mails")
+
     def test_unsubscribingReturnsDeliveriesAtOnce(self) -> None:
         """To the head, with their attempts counted."""
         self.enqueue("a", "b", "c")
