@@ -59,6 +59,17 @@ class QueueAcknowledged(NamedTuple):
     offsets: "array[int]"
 
 
+class QueueMoved(NamedTuple):
+    """The messages of these offsets have left the front of the queue, were delivered ``attempts`` times (0: not yet),
+    and are hidden until ``time`` (microseconds since 1970; 0: they wait).
+    """
+
+    key: str
+    offsets: Sequence[int]
+    attempts: int
+    time: int
+
+
 class ClientIdsReserved(NamedTuple):
     """All client ids below ``until`` may be in use."""
 
@@ -109,6 +120,7 @@ StateRecord = (
     | GroupForgotten
     | SchedulesEnded
     | RepeatDefined
+    | QueueMoved
 )
 
 

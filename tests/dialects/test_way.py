@@ -133,7 +133,7 @@ class BlipWayTests(WayCase):
         step(ack(tag, id))()
         self.assertWay(way("POLL", peer, step(poll(id))), 26, 12, 29)
         tag = _correlation(peer.heard())
-        self.assertWay(way("ACK", peer, step(ack(tag, id))), 20, 10, 22)
+        self.assertWay(way("ACK", peer, step(ack(tag, id))), 20, 10, 24)
         self.assertEqual(peer.heard(), b"")
 
 

@@ -197,8 +197,8 @@ class WorkQueue(QueueOwner):
             if len(self._ids):
                 self._forgetIds(lane, tags)
             others += self.lanes.outer(lane, lane.acknowledgeMany(tags))
-        for tag, _ in retries:
-            others += self._apart(consumer, tag, lambda lane, inner: lane.giveBack([inner]))
+        for tag, delay in retries:
+            others += self._apart(consumer, tag, partial(_retry, delay or 0.0))
         for tag, words in rejects:
             others += self._apart(consumer, tag, partial(_reject, shortWords(words), consumer.client.name))
         others += [tag for tag, _ in extends if tag not in consumer.unsettled]
@@ -285,3 +285,7 @@ class WorkQueue(QueueOwner):
 
 def _reject(words: str, consumer: str, lane: Queue, tag: int) -> object:
     return lane.reject(tag, words, consumer)
+
+
+def _retry(delay: float, lane: Queue, tag: int) -> object:
+    return lane.retry(tag, delay)

@@ -80,6 +80,8 @@ class Bounds:
         stored, flying = self._stored, len(self._stored.flying)
         backlog = stored.backlog
         number = len(backlog) - backlog.gaps + len(stored.returned) + flying + count
+        if stored.order is not None:
+            number += len(stored.order)
         if stored.recorder is not None:
             number += stored.recorder.dying
         return number > self.maxMessages or (

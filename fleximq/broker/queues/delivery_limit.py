@@ -51,6 +51,7 @@ class DeliveryLimit(Generic[Q]):
                 stored.recorder.gone(offsetsOf([delivery.message for delivery in dead]))
         elif stored.recorder is not None:
             stored.recorder.bury(dead)
+            return
         else:
             for delivery in dead:
                 stored.counted(DEAD_LETTERS[delivery.reason], 1)
@@ -58,6 +59,7 @@ class DeliveryLimit(Generic[Q]):
                     self.onDead(queue, delivery)
                 except Exception as error:
                     self.onError(error)
+        stored.ended([delivery.tag for delivery in dead])
 
     def withdraw(self, queue: Q, stored: StoredMessages, tag: int) -> bool:
         """Withdraw the dead letter of the message with this tag; False if there is none."""

@@ -1,18 +1,19 @@
 """Deliveries of a queue in flight: hidden until they are acknowledged, until their holder leaves, or until their time.
 
-Deliveries that were made together form a *span*. All are hidden for the same time, so that the first span is the next
-one due. A queue has one deadline for all of them, not moved before it is due: setting one for each message would cost
-more than all the rest.
+Deliveries that were made together form a *span*, see :mod:`fleximq.broker.queues.delivery_spans`. All with a time are
+hidden for the same time, so that the first span is the next one due; others are as long in flight as their holder is
+there. Only single deliveries, which were delayed or extended, have deadlines of their own. A queue has one timer for
+all of them, not moved before it is due: setting one for each message would cost more than all the rest.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from operator import itemgetter
 
 from fleximq.broker.deadlines import TOLERANCE, Deadline, Deadlines
 from fleximq.broker.envelope import QueueDelivery
-from fleximq.broker.queues.backlog import NEVER_USED
+from fleximq.broker.queues.delivery_spans import Span, Spans
+from fleximq.broker.queues.own_deadlines import OwnDeadlines
 from fleximq.values.message import Message
 
 #: Deliveries taken back at once when they are due, or when their holder has left: about 5 ms.
@@ -20,33 +21,16 @@ SLICE = 10_000
 #: Additional cost of a message in flight: measured 350 to 460.
 IN_FLIGHT_OVERHEAD = 448
 
-#: Spans are made again when they cover more tags than four times those in flight and so many.
-_UNUSED = 4096
-#: Messages delivered within so many seconds are due together.
-_TOGETHER = 0.001
 _new = tuple.__new__
-
-
-class _Span:
-    """Tags from ``first`` to before ``end`` that were delivered together: those in flight are due and held together."""
-
-    __slots__ = ("attempts", "due", "end", "first", "held")
-
-    def __init__(self, first: int, end: int, attempts: int, due: float, held: set["_Span"] | None) -> None:
-        self.first = first
-        self.end = end
-        self.attempts = attempts
-        self.due = due
-        self.held = held
-        if held is not None:
-            held.add(self)
+#: In place of what a queue never used: these stay empty.
+_NO_DEADLINES = OwnDeadlines()
+_NO_SPANS = Spans()
 
 
 class InFlight:
     """Messages by tag, in order of their deadlines, and by the holder they were given to.
 
-    A message costs one dict entry, 0.05 us in runs. Its fields in common with others are in a span. Spans
-    cover at most four times as many tags as are in flight, or some more; then they are made again.
+    A message costs one dict entry, 0.05 us in runs; its fields in common with others are in a span.
 
     ``leaving`` are the deliveries of holders that left, until :meth:`takeBack` has taken them back.
 
@@ -54,14 +38,16 @@ class InFlight:
     """
 
     __slots__ = (
+        "_armedFor",
         "_attempts",
-        "_covered",
         "_deadline",
         "_deadlines",
         "_held",
+        "_lasting",
         "_messages",
         "_onReturn",
-        "_spans",
+        "_own",
+        "_timed",
         "leaving",
     )
 
@@ -69,12 +55,14 @@ class InFlight:
         self._deadlines = deadlines
         self._onReturn = onReturn
         self._deadline: Deadline | None = None
+        self._armedFor = 0.0
         self.leaving: Sequence[Sequence[QueueDelivery]] = ()
         self._messages: dict[int, Message] = {}
         self._attempts: dict[int, int] = {}  # of those tags that were not delivered for the first time
-        self._spans: deque[_Span] = NEVER_USED
-        self._covered = 0
-        self._held: dict[object, set[_Span]] = {}
+        self._timed = Spans()
+        self._lasting = _NO_SPANS
+        self._own = _NO_DEADLINES
+        self._held: dict[object, set[Span]] = {}
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -82,18 +70,21 @@ class InFlight:
     def __contains__(self, tag: int) -> bool:
         return tag in self._messages
 
+    @property
+    def delayed(self) -> int:
+        """The number of messages that wait for a retry, which no consumer has."""
+        return len(self._own.delayed)
+
     def add(
-        self, tags: Sequence[int], messages: Sequence[Message], due: float, holder: object, attempts: int = 1
+        self, tags: Sequence[int], messages: Sequence[Message], due: float | None, holder: object, attempts: int = 1
     ) -> None:
-        """Add messages that are due back together, never earlier than those before.
+        """Add messages that are due back together, or with their holder if ``due`` is None.
 
         :param tags: ascending; tags between them belong to no message.
         :param holder: any hashable object, remembered until :meth:`release`, or None.
         """
         if not tags:
             return
-        if self._deadline is None:
-            self._arm(due)
         if len(tags) == 1:
             self._messages[tags[0]] = messages[0]
         else:
@@ -101,20 +92,43 @@ class InFlight:
         held = None if holder is None else self._held.setdefault(holder, set())
         if attempts != 1:
             self._attempts.update(dict.fromkeys(tags, attempts))
-        elif self._spans:
-            last = self._spans[-1]
-            if last.end == tags[0] and last.held is held and due <= last.due + _TOGETHER and last.attempts == 1:
-                self._covered += tags[-1] + 1 - last.end
-                last.end = tags[-1] + 1
-                return
-        if self._spans is NEVER_USED:
-            self._spans = deque()
-        self._append(_Span(tags[0], tags[-1] + 1, attempts, due, held))
+        if due is None:
+            if self._lasting is _NO_SPANS:
+                self._lasting = Spans()
+            self._lasting.add(tags[0], tags[-1] + 1, attempts, 0.0, held)
+        elif self._timed.add(tags[0], tags[-1] + 1, attempts, due, held):
+            if self._deadline is None:
+                self._arm(due)
+        else:
+            for tag in tags:
+                self._putOwn(tag, due, held)
 
-    def addAgain(self, deliveries: Iterable[QueueDelivery], due: float, holder: object) -> None:
+    def addAgain(self, deliveries: Iterable[QueueDelivery], due: float | None, holder: object) -> None:
         """Add repeated deliveries, in any order; as :meth:`add`."""
         for tag, message, attempts in deliveries:
             self.add((tag,), (message,), due, holder, attempts)
+
+    def delay(self, delivery: QueueDelivery, due: float) -> None:
+        """Hide a message without a holder, in flight or not, until it is due."""
+        tag, message, attempts = delivery
+        self._messages[tag] = message
+        if attempts != 1:
+            self._attempts[tag] = attempts
+        self._putOwn(tag, due, None, isDelayed=True)
+
+    def extend(self, tag: int, due: float, holder: object) -> bool:
+        """Set the deadline of a holder's delivery; False if it is not in flight."""
+        if tag not in self._messages or tag in self._own.delayed:
+            return False
+        self._putOwn(tag, due, self._held.setdefault(holder, set()))
+        return True
+
+    def _putOwn(self, tag: int, due: float, held: set[Span] | None, isDelayed: bool = False) -> None:
+        if self._own is _NO_DEADLINES:
+            self._own = OwnDeadlines()
+        self._own.put(tag, self._attempts.get(tag, 1), due, held, isDelayed)
+        if self._deadline is None or due < self._armedFor:
+            self._arm(due)
 
     def remove(self, tag: int) -> QueueDelivery | None:
         """Forget a delivery and return it; None if it is not in flight."""
@@ -129,9 +143,12 @@ class InFlight:
         if self._attempts:
             for tag in tags:
                 self._attempts.pop(tag, None)
-        self._trim(tags)
-        if self._covered > 4 * len(self._messages) + _UNUSED:
-            self._coverAgain()
+        if self._own:
+            for tag in tags:
+                self._own.remove(tag)
+        self._timed.trim(tags, len(self._messages), self._of)
+        if self._lasting is not _NO_SPANS:
+            self._lasting.trim(tags, len(self._messages), self._of)
         return found
 
     def release(self, holder: object) -> None:
@@ -163,10 +180,13 @@ class InFlight:
         return True
 
     def _arm(self, due: float) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._armedFor = due
         self._deadline = self._deadlines.callLater(max(0.0, due - self._deadlines.seconds()), self._onDue)
 
     def _onDue(self) -> None:
-        """Take back a slice of the due deliveries, and set the next deadline if any message is in flight."""
+        """Take back a slice of the due deliveries, and set the next deadline if any message has one."""
         self._deadline = None
         due = self.takeDue(self._deadlines.seconds() + TOLERANCE, SLICE)
         first = self.firstDue()
@@ -177,29 +197,41 @@ class InFlight:
     def _isCurrent(self, delivery: QueueDelivery) -> bool:
         """Tell whether this delivery is in flight, and not a later one of the same message."""
         tag, _, attempts = delivery
-        return tag in self._messages and self._attempts.get(tag, 1) == attempts
+        return tag in self._messages and self._attempts.get(tag, 1) == attempts and tag not in self._own.delayed
 
     def takeDue(self, now: float, most: int) -> list[QueueDelivery]:
         """Remove and return deliveries that are due by ``now``, first due first, about so many."""
         taken: list[QueueDelivery] = []
-        while self._spans and (span := self._spans[0]).due <= now and len(taken) < most:
+        while self._timed and (span := self._timed.first).due <= now and len(taken) < most:
             taken += islice(self._of(span), most - len(taken))
             if len(taken) < most or taken[-1].tag == span.end - 1:
-                self._drop()
+                self._timed.drop()
             else:
-                self._shorten(span, taken[-1].tag + 1)
+                self._timed.shorten(span, taken[-1].tag + 1)
         self.removeMany([delivery.tag for delivery in taken])
+        for tag in islice(self._own.dueBy(now), most - len(taken)):
+            delivery = self.remove(tag)
+            if delivery is not None:
+                taken.append(delivery)
         return taken
 
     def firstDue(self) -> float | None:
-        """Return when the next delivery is due, None if none is in flight."""
-        while self._spans and next(self._of(self._spans[0]), None) is None:
-            self._drop()
-        return self._spans[0].due if self._spans else None
+        """Return when the next delivery is due, None if none has a time."""
+        while self._timed and next(self._of(self._timed.first), None) is None:
+            self._timed.drop()
+        own = self._own.firstDue() if self._own else None
+        if not self._timed:
+            return own
+        return self._timed.first.due if own is None else min(own, self._timed.first.due)
 
     def dues(self) -> dict[int, float]:
-        """Return the tags of all deliveries with the time when each is due, first due first."""
-        return {delivery.tag: span.due for span in self._spans for delivery in self._of(span)}
+        """Return the tags of all deliveries that have a time, with the time when each is due."""
+        dues = {delivery.tag: span.due for span in self._timed for delivery in self._of(span)}
+        return dues | {tag: span.due for tag, span in self._own.items()}
+
+    def own(self) -> set[int]:
+        """Return the tags of the messages with deadlines of their own."""
+        return set(self._own)
 
     def get(self, tag: int) -> QueueDelivery | None:
         """Return the delivery with this tag; None if it is not in flight."""
@@ -211,7 +243,7 @@ class InFlight:
         self._messages[delivery.tag] = delivery.message
 
     def deliveries(self) -> list[QueueDelivery]:
-        """Return all deliveries, first due first."""
+        """Return all deliveries, first due first if all have the same time."""
         attempts = self._attempts.get
         return [_new(QueueDelivery, (tag, message, attempts(tag, 1))) for tag, message in self._messages.items()]
 
@@ -223,56 +255,15 @@ class InFlight:
         self.leaving = ()
         self._messages.clear()
         self._attempts.clear()
-        self._spans = NEVER_USED
-        self._covered = 0
+        self._timed.clear()
+        self._lasting = _NO_SPANS
+        self._own = _NO_DEADLINES
         self._held.clear()
 
-    def _of(self, span: _Span) -> Iterator[QueueDelivery]:
+    def _of(self, span: Span) -> Iterator[QueueDelivery]:
         """Iterate over the deliveries of a span that are still in flight."""
+        own = self._own
         for tag in range(span.first, span.end):
             delivery = self.get(tag)
-            if delivery is not None and delivery.attempts == span.attempts:
+            if delivery is not None and delivery.attempts == span.attempts and own.get(tag, span) is span:
                 yield delivery
-
-    def _append(self, span: _Span) -> None:
-        self._spans.append(span)
-        self._covered += span.end - span.first
-
-    def _drop(self) -> None:
-        span = self._spans.popleft()
-        self._covered -= span.end - span.first
-        if span.held is not None:
-            span.held.discard(span)
-
-    def _shorten(self, span: _Span, first: int) -> None:
-        self._covered -= first - span.first
-        span.first = first
-
-    def _trim(self, tags: list[int]) -> None:
-        """Shorten the first spans by these tags, if consumers acknowledge in the order of delivery."""
-        spans = self._spans
-        if not spans or not tags or tags[0] != spans[0].first:
-            return
-        if len(tags) > 1 and tags != [*range(tags[0], tags[0] + len(tags))]:
-            return
-        end = tags[-1] + 1
-        while len(spans) > 1 and tags[0] <= spans[0].first and spans[0].end <= end:
-            self._drop()
-        first = spans[0]
-        if tags[0] <= first.first < end:
-            self._shorten(first, min(end, first.end))  # an empty one stays, as the next message may extend it
-
-    def _coverAgain(self) -> None:
-        """Replace each span by spans of the neighbouring tags in it that are in flight."""
-        for _ in range(len(self._spans)):
-            span = self._spans[0]
-            self._drop()
-            first = end = 0
-            for delivery in (*self._of(span), None):
-                if delivery is not None and delivery.tag == end:
-                    end += 1
-                    continue
-                if end:
-                    self._append(_Span(first, end, span.attempts, span.due, span.held))
-                if delivery is not None:
-                    first, end = delivery.tag, delivery.tag + 1

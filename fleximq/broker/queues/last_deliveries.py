@@ -67,6 +67,7 @@ class LastDeliveries(dict[int, LastDelivery]):
     def _forget(self, delivery: LastDelivery) -> None:
         offset = delivery.message.offset
         self._gone([offset] if offset else [])
+        self.queue.ended([delivery.tag])
 
     def _read(self, dead: Sequence[LastDelivery]) -> None:
         if dead and not self.queue.closed:

@@ -1,7 +1,8 @@
 """A bounded queue that delivers messages, hides them, and takes them back.
 
-A delivered message is *in flight*: hidden until it is acknowledged, until its holder leaves, or until ``redelivery``
-seconds have passed. Then it returns to the head, in the original order and with the same tag. After too many deliveries
+A delivered message is *in flight*: hidden until it is acknowledged, until its holder leaves, or until its lease ends,
+``redelivery`` seconds unless the consumer says otherwise. Then it returns to the head, in the original order and with
+the same tag. A consumer may give it back, to be delivered again after a delay, or reject it. After too many deliveries
 it becomes a dead letter. Messages that were never delivered are in the queue's backlog. A durable queue has a backlog
 that leaves most of them on disk, and a recorder: it writes the queue's state to the journal and reads messages back.
 
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import InitVar, dataclass, field
 from functools import partial
 from itertools import chain, repeat
+from operator import itemgetter
 
 from zope.interface import implementer
 
@@ -24,6 +26,7 @@ from fleximq.broker.queues.delivery_limit import DeliveryLimit
 from fleximq.broker.queues.expiry import Expiry
 from fleximq.broker.queues.first_attempts import FirstAttempts
 from fleximq.broker.queues.in_flight import InFlight
+from fleximq.broker.queues.key_order import KeyOrder, keyOf
 from fleximq.broker.queues.message_place import offsetsOf, placeOf
 from fleximq.broker.queues.queued_form import QUEUED
 from fleximq.broker.queues.recorder import Recorder
@@ -43,6 +46,8 @@ _new = tuple.__new__
 # In C, since many messages are delivered by it.
 _delivery: Callable[[tuple[int, Message, int]], QueueDelivery] = partial(_new, QueueDelivery)
 _ONCE = repeat(1)
+#: Maximum number of messages that are parked at once: the limit of parked ones is checked after them.
+_FEW = 1000
 
 
 # Slots take a third of the memory of a dict: a broker may have many queues without a message. Surveys of queues refer
@@ -56,7 +61,7 @@ class Queue:
     ``onError``.
 
     :param name: the topic; queues with names that begin with :data:`DEAD` make no dead letters.
-    :param redelivery: seconds for which a delivery is hidden.
+    :param redelivery: seconds for which a delivery is hidden if :meth:`take` does not say otherwise.
     :param dropsOldest: whether :meth:`deliver` enforces the bounds by dropping; if not, callers ask ``bounds``.
     :param timeToLive: seconds after which a waiting message expires; None: never.
     :param withIds: returns messages with ids, at their first delivery; None if ids are not needed or the backlog's
@@ -135,6 +140,23 @@ class Queue:
         return len(self._waiters)
 
     @property
+    def isOrdered(self) -> bool:
+        """Whether of messages with the same key only one is delivered at a time, in the order of their arrival."""
+        return self.stored.order is not None
+
+    @isOrdered.setter
+    def isOrdered(self, isOrdered: bool) -> None:
+        stored, order = self.stored, self.stored.order
+        if isOrdered and order is None:
+            stored.order = KeyOrder()
+            for delivery in sorted(stored.flying.deliveries(), key=itemgetter(0)):
+                stored.order.meet(delivery)
+        elif not isOrdered and order is not None:
+            stored.order = None
+            stored.returned.add([*order])
+            self.wake()
+
+    @property
     def preparing(self) -> bool:
         """Whether the next message is not ready: it is only on disk, or many older ones that expired are dropped first.
         Consumers wait with :meth:`whenPrepared`.
@@ -175,21 +197,25 @@ class Queue:
 
     def available(self) -> int:
         """Return how many messages can be taken now."""
-        return 0 if self.preparing else len(self.stored.returned) + self.stored.backlog.available
+        stored = self.stored
+        if self.preparing:
+            return 0
+        return len(stored.returned) + (0 if stored.order and stored.order.isFull else stored.backlog.available)
 
     # -- delivery ----------------------------------------------------------------------------------------
 
-    def takeMany(self, holder: object, number: int, most: int = ANY) -> list[QueueDelivery]:
+    def takeMany(self, holder: object, number: int, most: int = ANY, lease: float | None = None) -> list[QueueDelivery]:
         """As :meth:`take`, but return single deliveries. 0.2 us more for each."""
-        return list(map(_delivery, zip(*self.take(holder, number, most), strict=False)))
+        return list(map(_delivery, zip(*self.take(holder, number, most, lease), strict=False)))
 
     def take(
-        self, holder: object, number: int, most: int = ANY
+        self, holder: object, number: int, most: int = ANY, lease: float | None = None
     ) -> tuple[Sequence[int], Sequence[Message], Iterable[int]]:
         """Deliver and hide up to ``number`` of the oldest messages, until they cost ``most`` bytes.
 
         Returns their tags, the messages, and how often each was delivered; none while the queue is ``preparing``.
-        ``holder`` is the consumer, any hashable object, remembered until :meth:`release`, or None.
+        ``holder`` is the consumer, any hashable object, remembered until :meth:`release`, or None. They are hidden for
+        ``lease`` seconds, 0: until the holder leaves; None: for ``redelivery`` seconds.
         """
         stored, recorder = self.stored, self.recorder
         if self.expiry is not None and self.expiry.isNextTooOld:
@@ -201,32 +227,80 @@ class Queue:
             flying.takeBack()
         if recorder is not None and self.preparing:
             recorder.load()
-        again: Sequence[QueueDelivery] = returned.take(number, most) if returned else ()
-        tags: Sequence[int] = ()
-        messages: Sequence[Message] = ()
-        if not returned:  # otherwise it is enough, or the next one must be read first
-            most -= cost([message for _, message, _ in again]) if again else 0
-            tags, messages = stored.backlog.take(number - len(again), most if most < stored.size else ANY)
-            if self.withIds is not None:  # messages dropped earlier never need an id
-                messages = self._exchanged(messages, self.withIds(messages))
+        again, tags, messages = self._next(number, most)
         hidden, hiddenAgain = messages, again
         if stored.size > self.memory:
             hidden = self._exchanged(messages, list(map(placeOf, messages)))
             hiddenAgain = [_new(QueueDelivery, (tag, placeOf(message), attempts)) for tag, message, attempts in again]
             self._exchanged([each.message for each in again], [each.message for each in hiddenAgain])
-        due = self.deadlines.seconds() + self.redelivery
+        seconds = self.redelivery if lease is None else lease
+        due = self.deadlines.seconds() + seconds if seconds else None
         if again:
             stored.counted(REDELIVERED, len(again))
             flying.addAgain(hiddenAgain, due, holder)
-        flying.add(tags, hidden, due, holder)
+        if stored.order is None:
+            flying.add(tags, hidden, due, holder)
+        else:  # there are parked messages between them
+            for tag, message in zip(tags, hidden, strict=True):
+                flying.add((tag,), (message,), due, holder)
         if recorder is not None:
-            if tags or again:
-                recorder.delivered(again)
+            parked = () if stored.order is None else stored.order.takeNews()
+            if tags or again or parked:
+                recorder.delivered(again, seconds, parked)
             recorder.load()
         if not again:
             return tags, messages, _ONCE
         tagsAgain, messagesAgain, attempts = zip(*again, strict=True)
         return [*tagsAgain, *tags], [*messagesAgain, *messages], chain(attempts, _ONCE)
+
+    def _next(self, number: int, most: int) -> tuple[Sequence[QueueDelivery], Sequence[int], Sequence[Message]]:
+        """Remove and return the next deliveries of messages that returned, then tags and messages of the backlog."""
+        order, returned = self.stored.order, self.stored.returned
+        if order is not None:
+            return self._nextInOrder(order, number, most)
+        again: Sequence[QueueDelivery] = returned.take(number, most) if returned else ()
+        if returned:  # it is enough, or the next one must be read first
+            return again, (), ()
+        most -= cost([message for _, message, _ in again]) if again else 0
+        return again, *self._fresh(number - len(again), most)
+
+    def _fresh(self, number: int, most: int) -> tuple[Sequence[int], Sequence[Message]]:
+        tags, messages = self.stored.backlog.take(number, most if most < self.stored.size else ANY)
+        if self.withIds is not None:  # messages dropped earlier never need an id
+            messages = self._exchanged(messages, self.withIds(messages))
+        return tags, messages
+
+    def _nextInOrder(
+        self, order: KeyOrder, number: int, most: int
+    ) -> tuple[Sequence[QueueDelivery], Sequence[int], Sequence[Message]]:
+        """As :meth:`_next`, for messages whose keys are not out; the others are parked."""
+        returned, again = self.stored.returned, list[QueueDelivery]()
+        fresh: list[tuple[int, Message]] = []
+        while not order.unread and len(again) < number and (found := returned.take(1, most)):
+            delivery = found[0]
+            if order.admits(delivery.tag, keyOf(delivery.message)):
+                again.append(delivery)
+                most -= costOf(delivery.message)
+            else:
+                order.park(delivery._replace(attempts=delivery.attempts - 1))
+        while not (returned or order.unread or order.isFull) and (left := number - len(again) - len(fresh)) > 0:
+            some = [*zip(*self._fresh(min(left, _FEW), most), strict=True)]
+            if not some:
+                break
+            for tag, message in some:
+                if order.admits(tag, keyOf(message)):
+                    fresh.append((tag, message))
+                    most -= costOf(message)
+                else:
+                    self._park(order, tag, message)
+        return again, [tag for tag, _ in fresh], [message for _, message in fresh]
+
+    def _park(self, order: KeyOrder, tag: int, message: Message) -> None:
+        """Park a message of the backlog; only its place if the memory is full."""
+        key = keyOf(message)
+        if self.stored.size > self.memory:
+            [message] = self._exchanged([message], [placeOf(message)])
+        order.parkFirst(QueueDelivery(tag, message, 0), key)
 
     def _exchanged(self, before: Sequence[Message], messages: Sequence[Message]) -> Sequence[Message]:
         """Return messages that take the place of others, and account for their cost."""
@@ -249,7 +323,7 @@ class Queue:
         if not all(found):
             for place, tag in enumerate(tags):
                 if found[place] is None:
-                    delivery = stored.returned.remove(tag)
+                    delivery = stored.removeWaiting(tag)
                     if delivery is None:
                         unknown.append(tag)
                     else:
@@ -258,6 +332,8 @@ class Queue:
         stored.size -= cost(messages)  # type: ignore[arg-type]  # there is no None
         if self.recorder is not None and messages:
             self.recorder.gone(offsetsOf(messages))  # type: ignore[arg-type]
+        if stored.order is not None:
+            self.ended(tags)
         return [tag for tag in unknown if not self.limit.withdraw(self, stored, tag)] if unknown else unknown
 
     def withdraw(self, number: int, offset: int, isIt: Callable[[Message], bool]) -> bool:
@@ -273,6 +349,35 @@ class Queue:
             self.expiry.ages.removed(withdrawn.tag)
         return True
 
+    def retry(self, tag: int, delay: float = 0.0) -> bool:
+        """Give a message in flight back: it is delivered again after ``delay`` seconds, before all that arrived later.
+        After too many deliveries it becomes a dead letter at once. False if it is not in flight.
+        """
+        stored, recorder = self.stored, self.recorder
+        delivery = stored.flying.remove(tag)
+        if delivery is None:
+            return False
+        if recorder is not None:
+            recorder.moved([delivery], delay)
+        if delay <= 0 or self.limit.last([delivery]):
+            self._returnOrBury([delivery])
+        else:
+            now = self.deadlines.seconds()
+            stored.flying.delay(delivery, now + delay)
+            self._firstAttempts.ended([delivery], now)
+            stored.moved(delivery, False)
+        return True
+
+    def extend(self, tag: int, seconds: float, holder: object) -> bool:
+        """Hide a delivery of this holder for so many seconds from now; False if it is not in flight."""
+        flying = self.stored.flying
+        delivery = flying.get(tag)
+        if delivery is None or not flying.extend(tag, self.deadlines.seconds() + seconds, holder):
+            return False
+        if self.recorder is not None:
+            self.recorder.moved([delivery], seconds)
+        return True
+
     def reject(self, tag: int, words: str = "", consumer: str = "", reason: DeathReason = DeathReason.REJECTED) -> bool:
         """Make a dead letter of the message in flight with this tag, however often it was delivered; False if it is not
         in flight.
@@ -280,20 +385,25 @@ class Queue:
         :param words: the reason of its consumer, which has the name ``consumer``, for the dead letter.
         """
         delivery = self.stored.flying.remove(tag)
-        if delivery is not None:
-            self.stored.size -= costOf(delivery.message)
-            self._bury([LastDelivery(*delivery, reason, consumer, words)])
-        return delivery is not None
+        if delivery is None:
+            return False
+        self.stored.size -= costOf(delivery.message)
+        self._bury([LastDelivery(*delivery, reason, consumer, words)])
+        if self.stored.order is not None:
+            self.wake()
+        return True
 
     def _bury(self, dead: Sequence[LastDelivery]) -> None:
         firsts = [self._firstAttempts.take(delivery.tag) for delivery in dead]
         last = [delivery._replace(first=first) for delivery, first in zip(dead, firsts, strict=True)]
         self.limit.bury(self, self.stored, last)
 
-    def giveBack(self, tags: Sequence[int]) -> None:
-        """Return deliveries to the head at once, or to the dead letters; unknown tags are ignored."""
-        flying = self.stored.flying
-        self._returnOrBury([delivery for tag in tags if (delivery := flying.remove(tag)) is not None])
+    def ended(self, tags: Iterable[int]) -> None:
+        """Record that messages which were delivered have left for good, and deliver later ones of their keys."""
+        if self.stored.ended(tags):
+            self.wake()
+            if self.recorder is not None and self.preparing:
+                self.recorder.load()
 
     def release(self, holder: object) -> None:
         """Take back all deliveries of this holder at once, many in slices: to the head, in order, or to the dead

@@ -8,6 +8,8 @@ see :class:`~fleximq.broker.queues.last_deliveries.LastDeliveries`.
 
 from array import array
 from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import Protocol
 
 from fleximq.broker.envelope import LastDelivery, QueueDelivery
@@ -15,7 +17,7 @@ from fleximq.broker.queues.durable_backlog import DurableBacklog
 from fleximq.broker.queues.expiry import Expiry
 from fleximq.broker.queues.in_flight import InFlight
 from fleximq.broker.queues.last_deliveries import DeadLetterLog, LastDeliveries
-from fleximq.broker.queues.message_place import ONLY_IN_JOURNAL, placeAt, placeOf
+from fleximq.broker.queues.message_place import ONLY_IN_JOURNAL, offsetsOf, placeAt, placeOf
 from fleximq.broker.queues.queue import Queue
 from fleximq.broker.queues.queue_reader import QueueReader
 from fleximq.broker.queues.queue_state import QueueState
@@ -23,7 +25,7 @@ from fleximq.broker.queues.recorder import Recorder
 from fleximq.broker.queues.returned import Returned
 from fleximq.values.message import Message
 from fleximq.values.message_cost import cost, costOf
-from fleximq.values.state_records import QueueAcknowledged, QueueDelivered, StateRecord
+from fleximq.values.state_records import QueueAcknowledged, QueueDelivered, QueueMoved, StateRecord
 
 _new = tuple.__new__
 
@@ -47,7 +49,7 @@ class QueueRecorder(Recorder):
 
     __slots__ = (
         "_again", "_backlog", "_closed", "_gone", "_isWaiting", "_last", "_log", "_queue", "_reader", "_recordedTag",
-        "_used", "key",
+        "_parked", "_records", "_seconds", "_tag", "_used", "key",
     )  # fmt: skip
 
     def __init__(
@@ -63,6 +65,10 @@ class QueueRecorder(Recorder):
         self._last = LastDeliveries(log, withIds, self.gone)
         self._reader = QueueReader(log.journal, backlog, withIds, self.gone)
         self._recordedTag = 0
+        self._records: list[StateRecord] = []
+        self._parked: list[int] = []
+        self._seconds = 0.0
+        self._tag = 0
         self._used = False
         self._isWaiting = False
         self._closed = False
@@ -80,9 +86,24 @@ class QueueRecorder(Recorder):
     def load(self) -> None:
         self._reader.load()
 
-    def delivered(self, again: Sequence[QueueDelivery]) -> None:
+    def delivered(self, again: Sequence[QueueDelivery], seconds: float, parked: Sequence[QueueDelivery] = ()) -> None:
+        if parked or self._parked or (seconds != self._seconds and (self._again or self._tag != self._recordedTag)):
+            self._recordDeliveries(self._tag)
+        self._seconds = seconds
+        self._tag = self._backlog.journalTag
+        self._parked.extend(offsetsOf([delivery.message for delivery in parked]))
         self._again.extend([delivery.message.offset for delivery in again if delivery.message.offset])
         self.use()
+
+    def moved(self, deliveries: Sequence[QueueDelivery], seconds: float) -> None:
+        self._recordDeliveries(self._tag)
+        # Whole milliseconds, so that records can be merged.
+        time = -(-(self._log.wall() + round(seconds * 1_000_000)) // 1000) * 1000 if seconds > 0 else 0
+        for attempts, some in groupby(deliveries, key=attrgetter("attempts")):
+            offsets = offsetsOf([delivery.message for delivery in some])
+            if offsets:
+                self._records.append(QueueMoved(self.key, offsets, attempts, time))
+        self._recordSoon()
 
     def use(self) -> None:
         self._used = True
@@ -112,16 +133,25 @@ class QueueRecorder(Recorder):
         self._isWaiting = False
         if self._closed:
             return []
-        stateRecords: list[StateRecord] = []
-        tag = self._backlog.journalTag
-        if self._used or tag != self._recordedTag or self._again:
-            until = self._log.wall() + round(self._queue.redelivery * 1_000_000) if self._used else 0
-            stateRecords.append(QueueDelivered(self.key, tag, self._again, until))
-            self._recordedTag, self._used, self._again = tag, False, array("Q")
+        self._recordDeliveries(self._backlog.journalTag)
+        stateRecords, self._records = self._records, []
         if self._gone:
             stateRecords.append(QueueAcknowledged(self.key, self._gone))
             self._gone = array("Q")
         return stateRecords
+
+    def _recordDeliveries(self, tag: int) -> None:
+        """Record those since the last time, up to this tag. Without a time they are hidden until now, as all holders
+        end with the broker.
+        """
+        if self._used or tag != self._recordedTag or self._again:
+            until = self._log.wall() + round(self._seconds * 1_000_000) if self._used else 0
+            self._records.append(QueueDelivered(self.key, tag, self._again, until))
+            self._recordedTag, self._used, self._again = tag, False, array("Q")
+        self._tag = tag
+        if self._parked:
+            self._records.append(QueueMoved(self.key, self._parked, 0, 0))
+            self._parked = []
 
     def lowest(self) -> int:
         queue = self._queue
@@ -171,7 +201,7 @@ class QueueRecorder(Recorder):
         queue = self._queue
         wall, now = self._log.wall(), queue.deadlines.seconds()
         self._backlog.restore(state.onDisk, state.lastTag)
-        self._recordedTag = state.lastTag
+        self._recordedTag = self._tag = state.lastTag
         again, flying = [], []
         for offset, tag in state.handed.items():
             delivery = _new(QueueDelivery, (tag, placeAt(offset), state.attempts.get(tag, 1)))

@@ -24,8 +24,13 @@ class Recorder(Protocol):
     def load(self) -> None:
         """Read the next messages if they are not in memory, unless a read is running."""
 
-    def delivered(self, again: Sequence[QueueDelivery]) -> None:
-        """Record that messages were delivered, these for another time."""
+    def delivered(self, again: Sequence[QueueDelivery], seconds: float, parked: Sequence[QueueDelivery] = ()) -> None:
+        """Record that messages were delivered, ``again`` for another time, and are hidden for so many seconds, 0: until
+        their holder leaves. ``parked`` left the backlog without a delivery.
+        """
+
+    def moved(self, deliveries: Sequence[QueueDelivery], seconds: float) -> None:
+        """Record how often these were delivered, and that they are hidden for so many seconds from now; 0: no more."""
 
     def use(self) -> None:
         """Record that a consumer asked for a message, even if the queue is empty."""

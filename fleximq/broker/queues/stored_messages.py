@@ -1,12 +1,13 @@
-"""The messages of one queue, wherever they are: never delivered, in flight, or returned; and their cost."""
+"""The messages of one queue, wherever they are: never delivered, in flight, returned, or parked; and their cost."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.backlog import Backlog, Dropped
 from fleximq.broker.queues.in_flight import IN_FLIGHT_OVERHEAD, InFlight
+from fleximq.broker.queues.key_order import KeyOrder
 from fleximq.broker.queues.message_place import ONLY_IN_JOURNAL, offsetsOf
 from fleximq.broker.queues.recorder import Recorder
 from fleximq.broker.queues.returned import Returned
@@ -21,6 +22,7 @@ class StoredMessages:
     :param counted: called with a counted event and a number.
     :param moved: called with each delivery that ends without acknowledgement, and with False if it waits again or is a
         dead letter that can be withdrawn, True if it was dropped. Not called when the queue is closed.
+    :param order: the order of keys, with the parked messages; None in a queue without it.
     """
 
     backlog: Backlog
@@ -29,12 +31,14 @@ class StoredMessages:
     counted: Callable[[str, int], None]
     moved: Callable[[QueueDelivery, bool], None]
     returned: Returned = field(default_factory=Returned)
+    order: KeyOrder | None = None
     size: int = 0
 
     @property
     def depth(self) -> int:
-        """The number of messages that wait."""
-        return len(self.returned) + len(self.backlog) - self.backlog.gaps
+        """The number of messages that wait, except those delayed for a retry."""
+        parked = 0 if self.order is None else len(self.order)
+        return len(self.returned) + parked + len(self.backlog) - self.backlog.gaps
 
     @property
     def all(self) -> int:
@@ -66,7 +70,9 @@ class StoredMessages:
 
     @property
     def isNextOnDisk(self) -> bool:
-        """Whether the next message must be read from the journal."""
+        """Whether the next message must be read from the journal, or the keys of others first."""
+        if self.order is not None and self.order.unread:
+            return True
         delivery = self.returned.first() if self.returned else None
         if delivery is not None:
             return delivery.message.payload is ONLY_IN_JOURNAL
@@ -81,11 +87,15 @@ class StoredMessages:
             if delivery.message.payload is ONLY_IN_JOURNAL:
                 return found
             found.append((delivery.message, delivery.attempts))
+        for delivery in islice(self.order or (), number - len(found)):
+            if delivery.message.payload is ONLY_IN_JOURNAL:
+                return found
+            found.append((delivery.message, delivery.attempts))
         return found + [(message, 0) for message in islice(self.backlog, number - len(found))]
 
     def delivered(self) -> list[QueueDelivery]:
-        """Return the unacknowledged deliveries, in flight or returned."""
-        return [*self.flying.deliveries(), *self.returned.values()]
+        """Return the unacknowledged messages that have left the backlog: in flight, returned or parked."""
+        return [*self.flying.deliveries(), *self.returned.values(), *(self.order or ())]
 
     def undelivered(self, dropped: Dropped) -> None:
         """Account for messages that left the backlog undelivered."""
@@ -96,13 +106,29 @@ class StoredMessages:
     def dropReturned(self, delivery: QueueDelivery) -> None:
         """Drop a delivery that returned."""
         self.returned.remove(delivery.tag)
+        self.ended([delivery.tag])
         self.size -= costOf(delivery.message)
         self.moved(delivery, True)
         if self.recorder is not None:
             self.recorder.gone(offsetsOf([delivery.message]))
 
+    def ended(self, tags: Iterable[int]) -> bool:
+        """Record that messages which were delivered have left for good; tell whether parked ones return."""
+        if self.order is None:
+            return False
+        following = [delivery for tag in tags if (delivery := self.order.ended(tag)) is not None]
+        self.returned.add(following)
+        return bool(following)
+
+    def removeWaiting(self, tag: int) -> QueueDelivery | None:
+        """Remove a message that waits after a delivery, returned or parked; None if it does not."""
+        delivery = self.returned.remove(tag)
+        return self.order.remove(tag) if delivery is None and self.order is not None else delivery
+
     def clear(self) -> None:
         """Forget all messages."""
+        if self.order is not None:
+            self.order.clear()
         self.backlog.clear()
         self.returned.clear()
         self.flying.clear()

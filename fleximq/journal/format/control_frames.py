@@ -20,6 +20,7 @@ from fleximq.values.state_records import (
     QueueClosed,
     QueueDefined,
     QueueDelivered,
+    QueueMoved,
     QueueOpened,
     RepeatDefined,
     SchedulesEnded,
@@ -94,11 +95,13 @@ NOTES: tuple[tuple[Any, tuple[Callable[[Any], bool], ...]], ...] = (
     (SchedulesEnded, (_areOffsets, _areOffsets)),
     (RepeatDefined, (_isText, _isDefinition)),
     (QueueDefined, (_isText, _isDefinition, isNumber)),
+    (QueueMoved, (_isText, _areOffsets, isNumber, isNumber)),
 )
 #: Their names in docs/reference/journal-format.rst, for error sentences.
 NOTE_NAMES = (
     "Opened", "Closed", "HandedOut", "Acknowledged", "ClientIds", "Reached", "Forgotten", "Cancelled", "Repeated",
     "Defined",
+    "Moved",
 )  # fmt: skip
 _CODES: Mapping[type, int] = {kind: code for code, (kind, _) in enumerate(NOTES)}
 

@@ -23,23 +23,28 @@ from fleximq.values.state_records import (
     QueueAcknowledged,
     QueueClosed,
     QueueDelivered,
+    QueueMoved,
     QueueOpened,
     StateRecord,
 )
 
+#: Deliveries that are hidden until about the same time, in microseconds, are merged.
+_ALIKE = 1_000_000
+
 
 class MergedStateRecords:
-    """The state records of one commit, in order; deliveries and acknowledgements of a queue are merged. Only the
-    opening and closing of a queue separate its earlier from later records. Of a consumer group only the last counts.
+    """The state records of one commit, in order; acknowledgements of a queue are merged, and its deliveries unless some
+    were delayed or parked between them. Only the opening and closing of a queue separate its earlier from later
+    acknowledgements. Of a consumer group only the last record counts.
     """
 
-    __slots__ = ("_acknowledged", "_delivered", "_groups", "_records")
+    __slots__ = ("_acknowledged", "_groups", "_latest", "_records")
 
     def __init__(self) -> None:
         self._records: list[StateRecord | None] = []
         self._acknowledged: dict[str, array[int]] = {}
-        #: The index of the last record of each queue, and of each consumer group.
-        self._delivered: dict[str, int] = {}
+        #: The index of the last record of each queue except its acknowledgements, and of each consumer group.
+        self._latest: dict[str, int] = {}
         self._groups: dict[str, int] = {}
 
     def add(self, note: StateRecord) -> None:
@@ -51,14 +56,20 @@ class MergedStateRecords:
                 self._records.append(QueueAcknowledged(note.key, gathered))
             gathered.extend(note.offsets)
         elif type(note) is QueueDelivered:
-            index = self._delivered.setdefault(note.key, len(self._records))
-            if index == len(self._records):
-                self._records.append(note._replace(again=array("Q", note.again)))
+            last = self._latestOf(note.key)
+            if type(last) is QueueDelivered and _areHiddenAlike(last, note):
+                self._records[self._latest[note.key]] = _together(last, note)
             else:
-                self._records[index] = _together(cast(QueueDelivered, self._records[index]), note)
+                self._addLatest(note.key, note._replace(again=array("Q", note.again)))
+        elif type(note) is QueueMoved:
+            last = self._latestOf(note.key)
+            if type(last) is QueueMoved and (last.attempts, last.time) == (note.attempts, note.time):
+                cast("array[int]", last.offsets).extend(note.offsets)
+            else:
+                self._addLatest(note.key, note._replace(offsets=array("Q", note.offsets)))
         else:
             if isinstance(note, QueueOpened | QueueClosed):
-                self._delivered.pop(note.key, None)
+                self._latest.pop(note.key, None)
                 self._acknowledged.pop(note.key, None)
             elif isinstance(note, GroupProgress | GroupForgotten):
                 before = self._groups.get(note.group)
@@ -67,9 +78,22 @@ class MergedStateRecords:
                 self._groups[note.group] = len(self._records)
             self._records.append(note)
 
+    def _latestOf(self, key: str) -> StateRecord | None:
+        index = self._latest.get(key)
+        return None if index is None else self._records[index]
+
+    def _addLatest(self, key: str, note: StateRecord) -> None:
+        self._latest[key] = len(self._records)
+        self._records.append(note)
+
     def take(self) -> list[StateRecord]:
         """Return all state records; called once."""
         return [note for note in self._records if note is not None]
+
+
+def _areHiddenAlike(first: QueueDelivered, then: QueueDelivered) -> bool:
+    """Tell whether deliveries of two records are hidden for about the same time, or those of one were dropped."""
+    return not first.time or not then.time or abs(then.time - first.time) <= _ALIKE
 
 
 def _together(first: QueueDelivered, then: QueueDelivered) -> QueueDelivered:

@@ -7,7 +7,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.deadlines import Deadlines
 from fleximq.broker.envelope import QueueDelivery
-from fleximq.broker.queues import in_flight
+from fleximq.broker.queues import delivery_spans
 from fleximq.broker.queues.in_flight import InFlight
 from tests.broker.queueing import message
 from tests.nightly import repetitions
@@ -139,7 +139,7 @@ class InFlightTests(SynchronousTestCase):
     @given(st.lists(st.tuples(st.integers(1, 6), st.sampled_from("xyz"), st.lists(st.integers(0, 60))), max_size=12))
     def test_likeADict(self, steps: list[tuple[int, str, list[int]]]) -> None:
         """However removing cuts the spans, they know all that is in flight, and little more."""
-        self.patch(in_flight, "_UNUSED", 0)
+        self.patch(delivery_spans, "_UNUSED", 0)
         inFlight, model, last = self.make(), dict[int, tuple[str, int]](), 0
         for step, (number, holder, removed) in enumerate(steps):
             due = step // 2
@@ -150,8 +150,9 @@ class InFlightTests(SynchronousTestCase):
             found = inFlight.removeMany(removed)
             self.assertEqual([each is not None for each in found], [bool(model.pop(tag, None)) for tag in removed])
             self.assertEqual(inFlight.dues(), {tag: due for tag, (_, due) in model.items()})
-            self.assertLessEqual(inFlight._covered, 4 * len(model))
-            self.assertEqual(inFlight._covered, sum(span.end - span.first for span in inFlight._spans))
+            spans = inFlight._timed
+            self.assertLessEqual(spans.covered, 4 * len(model))
+            self.assertEqual(spans.covered, sum(span.end - span.first for span in spans))
         for holder in "xyz":
             mine = [tag for tag, (name, _) in model.items() if name == holder]
             self.back.clear()
