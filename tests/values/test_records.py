@@ -13,6 +13,7 @@ from fleximq.values.records import (
     CONTENTS,
     DIALECTS,
     OTHER_DIALECT,
+    SCHEDULED,
     Blobs,
     Run,
     StoredBatch,
@@ -101,10 +102,10 @@ class RunTests(SynchronousTestCase):
         self.assertEqual(len(runOf([]).payloads), 0)
 
     def test_eachContentHasCodeOfItsOwnWhichMeansJustThat(self) -> None:
-        """Each content has a code of its own, which means just that."""
-        self.assertEqual(len(CONTENTS), 24)
+        """Each content has a code of its own, which means just that, and one for publications of schedules."""
+        self.assertEqual(len(CONTENTS), 48)
         for code, (content, qos, legacy, line) in CONTENTS.items():
-            self.assertEqual(contentOf(Message(b"", content, qos, legacy=legacy, line=line)), code)
+            self.assertEqual(contentOf(Message(b"", content, qos, legacy=legacy, line=line)), code & ~SCHEDULED)
 
     def test_brokersOwnDialectsHaveCodesAllOthersShareOne(self) -> None:
         """The broker's own dialects have codes, all others share one."""
