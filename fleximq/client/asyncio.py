@@ -13,13 +13,15 @@ from typing import Unpack
 from fleximq.client.keywords import ConnectOptions, spelledOut
 from fleximq.client.loops.asyncio_loop import Connecting
 from fleximq.client.loops.loop_client import LoopClient, LoopSubscription
+from fleximq.client.loops.worker import LoopJobs
 from fleximq.client.settings import ClientSettings, Tls
 from fleximq.values.urls import addressesOf
 
 Client = LoopClient
+Jobs = LoopJobs
 Subscription = LoopSubscription
 
-__all__ = ["Client", "Connecting", "Subscription", "connect"]
+__all__ = ["Client", "Connecting", "Jobs", "Subscription", "connect"]
 
 
 @spelledOut

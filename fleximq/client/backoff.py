@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from fleximq.errors import SettingError
 
@@ -37,3 +38,7 @@ class Backoff:
             yield pause * (1 - self.jitter * chance())
             pause = min(pause * self.factor, self.most)
             made += 1
+
+    def pause(self, failures: int, chance: Callable[[], float] = random.random) -> float | None:
+        """Return the delay in seconds after so many failures in a row, at least 1; None: give up."""
+        return next(islice(self.pauses(chance), failures - 1, None), None)

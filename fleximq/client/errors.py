@@ -23,9 +23,10 @@ class ConnectionLost(ClientError):
 
     With :attr:`~fleximq.client.settings.State.AWAY`, ``missing`` lists the topics and patterns whose subscriptions miss
     messages until the client has rejoined: those without a start. ``refused`` has the refusals since the last flush,
-    ``confirmed``: see :class:`ProduceFailed`.
+    ``confirmed``: see :class:`ProduceFailed`. ``queues`` lists those whose consumers get nothing until then.
     """
 
+    queues: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     refused: "tuple[PublishFailed, ...]" = ()
     confirmed: Mapping[int, str] = MappingProxyType({})
@@ -90,6 +91,13 @@ def _titled(status: int) -> str:
         return f"{status} {Status(status).name.lower().replace('_', ' ')}"
     except ValueError:
         return str(status)
+
+
+class NotSettled(PublishFailed):
+    """A job was not settled: it was already, or its connection or lease has ended, so that it is delivered again.
+
+    ``path`` is the queue, or ``/queue/settle`` if the broker refused.
+    """
 
 
 class Nacked(PublishFailed):

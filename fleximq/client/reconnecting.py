@@ -124,10 +124,12 @@ class Reconnecting(ABC):
         self._end(why)
 
     def _report(self, state: State, why: Exception | None) -> None:
-        """Log subscriptions that miss messages, and call ``on_state``."""
-        if isinstance(why, ConnectionLost) and why.missing:
-            names = ", ".join(why.missing[:_NAMED]) + (" and others" if len(why.missing) > _NAMED else "")
-            self._log.warning("Subscriptions miss messages until the client has rejoined: %s (%s)", names, why)
+        """Log subscriptions that miss messages, and consumers that get none, and call ``on_state``."""
+        if isinstance(why, ConnectionLost):
+            for words, names in (("Subscriptions miss messages", why.missing), ("Consumers get no jobs", why.queues)):
+                if names:
+                    some = ", ".join(names[:_NAMED]) + (" and others" if len(names) > _NAMED else "")
+                    self._log.warning("%s until the client has rejoined: %s (%s)", words, some, why)
         if self._settings.on_state is not None:
             try:
                 self._settings.on_state(state, why)

@@ -15,14 +15,17 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IOpenSSLClientConnectionCreator
 
 from fleximq.client.events import Delivery, Notification
+from fleximq.client.jobs import Job
 from fleximq.client.keywords import ConnectOptions, FlexiOptions, spelledOut
 from fleximq.client.loops.deferred import DeferredClient, DeferredSubscription, fired, firedWrapping
 from fleximq.client.loops.endpoint import JoiningFactory, JoiningProtocol, Place, given, reached
 from fleximq.client.loops.loop_client import LoopClient, LoopSubscription
+from fleximq.client.loops.worker import LoopJobs
+from fleximq.client.protocol.queue_operations import QueueOperations
 from fleximq.client.settings import ClientSettings, Tls
 from fleximq.client.wrapper import called, wrapping
 
-__all__ = ["Client", "ClientFactory", "ClientProtocol", "Subscription", "connect"]
+__all__ = ["Client", "ClientFactory", "ClientProtocol", "Jobs", "Subscription", "connect"]
 
 P = ParamSpec("P")
 M = TypeVar("M", bound=Delivery | Notification)
@@ -59,6 +62,22 @@ class Subscription(DeferredSubscription[LoopSubscription[M], M]):
         return self._inner.topic
 
 
+class Jobs(DeferredSubscription[LoopJobs, Job]):
+    """The jobs of a queue: iterate over it, or call :meth:`next`, which acknowledges the previous one.
+
+    If a loop ends early, its last job is not acknowledged; :meth:`close` returns it. ``take`` acknowledges none.
+    """
+
+    @property
+    def queue(self) -> str:
+        """The queue."""
+        return self._inner.queue
+
+    next = fired(LoopJobs.next)
+    take = fired(LoopJobs.take)
+    halt = called(LoopJobs.halt)
+
+
 def _claiming(
     method: Callable[Concatenate[Any, P], "Deferred[None]"],
 ) -> Callable[Concatenate[Any, P], "Deferred[None]"]:
@@ -92,6 +111,20 @@ class Client(DeferredClient[LoopClient]):
     subscribe = firedWrapping(Subscription[Delivery], LoopClient.subscribe)
     notifications = wrapping(Subscription[Notification], called(LoopClient.notifications))
     serve = called(LoopClient.serve)
+    enqueue = _claiming(fired(LoopClient.enqueue))
+    enqueue_many = _claiming(fired(LoopClient.enqueue_many))
+    consume = firedWrapping(Jobs, LoopClient.consume)
+    work = fired(QueueOperations.work)
+    stop_work = called(QueueOperations.stop_work)
+    cancel = fired(LoopClient.cancel)
+    define_queue = fired(LoopClient.define_queue)
+    pause_queue = fired(LoopClient.pause_queue)
+    queues = fired(LoopClient.queues)
+    schedule = _claiming(fired(LoopClient.schedule))
+    repeat = fired(LoopClient.repeat)
+    schedules = fired(LoopClient.schedules)
+    cancel_schedule = fired(LoopClient.cancel_schedule)
+    pause_schedule = fired(LoopClient.pause_schedule)
 
 
 class ClientProtocol(JoiningProtocol[Client]):

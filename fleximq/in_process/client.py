@@ -19,7 +19,7 @@ from fleximq.broker.paths import path_table
 from fleximq.broker.replay.replay import Start
 from fleximq.client.events import BROKER, Delivery, Notification, Request
 from fleximq.client.payloads import packed, severalOf
-from fleximq.client.protocol.client_state import headerFields
+from fleximq.client.protocol.publications import headerFields
 from fleximq.client.settings import TIMEOUT, Codec
 from fleximq.client.settings import Start as StartText
 from fleximq.client.topic_warnings import literalDoubt, warnOf
@@ -126,7 +126,7 @@ class InProcessClient:
         :raises NotRecorded: the journal refused the message, or NotKept: a queue that must not lose it is full.
         :raises TooLarge: the message is over the option ``max-message``.
         """
-        fields = headerFields(key, message_id, correlation_id, reply_to, headers)
+        fields = headerFields(headers, key=key, message_id=message_id, correlation_id=correlation_id, reply_to=reply_to)
         await self._publish(topic, [self._codec.pack(value)], fields)
 
     @_fired
@@ -151,7 +151,7 @@ class InProcessClient:
         Parameters and errors are those of :meth:`publish`. Also raises NotKept if the queue is full, and NoCapacity if
         the broker has the maximum number of queues.
         """
-        fields = headerFields(key, message_id, None, None, headers)
+        fields = headerFields(headers, key=key, message_id=message_id)
         await self._publish(queue, [self._codec.pack(value)], fields, isWork=True)
 
     @_fired

@@ -24,12 +24,13 @@ from twisted.internet.defer import Deferred, DeferredQueue
 from twisted.internet.epollreactor import EPollReactor
 
 from fleximq.client.contexts import MessageIterator
+from fleximq.client.jobs import Job as DeliveredJob
 from fleximq.client.reconnecting import Reconnecting
 from fleximq.client.wrapper import Wrapper
 
 #: Seconds that any call may take; they cost nothing while the client does as it should.
 PATIENCE = 300.0
-_WRAPPED = (Reconnecting, MessageIterator, Wrapper)
+_WRAPPED = (DeliveredJob, Reconnecting, MessageIterator, Wrapper)
 
 
 class Waiting:

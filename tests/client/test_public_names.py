@@ -28,16 +28,17 @@ from tests.client.scripted import Peer, Scripted
 
 #: The documented names of each module.
 NAMES = {
-    "blocking": ("connect", "Client", "Subscription"),
-    "asyncio": ("connect", "Client", "Connecting", "Subscription"),
-    "twisted": ("connect", "Client", "ClientFactory", "ClientProtocol", "Subscription"),
+    "blocking": ("connect", "Client", "Jobs", "Subscription"),
+    "asyncio": ("connect", "Client", "Connecting", "Jobs", "Subscription"),
+    "twisted": ("connect", "Client", "ClientFactory", "ClientProtocol", "Jobs", "Subscription"),
     "settings": ("ClientSettings", "Codec", "Start", "State", "Tls", "Watcher"),
     "backoff": ("Backoff",),
     "events": ("Delivery", "Notification", "Request"),
+    "jobs": ("Job", "Reject"),
     "payloads": ("Packed",),
     "errors": (
-        "Answered", "BufferFull", "ClientError", "ConnectionLost", "JoinRefused", "Overrun", "PublishFailed",
-        "RequestFailed", "SubscribeFailed", "TopicWarning", "Untrusted",
+        "Answered", "BufferFull", "ClientError", "ConnectionLost", "JoinRefused", "NotSettled", "Overrun",
+        "PublishFailed", "RequestFailed", "SubscribeFailed", "TopicWarning", "Untrusted",
     ),
     "blipmq.blocking": ("connect", "BlipClient", "BlipDelivery", "BlipSubscription", "Nacked"),
     "blipmq.asyncio": ("connect", "BlipClient", "BlipDelivery", "BlipSubscription", "Nacked"),
@@ -114,6 +115,7 @@ class NamesTests(SynchronousTestCase):
         """The forms of a client have the same methods with the same arguments."""
         kinds: Any = (
             (blocking.Client, onAsyncio.Client, onTwisted.Client),
+            (blocking.Jobs, onAsyncio.Jobs, onTwisted.Jobs),
             (blocking.Subscription, onAsyncio.Subscription, onTwisted.Subscription),
             [each.BlipClient for each in BLIPMQ],
             [each.BlipSubscription for each in BLIPMQ],

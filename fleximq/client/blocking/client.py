@@ -11,12 +11,14 @@ from ssl import SSLContext
 from typing import Unpack
 
 from fleximq.client.blocking.thread_client import Subscription, ThreadClient
+from fleximq.client.blocking.worker import Jobs
 from fleximq.client.keywords import ThreadConnectOptions, spelledOut
+from fleximq.client.protocol.queue_operations import QueueOperations
 from fleximq.client.settings import ClientSettings, Tls
 from fleximq.client.wrapper import BlockingClient, called, returning, waiting
 from fleximq.values.urls import addressesOf
 
-__all__ = ["Client", "Subscription", "connect"]
+__all__ = ["Client", "Jobs", "Subscription", "connect"]
 
 
 @spelledOut
@@ -63,3 +65,17 @@ class Client(BlockingClient[ThreadClient]):
     subscribe = returning("Subscription[Delivery]", waiting(ThreadClient.subscribe))
     notifications = returning("Subscription[Notification]", called(ThreadClient.notifications))
     serve = called(ThreadClient.serve)
+    enqueue = waiting(ThreadClient.enqueue)
+    enqueue_many = waiting(ThreadClient.enqueue_many)
+    consume = returning("Jobs", waiting(ThreadClient.consume))
+    work = waiting(QueueOperations.work)
+    stop_work = called(QueueOperations.stop_work)
+    cancel = waiting(ThreadClient.cancel)
+    define_queue = waiting(ThreadClient.define_queue)
+    pause_queue = waiting(ThreadClient.pause_queue)
+    queues = waiting(ThreadClient.queues)
+    schedule = waiting(ThreadClient.schedule)
+    repeat = waiting(ThreadClient.repeat)
+    schedules = waiting(ThreadClient.schedules)
+    cancel_schedule = waiting(ThreadClient.cancel_schedule)
+    pause_schedule = waiting(ThreadClient.pause_schedule)

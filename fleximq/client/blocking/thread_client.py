@@ -15,17 +15,23 @@ from functools import cache
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
+from fleximq.client.backoff import Backoff
 from fleximq.client.blocking.shared_connection import SharedConnection
+from fleximq.client.blocking.worker import Jobs, Worker
 from fleximq.client.contexts import ClosedOnExit
 from fleximq.client.errors import ConnectionLost
 from fleximq.client.events import BROKER, Delivery, Notification
+from fleximq.client.jobs import Job
 from fleximq.client.payloads import packed
 from fleximq.client.protocol.accepted_requests import Accepted
-from fleximq.client.protocol.client_state import ClientState, FrameMaker
+from fleximq.client.protocol.client_state import ClientState
 from fleximq.client.protocol.completion import Pending
+from fleximq.client.protocol.consumers import JobBox
 from fleximq.client.protocol.conversation import Conversation, conversationOn
 from fleximq.client.protocol.inbox import Box, BoxReader, Inbox
-from fleximq.client.protocol.operations import Operations
+from fleximq.client.protocol.publications import FrameMaker
+from fleximq.client.protocol.queue_operations import QueueOperations
+from fleximq.client.protocol.work_rules import WorkRules, checkWork
 from fleximq.client.settings import TIMEOUT, ClientSettings, State
 from fleximq.client.sockets import dial
 from fleximq.client.wrapper import completed
@@ -38,6 +44,8 @@ _CHECK_SECONDS = 1.0
 #: Above this, the background thread reads while the serving threads are busy; otherwise the broker would disconnect a
 #: slow service as a slow consumer.
 _BACKLOG_BYTES = 256 * KIBIBYTE
+#: Settlements are sent together, so many at most, if each follows the one before within so many seconds.
+_TOGETHER, _TURN = 1000, 0.002
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Delivery | Notification)
@@ -96,15 +104,16 @@ class Subscription(BoxReader, ClosedOnExit, Generic[M]):
         self._end(self._box)
 
 
-class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]]):
+class ThreadClient(QueueOperations[Subscription[Delivery], Subscription[Notification], Jobs]):
     """The operations for any thread: they wait by reading from the connection, or while another thread reads."""
 
     def __init__(self, urls: Sequence[Url], settings: ClientSettings) -> None:
         super().__init__(urls, settings, _log)
         self._context = settings.context() if self._url.isSecure else None
         self._clientState = ClientState(
-            settings, self._sendLater, self._sendAnswer, self._wakeReaders, self._stateChanged, self._requested
-        )
+            settings, self._sendLater, self._sendAnswer, self._wakeReaders, self._stateChanged, self._requested,
+            self._settle,
+        )  # fmt: skip
         self._connection = SharedConnection(
             None,
             self._clientState.conversation,
@@ -118,6 +127,9 @@ class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]
         self._states: deque[tuple[State, Exception | None]] = deque()
         self._alarm = threading.Event()
         self._closing = threading.Event()
+        self._settledAt = 0.0
+        self._hasKeeper = False
+        self._workers: set[Worker] = set()
         try:
             completed(self._joinAny())
         except BaseException:
@@ -125,7 +137,8 @@ class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]
             raise
         _watchForks()
         _clients.add(self)
-        if self._reconnects or settings.keep_alive is not None:
+        self._hasKeeper = self._reconnects or settings.keep_alive is not None
+        if self._hasKeeper:
             threading.Thread(target=self._maintain, name="fleximq-keeper", daemon=True).start()
 
     async def ask_packed(self, path: str, value: object = None, timeout: float | None = TIMEOUT) -> bytes | memoryview:
@@ -170,7 +183,7 @@ class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]
                         clientState.accounts.dropSend(account)
 
     def _sendLater(self, data: bytes) -> None:
-        self._connection.sendLater(data, always=self._clientState.state is not State.JOINED)
+        self._connection.sendLater(data, always=True)
 
     def _sendAnswer(self, data: bytes) -> None:
         self._connection.sendLater(data)
@@ -240,6 +253,7 @@ class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]
                 completed(self._reconnect(self._clientState.lost))
                 ticked = time.monotonic()
                 continue
+            self._sendSettlements()
             self._readForServices(look)
             if every is not None and time.monotonic() - ticked >= every:
                 ticked = time.monotonic()
@@ -295,15 +309,62 @@ class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]
     def _subscription(self, box: Box) -> Any:
         return Subscription(self._connection, self._clientState.inbox, box, self._unsubscribe)
 
-    def _unsubscribe(self, box: Box) -> None:
+    def _unsubscribe(self, box: Box | JobBox) -> None:
         with self._subscribing:
             with self._lock:
-                isLast = self._clientState.inbox.close(box)
-                self._connection.wake()
                 conversation = self._clientState.conversation
+                if isinstance(box, JobBox):
+                    self._clientState.sendSettlements()
+                    isLast, data = self._clientState.consumers.close(box), conversation.endOfConsumption(box.topic)
+                else:
+                    isLast, data = self._clientState.inbox.close(box), conversation.unsubscription(box.topic)
+                self._connection.wake()
             if isLast and self._clientState.state is State.JOINED:
                 # The PONG wakes the thread that reads for this subscription.
-                self._transmit(conversation.unsubscription(box.topic) + conversation.ping(0), conversation)
+                self._transmit(data + conversation.ping(0), conversation)
+
+    def _jobs(self, box: JobBox) -> Jobs:
+        return Jobs(self, box)
+
+    def _settle(self, job: Job, kind: str, more: Any) -> None:
+        with self._lock:
+            self._clientState.addSettlement(job, kind, more)
+            isDue = self._clientState.consumers.unsent >= _TOGETHER or time.monotonic() > self._settledAt + _TURN
+        if isDue or not self._hasKeeper:
+            self._sendSettlements()
+
+    def _sendSettlements(self) -> None:
+        """Send the settlements so far; those of quick jobs wait for each other, at most until the next check."""
+        if self._clientState.consumers.unsent:
+            with self._lock:
+                self._clientState.sendSettlements()
+                self._settledAt = time.monotonic()
+            self._connection.writePending()
+
+    async def work(
+        self,
+        queue: str,
+        function: Callable[[Job], object],
+        /,
+        *,
+        concurrency: int = 1,
+        prefetch: int | None = None,
+        retry: Backoff | None = None,
+        timeout: float | None = TIMEOUT,
+    ) -> None:
+        checkWork(function, concurrency)
+        jobs = await self.consume(queue, prefetch or concurrency, timeout)
+        worker = Worker(jobs, WorkRules(function, retry, self._log), concurrency)
+        self._workers.add(worker)
+        try:
+            worker.run()
+        finally:
+            self._workers.discard(worker)
+            jobs.close()
+
+    def stop_work(self) -> None:
+        for worker in tuple(self._workers):
+            worker.stop()
 
     def _startServing(self) -> None:
         for _ in range(self._settings.threads):

@@ -5,31 +5,39 @@ It is used from the loop's own thread. Everything published in one turn of the l
 
 import inspect
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
+from fleximq.client.backoff import Backoff
 from fleximq.client.contexts import MessageIterator
 from fleximq.client.errors import ConnectionLost
 from fleximq.client.events import Delivery, Notification
+from fleximq.client.jobs import Job
 from fleximq.client.loops.connection import DRAIN_BYTES, Cancel, Loop
 from fleximq.client.loops.link import LoopLink
-from fleximq.client.protocol.client_state import ClientState, FrameMaker
+from fleximq.client.loops.worker import LoopJobs, LoopWorker
+from fleximq.client.protocol.client_state import ClientState
 from fleximq.client.protocol.completion import Pending, resolveAll
+from fleximq.client.protocol.consumers import JobBox
 from fleximq.client.protocol.conversation import Conversation, conversationOn
 from fleximq.client.protocol.inbox import Box, BoxReader
-from fleximq.client.protocol.operations import Operations
+from fleximq.client.protocol.publications import FrameMaker
+from fleximq.client.protocol.queue_operations import QueueOperations
 from fleximq.client.protocol.unconfirmed import ContextAccounts
-from fleximq.client.settings import ClientSettings, State
+from fleximq.client.protocol.work_rules import WorkRules, checkWork
+from fleximq.client.settings import TIMEOUT, ClientSettings, State
 from fleximq.values.urls import Url
 
 _log = logging.getLogger(__name__)
 #: Requests that are answered at once; further ones wait.
 _MAX_ANSWERS = 1000
+#: Settlements that are sent together, at most.
+_TOGETHER = 1000
 T = TypeVar("T")
 M = TypeVar("M", bound=Delivery | Notification)
 
 
-class LoopClient(LoopLink, Operations["LoopSubscription[Delivery]", "LoopSubscription[Notification]"]):
+class LoopClient(LoopLink, QueueOperations["LoopSubscription[Delivery]", "LoopSubscription[Notification]", LoopJobs]):
     """A connection to a broker; it reconnects by itself.
 
     Values are of the types that MessagePack, or the ``codec``, can encode; others raise TypeError, ValueError or
@@ -45,10 +53,13 @@ class LoopClient(LoopLink, Operations["LoopSubscription[Delivery]", "LoopSubscri
         holder = ContextAccounts(loop.currentTask)
         connection = self._connection
         self._clientState = ClientState(
-            settings, connection.send, connection.sendAnswer, self._resume, self._report, self._requested, holder
-        )
+            settings, connection.send, connection.sendAnswer, self._resume, self._report, self._requested,
+            self._settle, holder,
+        )  # fmt: skip
         self._paused = False
         self._answers = 0
+        self._areSettling = False
+        self._workers: set[LoopWorker] = set()
 
     def claim(self) -> None:
         """Attribute the next publication to the caller, even if it is sent in a copy of the caller's context."""
@@ -124,9 +135,57 @@ class LoopClient(LoopLink, Operations["LoopSubscription[Delivery]", "LoopSubscri
     def _subscription(self, box: Box) -> Any:
         return LoopSubscription(self, box)
 
-    def _unsubscribe(self, box: Box) -> None:
-        if self._clientState.inbox.close(box) and self._clientState.state is State.JOINED:
-            self._connection.send(self._clientState.conversation.unsubscription(box.topic))
+    def _unsubscribe(self, box: Box | JobBox) -> None:
+        clientState = self._clientState
+        if isinstance(box, JobBox):
+            clientState.sendSettlements()
+            isLast, data = clientState.consumers.close(box), clientState.conversation.endOfConsumption(box.topic)
+        else:
+            isLast, data = clientState.inbox.close(box), clientState.conversation.unsubscription(box.topic)
+        if isLast and clientState.state is State.JOINED:
+            self._connection.send(data)
+
+    def _jobs(self, box: JobBox) -> LoopJobs:
+        return LoopJobs(self, box)
+
+    def _settle(self, job: Job, kind: str, more: Any) -> None:
+        self._clientState.addSettlement(job, kind, more)
+        if not self._areSettling:
+            self._areSettling = True
+            self._loop.later(0, self._sendSettlements)
+        elif self._clientState.consumers.unsent >= _TOGETHER:
+            self._clientState.sendSettlements()
+
+    def _sendSettlements(self) -> None:
+        """Send the settlements of one turn of the loop."""
+        self._areSettling = False
+        self._clientState.sendSettlements()
+        self._connection.writePending()
+
+    async def work(
+        self,
+        queue: str,
+        function: Callable[[Job], object],
+        /,
+        *,
+        concurrency: int = 1,
+        prefetch: int | None = None,
+        retry: Backoff | None = None,
+        timeout: float | None = TIMEOUT,
+    ) -> None:
+        checkWork(function, concurrency, mayWait=True)
+        jobs = await self.consume(queue, prefetch or concurrency, timeout)
+        worker = LoopWorker(self._loop, jobs, WorkRules(function, retry, self._log), concurrency)
+        self._workers.add(worker)
+        try:
+            await worker.run()
+        finally:
+            self._workers.discard(worker)
+            jobs.close()
+
+    def stop_work(self) -> None:
+        for worker in tuple(self._workers):
+            worker.stop()
 
     def _requested(self) -> None:
         if self._answers < _MAX_ANSWERS:

@@ -5,7 +5,7 @@ from one thread at a time.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
 from secrets import token_urlsafe
@@ -16,39 +16,39 @@ from fleximq.client.errors import (
     BufferFull,
     ConnectionLost,
     JoinRefused,
+    NotSettled,
     Overrun,
     PublishFailed,
     RequestFailed,
     SubscribeFailed,
 )
 from fleximq.client.events import BROKER, Delivery, Event, Refusal, Reply, Request
+from fleximq.client.jobs import Job, Settle
 from fleximq.client.payloads import errorText, packed, unpacked
 from fleximq.client.protocol.accepted_requests import AcceptedRequests
 from fleximq.client.protocol.completion import Pending, resolveAll
+from fleximq.client.protocol.consumers import SETTLE, Consumers, JobBox
 from fleximq.client.protocol.conversation import Conversation
 from fleximq.client.protocol.inbox import Box, Inbox
+from fleximq.client.protocol.publications import FrameMaker
 from fleximq.client.protocol.unconfirmed import Account, Accounts, ContextAccounts, Refusals, ThreadAccounts
 from fleximq.client.settings import ClientSettings, State
-from fleximq.limits import BASE_BYTES, MEBIBYTE
 from fleximq.status import FIRST_ERROR, Status
 from fleximq.values.printable import shortened
 
-#: Makes the bytes to send, once the connection is known.
-FrameMaker = Callable[[Conversation], bytes]
-#: Publications are joined to chunks of about this size, so that the number of messages costs little.
-_CHUNK_BYTES = MEBIBYTE
 #: The connection is given up after this many silent intervals.
 _MAX_SILENT_INTERVALS = 3
+#: Statuses by which the broker ends a consumer.
+_ENDING = frozenset({Status.NOT_FOUND, Status.FORBIDDEN, Status.SUBSCRIPTION_FAILED})
 #: Memory for a buffered publication, in addition to its payload.
 _OVERHEAD_BYTES = 64
-_NO_FIELDS: Mapping[str, Any] = {}
 
 
 class PendingSubscription(NamedTuple):
     """A SUB between two PINGs, the box for its deliveries, and the PINGs' results; the second confirms the SUB."""
 
     data: bytes
-    box: Box
+    box: Box | JobBox
     before: Pending[Refusals]
     after: Pending[Refusals]
 
@@ -61,6 +61,7 @@ class ClientState:
     :param onRelieved: called when the unread bytes fall below the limit for reading.
     :param onState: called with each new state and its reason.
     :param onRequest: called when ``requests`` has another one, to a served path.
+    :param settle: settles a job, by :meth:`addSettlement` and later :meth:`sendSettlements`.
     :param holder: returns the account of the running thread or task, its unconfirmed messages; by default each thread
         has its own.
     """
@@ -73,12 +74,14 @@ class ClientState:
         onRelieved: Callable[[], None],
         onState: Callable[[State, Exception | None], None],
         onRequest: Callable[[], None],
+        settle: Settle,
         holder: ContextAccounts | None = None,
     ) -> None:
         self.settings = settings
         self.state: State | None = None
         self.conversation = Conversation()
         self.inbox = Inbox(onRelieved, self._overrun, settings.prefetch)
+        self.consumers = Consumers(settle)
         self.requests = AcceptedRequests(settings.prefetch)
         self.accounts = Accounts(holder or ThreadAccounts())
         self.served: dict[str, Callable[[Request], Any]] = {}
@@ -119,7 +122,7 @@ class ClientState:
         # Announces the interval; the PONG is ignored.
         self._send(conversation.ping(0, self.settings.interval))
         self.inbox.putGaps()
-        boxes = list(self.inbox.boxes.values())
+        boxes: list[Box | JobBox] = [*self.inbox.boxes.values(), *self.consumers.boxes.values()]
         for box in boxes:
             self._subscribeAgain(box, isLast=box is boxes[-1])
         if not boxes:
@@ -136,24 +139,30 @@ class ClientState:
         self._joining.succeed(self.conversation.id)
         resolveAll(self._joinWaiters)
 
-    def _subscribeAgain(self, box: Box, isLast: bool) -> None:
-        """Restore the subscription of a box after a reconnect."""
-        made = self._betweenBarriers(self.conversation.subscription(box.topic, box.resumeStart()), box)
-        box.isConfirmed = not box.hasStart
+    def _subscribeAgain(self, box: Box | JobBox, isLast: bool) -> None:
+        """Restore the subscription or the consumer of a box after a reconnect."""
+        made = self._betweenBarriers(self._subOf(box), box)
 
         def passed() -> None:
             if made.after.error is None:
                 try:
                     self.confirmSubscription(made)
                 except SubscribeFailed as error:
-                    self.inbox.endTopic(box.topic, error)
+                    if isinstance(box, Box):
+                        self.inbox.endTopic(box.topic, error)
                 if isLast:
                     self._finishJoin()
 
         made.after.onDone = passed
         self._send(made.data)
 
-    def _betweenBarriers(self, sub: bytes, box: Box) -> PendingSubscription:
+    def _subOf(self, box: Box | JobBox) -> bytes:
+        if isinstance(box, JobBox):
+            return self.conversation.consumption(box.topic, box.prefetch)
+        box.isConfirmed = not box.hasStart
+        return self.conversation.subscription(box.topic, box.resumeStart())
+
+    def _betweenBarriers(self, sub: bytes, box: Box | JobBox) -> PendingSubscription:
         (first, before), (second, after) = self._newBarrier(), self._newBarrier()
         data = self.conversation.ping(first) + sub + self.conversation.ping(second)
         return PendingSubscription(data, box, before, after)
@@ -165,6 +174,7 @@ class ClientState:
         if wasJoined:
             away = self.lost
             away.missing = tuple(name for name, box in self.inbox.boxes.items() if not box.hasStart)
+            away.queues = tuple(self.consumers.boxes)
             self._enter(State.AWAY, away)
 
     def end(self, why: Exception | None) -> None:
@@ -179,6 +189,7 @@ class ClientState:
         self.accounts.isOver = True
         self._enter(State.CLOSED, why)
         self.inbox.closeAll(True if why is None else self.lost)
+        self.consumers.closeAll(True if why is None else self.lost)
 
     def _fail(self, lost: ConnectionLost) -> None:
         self._lost = lost = self.explained(lost)
@@ -189,6 +200,7 @@ class ClientState:
                 # That error tells them: a later flush must not, as if the messages after them were refused.
                 self._lastRefusal, lost.refused = self._refusals.last, self._refusals.all
                 self._refusals = Refusals()
+        self.consumers.lose()
         self._joining.fail(lost)
         barriers, self._barriers = self._barriers, {}
         replies, self._replies = self._replies, {}
@@ -252,6 +264,7 @@ class ClientState:
         self._bufferedBytes += size
 
     def _newBarrier(self) -> tuple[int, Pending[Refusals]]:
+        self.sendSettlements()
         number, pending = next(self._numbers), Pending[Refusals]()
         self._barriers[number] = self.accounts.sent, pending
         return number, pending
@@ -308,6 +321,23 @@ class ClientState:
         sub = self.conversation.subscription(topic, start)
         return self._betweenBarriers(sub, self.inbox.open(topic, start, gaps))
 
+    def newConsumer(self, queue: str, prefetch: int) -> PendingSubscription:
+        """Return a new consumer; errors as :meth:`Consumers.open`, and ConnectionLost while not connected."""
+        self._checkJoined()
+        box = self.consumers.open(queue, prefetch)
+        return self._betweenBarriers(self._subOf(box), box)
+
+    def addSettlement(self, job: Job, kind: str, more: Any) -> None:
+        """Add a settlement, which counts as a message that the next flush confirms; errors as :meth:`Consumers.add`."""
+        self.consumers.add(job, kind, more)
+        self.accounts.countSent(self.accounts.current())
+
+    def sendSettlements(self) -> None:
+        """Send the settlements so far: one notification for each queue."""
+        if self.consumers.unsent:
+            for each in self.consumers.take():
+                self._send(self.conversation.notification([BROKER], SETTLE, packed(each)))
+
     def confirmSubscription(self, made: PendingSubscription) -> None:
         """Evaluate the answer to a SUB; raises SubscribeFailed and closes the box if the broker has refused it."""
         refusal = made.after.result().popNameless()  # sent between the two PINGs, without a path
@@ -315,7 +345,10 @@ class ClientState:
         made.box.isConfirmed = True
         if refusal is not None:
             error = SubscribeFailed(refusal.status, refusal.words, made.box.topic, refusal.payload)
-            self.inbox.close(made.box, error)
+            if isinstance(made.box, JobBox):
+                self.consumers.close(made.box, error)
+            else:
+                self.inbox.close(made.box, error)
             raise error
 
     def request(self, target: int | str, path: str, payload: bytes) -> tuple[bytes, str, Pending[Reply]]:
@@ -355,6 +388,8 @@ class ClientState:
     def delivered(self, run: list[Delivery]) -> None:
         """Put deliveries of one topic into the boxes of their subscriptions."""
         self._silentIntervals = 0
+        if self.consumers.areUsed and all(map(self.consumers.put, run)):
+            return
         self.inbox.putRun(run)
 
     def _overrun(self, box: Box) -> None:
@@ -404,49 +439,16 @@ class ClientState:
     def _refused(self, event: Refusal) -> None:
         if not self.conversation.id:
             self._joining.fail(JoinRefused(*event))
-        elif not self.inbox.refused(event):
+        elif event.path == SETTLE:
+            self._refusals.add(NotSettled(*event))
+        elif not self.inbox.refused(event) and not self._consumerEnded(event):
             self._refusals.add(PublishFailed(*event))
 
-
-def headerFields(
-    key: str | bytes | None,
-    message_id: str | None,
-    correlation_id: str | None,
-    reply_to: str | None,
-    headers: Mapping[str, Any] | None,
-) -> Mapping[str, Any]:
-    """Return the header fields of a publication except its topic; raises ValueError if ``headers`` repeats one."""
-    if headers is None and key is message_id is correlation_id is reply_to is None:
-        return _NO_FIELDS
-    named = {"key": key, "message_id": message_id, "correlation_id": correlation_id, "reply_to": reply_to}
-    fields = {name: value for name, value in named.items() if value is not None}
-    clash = {"topic", *fields} & (headers or {}).keys()
-    if clash:
-        raise ValueError(f"headers must not contain {', '.join(sorted(clash))}, which is given as an argument")
-    return fields | dict(headers or {})
-
-
-def chunksOf(
-    topic: str, values: Iterable[object], pack: Callable[[Any], bytes] = packed
-) -> Iterator[tuple[int, FrameMaker]]:
-    """Yield the size of about 1 MiB of values and a function that makes their PUBs, which packs bytes only then."""
-    chunk: list[bytes] = []
-    size, head, areBinary = 0, len(topic) + BASE_BYTES, pack is packed
-    for value in values:
-        if areBinary and type(value) is bytes:
-            payload = value
-        else:
-            payload = pack(value)
-            if areBinary:
-                chunk, areBinary = list(map(pack, chunk)), False
-        chunk.append(payload)
-        size += len(payload) + head
-        if size >= _CHUNK_BYTES:
-            yield size, _publications(topic, chunk, areBinary)
-            chunk, size, areBinary = [], 0, pack is packed
-    if chunk:
-        yield size, _publications(topic, chunk, areBinary)
-
-
-def _publications(topic: str, payloads: list[bytes], areBinary: bool) -> FrameMaker:
-    return lambda conversation: conversation.publications(topic, payloads, areBinary)
+    def _consumerEnded(self, refusal: Refusal) -> bool:
+        """End the consumer of a queue that was removed, or that the client may not use any more."""
+        box = self.consumers.boxes.get(refusal.path)
+        if box is None or refusal.status not in _ENDING:
+            return False
+        # It may also be a publication that is not permitted, then the consumer must end at the broker as well.
+        self._send(self.conversation.endOfConsumption(box.topic))
+        return self.consumers.close(box, SubscribeFailed(*refusal))

@@ -82,9 +82,11 @@ class Conversation:
             return encodeMessage(MessageType.PUB, self.id, {"topic": topic, **keys}, payload)
         return b"".join((self._head(topic), len(payload).to_bytes(8, "big"), payload))
 
-    def publications(self, topic: str, payloads: Sequence[bytes], areBinary: bool = False) -> bytes:
+    def publications(
+        self, topic: str, payloads: Sequence[bytes], areBinary: bool = False, keys: Mapping[str, Any] | None = None
+    ) -> bytes:
         """Return PUBs, which the broker accepts as one run, 0.1 us for each; packs bytes that ``areBinary``."""
-        heads = _Heads(self._head(topic), areBinary)
+        heads = _Heads(self._headWith(topic, keys) if keys else self._head(topic), areBinary)
         return b"".join(chain.from_iterable(zip(map(heads.__getitem__, map(len, payloads)), payloads, strict=True)))
 
     def _head(self, topic: str) -> bytes:
@@ -92,8 +94,11 @@ class Conversation:
         if head is None:
             if len(self._heads) >= _HEADS:
                 self._heads.clear()
-            head = self._heads[topic] = encodeMessage(MessageType.PUB, self.id, {"topic": topic})[:-8]
+            head = self._heads[topic] = self._headWith(topic, {})
         return head
+
+    def _headWith(self, topic: str, keys: Mapping[str, Any]) -> bytes:
+        return encodeMessage(MessageType.PUB, self.id, {"topic": topic, **keys})[:-_LENGTH_BYTES]
 
     def subscription(self, topic: str, start: object = None) -> bytes:
         """Return a SUB; ``start`` is its ``from``: "first", "last", an offset, ``{"time": milliseconds}`` or None."""
@@ -103,6 +108,14 @@ class Conversation:
     def unsubscription(self, topic: str) -> bytes:
         """Return an UNSUB with the same topic or pattern as its SUB."""
         return encodeMessage(MessageType.UNSUB, self.id, {"topic": topic})
+
+    def consumption(self, queue: str, prefetch: int) -> bytes:
+        """Return a SUB that makes the client a consumer of a queue."""
+        return encodeMessage(MessageType.SUB, self.id, {"topic": queue, "queue": queue, "prefetch": prefetch})
+
+    def endOfConsumption(self, queue: str) -> bytes:
+        """Return the UNSUB of a consumer."""
+        return encodeMessage(MessageType.UNSUB, self.id, {"topic": queue, "queue": queue})
 
     def request(self, target: int | str, path: str, payload: bytes, requestId: str) -> bytes:
         """Return a REQ to a client, by id or name; its answer has the same ``requestId``."""

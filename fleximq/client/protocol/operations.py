@@ -7,16 +7,19 @@ import time
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from fleximq.client.errors import Answered, ClientError, ConnectionLost, RequestFailed, SubscribeFailed
 from fleximq.client.events import BROKER, Reply, Request
 from fleximq.client.payloads import packed, severalOf
 from fleximq.client.protocol.accepted_requests import Accepted
-from fleximq.client.protocol.client_state import ClientState, FrameMaker, chunksOf, headerFields
+from fleximq.client.protocol.client_state import ClientState, PendingSubscription
 from fleximq.client.protocol.completion import Pending
+from fleximq.client.protocol.consumers import JobBox
 from fleximq.client.protocol.conversation import Conversation
 from fleximq.client.protocol.inbox import Box
+from fleximq.client.protocol.publications import FrameMaker, chunksOf, headerFields
 from fleximq.client.protocol.unconfirmed import Refusals
 from fleximq.client.reconnecting import Reconnecting
 from fleximq.client.settings import TIMEOUT, Start, State
@@ -75,7 +78,7 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
         """Return the form's subscription that reads from a box."""
 
     @abstractmethod
-    def _unsubscribe(self, box: Box) -> None:
+    def _unsubscribe(self, box: Box | JobBox) -> None:
         """Close a box, and unsubscribe if it was the last one of its name."""
 
     @abstractmethod
@@ -113,7 +116,7 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
         """
         warnOf(literalDoubt(topic))
         payload = self._settings.codec.pack(value)
-        fields = headerFields(key, message_id, correlation_id, reply_to, headers)
+        fields = headerFields(headers, key=key, message_id=message_id, correlation_id=correlation_id, reply_to=reply_to)
         await self._post(len(payload), lambda conversation: conversation.publication(topic, payload, fields))
 
     async def publish_many(self, topic: str, values: Iterable[object]) -> None:
@@ -209,7 +212,11 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
         warnOf(doubtIn(topic))
         if resume and from_ is None:
             from_ = await self._journalEnd(topic, timeout)
-        what = f"the subscription to {topic}"
+        make = partial(self._clientState.newSubscription, topic, from_, gaps)
+        return self._subscription(await self._subscribed(make, timeout, f"the subscription to {topic}"))  # type: ignore[no-any-return]
+
+    async def _subscribed(self, make: Callable[[], PendingSubscription], timeout: float | None, what: str) -> Any:
+        """Send a SUB, wait until the broker has confirmed it, and return its box."""
         await self._waitUntilJoined(timeout)
         # After this barrier, no deliveries of an earlier subscription are in transit.
         refused = await self._barrier(timeout, what)
@@ -217,7 +224,7 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
             self._clientState.keepRefusals(refused)
         with self._subscribing:
             with self._lock:
-                made = self._clientState.newSubscription(topic, from_, gaps)
+                made = make()
                 conversation = self._clientState.conversation
             self._transmit(made.data, conversation)
         try:
@@ -230,7 +237,7 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
             raise
         with self._lock:
             self._clientState.confirmSubscription(made)
-        return self._subscription(made.box)  # type: ignore[no-any-return]
+        return made.box
 
     async def _journalEnd(self, topic: str, timeout: float | None) -> int:
         try:
@@ -311,6 +318,7 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
         try:
             with self._lock:
                 self._clientState.inbox.closeAll()
+                self._clientState.consumers.closeAll()
                 self._wakeReaders()
             if self._clientState.accounts.needsFlush:
                 await self.flush(timeout)

@@ -1,0 +1,56 @@
+"""What :meth:`work` does with a job, the same in all forms: which settlement follows from the end of its function."""
+
+import inspect
+from collections.abc import Callable
+from logging import Logger
+from typing import Any
+
+from fleximq.client.backoff import Backoff
+from fleximq.client.errors import NotSettled
+from fleximq.client.jobs import Job, Reject
+from fleximq.errors import SettingError
+
+
+def checkWork(function: Callable[[Job], Any], concurrency: int, mayWait: bool = False) -> None:
+    """Raise TypeError or SettingError for wrong arguments; ``mayWait`` allows coroutine functions."""
+    if not callable(function) or (inspect.iscoroutinefunction(function) and not mayWait):
+        kind = "a function" if mayWait else "a function that is no coroutine function"
+        raise TypeError(f"work needs {kind} that takes a job, not {function!r}")
+    if concurrency < 1:
+        raise SettingError(f"concurrency is {concurrency}, but must be at least 1")
+
+
+class WorkRules:
+    """The function of one worker, and how its jobs are settled.
+
+    :param retry: delays before further attempts; None: as the queue's definition says.
+    """
+
+    def __init__(self, function: Callable[[Job], Any], retry: Backoff | None, log: Logger) -> None:
+        self.function = function
+        self._retry = retry
+        self._log = log
+
+    def settle(self, job: Job, error: Exception | None) -> None:
+        """Settle a job whose function has returned, or raised an error."""
+        if error is not None and not isinstance(error, Reject | NotSettled):
+            self._log.error("%r failed", job, exc_info=error)
+        try:
+            if not job.is_settled:
+                self._settle(job, error)
+        except NotSettled as lost:
+            self._log.warning("%r is not settled: %s", job, lost.words)
+
+    def _settle(self, job: Job, error: Exception | None) -> None:
+        if error is None:
+            job.ack()
+        elif isinstance(error, Reject):
+            job.reject(str(error))
+        elif self._retry is None:
+            job.retry()
+        else:
+            pause = self._retry.pause(job.attempt)
+            if pause is None:
+                job.reject(f"{type(error).__name__}: {error}")
+            else:
+                job.retry(pause)

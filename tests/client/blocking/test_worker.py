@@ -1,0 +1,111 @@
+"""Jobs in the blocking form: settlements that are sent together, and signals."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from fleximq.client.blocking import connect, thread_client
+from fleximq.client.protocol.consumers import SETTLE
+from tests.client.blocking.test_client import ScriptedCase
+from tests.client.cases import Place
+from tests.client.scripted import PATIENCE, Peer
+
+ROOT = Path(__file__).parents[3]
+_broker = Place()
+_WORKER = """
+import sys
+from fleximq.client.blocking import connect
+def function(job):
+    print("begun", flush=True)
+    sys.stdin.readline()
+    print("done", job.value, flush=True)
+with connect(sys.argv[1]) as client:
+    client.work("signals", function, prefetch=2)
+    print("over", flush=True)
+"""
+
+
+def deliver(peer: Peer, *tags: int) -> None:
+    """Send jobs."""
+    for tag in tags:
+        peer.publish("jobs", tag, delivery={"queue": "jobs", "tag": tag, "attempt": 1})
+
+
+class SettlingTests(ScriptedCase):
+    """What a scripted broker hears of settlements."""
+
+    def test_quickJobsAreSettledTogether(self) -> None:
+        """By one notification to the broker, before the PING of the flush."""
+        heard: list[Any] = []
+
+        def script(peer: Peer) -> None:
+            sub = peer.subscribed()
+            self.assertEqual(sub.header, {"topic": "jobs", "queue": "jobs", "prefetch": 9})
+            deliver(peer, *range(9))
+            settled = peer.hear("NOTIF")
+            heard.append((settled.header["routing"], settled.value))
+            peer.passBarrier()
+            peer.untilEnd()
+
+        self.patch(thread_client, "_TURN", 1e9)
+        client = self.talk(script, keep_alive=60)
+        jobs = client.consume("jobs", 9)
+        for tag, job in zip(range(9), jobs, strict=False):
+            self.assertEqual(job.value, tag)
+            job.ack()
+        client.flush()
+        self.assertEqual(heard, [([{"client_id": 1, "path": SETTLE}], {"queue": "jobs", "ack": [*range(9)]})])
+
+    def test_aWaitingThreadSettlesFirst(self) -> None:
+        """The broker delivers no more before."""
+
+        def script(peer: Peer) -> None:
+            peer.subscribed()
+            deliver(peer, 1)
+            self.assertEqual(peer.hear("NOTIF").value, {"queue": "jobs", "ack": [1]})
+            deliver(peer, 2)
+            peer.untilEnd()
+
+        self.patch(thread_client, "_TURN", 1e9)
+        jobs = self.talk(script, keep_alive=60).consume("jobs")
+        self.assertEqual([job and job.value for job in (jobs.next(PATIENCE), jobs.next(PATIENCE))], [1, 2])
+
+    def test_closingReturnsJobs(self) -> None:
+        """By an UNSUB with the queue."""
+
+        def script(peer: Peer) -> None:
+            peer.subscribed()
+            self.assertEqual(peer.hear("UNSUB").header, {"topic": "jobs", "queue": "jobs"})
+            peer.untilEnd()
+
+        self.talk(script).consume("jobs").close()
+
+
+class SignalTests(ScriptedCase):
+    """A worker in a process of its own."""
+
+    def test_aWorkerFinishesItsJobAtSigterm(self) -> None:
+        """And leaves the other one to others."""
+        url = f"tcp://127.0.0.1:{_broker.broker.port()}"
+        for number in (signal.SIGTERM, signal.SIGINT):
+            client = connect(url)
+            self.addCleanup(client.hang_up)
+            client.enqueue_many("signals", ["a", "b"])
+            client.flush()
+            process = subprocess.Popen(
+                [sys.executable, "-c", _WORKER, url], cwd=ROOT, text=True,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            )  # fmt: skip
+            with process:
+                assert process.stdout is not None
+                self.assertEqual(process.stdout.readline(), "begun\n")
+                process.send_signal(number)
+                out, _ = process.communicate("\n", timeout=PATIENCE)
+            self.assertEqual((out, process.returncode), ("done a\nover\n", 0))
+            left = client.consume("signals").next(PATIENCE)
+            assert left is not None
+            self.assertEqual(left.value, "b")
+            left.ack()
+            client.close()
