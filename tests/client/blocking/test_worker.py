@@ -16,7 +16,11 @@ ROOT = Path(__file__).parents[3]
 _broker = Place()
 _WORKER = """
 import sys
-from fleximq.client.blocking import connect
+from fleximq.client.blocking import Jobs, connect
+def halted(self, halt=Jobs.halt):
+    halt(self)
+    print("stopping", flush=True)
+Jobs.halt = halted
 def function(job):
     print("begun", flush=True)
     sys.stdin.readline()
@@ -102,6 +106,7 @@ class SignalTests(ScriptedCase):
                 assert process.stdout is not None
                 self.assertEqual(process.stdout.readline(), "begun\n")
                 process.send_signal(number)
+                self.assertEqual(process.stdout.readline(), "stopping\n")
                 out, _ = process.communicate("\n", timeout=PATIENCE)
             self.assertEqual((out, process.returncode), ("done a\nover\n", 0))
             left = client.consume("signals").next(PATIENCE)
