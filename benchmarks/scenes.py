@@ -37,6 +37,7 @@ from benchmarks.work.library import ASKED, PUBLISHED, RECEIVED, Libraries
 from benchmarks.work.queued import Polled, Queued
 from benchmarks.work.recovered import Replayed, Restarted
 from benchmarks.work.round_trip import RoundTrip
+from benchmarks.work.waiting import Scheduled, Waiting
 
 #: The broker that all others are compared with, and the same in pure Python.
 OURS, PURE = "fleximq", "fleximq-pure"
@@ -280,6 +281,27 @@ SCENES: tuple[Scene, ...] = (
             Goal("p99, us", 3_000, atMost=True),
             *(Goal(f"p{at}, us", 1.0, peer.broker, atMost=True) for peer in _QUEUES for at in (50, 99)),
         ),
+    ),
+    Scene(
+        "schedules",
+        "1 M schedules in the journal, each due at another time, 100 B",
+        Scheduled(),
+        (DurableQueue,),
+        (
+            Goal("p99 late, ms", 100, atMost=True),
+            Goal("bytes/schedule", 32, atMost=True),
+            Goal("ready, s", 1.0, atMost=True),
+            Goal("fired msg/s", 100_000),
+        ),
+        onRequest=True,
+    ),
+    Scene(
+        "waiting",
+        "100 M jobs in one durable queue, 16 B",
+        Waiting(),
+        (DurableQueue,),
+        (Goal("memory, MB", 100, atMost=True), Goal("ready, s", 3.0, atMost=True)),
+        onRequest=True,
     ),
     Scene("client-asyncio", "Client library on asyncio, 100 B", Libraries(), (OurAsyncio, NatsPy), _LIBRARY),
     Scene("client-blocking", "Client library, blocking, 100 B", Libraries(), (OurBlocking, NatsPy), _LIBRARY),

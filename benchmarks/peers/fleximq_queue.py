@@ -13,6 +13,8 @@ from benchmarks.peers.line import Line
 from benchmarks.peers.peer import Who
 from benchmarks.peers.work_queue import WorkQueue
 
+#: No limit that could end a scene: it may have 100 million messages, each of which costs 256 bytes beside its own.
+_UNBOUNDED = ("--queue-bytes", "64GiB", "--queue-messages", "200000000", "--max-schedules-per-principal", "10000000")
 _NOTIF, _PUB, _SUB, _PING, _PONG = 3, 5, 6, 8, 9
 _STAMP = 1
 _ARRAY = struct.Struct(">BH")
@@ -24,7 +26,7 @@ class FlexiQueue(FlexiMQ, WorkQueue):
     """One queue that its topic fills; a PONG confirms all jobs before the PING, and all that is settled before it."""
 
     suffix = b""
-    options: ClassVar[tuple[str, ...]] = (*FlexiMQ.options, "--queue-bytes", "4GiB", "--queue-messages", "200000000")
+    options: ClassVar[tuple[str, ...]] = (*FlexiMQ.options, *_UNBOUNDED)
 
     def open(self, line: Line, queue: bytes) -> None:
         """The first job opens it."""
@@ -58,3 +60,8 @@ class FlexiQueue(FlexiMQ, WorkQueue):
 
 class DurableQueue(Journaled, FlexiQueue):
     """The same with a journal on the disk."""
+
+    def scheduled(self, who: Who, topic: bytes, payload: bytes, due: int) -> bytes:
+        """Return a publication at a time, in milliseconds since 1970."""
+        assert isinstance(who, int)
+        return frame(_PUB, who, {"topic": topic.decode(), "deliver_at": due}, msgpack.packb(payload))

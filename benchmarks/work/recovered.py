@@ -29,7 +29,7 @@ class Restarted:
     def on(self, peer: Peer, effort: Effort) -> Iterator[Run]:
         """Start with nothing, then fill the journal."""
         assert isinstance(peer, Durable)
-        bare = _restart(peer)
+        bare = restart(peer)
         topic, queued = names(2)
         unacknowledged = effort.kept // 10
         with peer.connect() as line:
@@ -42,7 +42,7 @@ class Restarted:
             line.read(len(blip.pong()))
 
         def run() -> Figures:
-            return {"ready, s": _restart(peer), "bare, s": bare}
+            return {"ready, s": restart(peer), "bare, s": bare}
 
         yield run
 
@@ -79,7 +79,7 @@ def _fill(peer: Durable, line: Line, topic: bytes, size: int, count: int) -> Non
     peer.barrier(line)
 
 
-def _restart(peer: Peer) -> float:
+def restart(peer: Peer) -> float:
     """Kill the broker, start it again on its port and folder, and return the seconds until somebody has joined."""
     peer.kill()
     started = time.perf_counter()
