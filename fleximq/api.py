@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from fleximq.config.settings import Settings
     from fleximq.dialects.context import ListenerContext
     from fleximq.dialects.outbox import Outbox
-    from fleximq.dialects.session import ConnectionState, StreamSession
+    from fleximq.dialects.connection.connection_state import ConnectionState
+    from fleximq.dialects.session import StreamSession
     from fleximq.dialects.stream import StreamFactory
     from fleximq.errors import (
         AuthenticationFailed, BadFraming, BadRequest, BrokerError, ClientNotFound, Conflict, Forbidden,
@@ -78,7 +79,8 @@ _HOMES = {
     "config.settings": "Settings",
     "dialects.context": "ListenerContext",
     "dialects.outbox": "Outbox",
-    "dialects.session": "ConnectionState StreamSession",
+    "dialects.connection.connection_state": "ConnectionState",
+    "dialects.session": "StreamSession",
     "dialects.stream": "StreamFactory",
     "errors": "AuthenticationFailed BadFraming BadRequest BrokerError ClientNotFound Conflict Forbidden "
     "InvalidRouting InvalidTopic JoinRejected NoCapacity NoLongerKept NotFound NotImplementedByBroker NotKept "

@@ -2,12 +2,12 @@
 
 Before a client is admitted, the bytes that its connection buffers are limited and charged to the budget of all such
 connections, and a deadline runs. The state of the connection is its session's: see
-:class:`fleximq.dialects.session.ConnectionState`.
+:class:`fleximq.dialects.connection.connection_state.ConnectionState`.
 """
 
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IAddress
@@ -15,11 +15,14 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from fleximq.broker.deadlines import Deadline
+from fleximq.broker.envelope import ConnectedClient
+from fleximq.config.option_values import Sender
 from fleximq.dialects.connection.credential_check import CredentialExpiry
 from fleximq.dialects.context import ListenerContext
-from fleximq.errors import BrokerError, JoinRejected, TooLarge, Unauthorized
-from fleximq.interfaces import IAdmission
+from fleximq.errors import BrokerError, JoinRejected, NoCapacity, TooLarge, Unauthorized
+from fleximq.interfaces import IAdmission, IConversation, IPeer
 from fleximq.security.credentials import UNTRUSTED, Certificate
+from fleximq.security.peer_address import peerAddress
 from fleximq.security.principal import Admitted, Principal
 from fleximq.values.unadmitted_budget import BufferCharge
 
@@ -39,6 +42,7 @@ class Candidate(Protocol):
     address: IAddress
     certificate: Callable[[], Certificate | None]
     context: ListenerContext
+    dialect: ClassVar[str]
 
     def failed(self, error: BrokerError) -> None:
         """Answer an error."""
@@ -122,6 +126,25 @@ class Handshake:
             raise JoinRejected(refusal)
         if who is not None and who.expires is not None and who.expires <= session.context.broker.wall():
             raise Unauthorized(_EXPIRED)
+
+    def join(
+        self, session: Candidate, conversation: IConversation, admitted: Admitted, peer: IPeer | None, user: bool
+    ) -> ConnectedClient:
+        """Join the broker as a client; errors as :meth:`fleximq.dialects.session.Session.letIn`."""
+        who, rights = admitted
+        self.permit(session, who)
+        principal = None if who is None else who.name
+        address, context = peerAddress(session.address), session.context
+        try:
+            client = context.broker.join(
+                session.dialect, peer, principal, address, user, context.reserved, rights, who, conversation
+            )
+        except NoCapacity as error:
+            error.principal = principal
+            raise
+        if context.settings.sender is Sender.PRINCIPAL:
+            client.sender = principal or ""
+        return client
 
     def joined(self, session: Candidate, expires: float | None) -> None:
         """End the limits, and expel the client when its credentials expire, in seconds since 1970."""

@@ -10,10 +10,11 @@ from enum import Enum
 from twisted.internet.interfaces import IAddress, IDelayedCall
 
 from fleximq.dialects.answers import Answers
+from fleximq.dialects.connection.connection_state import ConnectionState
 from fleximq.dialects.connection.read_pauses import ReadPause
 from fleximq.dialects.context import ListenerContext
 from fleximq.dialects.outbox import Outbox
-from fleximq.dialects.session import ConnectionState, StreamSession
+from fleximq.dialects.session import StreamSession
 from fleximq.dialects.stream import StreamProtocol
 from fleximq.values.transitions import Transitions
 

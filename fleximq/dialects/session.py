@@ -1,17 +1,12 @@
 """The life cycle of a client connection, common to all dialects.
 
 A session knows the dialect and the broker but not the transport: a *protocol* (:mod:`fleximq.dialects.stream`,
-:mod:`fleximq.dialects.websocket.session_protocol`) gives it an outbox and passes input to it. The states::
-
-    WAITING --letIn()--> OPEN --end()--> ENDING --connection lost--> CLOSED
-     |   ^|___________________________________^
-     v   |
-    CHECKING (of credentials; back to WAITING when decided. Or of a name by the nodes of a mesh; then OPEN)
+:mod:`fleximq.dialects.websocket.session_protocol`) gives it an outbox and passes input to it. Its states are those of
+:class:`~fleximq.dialects.connection.connection_state.ConnectionState`.
 """
 
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from enum import Enum
 from typing import ClassVar
 
 from twisted.internet.interfaces import IAddress
@@ -20,51 +15,27 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from fleximq.broker.envelope import ConnectedClient
-from fleximq.config.option_values import Sender
 from fleximq.dialects.answers import Answers
 from fleximq.dialects.connection.connection_rate import ConnectionRate, admittedMessages, overRate
+from fleximq.dialects.connection.connection_state import ConnectionState
 from fleximq.dialects.connection.keepalive import KeepAlive
 from fleximq.dialects.context import ListenerContext
 from fleximq.dialects.handshake import Handshake
 from fleximq.dialects.outbox import Outbox
-from fleximq.errors import (
-    AuthenticationFailed,
-    BrokerError,
-    Forbidden,
-    JoinRejected,
-    NoCapacity,
-    Unauthorized,
-)
+from fleximq.dialects.session_log import labelOf, tellError, tellJoined, tellLeft
+from fleximq.errors import BrokerError
 from fleximq.interfaces import IConversation, IPeer
 from fleximq.security.credentials import Certificate
-from fleximq.security.peer_address import clientKey, peerAddress
+from fleximq.security.peer_address import clientKey
 from fleximq.security.principal import Admitted
 from fleximq.values.counted_event import CountedEvent, EventFamily
-from fleximq.values.printable import shortened
 
 #: Seconds within which a closing connection must have read its last answers.
 LINGER = 10.0
-#: Maximum characters of an error in the log.
-_LOGGED = 400
 #: The end reason of connections when the broker stops.
 STOPPED = "broker stopped"
-#: The errors that the audit log records.
-_REFUSALS = (Unauthorized, Forbidden, AuthenticationFailed, JoinRejected)
 #: The end reason of connections over the budget of :class:`~fleximq.values.unadmitted_budget.UnadmittedBudget`.
 OVER_BUDGET = "too much input before admission"
-
-
-# A session gets input in WAITING and OPEN only, and messages of others from OPEN on. Each state is left once, but for
-# CHECKING, which may be repeated: with other credentials, or when an open client waits for a mesh. ENDING still sends
-# answers, for at most LINGER seconds; no state follows CLOSED.
-class ConnectionState(Enum):
-    """The state of a connection."""
-
-    WAITING = "waiting for its handshake"
-    CHECKING = "its credentials are being checked, or its name is being told to the nodes of a mesh"
-    OPEN = "open"
-    ENDING = "ending"
-    CLOSED = "closed"
 
 
 _UNJOINED = ConnectionState.WAITING, ConnectionState.CHECKING
@@ -94,7 +65,7 @@ class Session(metaclass=ABCMeta):
     """
 
     __slots__ = (
-        "__weakref__", "_began", "address", "answers", "broker", "certificate", "checking", "client", "context",
+        "__weakref__", "address", "answers", "began", "broker", "certificate", "checking", "client", "context",
         "dismissed", "handshake", "keepAlive", "listening", "outbox", "rate", "reason", "receivedAt", "state",
         "traffic",
     )  # fmt: skip
@@ -120,7 +91,7 @@ class Session(metaclass=ABCMeta):
         self.certificate: Callable[[], Certificate | None] = _noCertificate
         self.checking: Callable[[bool], None] = _ignore
         self.keepAlive: KeepAlive | None = None
-        self.receivedAt = self._began = context.clock.seconds()
+        self.receivedAt = self.began = context.clock.seconds()
         self.listening = True
         self.dismissed = False
         self.reason = ""
@@ -197,33 +168,14 @@ class Session(metaclass=ABCMeta):
         :raises NoCapacity: the broker is full.
         :raises JoinRejected, Unauthorized: the peer's address may not join, or the credentials have expired meanwhile.
         """
-        who, rights = admitted
-        self.handshake.permit(self, who)
-        principal = None if who is None else who.name
-        address = peerAddress(self.address)
-        try:
-            client = self.broker.join(
-                self.dialect, peer, principal, address, user, self.context.reserved, rights, who, self
-            )
-        except NoCapacity as error:
-            error.principal = principal
-            raise
-        if self.context.settings.sender is Sender.PRINCIPAL:
-            client.sender = principal or ""
-        self.client = client
-        meter = self.context.rates.meter(principal, lambda: client.rights.limits.rates)
+        who = admitted.principal
+        client = self.client = self.handshake.join(self, self, admitted, peer, user)
+        meter = self.context.rates.meter(client.principal, lambda: client.rights.limits.rates)
         if meter is not None:
             self.rate = ConnectionRate(meter, self.traffic, self.context.clock, self.broker.observers.counted)
         self.state = ConnectionState.OPEN
         self.handshake.joined(self, None if who is None else who.expires)
-        self._audit("login")
-        more = self._more("client joined" if self.isLongLived else "joined")
-        if more is not None:
-            self._log.info(
-                "{client} joined{who} from {address}{more}",
-                client=client.name, who=f" as {principal}" if principal else "", address=address, event="joined",
-                dialect=self.dialect, principal=principal, client_id=client.id, more=more,
-            )  # fmt: skip
+        tellJoined(self, client, self._log)
         return client
 
     def startKeepAlive(self) -> KeepAlive:
@@ -324,22 +276,7 @@ class Session(metaclass=ABCMeta):
     def counted(self, error: BrokerError) -> None:
         """Count and log a client's error."""
         self.broker.observers.counted(f"error: {int(error.status)}", 1)
-        if isinstance(error, _REFUSALS) or (self.client is None and isinstance(error, NoCapacity)):
-            self._audit("refused", error.principal, reason=str(error))
-        more = self._more("error")
-        if more is not None:
-            self._log.debug("{who}: {error}{more}", who=self._label(), error=shortened(str(error), _LOGGED), more=more)
-
-    def _audit(self, event: str, principal: str | None = None, **fields: object) -> None:
-        client = self.client
-        self.broker.audit(
-            event,
-            principal=principal if client is None else client.principal,
-            address=peerAddress(self.address) if client is None else client.address,
-            dialect=self.dialect,
-            client_id=None if client is None else client.id,
-            **fields,
-        )
+        tellError(self, error, self._log)
 
     def expel(self, error: BrokerError) -> None:
         """Send an error and close, as the client may not stay; it receives no more deliveries meanwhile."""
@@ -351,7 +288,7 @@ class Session(metaclass=ABCMeta):
 
     def slow(self) -> None:
         """Disconnect a peer that does not read its output."""
-        self._log.warn("{who} reads too slowly: disconnected", who=self._label())
+        self._log.warn("{who} reads too slowly: disconnected", who=labelOf(self))
         self.abort("slow consumer")
 
     def inputEnded(self) -> None:
@@ -396,37 +333,7 @@ class Session(metaclass=ABCMeta):
         # The protocol's functions end reference cycles.
         self.certificate = _noCertificate
         self.checking = _ignore
-        more = self._more("client left" if self.client is not None and self.isLongLived else "left")
-        if more is not None:
-            self._log.info(
-                "{who} left: {reason}{more}",
-                who=self._label(), reason=reason, more=more, event="left", **self._account(),
-            )  # fmt: skip
-
-    def _more(self, kind: str) -> str | None:
-        """Return the end of a log line of this kind, None if it is over the limit."""
-        return self.context.logLimits[kind].ending(self.context.clock.seconds())
-
-    def _account(self) -> dict[str, object]:
-        client, traffic = self.client, self.traffic
-        return {
-            "dialect": self.dialect,
-            "address": peerAddress(self.address),
-            "client": None if client is None else client.name,
-            "client_id": None if client is None else client.id,
-            "principal": None if client is None else client.principal,
-            "seconds": round(self.context.clock.seconds() - self._began, 3),
-            "bytes_in": traffic.bytesIn,
-            "bytes_out": traffic.bytesOut,
-            "messages_in": traffic.messagesIn,
-            "messages_out": traffic.messagesOut,
-        }
-
-    def _label(self) -> str:
-        client = self.client
-        if client is None:
-            return f"{self.dialect} peer at {peerAddress(self.address)}"
-        return f"{client.name} ({client.principal})" if client.principal else client.name
+        tellLeft(self, reason, self._log)
 
     def _handshakeLate(self) -> None:
         self.end("handshake deadline")

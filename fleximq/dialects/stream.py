@@ -18,13 +18,14 @@ from zope.interface import implementer
 
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.dialects.connection.connection_rate import maxReadBytes
+from fleximq.dialects.connection.connection_state import ConnectionState
 from fleximq.dialects.connection.credential_check import certificateOf
 from fleximq.dialects.connection.handover import FIRST_READ_BYTES
 from fleximq.dialects.connection.read_pauses import ReadPause, ReadPauses
 from fleximq.dialects.connection.slow_consumer import PausablePublisher
 from fleximq.dialects.context import ListenerContext
 from fleximq.dialects.outbox import Outbox, markOf
-from fleximq.dialects.session import ConnectionState, Session, StreamSession
+from fleximq.dialects.session import Session, StreamSession
 from fleximq.security.credentials import Certificate
 
 #: Read sizes in bytes: first, largest, smallest. Larger reads are faster, but other connections wait meanwhile: after

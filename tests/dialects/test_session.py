@@ -9,8 +9,9 @@ from twisted.internet.testing import StringTransport
 from twisted.logger import LogEvent, LogLevel, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.dialects.connection.connection_state import ConnectionState
 from fleximq.dialects.outbox import Outbox
-from fleximq.dialects.session import LINGER, ConnectionState, Session
+from fleximq.dialects.session import LINGER, Session
 from fleximq.errors import BadRequest, BrokerError, NoCapacity, TooLarge
 from fleximq.limits import Limits
 from fleximq.rights import EVERYTHING

@@ -18,11 +18,12 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import TestCase
 from zope.interface.verify import verifyObject
 
+from fleximq.dialects.connection.connection_state import ConnectionState
 from fleximq.dialects.connection.slow_consumer import Block
 from fleximq.dialects.connection.tcp_socket import tuneSocket
 from fleximq.dialects.fleximq import FlexiFactory
 from fleximq.dialects.fleximq.messages import FlexiMessages
-from fleximq.dialects.session import LINGER, ConnectionState
+from fleximq.dialects.session import LINGER
 from fleximq.dialects.stream import READ_FIRST, READ_LEAST, READ_MOST, READ_SECONDS, WRITE_BYTES, fit, tune
 from fleximq.errors import BadRequest
 from fleximq.limits import Limits

@@ -26,12 +26,13 @@ from fleximq.dialects.blipmq.messages import (
     renderDeliveries,
 )
 from fleximq.dialects.connection.connection_rate import admittedRuns, overRate
+from fleximq.dialects.connection.connection_state import ConnectionState
 from fleximq.dialects.connection.envelope_cache import EnvelopeCache
 from fleximq.dialects.connection.error_codes import UnsupportedVersion
 from fleximq.dialects.context import ListenerContext
 from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.pull_stream import CHUNK_BYTES, PullEvent, PullSession, PullState
-from fleximq.dialects.session import ConnectionState, NamedLogger
+from fleximq.dialects.session import NamedLogger
 from fleximq.dialects.stream import READ_SECONDS
 from fleximq.errors import (
     AuthenticationFailed,

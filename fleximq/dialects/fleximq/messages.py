@@ -16,6 +16,7 @@ from fleximq.broker.paths import path_table
 from fleximq.broker.paths.settlement import SETTLE
 from fleximq.broker.replay.replay import Start
 from fleximq.dialects.answers import Answers
+from fleximq.dialects.connection.connection_state import ConnectionState
 from fleximq.dialects.connection.envelope_cache import CacheBudget, EnvelopeCache
 from fleximq.dialects.connection.keepalive import KeepAlive
 from fleximq.dialects.connection.read_pauses import ReadPause
@@ -27,7 +28,6 @@ from fleximq.dialects.fleximq.queue_messages import PER_MESSAGE_KEYS, QueueMessa
 from fleximq.dialects.fleximq.replies import FlexiReplies, errorPayload
 from fleximq.dialects.outbox import Chunk, Outbox
 from fleximq.dialects.replay_outlet import ReplayOutlet
-from fleximq.dialects.session import ConnectionState
 from fleximq.errors import (
     BadRequest,
     BrokerError,

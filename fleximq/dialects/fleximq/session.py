@@ -25,31 +25,30 @@ from fleximq.broker.topics.topic_table import DeliverCalls, Topic
 from fleximq.compiled import choice
 from fleximq.dialects.answers import Answers
 from fleximq.dialects.connection.connection_rate import admittedSpans, overRate
+from fleximq.dialects.connection.connection_state import ConnectionState
 from fleximq.dialects.connection.envelope_cache import EnvelopeCache
 from fleximq.dialects.context import ListenerContext
 from fleximq.dialects.fleximq.direct_cache import DirectCache
 from fleximq.dialects.fleximq.forms import FLEXI_FORM
-from fleximq.dialects.fleximq.join import newChallenge, readJoin
+from fleximq.dialects.fleximq.join import JoinRequest
+from fleximq.dialects.fleximq.joining import Joining, announce
 from fleximq.dialects.fleximq.messages import ACTIONS, FlexiMessages
-from fleximq.dialects.fleximq.replies import FlexiReplies, correlation
-from fleximq.dialects.fleximq.writers import AnyWriter, ArrayWriter, HeldMessages, LayoutBWriter, Writer, fromLayoutB
+from fleximq.dialects.fleximq.replies import FlexiReplies
+from fleximq.dialects.fleximq.writers import AnyWriter, ArrayWriter, LayoutBWriter, Writer, fromLayoutB
 from fleximq.dialects.outbox import Chunk, Outbox
-from fleximq.dialects.session import ConnectionState, NamedLogger, StreamSession
+from fleximq.dialects.session import NamedLogger, StreamSession
 from fleximq.dialects.stream import StreamFactory
 from fleximq.errors import (
     BadRequest,
     BrokerError,
     Conflict,
     Forbidden,
-    JoinRejected,
     NotImplementedByBroker,
     NotPermitted,
-    Unauthorized,
 )
 from fleximq.interfaces import IForm, IPeer, ISubscriber
 from fleximq.rights import UNRESTRICTED, Action
 from fleximq.security.principal import Admitted
-from fleximq.status import Status
 from fleximq.values.header_pairs import SENDER, SENDER_BYTES, isForged
 from fleximq.values.printable import shortened
 from fleximq.wire.fleximq_array_header import openMapOrArrays
@@ -84,7 +83,7 @@ class FlexiSession(StreamSession):
     """One FlexiMQ client's conversation. ``deliver``, ``forward`` and ``receiveBroadcast`` are those of its writer."""
 
     __slots__ = (
-        "_beginning", "_challenge", "_directs", "_envelopes", "_layout", "_messages", "_open", "_pendingRuns",
+        "_beginning", "_directs", "_envelopes", "_joining", "_layout", "_messages", "_open", "_pendingRuns",
         "_replies", "_scanner", "_sender", "_transcoder", "answers", "deliver", "forward", "receiveBroadcast",
     )  # fmt: skip
 
@@ -105,12 +104,12 @@ class FlexiSession(StreamSession):
         self.answers: Answers = Answers(outbox)
         writer = Writer(outbox)
         self._replies = FlexiReplies(self.answers, writer)
-        self._use(writer)
+        self.use(writer)
         self._envelopes: EnvelopeCache[Envelope] = EnvelopeCache(context.envelopeBudget)
         self._directs = DirectCache(context.envelopeBudget)
         self._messages: FlexiMessages  # from the JOIN to the end
         self._beginning = b""  # of this client's PUB frames
-        self._challenge = ""
+        self._joining = Joining()
         self._sender = ""  # of this client's publications, if they name it
         self._pendingRuns: Iterator[Span] = iter(())
 
@@ -120,7 +119,7 @@ class FlexiSession(StreamSession):
         transcoder = self._transcoder
         return self._scanner.buffered + (0 if transcoder is None else transcoder.buffered)
 
-    def _use(self, writer: AnyWriter) -> None:
+    def use(self, writer: AnyWriter) -> None:
         """Write in another form from now on."""
         self._replies.writer = writer
         self.deliver, self.forward, self.receiveBroadcast = writer.deliver, writer.forward, writer.receiveBroadcast
@@ -251,19 +250,19 @@ class FlexiSession(StreamSession):
         if self._layout is Layout.A:
             self._transcoder = None
         elif self._layout is Layout.B:
-            self._use(LayoutBWriter(Writer(self.outbox)))
+            self.use(LayoutBWriter(Writer(self.outbox)))
 
     def _writeArrays(self) -> None:
         """Write for a client whose first header is an array."""
         writer = self._replies.writer
         if not isinstance(writer, ArrayWriter):
-            self._use(ArrayWriter(writer))
+            self.use(ArrayWriter(writer))
 
     def _message(self, opened: OpenHeader, frame: bytes) -> None:
         envelope = opened.envelope
         _, kind, client_id = readPrefix(envelope)
         if self.state is ConnectionState.WAITING:
-            self._join(kind, client_id, opened)
+            self._joining.read(self, self._replies, kind, client_id, opened)
             return
         if kind == MessageType.JOIN:
             raise Conflict("this connection has joined already")
@@ -287,69 +286,22 @@ class FlexiSession(StreamSession):
 
     # -- the JOIN ----------------------------------------------------------------------------------
 
-    def _join(self, kind: int, client_id: int, opened: OpenHeader) -> None:
-        refusal = self.refusal()
-        if kind != MessageType.JOIN:
-            raise Unauthorized("the first message must be a JOIN")
-        if refusal is not None:
-            raise JoinRejected(refusal)
-        request = readJoin(client_id, opened, self._challenge)
-        if request.wantsChallenge:
-            self._sendChallenge(request.id)
-            return
-        joined = partial(self._joined, request.id, request.name)
-        handshake = self.handshake
-        if request.credentials is None and handshake.admitted is not None:
-            joined(handshake.admission.renewed(handshake.admitted))
-        else:
-            self.admit(request.credentials or self.certificate(), joined, partial(self.failed, requestId=request.id))
-
-    def _sendChallenge(self, requestId: str | None) -> None:
-        """Ask for a second JOIN, with a signature; once on a connection."""
-        if self._challenge:
-            raise Unauthorized("this connection has got a challenge already")
-        self._challenge, payload = newChallenge()
-        fields = {"status": int(Status.UNAUTHORIZED)} | correlation(requestId)
-        self._replies.send(MessageType.REP, fields, payload, sender=0)
-
-    def _joined(self, requestId: str | None, name: str | None, admitted: Admitted) -> None:
+    def joined(self, request: JoinRequest, admitted: Admitted) -> None:
+        """Join the broker with the name of the request, and answer as soon as other nodes know the name."""
+        name = request.name
         if name and admitted.rights not in UNRESTRICTED and not admitted.rights.may(Action.SERVE, name):
             raise NotPermitted(f"joining as {shortened(name)!r} is not permitted")
         me = self.letIn(admitted, peer=self)
+        del self._joining  # a second JOIN is refused
         self._messages = FlexiMessages(self, self, me, self._replies, self._envelopes, self._directs)
         self._replies.id, self._replies.isNamed = me.id, name is not None
         self.broker.rename(me, name or "")
         self._sender = me.sender
         self._beginning = encodeFrame(MessageType.PUB, me.id)[:BEGINNING_BYTES]
         if name:
-            self._announce(partial(self._welcome, requestId))
+            announce(self, self._replies, partial(self._welcome, request.id))
         else:
-            self._welcome(requestId)
-
-    def _announce(self, welcome: Callable[[], None]) -> None:
-        """Call when all nodes of a mesh know the client's name. Until then its input and its messages wait."""
-        held = HeldMessages(self._replies.writer)
-        isKnown = False
-
-        def known() -> None:
-            nonlocal isKnown
-            isKnown = True
-            if self.state is not ConnectionState.CHECKING:  # at once, or the connection has ended
-                return
-            self.state = ConnectionState.OPEN
-            self.handshake.charge.change(0)
-            self._use(self._replies.writer)
-            welcome()
-            held.release()
-            self.checking(False)
-
-        self.broker.announce(None, known)
-        if isKnown:
-            welcome()
-            return
-        self.forward, self.receiveBroadcast = held.forward, held.receiveBroadcast
-        self.state = ConnectionState.CHECKING
-        self.checking(True)
+            self._welcome(request.id)
 
     def _welcome(self, requestId: str | None) -> None:
         self._replies.sendSuccess(requestId)

@@ -12,13 +12,14 @@ from zope.interface import implementer
 
 from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.broker.replay.feed import DeferredRun
+from fleximq.dialects.connection.connection_state import ConnectionState
 from fleximq.dialects.connection.error_codes import IDENTITY_CODES, codeOf
 from fleximq.dialects.context import ListenerContext
 from fleximq.dialects.identity.channel_list import ChannelList
 from fleximq.dialects.identity.form import RECALLING, IdentitySource, RecordTexts, senderName
 from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.replay_outlet import ReplayOutlet
-from fleximq.dialects.session import ConnectionState, NamedLogger, Session
+from fleximq.dialects.session import NamedLogger, Session
 from fleximq.errors import BadRequest, BrokerError, Forbidden, NotKept, NotPermitted, NotRecorded, Unauthorized
 from fleximq.interfaces import ISubscriber
 from fleximq.security.principal import Admitted

@@ -16,12 +16,13 @@ from twisted.internet.interfaces import IAddress
 
 from fleximq.broker.envelope import ConnectedClient, Envelope, QueueDelivery
 from fleximq.compiled import choice
+from fleximq.dialects.connection.connection_state import ConnectionState
 from fleximq.dialects.context import ListenerContext
 from fleximq.dialects.minimq.consume_wait import WaitingConsume
 from fleximq.dialects.minimq.messages import SOURCE, MiniJoinRefused, renderAnswers, renderError
 from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.pull_stream import CHUNK_BYTES, PullEvent, PullSession, PullState
-from fleximq.dialects.session import ConnectionState, NamedLogger
+from fleximq.dialects.session import NamedLogger
 from fleximq.errors import BadRequest, BrokerError, NoCapacity, NotKept, NotRecorded, NotStored
 from fleximq.security.principal import Admitted
 from fleximq.values.message import Message

@@ -15,10 +15,11 @@ from twisted.internet.interfaces import IAddress, IHalfCloseableProtocol
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from zope.interface import implementer
 
+from fleximq.dialects.connection.connection_state import ConnectionState
 from fleximq.dialects.connection.read_pauses import ReadPause
 from fleximq.dialects.context import ListenerContext
 from fleximq.dialects.handshake import MAX_UNAUTHENTICATED_BYTES
-from fleximq.dialects.session import STOPPED, ConnectionState, Session
+from fleximq.dialects.session import STOPPED, Session
 from fleximq.dialects.stream import SessionProtocol, pausePublisher
 from fleximq.dialects.websocket.autobahn_parser import parserFactory
 from fleximq.dialects.websocket.close_code import (

@@ -8,7 +8,8 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from fleximq.dialects.session import STOPPED, ConnectionState, Session
+from fleximq.dialects.connection.connection_state import ConnectionState
+from fleximq.dialects.session import STOPPED, Session
 
 #: Clients warned of the stop may continue until they are silent for ``QUIET`` seconds and no answers are pending; at
 #: most for the share ``PART`` of the timeout.

@@ -24,9 +24,10 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from fleximq.config.settings import command
+from fleximq.dialects.connection.connection_state import ConnectionState
 from fleximq.dialects.context import ListenerContext
 from fleximq.dialects.fleximq import FlexiFactory
-from fleximq.dialects.session import STOPPED, ConnectionState, Session
+from fleximq.dialects.session import STOPPED, Session
 from fleximq.errors import NoCapacity
 from fleximq.interfaces import IAdmission, IRights
 from fleximq.security.principal import SPAWN, Admitted, Principal

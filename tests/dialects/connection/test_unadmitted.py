@@ -9,13 +9,14 @@ from twisted.logger import LogLevel, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.dialects.blipmq import BlipFactory
+from fleximq.dialects.connection.connection_state import ConnectionState
 from fleximq.dialects.context import ListenerContext
 from fleximq.dialects.fleximq import FlexiFactory
 from fleximq.dialects.fleximq_ws import FlexiWebSocketFactory
 from fleximq.dialects.handshake import MAX_UNAUTHENTICATED_BYTES
 from fleximq.dialects.minimq import MiniFactory
 from fleximq.dialects.minimq.session import MALFORMED_LINES
-from fleximq.dialects.session import OVER_BUDGET, ConnectionState
+from fleximq.dialects.session import OVER_BUDGET
 from fleximq.dialects.websocket import protocol
 from fleximq.limits import MEBIBYTE
 from fleximq.security.credentials import Token

@@ -8,8 +8,9 @@ from twisted.internet.testing import StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
+from fleximq.dialects.connection.connection_state import ConnectionState
 from fleximq.dialects.outbox import markOf
-from fleximq.dialects.session import LINGER, ConnectionState
+from fleximq.dialects.session import LINGER
 from fleximq.dialects.websocket.session_protocol import closeCode
 from fleximq.limits import Limits
 from fleximq.wire import websocket_frame
