@@ -23,6 +23,9 @@ ROUTING_ENTRIES = 1000
 TOPIC_BYTES = 1024
 #: Prefix of the topic for undeliverable messages. Only the broker publishes there.
 DEAD = "$dead/"
+#: Prefixes of the topics that feed only the queue of a name, and only the BlipMQ subscription with an id. Only the
+#: broker publishes there.
+FEED, SUBSCRIPTION_FEED = "$queue/", "$subscription/"
 #: BlipMQ document, "Frame Layout": the most that a frame's length field may announce.
 BLIP_FRAME_BYTES = 16 * MEBIBYTE
 
@@ -86,7 +89,7 @@ NO_LIMITS = OwnLimits()
 
 def isTooLong(name: str) -> bool:
     """Return whether a topic's name is over :data:`TOPIC_BYTES`; the prefix of a dead-letter topic does not count."""
-    return len(name) * 4 > TOPIC_BYTES and len(name.removeprefix(DEAD).encode()) > TOPIC_BYTES
+    return len(name) * 4 > TOPIC_BYTES and len(name.removeprefix(DEAD).removeprefix(FEED).encode()) > TOPIC_BYTES
 
 
 def within(name: str, value: int, low: int, high: int, otherwise: str = "") -> None:

@@ -203,7 +203,9 @@ class Broker:
             onLetters=self.deadLetters.arrived,
         )
         self.consumers = QueueConsumers(self.queues, journal.onDisk)
-        self.admin = QueueAdmin(self.brokerClient, topics, self.queues, self.orderedPath, self.deadlines)
+        self.admin = QueueAdmin(
+            self.brokerClient, topics, self.queues, self.polledSubscriptions, self.orderedPath, self.deadlines
+        )
         self.groups = ConsumerGroups(journal, stateLog.wall)
         self.checkpointer = Checkpointer(
             stateLog,

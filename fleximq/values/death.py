@@ -18,7 +18,7 @@ DEATH = "death"
 WORDS_BYTES = 4096
 
 _OWN = frozenset({DEATH})
-_MESSAGE_ID = "message_id"
+_MESSAGE_ID, _TOPIC = "message_id", "topic"
 _PACKED_DEATH, _PACKED_ID = msgpack.packb(DEATH), msgpack.packb(_MESSAGE_ID)
 
 
@@ -66,12 +66,10 @@ def storyIn(pairs: bytes, death: Death, messageId: str | None, most: int) -> byt
     return b"".join(parts)
 
 
-def withoutStory(pairs: bytes) -> bytes:
-    """Return a header without the story of a dead letter."""
-    if _PACKED_DEATH not in pairs:
-        return pairs
-    count, kept = headerPairs(pairs, _OWN)
-    return mapHead(count) + kept if count else b""
+def returnedPairs(pairs: bytes, topic: str) -> bytes:
+    """Return the header of a dead letter without the story, and with the topic that the message was published to."""
+    count, kept = headerPairs(pairs, _OWN | {_TOPIC})
+    return b"".join((mapHead(count + 1), kept, msgpack.packb(_TOPIC), msgpack.packb(topic)))
 
 
 def storyOf(pairs: bytes) -> Death | None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgpack
 
-from fleximq.limits import DEAD
+from fleximq.limits import DEAD, FEED, SUBSCRIPTION_FEED
 
 #: The priorities of messages, and the one of a message without it: higher ones are delivered first.
 PRIORITIES = range(10)
@@ -36,13 +36,28 @@ class Head(NamedTuple):
     key: str | bytes | None = None
 
 
+#: The topics that feed one queue alone: their records have the topic of the publication in the header.
+_FEEDS = FEED, SUBSCRIPTION_FEED
+
+
 def headOf(topic: str, pairs: bytes, publisher: int) -> Head:
     """Return the head with the fields that a header has; those of a wrong type count as absent, as do all in the topics
     of dead letters, which do not expire again and have no priority.
     """
+    if topic.startswith(_FEEDS):
+        topic = _originOf(pairs, topic)
     if topic.startswith(DEAD) or not any(key in pairs for key in _KEYS):
         return Head(topic, pairs, publisher)
     return Head(topic, pairs, publisher, *(_fields if len(pairs) <= _SHORT else _fields.__wrapped__)(pairs))
+
+
+def _originOf(pairs: bytes, feed: str) -> str:
+    try:
+        fields = msgpack.unpackb(pairs, timestamp=1)
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        return feed
+    topic = fields.get("topic") if isinstance(fields, dict) else None
+    return topic if isinstance(topic, str) else feed
 
 
 def priorityOf(pairs: bytes) -> int:

@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from fleximq.broker.broker import Broker
-from fleximq.broker.paths import queue_paths
+from fleximq.broker.paths import dead_letter_paths, queue_paths
 from fleximq.broker.paths.arguments import Listing, Path, number, page
 from fleximq.broker.paths.path_table import clients, operate, topics
 from fleximq.broker.paths.rows import groupRow, overview
@@ -63,6 +63,7 @@ _LISTS: Mapping[str, tuple[Path, bool]] = {
     "/api/topics": (topics, False),
     "/api/queues": (queue_paths.queues, False),
     "/api/queues/peek": (queue_paths.peek, False),
+    "/api/dead-letters": (dead_letter_paths.deadLetters, True),
     "/api/subscriptions": (queue_paths.subscriptions, True),
     "/api/schedules": (schedules, False),
 }
@@ -81,7 +82,7 @@ class Api:
         """Return the pages by path."""
         acts: dict[str, Answer] = {path: partial(self.operate, act) for path, act in _ACTS.items()}
         acts["/api/clients/disconnect"] = self.disconnect
-        for path, function in queue_paths.ACTING.items():
+        for path, function in (queue_paths.ACTING | dead_letter_paths.ACTING).items():
             acts[path.replace("/broker/", "/api/")] = partial(self.ask, function, False)
         return {
             "/api/": Page(self.index),
@@ -124,8 +125,8 @@ class Api:
     async def ask(self, path: Path, isNumbered: bool, request: PageRequest) -> HttpReply:
         """Answer as a path of the broker."""
         arguments = dict(request.arguments)
-        if isNumbered and "after" in arguments:
-            arguments["after"] = numberOf(arguments["after"])
+        for name in arguments.keys() & {"after", "before"} if isNumbered else ():
+            arguments[name] = numberOf(arguments[name])
         answered: Deferred[Any] = Deferred()
         asker: Any = request  # as the client, it has rights
         path(self._broker, asker, arguments, answered.callback)

@@ -3,7 +3,7 @@
 import msgpack
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.values.death import WORDS_BYTES, Death, shortWords, storyIn, storyOf, withoutStory
+from fleximq.values.death import WORDS_BYTES, Death, returnedPairs, shortWords, storyIn, storyOf
 from fleximq.values.death_reason import DeathReason
 
 DEATH = Death("jobs", DeathReason.REJECTED, 3, 1_000, 2_000, "fleximq-1000", "no money", "shop.jobs")
@@ -20,7 +20,9 @@ class StoryTests(SynchronousTestCase):
         found = storyIn(pairs, DEATH, None, ANY)
         self.assertEqual([*msgpack.unpackb(found)], ["x", "key", "death"])
         self.assertIn(pairs[1:], found)
-        self.assertEqual((storyOf(found), withoutStory(found)), (DEATH, pairs))
+        self.assertEqual(storyOf(found), DEATH)
+        returned = msgpack.unpackb(returnedPairs(found, "shop.jobs"))
+        self.assertEqual(returned, {"x": [1, {}], "key": "k", "topic": "shop.jobs"})
 
     def test_whatIsNotKnownIsLeftOut(self) -> None:
         """A story without consumer and words has no such keys."""
@@ -37,7 +39,7 @@ class StoryTests(SynchronousTestCase):
         """A message that was returned and died again has one story, as has one whose publisher had such a key."""
         for pairs in (storyIn(b"", DEATH, None, ANY), msgpack.packb({"death": "mine"})):
             found = storyIn(pairs, DEATH._replace(attempts=9), None, ANY)
-            self.assertEqual((storyOf(found), withoutStory(found)), (DEATH._replace(attempts=9), b""))
+            self.assertEqual((storyOf(found), [*msgpack.unpackb(found)]), (DEATH._replace(attempts=9), ["death"]))
 
     def test_longHeadersLoseTheWordsFirst(self) -> None:
         """If there is no room, the words are left out, then the publisher's pairs."""

@@ -29,6 +29,7 @@ from fleximq.broker.schedules.messages_in_journal import SCHEDULES
 from fleximq.broker.schedules.schedule_recovery import ScheduleRecovery
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.interfaces import IQueueState, IRecoveredState
+from fleximq.limits import SUBSCRIPTION_FEED
 from fleximq.values.queue_definition import QueueDefinition
 from fleximq.values.records import QOS1, StoredBatch
 from fleximq.values.state_records import (
@@ -127,7 +128,11 @@ class Checkpointer:
         existing = self._stateLog.journal.bounds()
         for owner, recorder in self._durable():
             lowest = recorder.lowest() or end
-            names = queue_sources.topicsOf(owner, existing) if isinstance(owner, WorkQueue) else (owner.queue.name,)
+            if isinstance(owner, WorkQueue):
+                names = queue_sources.topicsOf(owner, existing)
+            else:
+                feed = f"{SUBSCRIPTION_FEED}{owner.id}"
+                names = [owner.queue.name, feed] if feed in existing else [owner.queue.name]
             for name in names:
                 needed[name] = min(needed.get(name, end), lowest)
         waiting = self._schedules.needed()

@@ -121,6 +121,10 @@ class PolledSubscriptions:
         )
         return subscription
 
+    def get(self, subscriptionId: int) -> PolledSubscription | None:
+        """Return the subscription with this id, whatever its owner; None if it does not exist."""
+        return self._byId.get(subscriptionId)
+
     def find(self, subscriptionId: int, owner: str | None) -> PolledSubscription:
         """Return the subscription with this id; raises NotFound if it does not exist or, not revealed, has another
         owner.

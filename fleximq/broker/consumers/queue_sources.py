@@ -1,16 +1,18 @@
 """The sources of work queues: which topics fill a queue, in the topic table and when the journal is replayed.
 
 A queue always receives the topic of its own name, also if that looks like a pattern; further sources are topics and
-patterns. A message that several sources match arrives once, as a topic has a queue once among its subscribers.
+patterns. A message that several sources match arrives once, as a topic has a queue once among its subscribers. Returned
+dead letters arrive by the topic that feeds this queue alone, to which it is subscribed only meanwhile.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from fleximq.broker.consumers.work_queue import WorkQueue
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.broker.topics.names import checkName, checkPattern
 from fleximq.broker.topics.topic_table import TopicTable
+from fleximq.limits import FEED, SUBSCRIPTION_FEED
 from fleximq.values.patterns import anyOf, isPattern
 from fleximq.values.queue_definition import QueueDefinition
 
@@ -55,9 +57,12 @@ def unsubscribe(topics: TopicTable, queue: WorkQueue) -> None:
         topics.unsubscribe(queue, name, queue=True)
 
 
-def topicsOf(queue: WorkQueue, existing: Iterable[str]) -> list[str]:
-    """Return the topics that fill a queue; of its patterns those that exist and match."""
+def topicsOf(queue: WorkQueue, existing: Collection[str]) -> list[str]:
+    """Return the topics that fill a queue, with that of its returned dead letters; of its patterns those that exist and
+    match.
+    """
     names, patterns = divided(queue.name, queue.sources)
+    names += [each for each in (FEED + queue.name,) if each in existing]
     if not patterns:
         return names
     matches = anyOf(patterns)
@@ -75,8 +80,11 @@ class RestoredSources:
 
     def sourcesOf(self, state: QueueState) -> tuple[list[str], list[str]]:
         """Return the topics and the patterns that fill the queue of a state."""
-        definition = None if state.isSubscription else self.definitions.get(state.topic)
-        return ([state.topic], []) if definition is None else divided(state.topic, definition.sources)
+        if state.isSubscription:
+            return [state.topic, f"{SUBSCRIPTION_FEED}{state.id}"], []
+        definition = self.definitions.get(state.topic)
+        names, patterns = divided(state.topic, (state.topic,) if definition is None else definition.sources)
+        return [*names, FEED + state.topic], patterns
 
     def add(self, state: QueueState) -> None:
         """Add a state, with the definition that its queue has now."""

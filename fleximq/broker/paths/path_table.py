@@ -15,7 +15,7 @@ import msgspec
 from fleximq.broker.authorization import permitPath, sees
 from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import ConnectedClient
-from fleximq.broker.paths import queue_paths
+from fleximq.broker.paths import dead_letter_paths, queue_paths
 from fleximq.broker.paths.arguments import Answer, Arguments, Listing, Path, page, seenNames
 from fleximq.broker.paths.group_paths import GROUP_PATHS, lag
 from fleximq.broker.paths.journal_paths import JOURNAL_PATHS, READERS
@@ -116,6 +116,8 @@ PATHS: dict[str, Path] = {
     **{f"/broker/{act}": _operate(act) for act in ("kick", "ban", "unban", "bans")},
     **queue_paths.READING,
     **queue_paths.ACTING,
+    **dead_letter_paths.READING,
+    **dead_letter_paths.ACTING,
     **JOURNAL_PATHS,
     **GROUP_PATHS,
     **WORK_QUEUE_PATHS,
@@ -130,7 +132,7 @@ _OWN_RIGHTS = frozenset({lag, *OWN_RIGHTS, *SCHEDULE_ACTS})
 CHANGING = frozenset(
     {
         "/broker/reload", "/broker/kick", "/broker/ban", "/broker/unban", "/broker/bans", "/journal/reopen",
-        "/pipeline/forget", PAUSE, *queue_paths.ACTING,
+        "/pipeline/forget", PAUSE, *queue_paths.ACTING, *dead_letter_paths.ACTING,
     }
 )  # fmt: skip
 

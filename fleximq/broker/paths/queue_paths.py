@@ -1,4 +1,4 @@
-"""The paths of queues: list them, look into one, purge one, and return dead letters; the same by HTTP."""
+"""The paths of queues: list them, look into one, and purge one; the same by HTTP."""
 
 from functools import partial
 from operator import attrgetter
@@ -14,16 +14,14 @@ from fleximq.errors import BadRequest, NotFound
 from fleximq.limits import DEAD, KIBIBYTE, TOPIC_BYTES
 from fleximq.rights import Action
 
-#: The default number of dead letters that one request returns to their topic.
-LETTERS = 1000
 #: The default and the maximum number of messages in one look, and the bytes of a payload that it shows.
-_PEEK, _MAX_PEEK, _PAYLOAD = 10, 100, 64 * KIBIBYTE
-_NAME_BYTES = TOPIC_BYTES + len(DEAD)
+PEEK, MAX_PEEK, _PAYLOAD = 10, 100, 64 * KIBIBYTE
+NAME_BYTES = TOPIC_BYTES + len(DEAD)
 
 
 def queues(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/broker/queues``: the work queues by topic, including those of dead letters; with ``topic`` that one."""
-    name = text(arguments, "topic", _NAME_BYTES) if "topic" in arguments else None
+    name = text(arguments, "topic", NAME_BYTES) if "topic" in arguments else None
 
     def shows(queue: WorkQueue) -> bool:
         return name in (None, queue.name) and sees(client, queue.name)
@@ -70,43 +68,44 @@ def _load(owner: QueueOwner) -> dict[str, Any]:
 
 
 #: Fields of a row that may be long, and how many bytes of them an answer has, about.
-_LONG = ("payload", "message_id", "correlation_id", "reply_to")
-_ANSWER = 1 << 20
+LONG = ("payload", "message_id", "correlation_id", "reply_to")
+ANSWER = 1 << 20
 
 
 def peek(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/broker/queues/peek``: the oldest ``messages`` that wait in the queue of a ``topic``; they stay there.
 
-    At most ``limit``, fewer if the others are only on disk or an answer of :data:`_ANSWER` bytes is full. The client
+    At most ``limit``, fewer if the others are only on disk or an answer of :data:`ANSWER` bytes is full. The client
     must have the right to consume from the topic.
     """
-    name = text(arguments, "topic", _NAME_BYTES)
-    most = number(arguments, "limit", _PEEK, _MAX_PEEK, least=1)
+    name = text(arguments, "topic", NAME_BYTES)
+    most = number(arguments, "limit", PEEK, MAX_PEEK, least=1)
     permit(client, Action.CONSUME, name)
     found = broker.queues.get(name)
     if found is None:
-        raise _missing(name)
+        raise missing(name)
     queue = found.queue
 
     def look() -> None:
         rows: list[dict[str, Any]] = []
         size = 0
         for each in queue.stored.first(most):
-            rows.append(_messageRow(*each))
-            size += sum(len(rows[-1][name] or b"") for name in _LONG)
-            if size > _ANSWER:
+            rows.append(messageRow(*each))
+            size += sum(len(rows[-1][name] or b"") for name in LONG)
+            if size > ANSWER:
                 break
         answer({"waiting": queue.stored.depth, "messages": rows})
 
     queue.whenPrepared(look) if queue.preparing else look()
 
 
-def _missing(name: str) -> NotFound:
+def missing(name: str) -> NotFound:
+    """Return the error that there is no queue of this name."""
     kind = "are no dead letters" if name.startswith(DEAD) else "is no queue"
     return NotFound(f"there {kind} of {name.removeprefix(DEAD)!r}")
 
 
-def _messageRow(message: Any, deliveries: int) -> dict[str, Any]:
+def messageRow(message: Any, deliveries: int) -> dict[str, Any]:
     """Return the row of a waiting message; a payload that is too large is None."""
     return {
         "message_id": message.message_id,
@@ -127,27 +126,16 @@ def purge(broker: Broker, client: ConnectedClient, arguments: Arguments, answer:
         raise BadRequest("name either a 'topic' or a 'subscription'")
     queue: Any
     if "topic" in arguments:
-        name = text(arguments, "topic", _NAME_BYTES)
+        name = text(arguments, "topic", NAME_BYTES)
         queue = broker.queues.get(name)
     else:
         subscriptionId = number(arguments, "subscription")
         queue = next((each for each in broker.polledSubscriptions if each.id == subscriptionId), None)
         name = "" if queue is None else queue.topic
     if queue is None or not sees(client, name):
-        raise _missing(name) if name else NotFound("there is no such queue")
+        raise missing(name) if name else NotFound("there is no such queue")
     stored = partial(answerStored, broker, answer) if queue.durable else answer
     broker.admin.purge(queue, lambda gone, reason: stored({"purged": gone, "reason": reason}))
-
-
-def returnDeadLetters(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
-    """Answer ``/broker/dead-letters/return``: publish at most ``limit`` dead letters of a ``topic`` to it again."""
-    name = text(arguments, "topic", _NAME_BYTES).removeprefix(DEAD)
-    most = number(arguments, "limit", LETTERS)
-    if not sees(client, name) and not sees(client, DEAD + name):
-        raise _missing(DEAD + name)
-    broker.admin.returnDeadLetters(
-        name, most, lambda given, reason: answerStored(broker, answer, {"returned": given, "reason": reason})
-    )
 
 
 #: Paths that read, and those that act.
@@ -156,4 +144,4 @@ READING: dict[str, Path] = {
     "/broker/queues/peek": peek,
     "/broker/subscriptions": subscriptions,
 }
-ACTING: dict[str, Path] = {"/broker/queues/purge": purge, "/broker/dead-letters/return": returnDeadLetters}
+ACTING: dict[str, Path] = {"/broker/queues/purge": purge}

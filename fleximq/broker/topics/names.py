@@ -14,7 +14,7 @@ PATTERN_LEVELS = 32
 _MOST_WILD = {16: 1, 8: 2}
 
 #: The first levels of topics to which only the broker publishes.
-_OWN = frozenset({"$sys", "$dead"})
+_OWN = frozenset({"$sys", "$dead", "$queue", "$subscription"})
 
 
 def isBrokerTopic(name: str) -> bool:

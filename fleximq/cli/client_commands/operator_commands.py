@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial
 from itertools import chain
+from time import time
 from typing import Any, NamedTuple
 
 from fleximq.cli.client_commands.broker_options import Address, addOptions, count
@@ -34,6 +35,7 @@ class Action(NamedTuple):
     isLimited: bool = False  #: Whether it takes ``--limit``.
     row: Callable[[Row], Row | None] = lambda row: row  #: Changes a row for the output; None drops it.
     sentence: str = ""  #: The result without rows, with the fields of the answer and the ``name``.
+    isFiltered: bool = False  #: Whether it takes the conditions of dead letters.
     more: tuple[str, str] = ("", "")  #: A second paged path with rows, and their key in its answer.
 
 
@@ -54,23 +56,26 @@ def _message(row: Row) -> Row:
     return {"value": value, **{name: each for name, each in row.items() if name != "payload"}}
 
 
-def _letter(row: Row) -> Row:  # a dead letter does not record its deliveries
-    return {name: each for name, each in _message(row).items() if name != "deliveries"}
-
-
 def _letters(row: Row) -> Row | None:
     return {**row, "topic": row["topic"].removeprefix(DEAD)} if row["dead_letters"] else None
 
 
 _LOAD = {"messages": "messages", "in flight": "in_flight", "memory": "bytes", "durable": "kept"}
 _PEEKED = {"value": "value", "id": "message_id", "deliveries": "deliveries", "bytes": "bytes"}
-_LETTERS = {heading: name for heading, name in _PEEKED.items() if name != "deliveries"}
+_LETTERS = {
+    "value": "value", "id": "message_id", "reason": "reason", "attempts": "attempts", "died": "last",
+    "consumer": "consumer", "words": "words",
+}  # fmt: skip
 _CLIENTS = {
     "name": "name", "as": "client_name", "id": "client_id", "dialect": "dialect", "principal": "principal",
     "from": "address", "seconds": "connected", "subs": "subscriptions", "node": "node",
 }  # fmt: skip
 _RARE = ("client_name", "node", "subscription")  #: Fields of which a table has no column if no row has a value.
-_deadTopic = partial(_topic, prefix=DEAD)
+
+
+def _queueOf(name: str) -> Row:
+    return {"queue": name.removeprefix(DEAD)}
+
 
 #: The commands, with their help, the name of their argument and their actions; the first one is the default.
 NOUNS: Mapping[str, tuple[str, str, Mapping[str, Action]]] = {
@@ -84,11 +89,13 @@ NOUNS: Mapping[str, tuple[str, str, Mapping[str, Action]]] = {
         "peek": Action("show the oldest messages, which stay", "/broker/queues/peek", "messages", _PEEKED, _topic, True,
                      _message),
     }),
-    "dead-letters": ("List, inspect and return dead letters.", "TOPIC", {
+    "dead-letters": ("List, inspect and return dead letters.", "QUEUE", {
         "ls": Action("list the topics with any", "/broker/queues", "queues", {"topic": "topic", **_LOAD}, row=_letters),
-        "show": Action("show the oldest", "/broker/queues/peek", "messages", _LETTERS, _deadTopic, True, _letter),
-        "return": Action("publish them to their topic again", "/broker/dead-letters/return", "", {}, _deadTopic, True,
-                       sentence="dead letters published to {name} again: {returned}"),
+        "show": Action("show the oldest", "/broker/dead-letters", "letters", _LETTERS, _queueOf, True, _message,
+                     isFiltered=True),
+        "return": Action("return them to the queue in which they died", "/broker/dead-letters/return", "", {},
+                       _queueOf, True, sentence="dead letters returned to the queue {name}: {returned}",
+                       isFiltered=True),
     }),
     "clients": ("List, inspect and disconnect clients.", "ID", {
         "ls": Action("list all", "/broker/clients", "clients", _CLIENTS),
@@ -112,6 +119,8 @@ def _command(noun: str) -> Command:
         own.append(argument("name", metavar, f"for {named}", nargs="?"))
     if any(action.isLimited for action in actions.values()):
         own.append(argument("--limit", "N", "at most so many messages", type=count))
+    if any(action.isFiltered for action in actions.values()):
+        own += [each for each, _ in _CONDITIONS.values()]
     return Command(noun, words, (*own, jsonOption(), addOptions), partial(run, partial(_run, noun)))
 
 
@@ -125,6 +134,7 @@ def _run(noun: str, arguments: Namespace, address: Address) -> int:
     asked: dict[str, Any] = dict(action.subject(name)) if action.subject and name is not None else {}
     if action.isLimited and arguments.limit is not None:
         asked["limit"] = arguments.limit
+    asked.update(_conditions(noun, arguments, action))
     with readingAnswers(), address.connect() as client:
         if not action.rows:
             return _act(action, arguments, client.ask(action.path, asked, address.timeout))
@@ -138,6 +148,39 @@ def _run(noun: str, arguments: Namespace, address: Address) -> int:
             raise SettingError(f"there is no client {name}" if noun == "clients" else f"there is no queue of {name!r}")
         _show(action, arguments, shown)
     return 0
+
+
+#: The conditions of dead letters: their options, and the arguments of the path for a value.
+_CONDITIONS: Mapping[str, tuple[Argument, Callable[[Any], Row]]] = {
+    "id": (argument("--id", "ID", "only the message with this id; repeatable", action="append"),
+           lambda ids: {"ids": ids}),
+    "reason": (argument("--reason", "WORD", "only those that died for it: attempts, rejected, expired or too large"),
+               lambda word: {"reason": word}),
+    "consumer": (argument("--consumer", "NAME", "only those that this client had last"),
+                 lambda name: {"consumer": name}),
+    "older": (argument("--older", "SECONDS", "only those that died at least so long ago", type=count),
+              lambda seconds: {"before": _ago(seconds)}),
+    "younger": (argument("--younger", "SECONDS", "only those that died since then", type=count),
+                lambda seconds: {"after": _ago(seconds)}),
+    "words": (argument("--words", "TEXT", "only those whose consumer rejected them with these words"),
+              lambda text: {"words": text}),
+}  # fmt: skip
+
+
+def _ago(seconds: int) -> int:
+    """Return the time so many seconds ago in milliseconds since 1970."""
+    return round((time() - seconds) * 1000)
+
+
+def _conditions(noun: str, arguments: Namespace, action: Action) -> Row:
+    asked: dict[str, Any] = {}
+    for name, (_, argumentsFor) in _CONDITIONS.items():
+        value = getattr(arguments, name, None)
+        if value is not None and noun == "dead-letters":
+            if not action.isFiltered:
+                raise SettingError(f"{noun} {arguments.action} takes no --{name}")
+            asked |= argumentsFor(value)
+    return asked
 
 
 def _act(action: Action, arguments: Namespace, answer: Row) -> int:
@@ -170,6 +213,8 @@ def _cell(field: str, value: Any) -> Any:
     """Return the value of a field for a table: ids without separators, seconds without fractions, others as JSON."""
     if isinstance(value, dict | list):
         return jsonLine(value, (",", ":"))
+    if field == "last" and value:
+        return f"{datetime.fromtimestamp(value / 1000).astimezone():%Y-%m-%d %H:%M:%S}"
     if field in ("client_id", "subscription"):
         return str(value or "")
     return round(value) if isinstance(value, float) else value

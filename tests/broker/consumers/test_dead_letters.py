@@ -9,11 +9,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.consumers import dead_letters
+from fleximq.broker.consumers.letter_filter import LetterFilter, deathOf
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.values.death import Death, storyOf
 from fleximq.values.death_reason import DeathReason
 from fleximq.values.message import Message
-from tests.broker.parts import makeBroker
+from tests.broker.parts import Friend, makeBroker
 from tests.broker.restarts import Restarts, payloads
 from tests.nightly import repetitions
 
@@ -256,6 +257,120 @@ class StoryTests(LateCase):
         self.assertEqual([*pairs], ["message_id", "death"])
         story = pairs["death"]
         self.assertEqual((pairs["message_id"], story["reason"], story["attempts"]), ("a", "attempts", 3))
+
+
+class ReturnTests(LateCase):
+    """Returned letters go into the queue in which their messages died, and nowhere else."""
+
+    def returnLetters(self, name: str = "t", **conditions: Any) -> int:
+        """Return the letters of a queue; return how many."""
+        done: list[tuple[int, str | None]] = []
+        wanted = LetterFilter(**conditions)
+        self.world.broker.admin.returnDeadLetters(name, 99, lambda *found: done.append(found), wanted)
+        self.wait(0)
+        self.wait(0)
+        [(number, reason)] = done
+        self.assertIsNone(reason)
+        return number
+
+    def test_theyAreAsIfNeverDelivered(self) -> None:
+        """Their attempts are counted from the beginning, without the story and with the id as before."""
+        for kind in self.kinds:
+            self.start(kind)
+            self.put("a", "b")
+            self.die()
+            self.assertEqual(self.returnLetters(), 2)
+            found = self.world.consume("t", 9)
+            self.assertEqual(payloads(found), "a b")
+            self.assertEqual([(each.attempts, each.message.message_id) for each in found], [(1, "a"), (1, "b")])
+            head = found[0].message.head
+            assert head is not None
+            self.assertEqual((head.topic, storyOf(head.pairs)), ("t", None))
+            self.assertEqual(self.letters(), "")
+
+    def test_noOtherSubscriberGetsThemAgain(self) -> None:
+        """Neither subscribers of the topic nor other queues."""
+        for kind in self.kinds:
+            self.start(kind)
+            taker = Friend()
+            self.world.broker.subscribe(self.world.broker.join("fleximq", taker), taker, "#")
+            other = self.world.broker.openSubscription(self.world.me, None, "t", 1)
+            self.put("a")
+            self.die()
+            self.assertEqual(payloads(self.world.poll(other.id, 9)), "a")
+            self.returnLetters()
+            self.assertEqual((taker.payloads(), payloads(self.world.poll(other.id, 9))), ([b"a"], ""))
+            self.assertEqual(self.attempt(), "a")
+
+    def test_backToTheSubscription(self) -> None:
+        """A letter of a BlipMQ subscription goes back to it; if it is gone, to its topic."""
+        for kind in self.kinds:
+            self.start(kind, grace=5.0, durableGrace=5.0)
+            ids = [self.world.broker.openSubscription(self.world.me, None, "s", 1).id for _ in range(2)]
+            self.world.publish("s", "a")
+            self.world.commit()
+            self.assertEqual(payloads(self.world.poll(ids[1], 9)), "a")
+            self.world.broker.subscription(self.world.me, None, ids[1]).acknowledge([1])
+            for _ in range(DELIVERIES):
+                self.world.poll(ids[0], 9)
+                self.wait(RETRY)
+            self.returnLetters("s")
+            self.assertEqual([payloads(self.world.poll(id, 9)) for id in ids], ["a", ""])
+
+    def test_restart(self) -> None:
+        """They are in the queue after a crash, once, and in the same order."""
+        self.start(Restarts)
+        self.put("a", "b", "c")
+        self.die()
+        self.returnLetters()
+        for _ in range(2):
+            self.world.kill()
+            self.world.settle()
+            self.assertEqual(self.letters(), "")
+        self.world.clock.advance(100)
+        self.assertEqual(payloads(self.world.consume("t", 9)), "a b c")
+
+    def test_restartOfASubscription(self) -> None:
+        """The same with a subscription."""
+        self.start(Restarts)
+        id = self.world.broker.openSubscription(self.world.me, None, "s", 1).id
+        self.world.publish("s", "a")
+        self.world.commit()
+        for _ in range(DELIVERIES):
+            self.world.poll(id, 9)
+            self.wait(RETRY)
+        self.returnLetters("s")
+        self.world.kill()
+        self.world.settle()
+        self.assertEqual(payloads(self.world.poll(id, 9)), "a")
+
+    def test_aReturnedLetterDiesAgainWithItsTopic(self) -> None:
+        """Its new story has the topic to which it was published."""
+        self.start(Restarts)
+        self.put("a")
+        self.die()
+        self.returnLetters()
+        self.die()
+        [letter] = self.world.consume("$dead/t", 9)
+        death = deathOf(letter.message)
+        assert death is not None
+        self.assertEqual((death.topic, death.attempts), ("t", 3))
+
+    def test_conditions(self) -> None:
+        """Only those that fulfil them are returned; the others stay, in order."""
+        for kind in self.kinds:
+            self.start(kind)
+            self.put(*"abcd")
+            self.die()
+            now = self.world.broker.microseconds() // 1000
+            self.assertEqual(self.returnLetters(ids=frozenset("bx")), 1)
+            self.assertEqual(self.returnLetters(reason=DeathReason.REJECTED), 0)
+            self.assertEqual(self.returnLetters(consumer="none"), 0)
+            self.assertEqual(self.returnLetters(words="no"), 0)
+            self.assertEqual((self.returnLetters(before=now), self.returnLetters(after=now + 1)), (0, 0))
+            self.assertEqual(payloads(self.world.consume("t", 9)), "b")
+            self.assertEqual(self.returnLetters(after=now, before=now + 1, reason=DeathReason.ATTEMPTS), 3)
+            self.assertEqual(self.letters(), "")
 
 
 class StoredTests(LateCase):

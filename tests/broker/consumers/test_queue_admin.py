@@ -5,7 +5,8 @@ from typing import Any
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.consumers.queue_admin import MAX_READS, QueueAdmin
+from fleximq.broker.consumers.dead_letter_return import MAX_READS
+from fleximq.broker.consumers.queue_admin import QueueAdmin
 from fleximq.broker.deadlines import Deadlines
 
 
@@ -55,7 +56,7 @@ class PurgeTests(SynchronousTestCase):
         """An operator."""
         self.clock = Clock()
         none: Any = None
-        self.admin = QueueAdmin(none, none, none, none, Deadlines(self.clock))
+        self.admin = QueueAdmin(none, none, none, none, none, Deadlines(self.clock))
         self.done: list[tuple[int, str | None]] = []
 
     def purge(self, queue: SlowQueue, loads: int) -> None:

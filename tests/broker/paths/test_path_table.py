@@ -9,11 +9,10 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
 from fleximq.broker.paths import arguments as listings
-from fleximq.broker.paths import path_table
+from fleximq.broker.paths import dead_letter_paths, path_table, queue_paths
 from fleximq.broker.paths.group_paths import GROUP_PATHS
 from fleximq.broker.paths.journal_paths import JOURNAL_PATHS
 from fleximq.broker.paths.path_table import PATHS
-from fleximq.broker.paths.queue_paths import ACTING, READING
 from fleximq.broker.paths.schedule_paths import SCHEDULE_PATHS
 from fleximq.broker.paths.work_queue_paths import WORK_QUEUE_PATHS
 from fleximq.errors import BadRequest, NotFound, NotImplementedByBroker, NotPermitted
@@ -57,7 +56,8 @@ class PathTests(SynchronousTestCase):
         acts = ["ban", "bans", "kick", "unban"]
         paths = sorted(f"/broker/{each}" for each in ("about", "clients", "reload", "topics", *acts))
         self.broker.operator = Changing()
-        others = {*JOURNAL_PATHS, *GROUP_PATHS, *WORK_QUEUE_PATHS, *SCHEDULE_PATHS, *READING, *ACTING}
+        others = {*JOURNAL_PATHS, *GROUP_PATHS, *WORK_QUEUE_PATHS, *SCHEDULE_PATHS, *queue_paths.READING}
+        others |= {*queue_paths.ACTING, *dead_letter_paths.READING, *dead_letter_paths.ACTING}
         self.assertEqual(sorted(set(PATHS) - others), paths)
         for path in paths:
             self.assertEqual(type(askAt(self.broker, path, None)), dict)
@@ -92,7 +92,7 @@ class PathTests(SynchronousTestCase):
             client = self.broker.join("any", rights=rights)
             path_table.answer(self.broker, client, "/broker/about", None, asked.append)
         self.assertEqual(len(asked), 2)
-        for path in ("/broker/reload", *ACTING):
+        for path in ("/broker/reload", *queue_paths.ACTING, *dead_letter_paths.ACTING):
             self.assertRaises(NotPermitted, path_table.answer, self.broker, client, path, None, asked.append)
 
     def test_about(self) -> None:

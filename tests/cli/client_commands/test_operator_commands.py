@@ -65,20 +65,26 @@ class QueueTests(CommandCase):
         self.assertEqual(said, ["waiting for messages of jobs; --for SECONDS ends it"])
 
     def test_deadLetters(self) -> None:
-        """A message that nobody acknowledges is shown, and goes back to its topic."""
+        """A message that nobody acknowledges is shown with its story, and goes back to its queue."""
         ran("produce", "jobs", "sweep", "--quiet")
         self.assertEqual(ran("consume", "jobs", "--count", "1", "--no-ack").out, b"sweep\n")
         while not rows("dead-letters"):
             pass
         self.assertEqual([row["topic"] for row in rows("dead-letters", "ls")], ["jobs"])
         shown = rows("dead-letters", "show", "jobs")
-        self.assertEqual([(row["value"], "deliveries" in row) for row in shown], [("sweep", False)])
-        self.assertEqual(ran("dead-letters", "show", "jobs").lines[1].split(), ["value", "id", "bytes"])
+        story = [(row["value"], row["reason"], row["attempts"], row["queue"]) for row in shown]
+        self.assertEqual(story, [("sweep", "attempts", 1, "jobs")])
+        columns = ["value", "id", "reason", "attempts", "died", "consumer", "words"]
+        self.assertEqual(ran("dead-letters", "show", "jobs").lines[1].split(), columns)
+        for other in (("--reason", "rejected"), ("--older", "1000"), ("--consumer", "x"), ("--words", "x")):
+            self.assertEqual(rows("dead-letters", "show", "jobs", *other), [])
+        self.assertIn("takes no --reason", ran("dead-letters", "ls", "--reason", "rejected").err)
         self.assertEqual(
             ran("dead-letters").lines[1].split(), ["topic", "messages", "in", "flight", "memory", "durable"]
         )
-        returned = b"dead letters published to jobs again: 1\n"
-        self.assertEqual(ran("dead-letters", "return", "jobs", "--limit", "5"), (0, returned, ""))
+        returned = b"dead letters returned to the queue jobs: 1\n"
+        found = ran("dead-letters", "return", "jobs", "--id", shown[0]["message_id"], "--younger", "1000")
+        self.assertEqual(found, (0, returned, ""))
         self.assertEqual(rows("dead-letters"), [{**rows("dead-letters")[0], "messages": 0}])
         self.assertEqual(ran("consume", "jobs", "--count", "1").out, b"sweep\n")
 

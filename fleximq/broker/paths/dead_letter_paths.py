@@ -1,0 +1,116 @@
+"""The paths of dead letters: look at those of a queue with their stories, and return them to it; the same by HTTP."""
+
+from typing import Any
+
+from fleximq.broker.authorization import permit, sees
+from fleximq.broker.broker import Broker
+from fleximq.broker.consumers.letter_filter import LetterFilter, deathOf
+from fleximq.broker.envelope import ConnectedClient
+from fleximq.broker.paths.arguments import Answer, Arguments, Path, answerStored, array, number, text
+from fleximq.broker.paths.queue_paths import ANSWER, LONG, MAX_PEEK, NAME_BYTES, PEEK, messageRow, missing
+from fleximq.errors import BadRequest
+from fleximq.limits import DEAD
+from fleximq.rights import Action
+from fleximq.values.death import WORDS_BYTES
+from fleximq.values.death_reason import DeathReason
+from fleximq.values.message import Message
+
+#: The default number of dead letters that one request returns, and the maximum number of ids in one.
+LETTERS = _MOST_IDS = 1000
+#: So many of the oldest letters are looked at for a list.
+_LOOKED_AT = 1000
+#: Longest id, and name of a client.
+_ID_BYTES = 1024
+
+
+def deadLetters(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+    """Answer ``/broker/dead-letters``: the oldest dead letters of a ``queue`` that fulfil conditions; they stay there.
+
+    At most ``limit`` of the oldest :data:`_LOOKED_AT`, fewer if the others are only on disk or an answer is full. The
+    client must have the right to consume from the topic of the letters.
+    """
+    name = DEAD + _queue(arguments)
+    most = number(arguments, "limit", PEEK, MAX_PEEK, least=1)
+    wanted = _filter(arguments)
+    permit(client, Action.CONSUME, name)
+    found = broker.queues.get(name)
+    if found is None:
+        raise missing(name)
+    queue = found.queue
+
+    def look() -> None:
+        rows: list[dict[str, Any]] = []
+        size = 0
+        for letter, _ in queue.stored.first(_LOOKED_AT):
+            if not wanted.accepts(letter):
+                continue
+            rows.append(_row(letter))
+            size += sum(len(rows[-1][name] or b"") for name in LONG) + len(rows[-1]["words"] or "")
+            if len(rows) >= most or size > ANSWER:
+                break
+        answer({"waiting": queue.stored.depth, "letters": rows})
+
+    queue.whenPrepared(look) if queue.preparing else look()
+
+
+def _row(letter: Message) -> dict[str, Any]:
+    """Return the row of a dead letter: its story, nil for one of an earlier version, and its message."""
+    death = deathOf(letter)
+    story = dict.fromkeys(("queue", "topic", "reason", "attempts", "first", "last", "consumer", "words"))
+    if death is not None:
+        known = {**death.dump(), "topic": death.topic or death.queue}
+        story |= {name: value for name, value in known.items() if name in story}
+    message = messageRow(letter, 0)
+    del message["deliveries"]
+    return {**message, **story}
+
+
+def returnDeadLetters(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+    """Answer ``/broker/dead-letters/return``: return at most ``limit`` dead letters, which fulfil conditions, into the
+    ``queue`` in which they died.
+    """
+    name = _queue(arguments)
+    most = number(arguments, "limit", LETTERS)
+    wanted = _filter(arguments)
+    if not sees(client, name) and not sees(client, DEAD + name):
+        raise missing(DEAD + name)
+
+    def done(given: int, reason: str | None) -> None:
+        answerStored(broker, answer, {"returned": given, "reason": reason})
+
+    broker.admin.returnDeadLetters(name, most, done, wanted)
+
+
+def _queue(arguments: Arguments) -> str:
+    """Return the name of the queue in which letters died; ``topic`` is the argument of earlier versions."""
+    return text(arguments, "topic" if "topic" in arguments else "queue", NAME_BYTES).removeprefix(DEAD)
+
+
+def _filter(arguments: Arguments) -> LetterFilter:
+    return LetterFilter(
+        _ids(arguments) if "ids" in arguments else None,
+        _reason(arguments) if "reason" in arguments else None,
+        text(arguments, "consumer", _ID_BYTES) if "consumer" in arguments else None,
+        number(arguments, "before") if "before" in arguments else None,
+        number(arguments, "after") if "after" in arguments else None,
+        text(arguments, "words", WORDS_BYTES) if "words" in arguments else None,
+    )
+
+
+def _ids(arguments: Arguments) -> frozenset[str]:
+    ids = array(arguments, "ids", _MOST_IDS)
+    if not all(isinstance(each, str) for each in ids):
+        raise BadRequest("'ids' must be an array of strings")
+    return frozenset(ids)
+
+
+def _reason(arguments: Arguments) -> DeathReason:
+    known = [each.value for each in DeathReason]
+    if arguments["reason"] not in known:
+        raise BadRequest(f"'reason' must be one of {', '.join(known)}")
+    return DeathReason(arguments["reason"])
+
+
+#: Paths that read, and those that act.
+READING: dict[str, Path] = {"/broker/dead-letters": deadLetters}
+ACTING: dict[str, Path] = {"/broker/dead-letters/return": returnDeadLetters}
