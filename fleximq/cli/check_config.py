@@ -14,6 +14,7 @@ from fleximq.config.option_table import OPTIONS, TABLES
 from fleximq.config.option_values import formattedSize, read, size
 from fleximq.config.permission_options import LIMITS, PermissionTable
 from fleximq.config.rate_options import Rate, byteRate, formattedByteRate
+from fleximq.config.schedule_options import ScheduleTable
 from fleximq.config.settings import Settings
 from fleximq.dialects.registry import installed
 from fleximq.errors import SettingError
@@ -42,7 +43,11 @@ def asToml(settings: Settings) -> list[str]:
         lines += ["", f"[extension.{name}]"]
         for key, value in options.items():
             lines.append(f"{_key(key)} = " + ('"..."  # not shown' if _SECRET.search(key) else tomlValue(value)))
+    for schedule in settings.schedules:
+        lines += ["", f"[schedules.{_key(schedule.name)}]", *_scheduled(schedule)]
     for table in TABLES:
+        if table.name == "schedules":
+            continue
         granted = table.of(settings)
         if granted == ():
             lines += ["", f"[{table.name}]"]
@@ -59,6 +64,20 @@ def _granted(table: PermissionTable) -> Iterator[str]:
             yield f"{prefix}{action} = {tomlValue(bool(patterns) if action == Action.BROADCAST else patterns)}"
     for name, value in table.limits:
         yield f"limits.{name} = {0 if value is None else _valueRead(LIMITS[name], value)}"
+
+
+def _scheduled(table: ScheduleTable) -> Iterator[str]:
+    yield f"topic = {tomlValue(table.topic)}"
+    if table.every is not None:
+        yield f"every = {table.every / 1000:g}"
+    if table.cron is not None:
+        yield f"cron = {tomlValue(table.cron)}"
+        yield f"timezone = {tomlValue(table.timezone)}"
+    yield f"catch-up = {tomlValue(table.catchUp)}"
+    if table.paused:
+        yield "paused = true"
+    if table.payload or table.header:
+        yield f"# {len(table.payload)} bytes of payload and {len(table.header)} of header, not shown"
 
 
 def _key(name: str) -> str:

@@ -12,6 +12,7 @@ from fleximq.config.option_table import optionNamed
 from fleximq.config.option_values import LogFormat, Sender, SlowConsumer
 from fleximq.config.permission_options import PermissionTable
 from fleximq.config.rate_options import OverRate, Rate
+from fleximq.config.schedule_options import ScheduleTable
 from fleximq.errors import SettingError
 from fleximq.limits import GIBIBYTE, KIBIBYTE, MEBIBYTE, Limits, within
 
@@ -103,6 +104,7 @@ class Settings:
     flappingWait: float = 300.0
     roles: tuple[PermissionTable, ...] | None = None
     principals: tuple[PermissionTable, ...] | None = None
+    schedules: tuple[ScheduleTable, ...] = ()
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:

@@ -14,6 +14,7 @@ from twisted.python.failure import Failure
 from fleximq import __version__
 from fleximq.broker.broker import Broker
 from fleximq.broker.rules import BrokerRules
+from fleximq.broker.schedules.repeat import Repeat, catchUpOf
 from fleximq.compiled.choice import IMPLEMENTATION
 from fleximq.config.journal_options import retentionOf, timeToLiveOf
 from fleximq.config.settings import Settings
@@ -23,6 +24,8 @@ from fleximq.services.audit_log import AuditLog, NoAuditLog
 from fleximq.services.network.connections import OpenConnections
 from fleximq.services.network.open_files import withinOpenFiles
 from fleximq.services.queue_warnings import QueueWarnings
+from fleximq.values.message import Content, Message
+from fleximq.values.records import DIALECTS, contentOf
 from fleximq.wire.minimq_message import deliveryId
 from fleximq.wire.ulids import idAt, newUlid
 
@@ -56,7 +59,32 @@ def makeBroker(
         audit=(audit or NoAuditLog()).record,
     )
     QueueWarnings(clock, settings).watch(broker)
+    broker.schedules.settle(repeatsOf(settings, broker))
     return broker
+
+
+def repeatsOf(settings: Settings, broker: Broker) -> list[Repeat]:
+    """Return the recurring schedules of the settings, as definitions that begin now; the broker publishes them."""
+    client, now = broker.brokerClient, broker.schedules.now()
+    return [
+        Repeat(
+            name=table.name,
+            topic=table.topic,
+            payload=table.payload,
+            header=table.header,
+            content=contentOf(Message(b"", Content.MESSAGEPACK)),
+            publisher=(client.id, client.name, DIALECTS["fleximq"]),
+            start=now,
+            since=now,
+            every=table.every,
+            cron=table.cron,
+            timezone=table.timezone,
+            catchUp=catchUpOf(table.catchUp),
+            paused=table.paused,
+            isSetting=True,
+        )
+        for table in settings.schedules
+    ]
 
 
 def rulesOf(settings: Settings) -> BrokerRules:

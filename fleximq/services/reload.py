@@ -24,7 +24,7 @@ from fleximq.interfaces import IConversation
 from fleximq.security.access_policy import AccessPolicy
 from fleximq.security.authentication.schemes import split
 from fleximq.services.audit_log import AuditLog, NoAuditLog
-from fleximq.services.broker_service import rulesOf
+from fleximq.services.broker_service import repeatsOf, rulesOf
 from fleximq.services.network.connection_limit import ConnectionLimit
 from fleximq.services.network.open_files import raiseLimit, withinOpenFiles
 from fleximq.startup.setting_changes import Difference, SettingsRefused, difference, lostProtections, merged
@@ -210,6 +210,7 @@ def follow(
     """Apply settings that need no check: to the broker, new connections, and new requests of existing ones."""
     raiseLimit(settings.limits)
     broker.changeRules(rulesOf(settings))
+    broker.schedules.settle(repeatsOf(settings, broker))
     connectionLimit.limits, unadmitted.limit = withinOpenFiles(settings), settings.limits.unadmittedBytes
     other = originsOf(settings)
     origins.added, origins.namesTrusted, origins.strict = other.added, other.namesTrusted, other.strict

@@ -3,12 +3,13 @@
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from fleximq.config.extension_options import EnabledExtension
 from fleximq.config.option_table import TABLES
 from fleximq.config.permission_options import faultsOf, unknownRoles
+from fleximq.config.schedule_options import scheduleFaults
 from fleximq.config.settings import Settings
 from fleximq.dialects.registry import Registry
 from fleximq.endpoints.listen import Listen, ListenDefaults, WebListen, isPassedBySystemd
@@ -16,7 +17,9 @@ from fleximq.endpoints.principal_argument import withoutPrincipal
 from fleximq.errors import SettingError
 from fleximq.security.authentication import schemes
 
-_TABLES = frozenset(table.name for table in TABLES)
+#: For each kind of tables, what yields a sentence for each fault in them.
+_TABLES: dict[str, Callable[[str, object], Iterator[str]]] = {table.name: faultsOf for table in TABLES}
+_TABLES["schedules"] = scheduleFaults
 _NO_ADMIN = (
     "no client may use /broker/reload or act as operator over HTTP: to name an admin, add admin = true to "
     '[principals.NAME], and to [roles.everyone] what all others may do, see "Permissions" in the security guide'
@@ -32,7 +35,7 @@ def faults(values: Mapping[str, object], registry: Registry, elsewhere: bool = F
     """
     good = {}
     for name, value in values.items():
-        found = list(faultsOf(name, value)) if name in _TABLES else []
+        found = list(_TABLES[name](name, value)) if name in _TABLES else []
         try:
             if not found:
                 Settings.of({name: value})

@@ -44,10 +44,14 @@ def _distinct(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
     return fields
 
 
-def headerPairs(header: bytes, unwanted: Container[Any]) -> tuple[int, bytes]:
-    """Return the number of a map's pairs and their bytes, without unwanted keys."""
+def headerPairs(header: bytes, unwanted: frozenset[str]) -> tuple[int, bytes]:
+    """Return the number of a map's pairs and their bytes, without unwanted keys; they are read only if some of these
+    bytes are an unwanted key.
+    """
     if not header:
         return 0, b""
+    if not any(key in header for key in _packedKeys(unwanted)):
+        return _plainPairs(header)
     # Keys and values that are arrays or maps are skipped, so they need not be hashable.
     unpacker = msgpack.Unpacker(object_pairs_hook=list, strict_map_key=False, max_buffer_size=len(header), timestamp=1)
     unpacker.feed(header)
@@ -62,6 +66,21 @@ def headerPairs(header: bytes, unwanted: Container[Any]) -> tuple[int, bytes]:
             kept.append(header[start:end])
         start = end
     return len(kept), b"".join(kept)
+
+
+@lru_cache(maxsize=64)
+def _packedKeys(keys: frozenset[str]) -> tuple[bytes, ...]:
+    """Return the ends of all MessagePack forms of these keys: their bytes."""
+    return tuple(key.encode() for key in keys)
+
+
+def _plainPairs(header: bytes) -> tuple[int, bytes]:
+    """Return the number of all pairs of a map and their bytes."""
+    head = header[0]
+    if head < 0xDE:
+        return head & 0x0F, header[1:]
+    size = 3 if head == 0xDE else 5
+    return int.from_bytes(header[1:size], "big"), header[size:]
 
 
 def withSender(header: bytes, sender: str) -> bytes:

@@ -31,6 +31,7 @@ from fleximq.web.request import HttpReply, Page, PageRequest, jsonReply, numberO
 _PARTS: Mapping[str, Callable[[Any], Any]] = {
     "spawn": lambda line: line.split()[0],
     "extension": lambda chosen: chosen.name,
+    "schedules": lambda table: table.name,
     "auth": lambda scheme: str(scheme).partition(":")[0],
 }
 

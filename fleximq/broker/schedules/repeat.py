@@ -5,8 +5,8 @@ from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any
 
-from fleximq.broker.schedules.occurrences import LEAST_EVERY, MOST_EVERY, CronTimes, Interval, Occurrences
 from fleximq.errors import BadRequest
+from fleximq.values.occurrences import LEAST_EVERY, MOST_EVERY, CronTimes, Interval, Occurrences
 from fleximq.values.printable import shortened
 
 #: The most bytes of a name, and of header and payload together.

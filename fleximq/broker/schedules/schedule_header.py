@@ -50,7 +50,7 @@ def waitingHeader(header: bytes, topic: str, principal: str | None, due: int) ->
 
     :param header: as :func:`publishedHeader` returns it.
     """
-    number, pairs = headerPairs(header, ())
+    number, pairs = headerPairs(header, frozenset())
     return b"".join(
         (mapHead(number + 1), _WAITING, _u64.pack(due), msgpack.packb(topic), msgpack.packb(principal), pairs)
     )

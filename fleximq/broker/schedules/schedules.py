@@ -6,6 +6,7 @@ A schedule of a durable publication is durable; any other is lost with the proce
 never published early by the system clock; it is published once, also if the clock is set back after that.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -16,6 +17,7 @@ from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.broker.schedules.due_messages import DueMessage, DuePublisher
 from fleximq.broker.schedules.messages_in_journal import MessagesInJournal
 from fleximq.broker.schedules.owners import Owners
+from fleximq.broker.schedules.repeat import Repeat
 from fleximq.broker.schedules.repeats import Repeats
 from fleximq.broker.schedules.schedule_recovery import ScheduleRecovery
 from fleximq.broker.schedules.timetable import Entries
@@ -68,7 +70,7 @@ class Schedules:
         self.inMemory = MessagesInMemory(FIRST_VOLATILE + firstId, limits.queueBytes)
         self.inJournal = MessagesInJournal(journal, self.owners)
         self.repeats = Repeats(journal, publisher, deadlines, RETRY, self._arm)
-        self.recovery = ScheduleRecovery(self.inJournal, self.repeats, self._arm)
+        self.recovery = ScheduleRecovery(self.inJournal, self.repeats, self._restored)
         self.now = milliseconds
         self._stores: tuple[WaitingMessages, ...] = (self.inMemory, self.inJournal)
         self._publisher = publisher
@@ -77,10 +79,23 @@ class Schedules:
         self._timer: Deadline | None = None
         self._timerAt = 0.0
         self._isRetrying = False
+        self._isOpen = not journal.onDisk
+        self._settings: Sequence[Repeat] = ()
 
     def __len__(self) -> int:
         """Return the number of waiting messages, without the recurring ones."""
         return sum(map(len, self._stores))
+
+    def settle(self, repeats: Sequence[Repeat]) -> None:
+        """Have these recurring schedules of the settings file, once the journal is open, and no others of it."""
+        self._settings = repeats
+        if self._isOpen:
+            self.repeats.settle(repeats)
+
+    def _restored(self) -> None:
+        self._isOpen = True
+        self.repeats.settle(self._settings)
+        self._arm()
 
     # -- acts of clients -----------------------------------------------------------------------------
 
@@ -216,7 +231,8 @@ class Schedules:
         if reason is None:
             for message in messages:
                 del store.firing[message.number]
-                self.owners.release(message.owner)
+            for owner, number in Counter([message.owner for message in messages]).items():
+                self.owners.release(owner, number)
             store.published(messages)
             return
         for message in messages:

@@ -143,7 +143,7 @@ class MessagesInMemory(WaitingMessages):
         new = [
             _Waiting(
                 due,
-                Publication(topic, client.principal, *headerPairs(header, ()), opensQueue(header)),
+                Publication(topic, client.principal, *headerPairs(header, frozenset()), opensQueue(header)),
                 publisher,
                 bytes(payload),
                 content,

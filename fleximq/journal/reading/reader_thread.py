@@ -244,12 +244,9 @@ class ReaderThread:
                 index += 1
                 continue
             until = bisect_right(offsets, batch.offsets[-1], index)
-            places = [at for each in offsets[index:until] if (at := _indexOf(batch.offsets, each)) is not None]
+            picked.append(batch.pick(_indexesOf(batch.offsets, offsets[index:until])))
+            size += picked[-1].size
             index = until
-            if places:
-                isRange = places[-1] - places[0] == len(places) - 1
-                picked.append(batch.pick(range(places[0], places[-1] + 1) if isRange else places))
-                size += picked[-1].size
         return picked, index
 
     def _batchOf(self, offset: int) -> StoredBatch | None:
@@ -482,6 +479,14 @@ def _indexOf(offsets: Sequence[int], offset: int) -> int | None:
     """Return the index of a number in an ascending sequence, None if it is missing."""
     index = bisect_left(offsets, offset)
     return index if index < len(offsets) and offsets[index] == offset else None
+
+
+def _indexesOf(offsets: Sequence[int], wanted: Sequence[int]) -> Sequence[int]:
+    """Return the indexes of ascending numbers in an ascending sequence, without those that are missing."""
+    first, last = _indexOf(offsets, wanted[0]), _indexOf(offsets, wanted[-1])
+    if first is not None and last is not None and last - first == wanted[-1] - wanted[0] == len(wanted) - 1:
+        return range(first, last + 1)
+    return [at for each in wanted if (at := _indexOf(offsets, each)) is not None]
 
 
 def _behind(batch: StoredBatch, offset: int) -> StoredBatch:

@@ -101,5 +101,5 @@ def _zone(name: str) -> Any:
         return UTC
     try:
         return ZoneInfo(name)
-    except (OSError, ValueError):
+    except (OSError, ValueError, LookupError):
         raise BadRequest(f"there is no time zone {shortened(name)!r}") from None
