@@ -23,6 +23,8 @@ NATS = frozenset({"nats"})
 #: The extras of the pipeline.
 #: What is used where it is installed.
 FASTER = frozenset({"zlib_ng"})
+#: What only cron expressions need.
+CRON = frozenset({"cronsim"})
 PIPELINE = ("spark", "java", "delta", "iceberg")
 
 
@@ -74,7 +76,7 @@ class MetadataTests(SynchronousTestCase):
         """
         required = {_name(line) for line in _lines(self.setup["options"]["install_requires"])}
         self.assertEqual(
-            required, _foreignPackages() - SPARK - OTEL - NATS - FASTER | {"pyopenssl", "service-identity"}
+            required, _foreignPackages() - SPARK - OTEL - NATS - FASTER - CRON | {"pyopenssl", "service-identity"}
         )
 
     def test_spark(self) -> None:

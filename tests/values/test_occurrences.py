@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import BadRequest
-from fleximq.values.occurrences import CronTimes, Interval, Never
+from fleximq.values.occurrences import CronTimes, Interval, Never, Occurrences
 
 
 def at(text: str) -> int:
@@ -46,7 +46,8 @@ class IntervalTests(SynchronousTestCase):
 
     def test_never(self) -> None:
         """There is no time."""
-        self.assertEqual((Never().after(5), Never().last(5)), (None, None))
+        times: Occurrences = Never()
+        self.assertEqual((times.after(5), times.last(5)), (None, None))
 
 
 class CronTests(SynchronousTestCase):
