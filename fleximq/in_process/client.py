@@ -6,6 +6,7 @@ show it.
 """
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import update_wrapper
 from itertools import chain
 from secrets import token_urlsafe
@@ -22,12 +23,14 @@ from fleximq.client.payloads import packed, severalOf
 from fleximq.client.protocol.publications import headerFields
 from fleximq.client.settings import TIMEOUT, Codec
 from fleximq.client.settings import Start as StartText
+from fleximq.client.times import Duration, milliseconds, moment
 from fleximq.client.topic_warnings import literalDoubt, warnOf
 from fleximq.client.wrapper import resultOf, returning
 from fleximq.dialects.connection.connection_rate import MIN_PAUSE, overRate
 from fleximq.dialects.fleximq.forms import FlexiSource
 from fleximq.errors import BadRequest, BrokerError, ClientNotFound, NotRecorded, TooLarge
 from fleximq.in_process.feed_outlet import FeedOutlet
+from fleximq.in_process.jobs import Jobs
 from fleximq.in_process.peer import InProcessPeer
 from fleximq.in_process.subscription import Subscription, passTo
 from fleximq.security.rates.client_rates import Meter
@@ -141,6 +144,10 @@ class InProcessClient:
         value: object,
         /,
         *,
+        priority: int | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        expires: Duration | None = None,
         key: str | bytes | None = None,
         message_id: str | None = None,
         headers: Mapping[str, Any] | None = None,
@@ -150,9 +157,40 @@ class InProcessClient:
 
         Parameters and errors are those of :meth:`publish`. Also raises NotKept if the queue is full, and NoCapacity if
         the broker has the maximum number of queues.
+
+        :param priority: 0 to 9; jobs with higher ones are first. Without it 4.
+        :param delay: seconds until it is put into the queue, or ``at``: a time with a zone. Fires when the broker has
+            stored it until then.
+        :param expires: seconds after which it is removed if no consumer has it.
+        :raises ValueError: both ``delay`` and ``at`` are given, or a time has no zone.
         """
-        fields = headerFields(headers, key=key, message_id=message_id)
+        if delay is not None and at is not None:
+            raise ValueError("give a delay or a time, not both")
+        fields = headerFields(
+            headers,
+            priority=priority,
+            deliver_in=None if delay is None else milliseconds("delay", delay),
+            deliver_at=None if at is None else moment("at", at),
+            expires_in=None if expires is None else milliseconds("expires", expires),
+            key=key,
+            message_id=message_id,
+        )
         await self._publish(queue, [self._codec.pack(value)], fields, isWork=True)
+
+    @_fired
+    async def consume(self, queue: str, prefetch: int = 1, topic: str | None = None) -> Jobs:
+        """Become a consumer of a queue, which is made if there is none; fires with an iterator over its jobs.
+
+        :param prefetch: the most unsettled jobs at once, 1 to 65,535.
+        :param topic: the topic or pattern that a new queue receives; None: the topic of its name.
+        :raises NotPermitted: the client may not consume from the queue or one of its sources.
+        :raises NoCapacity: the broker has the maximum number of queues, or InvalidTopic: the name cannot be one.
+        :raises SettingError: the prefetch is out of range.
+        :raises ValueError: this client consumes from the queue already.
+        """
+        self._admitSubscription()
+        peer = self._present()
+        return Jobs(peer.consumers.open(peer.client, queue, prefetch, topic), peer.consumers, peer.clock)
 
     @_fired
     async def flush(self) -> None:
@@ -184,11 +222,14 @@ class InProcessClient:
             if reason is not None:
                 refused.append(reason)
 
-        requestId = fields.get("message_id")
-        if requestId is None:
+        messageId, keys = fields.get("message_id"), header.queueing
+        if keys is not None and keys.isScheduled:
+            due = keys.dueAt(round(broker.wall() * 1000))
+            broker.schedule(client, envelope, body, len(payloads), due, decided)
+        elif messageId is None:
             (broker.produce if isWork else broker.publish)(envelope, body, len(payloads), decided)
         else:
-            (broker.produceOnce if isWork else broker.publishOnce)(envelope, body, (requestId,), decided)
+            (broker.produceOnce if isWork else broker.publishOnce)(envelope, body, (messageId,), decided)
         await self._decided()
         if refused:
             raise NotRecorded(refused[0])

@@ -25,6 +25,7 @@ from fleximq.dialects.connection.slow_consumer import DROPPED
 from fleximq.dialects.fleximq.forms import FLEXI_FORM
 from fleximq.errors import BrokerError, Conflict, SubscriptionFailed
 from fleximq.in_process.direct_messages import DirectMessages
+from fleximq.in_process.jobs import InProcessConsumers
 from fleximq.interfaces import IConversation, IForm, IPeer, ISubscriber
 from fleximq.rights import Action
 
@@ -38,8 +39,8 @@ DIALECT = "fleximq"
 class InProcessPeer:
     """Decodes frames into events, and stores them until the program reads them.
 
-    ``inbox`` has the unread messages, ``direct`` the open requests. ``error`` is None until the client's end, then the
-    error with which its methods fail.
+    ``inbox`` has the unread messages, ``consumers`` the unread jobs, ``direct`` the open requests. ``error``
+    is None until the client's end, then the error with which its methods fail.
 
     :param prefetch: maximum unread bytes of each subscription.
     """
@@ -51,6 +52,7 @@ class InProcessPeer:
         self.traffic = Traffic()
         self.conversation = Conversation(unpack=codec.unpack)
         self.inbox = Inbox(self._relieved, self._overrun, prefetch // 2, prefetch)
+        self.consumers = InProcessConsumers(broker, self.conversation)
         self.direct = DirectMessages(clock, prefetch, codec, self.answer)
         self.client: ConnectedClient
         self.error: BrokerError | None = None
@@ -77,6 +79,7 @@ class InProcessPeer:
         self.broker.leave(self.client, "client closed" if error is None else f"error {int(error.status)}")
         self.broker.traffic.end(DIALECT, self.traffic)
         self.inbox.closeAll(True if error is None else error)
+        self.consumers.end(error)
         self.direct.end(self.error)
         for call in self.ended:
             call()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from inspect import isawaitable
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IReactorTime
@@ -10,11 +10,19 @@ from twisted.logger import Logger
 
 from fleximq.client.contexts import AsyncClosedOnExit
 from fleximq.client.events import Delivery, Notification
-from fleximq.client.protocol.inbox import Box, BoxReader, Inbox
+from fleximq.client.jobs import Job
+from fleximq.client.protocol.inbox import BoxReader
 from fleximq.errors import BrokerError
 
 _log = Logger()
-M = TypeVar("M", bound=Delivery | Notification)
+M = TypeVar("M", bound=Delivery | Notification | Job)
+
+
+class Boxes(Protocol):
+    """The boxes of one client."""
+
+    def take(self, box: Any) -> Any:
+        """Remove and return the next message of a box that has some."""
 
 
 class Subscription(BoxReader, AsyncClosedOnExit, Generic[M]):
@@ -25,11 +33,11 @@ class Subscription(BoxReader, AsyncClosedOnExit, Generic[M]):
     notifications, those over ``prefetch`` bytes are dropped.
 
     :param box: the unread messages.
-    :param inbox: has the box, and counts the bytes of all boxes of the client.
+    :param inbox: has the box: for messages, the client's inbox, which counts the bytes of all boxes.
     :param close: called with the box to unsubscribe.
     """
 
-    def __init__(self, box: Box, inbox: Inbox, clock: IReactorTime, close: Callable[[Box], None]) -> None:
+    def __init__(self, box: Any, inbox: Boxes, clock: IReactorTime, close: Callable[[Any], None]) -> None:
         self._box = box
         self._inbox = inbox
         self._clock = clock

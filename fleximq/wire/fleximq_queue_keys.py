@@ -39,6 +39,10 @@ class QueueKeys(NamedTuple):
         """Whether the message waits for its time before it is published."""
         return self.delay is not None or self.due is not None
 
+    def dueAt(self, now: int) -> int:
+        """Return the time of a scheduled message; both are milliseconds since 1970."""
+        return now + (self.delay or 0) if self.due is None else self.due
+
 
 def publicationKeys(fields: Mapping[Any, Any]) -> QueueKeys:
     """Return the keys of a PUB; raises BadRequest."""

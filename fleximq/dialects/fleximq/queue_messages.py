@@ -96,8 +96,7 @@ class QueueMessages:
         onDecided = partial(self._reports.reportRefused, topic)
         try:
             if keys.isScheduled:
-                due = round(broker.wall() * 1000) + (keys.delay or 0) if keys.due is None else keys.due
-                broker.schedule(self._me, parsed, frames, count, due, onDecided)
+                broker.schedule(self._me, parsed, frames, count, keys.dueAt(round(broker.wall() * 1000)), onDecided)
             elif ids is None:
                 broker.produce(parsed, frames, count, onDecided)
             else:
