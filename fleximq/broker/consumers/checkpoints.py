@@ -37,6 +37,7 @@ from fleximq.values.state_records import (
     QueueClosed,
     QueueDefined,
     QueueDelivered,
+    QueueMoved,
     QueueOpened,
     StateRecord,
     dumped,
@@ -205,6 +206,9 @@ class Checkpointer:
         elif isinstance(note, QueueDelivered):
             if note.key in self._states:
                 self._states[note.key].handedOut(note)
+        elif isinstance(note, QueueMoved):
+            if note.key in self._states:
+                self._states[note.key].moved(note)
         elif isinstance(note, QueueAcknowledged):
             if note.key in self._states:
                 self._states[note.key].acknowledged(note.offsets)

@@ -5,7 +5,7 @@ messages of its key are *parked* when their turn would be, and return to the hea
 messages of few keys fill the place for parked ones: then the queue delivers no others until some have left.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 
 from fleximq.broker.envelope import QueueDelivery
@@ -35,13 +35,12 @@ class KeyOrder:
     then the queue delivers nothing.
     """
 
-    __slots__ = ("_count", "_keys", "_news", "_out", "_parked", "unread")
+    __slots__ = ("_count", "_keys", "_out", "_parked", "unread")
 
     def __init__(self) -> None:
         self._out: dict[Key, int] = {}
         self._keys: dict[int, Key] = {}  # of those that are out or parked
         self._parked: dict[Key, dict[int, QueueDelivery]] = {}
-        self._news: list[QueueDelivery] = []
         self._count = 0
         self.unread: dict[int, int] = {}
 
@@ -73,23 +72,22 @@ class KeyOrder:
         else:
             self.admits(delivery.tag, keyOf(delivery.message))
 
-    def parkFirst(self, delivery: QueueDelivery, key: Key | None) -> None:
-        """As :meth:`park`, for a message of the backlog."""
-        self.park(delivery, key)
-        self._news.append(delivery)
+    def read(self, keys: Mapping[int, Key | None], until: int) -> None:
+        """Add the keys of messages in flight by offset, as they were read; those missing up to an offset are lost."""
+        for tag, offset in sorted(self.unread.items()):
+            if offset <= until:
+                del self.unread[tag]
+                self.admits(tag, keys.get(offset))
 
-    def takeNews(self) -> list[QueueDelivery]:
-        """Return the messages of the backlog that were parked since the last call."""
-        news, self._news = self._news, []
-        return news
-
-    def park(self, delivery: QueueDelivery, key: Key | None = None) -> None:
-        """Add a message that cannot be delivered now; ``attempts`` are those before. ``key``: if only the place of the
-        message is in memory.
-        """
-        if key is None and (key := keyOf(delivery.message)) is None:
-            return  # cannot be: it has a key
-        self._parked.setdefault(key, {})[delivery.tag] = delivery
+    def park(self, delivery: QueueDelivery, key: Key | None) -> None:
+        """Add a message whose key is out; its ``attempts`` are those before."""
+        if key is None:
+            raise ValueError("a message without a key is never parked")
+        parked = self._parked.setdefault(key, {})
+        isLater = not parked or delivery.tag > next(reversed(parked))
+        parked[delivery.tag] = delivery
+        if not isLater:  # it was in flight when the order began
+            self._parked[key] = dict(sorted(parked.items()))
         self._keys[delivery.tag] = key
         self._count += 1
 

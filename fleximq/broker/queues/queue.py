@@ -244,9 +244,8 @@ class Queue:
             for tag, message in zip(tags, hidden, strict=True):
                 flying.add((tag,), (message,), due, holder)
         if recorder is not None:
-            parked = () if stored.order is None else stored.order.takeNews()
-            if tags or again or parked:
-                recorder.delivered(again, seconds, parked)
+            if tags or again or stored.order is not None:
+                recorder.delivered(again, seconds)
             recorder.load()
         if not again:
             return tags, messages, _ONCE
@@ -276,13 +275,14 @@ class Queue:
         """As :meth:`_next`, for messages whose keys are not out; the others are parked."""
         returned, again = self.stored.returned, list[QueueDelivery]()
         fresh: list[tuple[int, Message]] = []
+        parked: list[QueueDelivery] = []
         while not order.unread and len(again) < number and (found := returned.take(1, most)):
             delivery = found[0]
             if order.admits(delivery.tag, keyOf(delivery.message)):
                 again.append(delivery)
                 most -= costOf(delivery.message)
             else:
-                order.park(delivery._replace(attempts=delivery.attempts - 1))
+                self._park(order, *delivery)
         while not (returned or order.unread or order.isFull) and (left := number - len(again) - len(fresh)) > 0:
             some = [*zip(*self._fresh(min(left, _FEW), most), strict=True)]
             if not some:
@@ -292,15 +292,19 @@ class Queue:
                     fresh.append((tag, message))
                     most -= costOf(message)
                 else:
-                    self._park(order, tag, message)
+                    parked.append(self._park(order, tag, message))
+        if parked and self.recorder is not None:
+            self.recorder.parked(parked)
         return again, [tag for tag, _ in fresh], [message for _, message in fresh]
 
-    def _park(self, order: KeyOrder, tag: int, message: Message) -> None:
-        """Park a message of the backlog; only its place if the memory is full."""
+    def _park(self, order: KeyOrder, tag: int, message: Message, attempts: int = 1) -> QueueDelivery:
+        """Park a message instead of this attempt; only its place if the memory is full."""
         key = keyOf(message)
         if self.stored.size > self.memory:
             [message] = self._exchanged([message], [placeOf(message)])
-        order.parkFirst(QueueDelivery(tag, message, 0), key)
+        delivery = QueueDelivery(tag, message, attempts - 1)
+        order.park(delivery, key)
+        return delivery
 
     def _exchanged(self, before: Sequence[Message], messages: Sequence[Message]) -> Sequence[Message]:
         """Return messages that take the place of others, and account for their cost."""

@@ -5,6 +5,7 @@ from functools import partial
 
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.durable_backlog import DurableBacklog
+from fleximq.broker.queues.key_order import keyOf
 from fleximq.broker.queues.message_place import ONLY_IN_JOURNAL
 from fleximq.broker.queues.queue import Queue
 from fleximq.interfaces import IJournal
@@ -49,6 +50,11 @@ class QueueReader:
         queue = self.queue
         if self._reading or queue.closed:
             return
+        order = queue.stored.order
+        if order is not None and order.unread:
+            offsets = sorted(order.unread.values())[:READ_MESSAGES]
+            self._read(offsets, partial(self._keysRead, offsets))
+            return
         again = queue.stored.returned.first() if queue.stored.returned else None
         if again is not None and again.message.payload is ONLY_IN_JOURNAL:
             firsts = queue.stored.returned.firsts(READ_MESSAGES)
@@ -65,6 +71,16 @@ class QueueReader:
         self._reading = True
         self._journal.fetch(offsets, READ_BYTES, call)
 
+    def _keysRead(self, offsets: Sequence[int], messages: list[Message]) -> None:
+        self._reading = False
+        order = self.queue.stored.order
+        if self.queue.closed:
+            return
+        if order is not None:
+            until = messages[-1].offset if messages else offsets[-1]
+            order.read({message.offset: keyOf(message) for message in messages}, until)
+        self._done()
+
     def _returnedRead(self, places: Sequence[QueueDelivery], messages: list[Message]) -> None:
         queue = self.queue
         self._reading = False
@@ -80,6 +96,7 @@ class QueueReader:
             elif place.message.offset <= until and queue.stored.returned.remove(place.tag) is not None:
                 queue.stored.size -= costOf(place.message)
                 queue.stored.moved(place, True)
+                queue.stored.ended([place.tag])
                 self._lost([place.message.offset])
         self._done()
 

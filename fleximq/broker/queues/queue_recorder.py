@@ -49,7 +49,7 @@ class QueueRecorder(Recorder):
 
     __slots__ = (
         "_again", "_backlog", "_closed", "_gone", "_isWaiting", "_last", "_log", "_queue", "_reader", "_recordedTag",
-        "_parked", "_records", "_seconds", "_tag", "_used", "key",
+        "_parked", "_parkedNow", "_records", "_seconds", "_tag", "_used", "key",
     )  # fmt: skip
 
     def __init__(
@@ -67,6 +67,7 @@ class QueueRecorder(Recorder):
         self._recordedTag = 0
         self._records: list[StateRecord] = []
         self._parked: list[int] = []
+        self._parkedNow: list[int] = []
         self._seconds = 0.0
         self._tag = 0
         self._used = False
@@ -86,14 +87,18 @@ class QueueRecorder(Recorder):
     def load(self) -> None:
         self._reader.load()
 
-    def delivered(self, again: Sequence[QueueDelivery], seconds: float, parked: Sequence[QueueDelivery] = ()) -> None:
-        if parked or self._parked or (seconds != self._seconds and (self._again or self._tag != self._recordedTag)):
+    def delivered(self, again: Sequence[QueueDelivery], seconds: float) -> None:
+        isOther = seconds != self._seconds and (self._again or self._tag != self._recordedTag)
+        if isOther or self._parked or self._parkedNow:
             self._recordDeliveries(self._tag)
+            self._parked, self._parkedNow = self._parkedNow, []
         self._seconds = seconds
         self._tag = self._backlog.journalTag
-        self._parked.extend(offsetsOf([delivery.message for delivery in parked]))
         self._again.extend([delivery.message.offset for delivery in again if delivery.message.offset])
         self.use()
+
+    def parked(self, deliveries: Sequence[QueueDelivery]) -> None:
+        self._parkedNow = offsetsOf([delivery.message for delivery in deliveries])
 
     def moved(self, deliveries: Sequence[QueueDelivery], seconds: float) -> None:
         self._recordDeliveries(self._tag)
@@ -155,7 +160,7 @@ class QueueRecorder(Recorder):
 
     def lowest(self) -> int:
         queue = self._queue
-        if not (len(queue.stored.flying) or queue.stored.returned or self._last):
+        if not (len(queue.stored.flying) or queue.stored.returned or queue.stored.order or self._last):
             return self._backlog.lowest()
         offsets = [delivery.message.offset for delivery in self._delivered()]
         return min((offset for offset in offsets if offset), default=0) or self._backlog.lowest()
@@ -167,7 +172,7 @@ class QueueRecorder(Recorder):
         queue, backlog = self._queue, self._backlog
         wall, now = self._log.wall(), queue.deadlines.seconds()
         state.lastTag = backlog.journalTag
-        if not (queue.expiry or len(backlog) or len(queue.stored.flying) or queue.stored.returned or self._last):
+        if not (queue.expiry or len(backlog) or queue.stored.all):
             return  # quickly, as a checkpoint describes all queues in one turn
         state.onDisk = backlog.offsets()
         delivered = [each for each in self._delivered() if each.message.offset]
@@ -181,6 +186,8 @@ class QueueRecorder(Recorder):
                 for each, tag in zip(delivered, tags, strict=True)
                 if each.tag in due
             }
+            own = queue.stored.flying.own()
+            state.delayed = {tag for each, tag in zip(delivered, tags, strict=True) if each.tag in own}
         if queue.expiry is not None:
             fewer = backlog.volatileGone + backlog.volatile
             state.ages.extend((tag - fewer, wall - round((now - time) * 1e6)) for tag, time in queue.expiry.ages)
@@ -202,20 +209,26 @@ class QueueRecorder(Recorder):
         wall, now = self._log.wall(), queue.deadlines.seconds()
         self._backlog.restore(state.onDisk, state.lastTag)
         self._recordedTag = self._tag = state.lastTag
-        again, flying = [], []
+        again, flying, found = [], [], list[QueueDelivery]()
         for offset, tag in state.handed.items():
             delivery = _new(QueueDelivery, (tag, placeAt(offset), state.attempts.get(tag, 1)))
             due = state.due.get(tag, 0)
-            if due > wall:
-                flying.append((min(due, wall + round(queue.redelivery * 1e6)), tag, delivery))
-            else:
+            if due <= wall:
                 again.append(delivery)
+            elif tag in state.delayed:
+                found.append(delivery)
+                queue.stored.flying.delay(delivery, now + (due - wall) / 1e6)
+            else:
+                flying.append((min(due, wall + round(queue.redelivery * 1e6)), tag, delivery))
         flying.sort()
         for due, _, delivery in flying:
             queue.stored.flying.addAgain([delivery], now + (due - wall) / 1e6, None)
         if queue.expiry is not None:
             _restoreAges(queue.expiry, state, queue.stored.arrived, wall, now)
-        found = [delivery for _, _, delivery in flying]
+        found += [delivery for _, _, delivery in flying]
+        if queue.stored.order is not None:
+            for delivery in found:
+                queue.stored.order.meet(delivery)
         queue.stored.size += cost([delivery.message for delivery in (*again, *found)])
         queue.stored.returned.add(again)
         return [*again, *found]

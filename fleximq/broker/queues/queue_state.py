@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fleximq.broker.queues.offset_ranges import GAP, OffsetRanges
-from fleximq.values.state_records import QueueDelivered, QueueOpened
+from fleximq.values.state_records import QueueDelivered, QueueMoved, QueueOpened
 
 #: Fields that a checkpoint stores as they are.
 _UNCHANGED = ("key", "topic", "qos", "id", "owner", "seen", "used", "consumed")
@@ -25,7 +25,8 @@ class QueueState:
     ``lastTag`` is the arrival number of the latest message that was delivered, or dropped before that; ``onDisk`` has
     the offsets of all later ones. ``handed`` maps the offsets of unacknowledged deliveries to their tags; ``attempts``
     maps a tag to its number of deliveries: a tag not listed was delivered once; 0: a delivery assumed after a crash.
-    ``due`` maps a tag to the time until which its message is hidden. ``gone`` are the offsets that were acknowledged
+    ``due`` maps a tag to the time until which its message is hidden; ``delayed`` are those whose time is not that of
+    their queue's redelivery. ``gone`` are the offsets that were acknowledged
     before the record of their delivery arrived. Records from the offset ``seen`` on have not arrived yet. ``ages`` are
     tags and the times when they were the latest to arrive. ``used`` is the time of the last use, 0 for now;
     ``consumed``: a consumer has used the queue.
@@ -42,6 +43,7 @@ class QueueState:
     handed: dict[int, int] = field(default_factory=dict)
     attempts: dict[int, int] = field(default_factory=dict)
     due: dict[int, int] = field(default_factory=dict)
+    delayed: set[int] = field(default_factory=set)
     ages: deque[tuple[int, int]] = field(default_factory=deque)
     used: int = 0
     consumed: bool = False
@@ -103,8 +105,25 @@ class QueueState:
             tag = self.handed.get(offset)
             if tag is not None:
                 self.attempts[tag] = self.attempts.get(tag, 1) + 1
+                self.delayed.discard(tag)
                 if time:
                     self.due[tag] = time
+
+    def moved(self, note: QueueMoved) -> None:
+        """Apply a record of messages that were parked or delayed, or whose deliveries were extended."""
+        for offset in note.offsets:
+            tag = self.handed.get(offset)
+            if tag is None:
+                continue
+            known = self.attempts.get(tag, 1)
+            if note.attempts > known or (note.attempts == 0 and known == 1):  # else it is older than the state
+                self.attempts[tag] = note.attempts
+            if note.time:
+                self.due[tag] = note.time
+                self.delayed.add(tag)
+            else:
+                self.due.pop(tag, None)
+                self.delayed.discard(tag)
 
     def _isGone(self, offset: int) -> bool:
         if offset in self.gone:
@@ -126,6 +145,7 @@ class QueueState:
             if tag is not None and (attempts or due):
                 attempts.pop(tag, None)
                 due.pop(tag, None)
+                self.delayed.discard(tag)
 
     def markGaps(self) -> None:
         """Replace acknowledged messages by gaps, if no record says that they were delivered."""
@@ -157,6 +177,7 @@ class QueueState:
             "tags": tags.tobytes(),
             "attempts": [list(self.attempts), list(self.attempts.values())],
             "due": array("q", [self.due.get(tag, 0) for tag in tags]).tobytes() if self.due else b"",
+            "delayed": sorted(self.delayed),
             "ages": [list(age) for age in self.ages],
         }
 
@@ -174,5 +195,6 @@ class QueueState:
             handed=dict(zip(offsets, tags, strict=True)),
             attempts=dict(zip(*dumped["attempts"], strict=True)),
             due=dict(zip(tags, due, strict=True)) if due else {},
+            delayed=set(dumped.get("delayed", ())),  # not in the snapshots of older versions
             ages=deque((tag, time) for tag, time in dumped["ages"]),
         )

@@ -24,10 +24,13 @@ class Recorder(Protocol):
     def load(self) -> None:
         """Read the next messages if they are not in memory, unless a read is running."""
 
-    def delivered(self, again: Sequence[QueueDelivery], seconds: float, parked: Sequence[QueueDelivery] = ()) -> None:
+    def delivered(self, again: Sequence[QueueDelivery], seconds: float) -> None:
         """Record that messages were delivered, ``again`` for another time, and are hidden for so many seconds, 0: until
-        their holder leaves. ``parked`` left the backlog without a delivery.
+        their holder leaves.
         """
+
+    def parked(self, deliveries: Sequence[QueueDelivery]) -> None:
+        """Record that these left the backlog without a delivery; call it before :meth:`delivered` for the others."""
 
     def moved(self, deliveries: Sequence[QueueDelivery], seconds: float) -> None:
         """Record how often these were delivered, and that they are hidden for so many seconds from now; 0: no more."""
