@@ -15,6 +15,7 @@ from tests.dialects.flexi_peer import FlexiCase, FlexiPeer
 from tests.dialects.test_fleximq_ws import FlexiWebSocketCase, FlexiWebSocketPeer
 from tests.journal.at_once import JournalAtOnce
 from tests.journal.recorder import Recorder
+from tests.slow_journal import SlowJournal
 from tests.wire.flexi_frames import Heard
 from tests.wire.flexi_variants import VARIANTS
 
@@ -592,6 +593,44 @@ class DurableTests(QueueCase):
         self.assertEqual(self.kinds(worker), [])
         self.write()
         self.assertEqual([each.value for each in worker.messages()], [{"unknown": []}])
+
+
+class NotStoredTests(QueueCase):
+    """A journal that has become read-only."""
+
+    def test_settlementsThatAreNotOnDiskAreReportedBeforeThePong(self) -> None:
+        """503 with the path; they are in effect, and will be stored."""
+        journal = SlowJournal()
+        self.server = self.makeServer(journal=journal)
+        self.producer = self.server.join()
+        self.enqueue("a")
+        journal.commit()
+        worker = self.consumer()
+        journal.commit()
+        tags = self.tags(worker)
+        journal.readOnly = "no space left on device"
+        self.settle(worker, ack=tags)
+        worker.ping()
+        journal.commit()
+        self.clock.advance(0)
+        error, pong = worker.messages()
+        self.assertEqual((error.status, error.header["routing"][0]["path"], pong.kind), (503, SETTLE, "PONG"))
+        self.assertIn("no space left on device", error.value)
+
+
+class StopTests(QueueCase):
+    """The broker stops."""
+
+    def test_deliveriesOfDismissedConsumersReturn(self) -> None:
+        """At once, while their connections still end."""
+        self.enqueue("a", "b")
+        worker = self.consumer(2)
+        self.assertEqual(len(self.tags(worker)), 2)
+        worker.protocol.session.dismiss()
+        queue = self.server.broker.queues.get("jobs")
+        assert queue is not None
+        self.assertEqual((queue.depth, queue.inFlight), (2, 0))
+        self.assertEqual(self.deliveries(worker), [])
 
 
 class VariantTests(QueueCase):
