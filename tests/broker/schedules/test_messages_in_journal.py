@@ -132,6 +132,17 @@ class DurableTests(SynchronousTestCase):
         self.assertEqual(self.life.seen.payloads(), [b"a"])
         self.assertEqual(len(self.life.broker.schedules), 0)
 
+    def test_queuesGetTheHead(self) -> None:
+        """With priority, key and expiry, as of any other publication."""
+        self.life.schedule(self.life.now() + 10, b"a", queue=True, priority=7, key="k", expires_in=90_000)
+        self.life.commit()
+        self.life.clock.advance(1)
+        self.life.commit()
+        delivery = self.life.broker.consume(self.life.me, "t")
+        assert delivery is not None and delivery.message.head is not None
+        head = delivery.message.head
+        self.assertEqual((head.topic, head.priority, head.key, head.expires), ("t", 7, "k", 90_000))
+
     def test_limitsCountThoseBeforeARestart(self) -> None:
         """Of each principal."""
         self.life.me.principal = "ann"
