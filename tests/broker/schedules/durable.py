@@ -28,6 +28,12 @@ def batch(topic: str, header: dict[str, Any], *payloads: bytes) -> StoredBatch:
     return StoredBatch(none, none, [topic], none, publishers, none, dialects, contents, packed, list(payloads))
 
 
+def duesOf(batches: Sequence[StoredBatch], topic: str = "t") -> list[int]:
+    """Return the due times of the publications of schedules to a topic."""
+    mine = (each.only(topic.__eq__) for each in batches)
+    return [msgpack.unpackb(header)["schedule"]["due"] for each in mine for header in each.headers]
+
+
 class Life:
     """One process with a broker; ``seen`` has what a subscriber of the durable topic "t" received.
 
