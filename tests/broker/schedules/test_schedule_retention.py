@@ -78,4 +78,4 @@ class RetentionTests(SynchronousTestCase):
         """Until their commit."""
         self.life.clock.advance(8000)
         self.assertEqual(len(self.life.broker.schedules.inJournal.firing), len(self.kept))
-        self.assertEqual(len(self.life.broker.checkpointer.needed()[SCHEDULES]), len(self.kept))
+        self.assertEqual(len(self.life.broker.schedules.inJournal.needed()), len(self.kept))
