@@ -166,6 +166,25 @@ class LongTests(StepCase):
         self.assertEqual(values, [1, 3])
 
 
+class ScheduleTests(StepCase):
+    """Schedules are due by the system clock."""
+
+    def test_forwardAndBack(self) -> None:
+        """A step forward makes them due, stored ones and others; a step back repeats nothing."""
+        client = self.client()
+        got = client.subscribe("#")
+        for number, topic in enumerate(("kept.later", "later"), 1):
+            client.ask("/schedule/add", {"topic": topic, "payload": number, "deliver_in": 3_600_000})
+        self.broker.step(7200.0)
+        found = [got.next(PATIENCE) for _ in range(2)]
+        self.assertEqual(sorted(each.value for each in found if each is not None), [1, 2])
+        self.broker.step(-7200.0)
+        client.ask("/schedule/add", {"topic": "later", "payload": 3, "deliver_in": 0})
+        last = got.next(PATIENCE)
+        self.assertEqual(last and last.value, 3)
+        self.assertEqual(client.ask("/schedule/list")["waiting"], 0)
+
+
 class ShortTests(StepCase):
     """Durations of seconds: a step must not make them longer."""
 
