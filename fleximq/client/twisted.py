@@ -120,7 +120,7 @@ class Client(DeferredClient[LoopClient]):
     define_queue = fired(LoopClient.define_queue)
     pause_queue = fired(LoopClient.pause_queue)
     queues = fired(LoopClient.queues)
-    schedule = _claiming(fired(LoopClient.schedule))
+    schedule = fired(LoopClient.schedule)
     repeat = fired(LoopClient.repeat)
     schedules = fired(LoopClient.schedules)
     cancel_schedule = fired(LoopClient.cancel_schedule)

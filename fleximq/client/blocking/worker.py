@@ -122,12 +122,12 @@ class Worker:
         self._jobs = jobs
         self._rules = rules
         self._concurrency = concurrency
-        #: True to stop; otherwise the end of a thread, and its error. A signal may put while another call runs.
+        #: True for a signal; otherwise the end of a thread, and its error. A signal may put while another call runs.
         self._news: SimpleQueue[BaseException | bool | None] = SimpleQueue()
 
     def stop(self) -> None:
         """Start no more jobs."""
-        self._news.put(True)
+        self._jobs.halt()
 
     def run(self) -> None:
         """Work until :meth:`stop` or the end of the consumer; raises its error, or that of a thread."""
@@ -175,7 +175,7 @@ class Worker:
 
         def stop(number: int, frame: FrameType | None) -> Any:
             restore()
-            self.stop()
+            self._news.put(True)
 
         for each in taken:
             signal.signal(each, stop)

@@ -62,7 +62,20 @@ class QueueOperations(Operations[Deliveries, Notifications], Generic[Deliveries,
         :param message_id: by which :meth:`cancel` finds it; with a journal, the broker drops a repeated one.
         :param headers: as for :meth:`publish`.
         """
-        await self._publishFor(True, queue, value, priority, delay, at, expires, key, message_id, headers)
+        if delay is not None and at is not None:
+            raise ValueError("give a delay or a time, not both")
+        fields = headerFields(
+            headers,
+            queue=True,
+            priority=priority,
+            deliver_in=None if delay is None else milliseconds("delay", delay),
+            deliver_at=None if at is None else moment("at", at),
+            expires_in=None if expires is None else milliseconds("expires", expires),
+            key=key,
+            message_id=message_id,
+        )
+        payload = self._settings.codec.pack(value)
+        await self._post(len(payload), lambda conversation: conversation.publication(queue, payload, fields))
 
     @literalTopic
     async def enqueue_many(
@@ -73,34 +86,6 @@ class QueueOperations(Operations[Deliveries, Notifications], Generic[Deliveries,
         fields = headerFields(None, queue=True, priority=priority, expires_in=expiry)
         for size, make in chunksOf(queue, severalOf(values), self._settings.codec.pack, fields):
             await self._post(size, make)
-
-    async def _publishFor(
-        self,
-        queue: bool | None,
-        topic: str,
-        value: object,
-        priority: int | None,
-        delay: Duration | None,
-        at: datetime | None,
-        expires: Duration | None,
-        key: str | bytes | None,
-        message_id: str | None,
-        headers: Mapping[str, Any] | None,
-    ) -> None:
-        if delay is not None and at is not None:
-            raise ValueError("give a delay or a time, not both")
-        fields = headerFields(
-            headers,
-            queue=queue,
-            priority=priority,
-            deliver_in=None if delay is None else milliseconds("delay", delay),
-            deliver_at=None if at is None else moment("at", at),
-            expires_in=None if expires is None else milliseconds("expires", expires),
-            key=key,
-            message_id=message_id,
-        )
-        payload = self._settings.codec.pack(value)
-        await self._post(len(payload), lambda conversation: conversation.publication(topic, payload, fields))
 
     @literalTopic
     async def consume(self, queue: str, prefetch: int = 1, timeout: float | None = TIMEOUT) -> Consumed:
@@ -154,9 +139,8 @@ class QueueOperations(Operations[Deliveries, Notifications], Generic[Deliveries,
 
         :raises RequestFailed: and others, as :meth:`ask`.
         """
-        return self._told(
-            await self.ask("/queue/cancel", {"queue": queue, "message_id": message_id}, timeout), "cancelled", bool
-        )
+        asked = {"queue": queue, "message_id": message_id}
+        return _valueOf(await self.ask("/queue/cancel", asked, timeout), "cancelled", bool)
 
     async def define_queue(
         self,
@@ -217,7 +201,7 @@ class QueueOperations(Operations[Deliveries, Notifications], Generic[Deliveries,
             "replace": replace or None,
         }
         asked = {"queue": queue} | {name: value for name, value in given.items() if value is not None}
-        return self._told(await self.ask("/queue/define", asked, timeout), None, dict)
+        return dict(await self.ask("/queue/define", asked, timeout))
 
     async def pause_queue(self, queue: str, paused: bool = True, timeout: float | None = TIMEOUT) -> None:
         """Stop the deliveries of a queue, or resume them; it still receives messages. Needs the right to ``admin``.
@@ -231,7 +215,7 @@ class QueueOperations(Operations[Deliveries, Notifications], Generic[Deliveries,
 
         :param timeout: seconds for each page of 1,000.
         """
-        return await self._pages("/queue/list", "queues", timeout)
+        return await self._pages("/queue/list", ("queues",), timeout)
 
     # -- schedules ---------------------------------------------------------------------------------
 
@@ -244,20 +228,28 @@ class QueueOperations(Operations[Deliveries, Notifications], Generic[Deliveries,
         *,
         delay: Duration | None = None,
         at: datetime | None = None,
-        priority: int | None = None,
-        expires: Duration | None = None,
-        key: str | bytes | None = None,
-        message_id: str | None = None,
+        queue: bool = False,
         headers: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Have the broker publish a value later, to all subscribers at that time; :meth:`enqueue` does it for a queue.
+        timeout: float | None = TIMEOUT,
+    ) -> int:
+        """Have the broker publish a value later, to all subscribers at that time; return the id of the schedule.
 
-        After :meth:`flush` the broker has it, on disk if the topic is durable. Parameters and errors as
-        :meth:`enqueue`; ValueError without ``delay`` and ``at``.
+        The broker has stored it then, on disk if the topic is durable. :meth:`enqueue` with a delay does not wait.
+
+        :param value: of a type that MessagePack can encode, whatever the ``codec``.
+        :param delay: seconds, or ``at``: a time with a zone; ValueError without both.
+        :param queue: publish it into the queue of the topic, which is made if there is none.
+        :param headers: fields of its header, e.g. ``priority`` or ``key``.
+        :raises RequestFailed: a value is wrong, something is not permitted, or there are too many schedules.
         """
-        if delay is None and at is None:
-            raise ValueError("a schedule needs a delay or a time")
-        await self._publishFor(None, topic, value, priority, delay, at, expires, key, message_id, headers)
+        if (delay is None) == (at is None):
+            raise ValueError("a schedule needs either a delay or a time")
+        asked: dict[str, Any] = {"topic": topic, "payload": value, **_header(queue, headers)}
+        if at is not None:
+            asked["deliver_at"] = moment("at", at)
+        elif delay is not None:
+            asked["deliver_in"] = milliseconds("delay", delay)
+        return _valueOf(await self.ask("/schedule/add", asked, timeout), "id", int)
 
     async def repeat(
         self,
@@ -279,28 +271,23 @@ class QueueOperations(Operations[Deliveries, Notifications], Generic[Deliveries,
         :param every: seconds between two publications, or ``cron``: an expression such as ``"0 7 * * mon-fri"``.
         :param timezone: of the expression, e.g. "Europe/Rome"; UTC without it.
         :param catch_up: which publications are made up for after the broker was down.
-        :param queue: publish into the queue of the topic, which is made if there is none.
-        :param headers: fields of the header of each publication.
+        :param value: and ``queue``, ``headers``: as for :meth:`schedule`.
         :raises RequestFailed: a value is wrong, or something is not permitted.
         """
         warnOf(literalDoubt(topic))
         if (every is None) == (cron is None):
             raise ValueError("a recurring schedule needs either every or cron")
-        header = headerFields(headers, queue=queue or None)
-        given = {
-            "every": None if every is None else milliseconds("every", every),
-            "cron": cron,
-            "timezone": timezone,
-            "header": header or None,
-        }
-        payload = self._settings.codec.pack(value)
-        asked: dict[str, Any] = {"name": name, "topic": topic, "payload": payload, "catch_up": catch_up}
-        asked |= {key: each for key, each in given.items() if each is not None}
+        interval = None if every is None else milliseconds("every", every)
+        times = {"every": interval, "cron": cron, "timezone": timezone}
+        asked: dict[str, Any] = {"name": name, "topic": topic, "payload": value, "catch_up": catch_up}
+        asked |= _header(queue, headers) | {key: each for key, each in times.items() if each is not None}
         await self.ask("/schedule/repeat", asked, timeout)
 
     async def schedules(self, timeout: float | None = TIMEOUT) -> list[dict[str, Any]]:
-        """Return the schedules that this client may see, single and recurring ones; as :meth:`queues`."""
-        return await self._pages("/schedule/list", "schedules", timeout)
+        """Return the schedules that this client may see: recurring ones, with a ``name``, then single ones by their
+        ``due`` time, with an ``id``. Times are milliseconds since 1970. As :meth:`queues`.
+        """
+        return await self._pages("/schedule/list", ("repeats", "schedules"), timeout)
 
     async def cancel_schedule(self, schedule: int | str, timeout: float | None = TIMEOUT) -> bool:
         """Remove a schedule, and return whether it waited.
@@ -309,32 +296,39 @@ class QueueOperations(Operations[Deliveries, Notifications], Generic[Deliveries,
         :raises RequestFailed: and others, as :meth:`ask`.
         """
         asked = {"id" if isinstance(schedule, int) else "name": schedule}
-        return self._told(await self.ask("/schedule/cancel", asked, timeout), "cancelled", bool)
+        return _valueOf(await self.ask("/schedule/cancel", asked, timeout), "cancelled", bool)
 
-    async def pause_schedule(self, name: str, paused: bool = True, timeout: float | None = TIMEOUT) -> None:
-        """Pause a recurring schedule, or resume it; errors as :meth:`ask`."""
-        await self.ask("/schedule/pause", {"name": name, "paused": paused}, timeout)
+    async def pause_schedule(self, name: str, paused: bool = True, timeout: float | None = TIMEOUT) -> bool:
+        """Pause a recurring schedule, or resume it; return whether there is one of this name. Errors as :meth:`ask`."""
+        asked = {"name": name, "paused": paused}
+        return _valueOf(await self.ask("/schedule/pause", asked, timeout), "found", bool)
 
-    # -- answers -----------------------------------------------------------------------------------
-
-    async def _pages(self, path: str, key: str, timeout: float | None) -> list[dict[str, Any]]:
+    async def _pages(self, path: str, keys: Sequence[str], timeout: float | None) -> list[dict[str, Any]]:
+        """Return all rows of a listing; an answer may have rows under several keys."""
         asked: dict[str, Any] = {"limit": _PAGE}
         rows: list[dict[str, Any]] = []
         for _ in range(_MAX_PAGES):
             answer = await self.ask(path, asked, timeout)
-            rows += self._told(answer, key, list)
+            for key in keys:
+                rows += _valueOf(answer, key, list)
             after = answer.get("next")
             if after is None or after == asked.get("after"):
                 return rows
             asked["after"] = after
         raise ClientError(f"the listing of {path} does not end")
 
-    def _told(self, answer: Any, key: str | None, kind: type[T]) -> T:
-        """Return an answer, or its value of a key; raises ClientError if it is of another kind."""
-        found = answer if key is None else answer.get(key) if isinstance(answer, Mapping) else None
-        if not isinstance(found, kind):
-            raise ClientError(f"the broker answered {str(answer)[:100]}; is it FlexiMQ of this version?")
-        return found
+
+def _valueOf(answer: Any, key: str, kind: type[T]) -> T:
+    """Return an answer's value of a key; raises ClientError if it is of another kind."""
+    found = answer.get(key) if isinstance(answer, Mapping) else None
+    if not isinstance(found, kind):
+        raise ClientError(f"the broker answered {str(answer)[:100]}; is it FlexiMQ of this version?")
+    return found
+
+
+def _header(queue: bool, headers: Mapping[str, Any] | None) -> dict[str, Any]:
+    header = headerFields(headers, queue=queue or None)
+    return {"header": header} if header else {}
 
 
 def _delays(retry: Backoff) -> dict[str, float]:
