@@ -5,11 +5,11 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any, Protocol
 
-from fleximq.client.blocking.shared_connection import SharedConnection
+from fleximq.client.blocking.shared_connection import SIGNAL_SECONDS, SharedConnection
 from fleximq.client.contexts import ClosedOnExit
 from fleximq.client.errors import NotSettled
 from fleximq.client.jobs import Job
@@ -137,7 +137,10 @@ class Worker:
                 threading.Thread(target=self._work, name=f"fleximq-work-{self._jobs.queue}", daemon=True).start()
             running = self._concurrency
             while running:
-                news = self._news.get()
+                try:
+                    news = self._news.get(timeout=SIGNAL_SECONDS)
+                except Empty:
+                    continue
                 if news is True:
                     self._jobs.halt()
                     continue
