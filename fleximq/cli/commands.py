@@ -13,6 +13,7 @@ from fleximq.cli.client_commands.pub import produce, pub
 from fleximq.cli.client_commands.requests import notify, req, serve
 from fleximq.cli.client_commands.sub import consume, sub, tail
 from fleximq.cli.client_commands.top import top
+from fleximq.cli.client_commands.work import enqueue, work
 from fleximq.cli.cluster import CLUSTER
 from fleximq.cli.command import addCommands, argument, command
 from fleximq.cli.credential_files import APIKEY, KEYPAIR, PASSWD, TOKEN
@@ -53,7 +54,7 @@ def completion(arguments: Namespace) -> None:
 
 #: All commands, in the order of the help.
 COMMANDS = (
-    broker, doctor, pub, sub, produce, consume, req, serve, notify, tail, top, ping,
+    broker, doctor, pub, sub, enqueue, work, produce, consume, req, serve, notify, tail, top, ping,
     TOPICS, QUEUES, DEAD_LETTERS, CLIENTS, BAN, bench, checkConfig, JOURNAL, CLUSTER, PASSWD,
     APIKEY, TOKEN, KEYPAIR, completion,
 )  # fmt: skip

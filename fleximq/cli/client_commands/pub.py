@@ -55,19 +55,19 @@ def pub(arguments: Namespace, address: Address) -> None:
             for value in values:
                 client.publish(topic, value, key=key, message_id=messageId)
 
-    values = _chunks(arguments)
+    values = chunksOfValues(arguments)
     with address.connect() as client:
-        _sendAll(arguments, values, send, client.flush)
+        sendAll(arguments, values, send, client.flush)
 
 
 @clientCommand("produce", *VALUES, lambda parser: parser.set_defaults(as_="text"))
 def produce(arguments: Namespace, address: Address) -> None:
     """Put a value, the lines of standard input, or a file into a work queue."""
     checkTopics([arguments.topic], arguments.strict, publishes=True)
-    values = _chunks(arguments)
+    values = chunksOfValues(arguments)
     with miniClient(address) as client:
         try:
-            _sendAll(arguments, values, partial(client.produce_many, arguments.topic))
+            sendAll(arguments, values, partial(client.produce_many, arguments.topic))
         except ValueError as error:
             hint = "; without --file, each line becomes a message" if arguments.file else ""
             raise SettingError(f"{error}{hint}") from error
@@ -87,7 +87,7 @@ def miniClient(address: Address, **more: Any) -> Iterator[MiniClient]:
         raise SettingError(f"{error}; {_INSTEAD}") from error
 
 
-def _sendAll(
+def sendAll(
     arguments: Namespace,
     values: Iterator[list[Any]],
     send: Callable[[list[Any]], object],
@@ -113,7 +113,7 @@ def _sendAll(
         say(f"published {done} to {arguments.topic} in {took:.3f} s")
 
 
-def _chunks(arguments: Namespace) -> Iterator[list[Any]]:
+def chunksOfValues(arguments: Namespace) -> Iterator[list[Any]]:
     """Yield chunks of values as they are read; raises SettingError if a value is invalid."""
     read = PARSERS[arguments.as_]
     if arguments.value is not None and arguments.file:
