@@ -29,7 +29,7 @@ class Answers:
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
         self._queue = _NO_ANSWERS
-        self._whenSent: list[Callable[[], None]] = []
+        self._whenSent: tuple[Callable[[], None], ...] = ()
         self.size = 0
 
     @property
@@ -57,7 +57,7 @@ class Answers:
     def whenSent(self, call: Callable[[], None]) -> None:
         """Call once the queue is empty; at once if it is."""
         if self._queue:
-            self._whenSent.append(call)
+            self._whenSent = (*self._whenSent, call)
         else:
             call()
 
@@ -76,6 +76,6 @@ class Answers:
             self.size -= entry.size
             self._outbox.take(b"".join(entry.chunks))
         if not queue and self._whenSent:
-            calls, self._whenSent = self._whenSent, []
+            calls, self._whenSent = self._whenSent, ()
             for call in calls:
                 call()

@@ -9,6 +9,8 @@ scanner refuses a length before it asks for its bytes.
 #: Chunks shorter than this are collected in one growing bytearray: as separate objects they would need more memory
 #: than their content when a peer sends one byte at a time.
 SMALL_BYTES = 2048
+#: The pieces of an empty buffer, which most idle connections have two of; a list of its own would take 56 bytes.
+_NO_PIECES: list[bytes | bytearray] = []
 
 
 class ReceiveBuffer:
@@ -17,7 +19,7 @@ class ReceiveBuffer:
     __slots__ = ("_needed", "_pieces", "buffered")
 
     def __init__(self) -> None:
-        self._pieces: list[bytes | bytearray] = []
+        self._pieces = _NO_PIECES
         self._needed = 0
         self.buffered = 0
 
@@ -43,17 +45,21 @@ class ReceiveBuffer:
 
     def add(self, piece: bytes) -> None:
         """Buffer one more chunk, regardless of the number needed."""
+        if not piece:
+            return
+        if self._pieces is _NO_PIECES:
+            self._pieces = []
         self.buffered += len(piece)
         if len(piece) >= SMALL_BYTES:
             self._pieces.append(piece)
         elif self._pieces and isinstance(last := self._pieces[-1], bytearray):
             last += piece
-        elif piece:
+        else:
             self._pieces.append(bytearray(piece))
 
     def drain(self) -> bytes:
         """Return all buffered bytes, joined, and empty the buffer."""
         joined = b"".join(self._pieces)
-        self._pieces.clear()
+        self._pieces = _NO_PIECES
         self.buffered = self._needed = 0
         return joined

@@ -76,6 +76,7 @@ _PROBES = 1.0, 2.0
 #: Types whose headers are remembered but for their id.
 _DIRECT = frozenset({int(MessageType.REQ), int(MessageType.REP)})
 _OPEN = ConnectionState.OPEN
+_NO_RUNS: Iterator[Span] = iter(())
 
 
 @implementer(ISubscriber, IPeer)
@@ -111,7 +112,7 @@ class FlexiSession(StreamSession):
         self._beginning = b""  # of this client's PUB frames
         self._joining = Joining()
         self._sender = ""  # of this client's publications, if they name it
-        self._pendingRuns: Iterator[Span] = iter(())
+        self._pendingRuns = _NO_RUNS
 
     @property
     def buffered(self) -> int:
@@ -220,7 +221,7 @@ class FlexiSession(StreamSession):
 
     def resume(self) -> None:
         """Continue after the JOIN."""
-        pending, self._pendingRuns = self._pendingRuns, iter(())
+        pending, self._pendingRuns = self._pendingRuns, _NO_RUNS
         if self.state is ConnectionState.OPEN:
             self.received(b"", pending)
 
@@ -381,7 +382,7 @@ class FlexiSession(StreamSession):
         if self.client is not None:
             self._messages.left()
             del self._messages  # a reference cycle
-        self._pendingRuns = iter(())
+        self._pendingRuns = _NO_RUNS
         self._scanner = choice.FlexiScanner(self.context.settings.limits.message)
         self._transcoder = None
 
