@@ -297,7 +297,7 @@ class IJournal(IJournalAppend, IJournalRead, IJournalStage):
 
     onDisk = Attribute("""Whether its records survive the process.""")
     id = Attribute("""The journal's unique id, hexadecimal; "" in memory.""")
-    commits = Attribute("""The :class:`fleximq.values.histogram.Commits`: durations and sizes of its commits.""")
+    commits = Attribute("""The :class:`fleximq.journal.writing.commit.Commits`: durations and sizes of its commits.""")
 
     def reopen(found: Callable[[str | None], None]) -> None:
         """Try to accept runs again after a fault; ``found`` receives None, or the reason of a failure."""

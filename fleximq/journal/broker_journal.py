@@ -12,7 +12,7 @@ from zope.interface import implementer
 from fleximq.errors import NotKept
 from fleximq.interfaces import IJournal
 from fleximq.journal.memory_journal import MemoryJournal
-from fleximq.values.histogram import Commits
+from fleximq.journal.writing.commit import Commits
 from fleximq.values.message import Message
 from fleximq.values.records import BacklogSize, OnCommitted, OnStaged, PublishedRun, Run, StoredBatch, TopicBounds
 from fleximq.values.state_records import StateRecord

@@ -7,7 +7,7 @@ from zope.interface import implementer
 
 from fleximq.errors import NotKept
 from fleximq.interfaces import IJournal
-from fleximq.values.histogram import Commits
+from fleximq.journal.writing.commit import Commits
 from fleximq.values.message import Message
 from fleximq.values.records import BacklogSize, OnCommitted, OnStaged, PublishedRun, Run
 

@@ -21,12 +21,11 @@ from fleximq.journal.retention.retention_rules import RetentionPolicy
 from fleximq.journal.retention.segment_removal import FreedSpace
 from fleximq.journal.retention.topic_limit import TopicLimit
 from fleximq.journal.stored_records import StoredRecords
-from fleximq.journal.writing.commit import Commit, ICommitLog, SegmentOpening, Snapshot
+from fleximq.journal.writing.commit import Commit, Commits, ICommitLog, SegmentOpening, Snapshot
 from fleximq.journal.writing.group_commit import GroupCommit
 from fleximq.journal.writing.staging_area import StagingArea
 from fleximq.journal.writing.writer_thread import IWorker
 from fleximq.limits import MEBIBYTE
-from fleximq.values.histogram import Commits
 from fleximq.values.records import OnCommitted, OnStaged, PublishedRun, Run
 from fleximq.values.state_records import ClientIdsReserved, StateRecord
 

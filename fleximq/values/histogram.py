@@ -1,8 +1,7 @@
-"""Histograms, and the statistics of commits made of them, by which an operator monitors a disk."""
+"""Histograms, by which an operator monitors durations and sizes."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 #: The bounds of the histograms: seconds, messages and bytes.
 SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -26,18 +25,3 @@ class Histogram:
         """Count a value."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class Commits:
-    """The commits of a journal: ``seconds`` of encoding, writing and syncing, ``messages`` and ``bytes`` in each."""
-
-    seconds: Histogram = field(default_factory=lambda: Histogram(SECONDS))
-    messages: Histogram = field(default_factory=lambda: Histogram(MESSAGES))
-    bytes: Histogram = field(default_factory=lambda: Histogram(BYTES))
-
-    def add(self, seconds: float, messages: int, size: int) -> None:
-        """Count a completed commit, without three calls of :meth:`Histogram.add`."""
-        for histogram, value in (self.seconds, seconds), (self.messages, messages), (self.bytes, size):
-            histogram.counts[bisect_left(histogram.bounds, value)] += 1
-            histogram.sum += value

@@ -96,7 +96,7 @@ class FlexiWayTests(WayCase, FlexiCase):
         subscriber.subscribe("news")
         self.publishing("first durable PUB", publisher, subscriber, journal.worker.drain)
         repeated = self.publishing("repeated durable PUB", publisher, subscriber, journal.worker.drain)
-        self.assertWay(repeated, 74, 22, 86)
+        self.assertWay(repeated, 72, 21, 82)
 
     def test_aRequestByNameTakesFewCalls(self) -> None:
         """A REQ to a client's name, from its bytes to the write to the service."""

@@ -1,8 +1,8 @@
-"""Histograms of commits, and those that a journal keeps."""
+"""Histograms."""
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.values.histogram import MESSAGES, Commits, Histogram
+from fleximq.values.histogram import Histogram
 
 
 class HistogramTests(SynchronousTestCase):
@@ -14,10 +14,3 @@ class HistogramTests(SynchronousTestCase):
         for value in (0, 1, 1.5, 10, 11):
             histogram.add(value)
         self.assertEqual((histogram.counts, sum(histogram.counts), histogram.sum), ([2, 2, 1], 5, 23.5))
-
-    def test_commitCountsInAllThree(self) -> None:
-        """A commit counts in all three."""
-        commits = Commits()
-        commits.add(0.001, 5, 1000)
-        self.assertEqual((commits.seconds.sum, commits.messages.sum, commits.bytes.sum), (0.001, 5, 1000))
-        self.assertEqual(commits.messages.counts[MESSAGES.index(10)], 1)

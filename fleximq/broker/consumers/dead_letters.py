@@ -191,7 +191,7 @@ class DeadLetters:
             return
         self._expected.setdefault(topic, []).append(letter)
 
-        def decided(reason: str | None) -> None:
+        def decided(reason: str | None, indexes: Sequence[int] = ()) -> None:
             if reason is not None:
                 self._expected[topic].remove(letter)
             onDecided(reason)

@@ -72,7 +72,8 @@ class _Run:
     """A run in a topic's ``pendingRuns``.
 
     ``number`` is the number of its messages, ``size`` their bytes. ``recorded``: the run was appended to the journal,
-    at ``time``, and ``onDecided`` is called with the journal's decision; other runs only wait for their turn.
+    at ``time``, and ``onDecided`` is called with the journal's decision and ``indexes``; other runs only wait for their
+    turn.
     """
 
     envelope: Envelope
@@ -81,7 +82,8 @@ class _Run:
     size: int
     recorded: bool
     deliver: Deliver
-    onDecided: Callable[[str | None], None] | None = None
+    onDecided: OnDecided | None = None
+    indexes: Sequence[int] = ()
     time: int = 0
 
 
@@ -131,7 +133,7 @@ class OrderedPath:
                     body = envelope.source.pick(body, taken)
         if taken:
             try:
-                self.deliver(envelope, body, len(taken), size, onDecided and partial(_tell, onDecided, taken))
+                self.deliver(envelope, body, len(taken), size, onDecided, taken)
             except NotRecorded as error:
                 raise NotRecorded(error.reason, range(count)) from error
         if refused:
@@ -147,15 +149,21 @@ class OrderedPath:
             deliver(envelope, body, count)
 
     def deliver(
-        self, envelope: Envelope, body: Any, count: int, size: int, onDecided: Callable[[str | None], None] | None
+        self,
+        envelope: Envelope,
+        body: Any,
+        count: int,
+        size: int,
+        onDecided: OnDecided | None,
+        indexes: Sequence[int] = (),
     ) -> None:
         """Append an accepted run to the journal, or deliver it after pending runs; raises NotRecorded.
 
         :param size: the bytes of its messages, 0 if no guard counts them.
-        :param onDecided: as for the journal: called with None after a commit, otherwise with the reason.
+        :param onDecided: called with None and ``indexes`` after a commit, otherwise with the reason and ``indexes``.
         """
         if self.isRecorded(envelope):
-            self._append(envelope, body, count, size, onDecided)
+            self._append(envelope, body, count, size, onDecided, indexes)
         elif envelope.topic.pendingRuns:
             self._wait(envelope, body, count, self._transactions.deliver)
         else:
@@ -186,20 +194,21 @@ class OrderedPath:
         body: Any,
         count: int,
         size: int,
-        onDecided: Callable[[str | None], None] | None,
+        onDecided: OnDecided | None,
+        indexes: Sequence[int],
     ) -> None:
         """Append a run to the journal, and deliver it after its commit. Its topic must be in the table.
 
         :param size: the bytes of its messages, if guards are asked about pending bytes.
-        :param onDecided: called with None after the commit, or with the reason of the refusal; perhaps before this
-            returns.
+        :param onDecided: called with None and ``indexes`` after the commit, or with the reason of the refusal; perhaps
+            before this returns.
         :raises NotRecorded: the journal stores nothing at present; the run is not published.
         """
         topic, publisher = envelope.topic, envelope.publisher
         if not topic.pendingRuns:
             self._topics.beginPending(topic)
         line = topic.pendingRuns
-        run = _Run(envelope, body, count, size, True, self._deliver, onDecided)
+        run = _Run(envelope, body, count, size, True, self._deliver, onDecided, indexes)
         line.append(run)
         if envelope.qos:
             topic.pendingCount += count
@@ -256,7 +265,7 @@ class OrderedPath:
             if not self._appending:
                 self._publishing(None)
             if run.onDecided is not None:
-                run.onDecided(reason)
+                run.onDecided(reason, run.indexes)
 
     def _resolve(self, topic: Topic, run: _Run) -> None:
         """Stop counting a decided run as pending, and deliver the volatile runs that waited for it."""
@@ -302,7 +311,3 @@ def _refusal(topic: Topic, count: int, size: int) -> str | None:
     count += topic.pendingCount
     size += topic.pendingBytes
     return next((no for guard in topic.guards.values() if (no := guard.admits(count, size)) is not None), None)
-
-
-def _tell(onDecided: OnDecided, places: Sequence[int], reason: str | None) -> None:
-    onDecided(reason, places)

@@ -5,6 +5,7 @@ reads that. State records are merged, so that a thousand acknowledgements become
 """
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
@@ -16,6 +17,7 @@ from fleximq.journal.format.column_builder import AppendedRun
 from fleximq.journal.format.control_frames import encodeStateRecords
 from fleximq.journal.format.frame import Frame
 from fleximq.journal.format.record_columns import encodeStaged, recordFrames
+from fleximq.values.histogram import BYTES, MESSAGES, SECONDS, Histogram
 from fleximq.values.state_records import (
     ClientIdsReserved,
     GroupForgotten,
@@ -249,3 +251,18 @@ class Commit:
             yield encodeStateRecords(self.stateRecords.take(), self.next, self.time)
         if self.closing is not None:
             yield from self.closing.frames(segment.end, clean=True)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Commits:
+    """The commits of a journal: ``seconds`` of encoding, writing and syncing, ``messages`` and ``bytes`` in each."""
+
+    seconds: Histogram = field(default_factory=lambda: Histogram(SECONDS))
+    messages: Histogram = field(default_factory=lambda: Histogram(MESSAGES))
+    bytes: Histogram = field(default_factory=lambda: Histogram(BYTES))
+
+    def add(self, seconds: float, messages: int, size: int) -> None:
+        """Count a completed commit, without three calls of :meth:`Histogram.add`."""
+        for histogram, value in (self.seconds, seconds), (self.messages, messages), (self.bytes, size):
+            histogram.counts[bisect_left(histogram.bounds, value)] += 1
+            histogram.sum += value
