@@ -29,6 +29,10 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _PLACE = re.compile(r"(?:\[[\dA-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})", re.ASCII)
 
 
+#: The fault of a broker that cannot be reached; in the process of an application it can be.
+NO_ENDPOINT = "listen is empty, but must name an endpoint, e.g. tcp:7890"
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The settings of a broker; times are in seconds (``busyPoll``: microseconds), sizes in bytes.
@@ -108,8 +112,8 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
-        if not self.listen or not all(self.listen):
-            raise SettingError("listen is empty, but must name an endpoint, e.g. tcp:7890")
+        if not all(self.listen):
+            raise SettingError(NO_ENDPOINT)
         for name in "handshake-timeout keepalive redelivery queue-expiry durable-grace".split():
             time = optionNamed(name).of(self)
             if time is not None:

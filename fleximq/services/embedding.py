@@ -40,12 +40,13 @@ def makeService(reactor: Any, **options: Any) -> "EmbeddedBroker":
     """Return a broker with its listeners, for a Twisted application to start and stop; no port or file is open yet.
 
     :param options: those of the settings file, with ``_`` for ``-`` in names, and the same types of values: ``listen=
-        ["tcp:7890"], journal="/var/lib/app", max_clients=100``. By default it does not poll (``busy_poll=0``).
+        ["tcp:7890"], journal="/var/lib/app", max_clients=100``. By default it does not poll (``busy_poll=0``). With
+        ``listen=[]`` it has no port, and its clients are those of this process.
     :raises SettingError: an option does not exist, or its value is wrong.
     """
     values: Mapping[str, Any] = {"busy-poll": 0} | {name.replace("_", "-"): value for name, value in options.items()}
     registry = installed()
-    for sentence in faults(values, registry):
+    for sentence in faults(values, registry, embedded=True):
         raise SettingError(sentence)
     if values.get("cluster"):
         raise SettingError("cluster is set, but a node of a cluster needs a process of its own")

@@ -10,7 +10,7 @@ from fleximq.config.extension_options import EnabledExtension
 from fleximq.config.option_table import TABLES
 from fleximq.config.permission_options import faultsOf, unknownRoles
 from fleximq.config.schedule_options import scheduleFaults
-from fleximq.config.settings import Settings
+from fleximq.config.settings import NO_ENDPOINT, Settings
 from fleximq.dialects.registry import Registry
 from fleximq.endpoints.listen import Listen, ListenDefaults, WebListen, isPassedBySystemd
 from fleximq.endpoints.principal_argument import withoutPrincipal
@@ -28,10 +28,13 @@ _NO_ADMIN = (
 _KEY, _CERTIFICATE = re.compile(r":(?:privateKey|key)=([^:\\]+)"), re.compile(r":cert=([^:\\]+)")
 
 
-def faults(values: Mapping[str, object], registry: Registry, elsewhere: bool = False) -> Iterator[str]:
+def faults(
+    values: Mapping[str, object], registry: Registry, elsewhere: bool = False, embedded: bool = False
+) -> Iterator[str]:
     """Yield a sentence for each fault of these settings, as far as each can be parsed.
 
     :param elsewhere: the broker will run in another process, so sockets of systemd cannot be checked here.
+    :param embedded: the broker will run inside an application, so it may be without a listener.
     """
     good = {}
     for name, value in values.items():
@@ -48,6 +51,8 @@ def faults(values: Mapping[str, object], registry: Registry, elsewhere: bool = F
     except SettingError as error:
         yield str(error)
     else:
+        if not (settings.listen or embedded):
+            yield NO_ENDPOINT
         yield from _faultsOfJournal(settings)
         try:
             registry = registry.without(settings.disableDialect)

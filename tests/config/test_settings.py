@@ -154,9 +154,8 @@ class RangeTests(SynchronousTestCase):
         error = self.assertRaises(SettingError, Settings.of, {"max-message": "2GiB"})
         self.assertTrue(str(error).startswith("max-message is 2147483648, but must be between"), error)
 
-    def test_thereHasToBePlaceToListenOn(self) -> None:
-        """There has to be a place to listen on."""
-        for value in ([], "", ["tcp:1", ""]):
+    def test_aListenerHasAnEndpoint(self) -> None:
+        for value in ("", ["tcp:1", ""]):
             error = self.assertRaises(SettingError, Settings.of, {"listen": value})
             self.assertEqual(str(error), "listen is empty, but must name an endpoint, e.g. tcp:7890")
 

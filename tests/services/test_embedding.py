@@ -54,6 +54,13 @@ class EmbeddingTests(TestCase):
         await outside.publish("back.1", "hello")
         self.assertEqual((await own.next()).value, "hello")
 
+    async def test_withoutAListenerClientsOfTheProcessMeet(self) -> None:
+        service = self.service(listen=[])
+        self.assertEqual(service.addresses, [])
+        reader = await service.connect(EVERYTHING).subscribe("news")
+        await service.connect(EVERYTHING).publish("news", 1)
+        self.assertEqual((await reader.next()).value, 1)
+
     async def test_aDurablePublicationIsOnDiskAndOutlivesTheService(self) -> None:
         folder = self.mktemp()
         options: dict[str, Any] = {"journal": folder, "durable": ["kept"]}
@@ -203,7 +210,7 @@ class OptionsTests(SynchronousTestCase):
     def test_wrongOptionsAreOneSentence(self) -> None:
         for options, words in (
             ({"listn": ["tcp:0"]}, "listn"),
-            ({"listen": []}, "listen is empty"),
+            ({"listen": [""]}, "listen is empty"),
             ({"listen": ["stdio"]}, "standard input and output belong to the application"),
             ({"max_clients": -1}, "max-clients is -1"),
             ({"durable": ["a"]}, "durable is set, but nothing is kept without a journal"),

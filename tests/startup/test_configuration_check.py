@@ -44,6 +44,10 @@ class FaultsTests(SynchronousTestCase):
         self.assertEqual(self.faults(), [])
         self.assertEqual(self.faults(keepalive=3, listen="plus+tcp:1", extension={"sample": {"n": 3}}), [])
 
+    def test_onlyAnApplicationsBrokerMayBeWithoutAListener(self) -> None:
+        self.assertEqual(self.faults(listen=[]), ["listen is empty, but must name an endpoint, e.g. tcp:7890"])
+        self.assertEqual(list(faults({"listen": []}, REGISTRY, embedded=True)), [])
+
     def test_onlyOneStdio(self) -> None:
         """There is only one standard input."""
         self.assertEqual(self.faults(listen=["stdio:", "tcp:1"]), [])
