@@ -83,12 +83,12 @@ class ReaderAtOnce(ReaderThread):
 
     def stop(self) -> None:
         """Close the files."""
-        self._opened.close()
+        self._walk.opened.close()
 
     def _ask(
         self, job: Callable[[], Sequence[Any]], found: Callable[..., None], otherwise: Sequence[Any] | None = None
     ) -> None:
-        self._opened.end = self._segments.end
+        self._walk.opened.end = self._segments.end
         found(*job())
 
 

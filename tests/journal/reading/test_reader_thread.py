@@ -452,7 +452,7 @@ class ThreadTests(SynchronousTestCase):
         self.reader.stop()
         self.answered()
         self.assertEqual(len(answers[0]), 1)
-        self.assertEqual(self.reader._opened._open, {})
+        self.assertEqual(self.reader._walk.opened._open, {})
 
 
 def _folder() -> Recorder:
