@@ -35,6 +35,8 @@ MAX_UNREAD = 1 << 20
 _VECTOR = 16
 #: The backlog of an outbox that never had any; one of its own would take 700 bytes of each connection.
 _NOTHING_HELD = WriteBacklog()
+#: The deferred runs of an outbox that has none; a list of its own would take 56 bytes of each connection.
+_NOT_DEFERRED: list[tuple[DeferredRun, int, PausablePublisher | None]] = []
 _WRITING, _CLOSED = OutboxState.WRITING, OutboxState.CLOSED
 _PAUSED = OutboxState.PAUSED, OutboxState.OVERFLOWED
 _UNREAD = *_PAUSED, OutboxState.DRAINING
@@ -71,7 +73,7 @@ class Outbox:
         self._fresh: list[Chunk] = []
         self._held = _NOTHING_HELD
         # Received while paused, with their publisher.
-        self._deferred: list[tuple[DeferredRun, int, PausablePublisher | None]] = []
+        self._deferred = _NOT_DEFERRED
         self._publisher: PausablePublisher | None = None
         self._unsent = 0
         self._state = _WRITING
@@ -131,6 +133,7 @@ class Outbox:
             if self._state in _PAUSED:
                 if not self._deferred:
                     self._turn.later(self._applyPolicy)
+                    self._deferred = []
                 self._deferred.append((run, count, self._turn.reader))
             return
         fresh = self._fresh
@@ -240,7 +243,7 @@ class Outbox:
 
     def _applyPolicy(self) -> None:
         """Apply the policy to deferred deliveries. Runs that it would drop are not rendered."""
-        late, self._deferred = self._deferred, []
+        late, self._deferred = self._deferred, _NOT_DEFERRED
         keepsAll = isinstance(self._policy, Block)
         for run, count, publisher in late:
             if self._state not in _PAUSED:
@@ -358,7 +361,7 @@ class Outbox:
     def _forget(self) -> None:
         self._overflow = _nothing  # a reference cycle
         self._fresh = []
-        self._deferred = []
+        self._deferred = _NOT_DEFERRED
         self.waiting = 0
         if self._held:
             self._turn.freeLater(self._held.clear())
