@@ -26,7 +26,6 @@ from fleximq.wire.fleximq_scanner import FIXED_BYTES, payloads
 #: A PUB with one of these keys differs from message to message, so its envelope is not cached.
 PER_MESSAGE_KEYS = frozenset({"routing", "message_id", "correlation_id", "traceparent", "tracestate"})
 
-_ACK = frozenset({"queue", "ack"})
 #: Acts on a run of a number of frames, and answers its errors.
 RepeatedRun = Callable[[Chunk, int], None]
 
@@ -196,19 +195,17 @@ class QueueMessages:
     def _together(self, packed: Iterable[bytes], refused: Callable[[BrokerError], None]) -> list[Any]:
         """Return the arguments of notifications; neighbours that only acknowledge become one."""
         found: list[Any] = []
+        acks: list[int] | None = None  # of the last one, if it has nothing else
         for each in packed:
             try:
                 arguments = readArguments(self._broker, self._me, SETTLE, each)
             except BrokerError as error:
                 refused(error)
                 continue
-            if found and _acknowledges(arguments) and _acknowledges(found[-1], arguments["queue"]):
-                found[-1]["ack"] += arguments["ack"]
-            else:
-                found.append(arguments)
+            onlyAcks = arguments is not None and len(arguments) == 2 and "ack" in arguments
+            if onlyAcks and acks is not None and arguments["queue"] == found[-1]["queue"]:
+                acks += arguments["ack"]
+                continue
+            found.append(arguments)
+            acks = arguments["ack"] if onlyAcks else None
         return found
-
-
-def _acknowledges(arguments: Any, queue: str | None = None) -> bool:
-    """Return whether arguments have nothing but tags to acknowledge, of this queue unless it is None."""
-    return arguments is not None and arguments.keys() == _ACK and queue in (None, arguments["queue"])

@@ -52,6 +52,13 @@ class SourceTests(SynchronousTestCase):
         )
         self.assertIs(source.messages(body)[0].head, source.messages(body)[2].head)
 
+    def test_sizeIsThatOfTheMessages(self) -> None:
+        """With ids and long headers, and however long the payloads are."""
+        for more in ({}, {"message_id": "mé", "reply_to": "r"}, {"x": "y" * 1000}):
+            for payloads in ([b"\x01"], [b""] * 20, [b"\x01", b"\x02" * 300]):
+                source, body = run({"topic": "t", **more}, *payloads)
+                self.assertEqual(source.size(body), MessageSource.size(source, body))
+
     def test_run(self) -> None:
         """What is kept are the payloads, and one header for all, whose other pairs are as they were sent."""
         source, body = run({"topic": "t"}, b"\x01", b"", b"\x02" * 300)

@@ -340,6 +340,23 @@ class SettleTests(QueueCase):
         [heard] = self.worker.messages()
         self.assertEqual((heard.status, heard.value["tags"]), (404, [self.first]))
 
+    def test_neighbouringSettlementsAreInOrder(self) -> None:
+        """A retried message comes back with its tag, and unknown keys in a map are ignored."""
+        self.enqueue("d")
+        self.settle(self.worker, ack=[self.first])
+        [fourth] = self.tags(self.worker)
+        frame = self.worker.variant.frame
+        lists: list[Any] = [{"retry": [[self.second, 0]]}, {"ack": [self.second]}, {"ack": [self.third], "x": 1}]
+        lists += [{"ack": [fourth]}, {"ack": []}]
+        payloads = [msgpack.packb({"queue": "jobs", **each}) for each in lists]
+        self.worker.say(b"".join(frame("NOTIF", self.worker.id, TO_BROKER, payload) for payload in payloads))
+        self.clock.advance(0)
+        [again] = self.worker.messages()
+        self.assertEqual((again.value, again.header["delivery"]["attempt"]), ("b", 2))
+        queue = self.server.broker.queues.get("jobs")
+        assert queue is not None
+        self.assertEqual((queue.depth, queue.inFlight), (0, 0))
+
     def test_malformedSettlementsAreRefused(self) -> None:
         """400, and nothing is settled."""
         for wrong in (
