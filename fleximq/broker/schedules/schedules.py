@@ -39,7 +39,7 @@ from fleximq.values.counted_event import CountedEvent, EventFamily
 LOOK = 1.0
 #: Schedules are at most this far in the future: ten years, in milliseconds.
 MOST_AHEAD = 10 * 366 * 86_400_000
-#: Maximum number of messages that are read and published at a time: 30 ms of the reactor's thread.
+#: Maximum number of messages that are published in one turn of the reactor, 30 ms.
 BATCH = 10_000
 #: Seconds until messages that were refused at their time are published again.
 RETRY = 1.0
@@ -203,18 +203,28 @@ class Schedules:
         """Read the messages that are due, and publish them."""
         if store.reading:
             return
-        taken = store.takeDue(self.now(), BATCH)
+        taken = store.takeDue(self.now())
         if taken.size:
             store.reading = True
             store.fetch(taken, partial(self._fetched, store, taken))
 
     def _fetched(self, store: WaitingMessages, taken: Entries, messages: list[DueMessage], number: int) -> None:
-        store.reading = False
-        store.putBack(taken.part(number))
+        store.fetched(taken, number)
         if len(messages) < number:
             self._lose(store, taken.part(0, number), messages)
-        self._publisher.publish(messages, store.durable, partial(self._published, store))
-        self._arm()
+        self._publishNext(store, messages, 0)
+
+    def _publishNext(self, store: WaitingMessages, messages: list[DueMessage], start: int) -> None:
+        """Publish the messages from an index on, a part of them in each turn."""
+        end = start + BATCH
+        try:
+            self._publisher.publish(messages[start:end], store.durable, partial(self._published, store))
+        finally:  # an error of one must not stop all others
+            if end < len(messages):
+                self._deadlines.callLater(0, partial(self._publishNext, store, messages, end))
+            else:
+                store.reading = False
+                self._arm()
 
     def _lose(self, store: WaitingMessages, taken: Entries, messages: Sequence[DueMessage]) -> None:
         there = {message.number for message in messages}

@@ -20,6 +20,11 @@ OnFetched = Callable[[list[DueMessage], int], None]
 FIRST_VOLATILE = 1 << 52
 
 
+#: Maximum number of messages that are read at a time. A frame of the journal is decoded for a few of its messages, so
+#: more at a time are faster if they were not stored in the order of their due times.
+MOST_AT_ONCE = 50_000
+
+
 class WaitingMessage(NamedTuple):
     """A message as a listing shows it: id, due time, topic, the principal that scheduled it, and the bytes of its
     payload.
@@ -48,6 +53,7 @@ class WaitingMessages(ABC):
         self.firing: dict[int, tuple[int, int]] = {}
         self.refused: dict[int, tuple[int, int]] = {}
         self.reading = False
+        self._most = MOST_AT_ONCE
 
     def __len__(self) -> int:
         return len(self.timetable) + len(self.firing) + len(self.refused)
@@ -72,14 +78,16 @@ class WaitingMessages(ABC):
     def published(self, messages: Sequence[DueMessage]) -> None:
         """Forget messages that were published."""
 
-    def takeDue(self, now: int, most: int) -> Entries:
-        """Move due messages from the timetable to ``firing``."""
-        taken = self.timetable.takeDue(now, most)
+    def takeDue(self, now: int) -> Entries:
+        """Move due messages from the timetable to ``firing``: as many as :meth:`fetch` can probably read at once."""
+        taken = self.timetable.takeDue(now, self._most)
         self.firing.update((number, (due, owner)) for due, number, owner in taken.rows())
         return taken
 
-    def putBack(self, entries: Entries) -> None:
-        """Move messages from ``firing`` to the timetable."""
+    def fetched(self, entries: Entries, number: int) -> None:
+        """Move messages that were not read, those after the first ``number``, from ``firing`` to the timetable."""
+        self._most = number if number < entries.size else min(2 * self._most, MOST_AT_ONCE)
+        entries = entries.part(number)
         for number in entries.numbers:
             del self.firing[number]
         self.timetable.addAll(entries)

@@ -4,6 +4,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.broker.schedules import messages_in_journal, schedules
 from fleximq.broker.schedules.messages_in_journal import SCHEDULES
 from fleximq.broker.schedules.schedules import RETRY
 from fleximq.errors import NotRecorded, TooManyRequests
@@ -131,6 +132,21 @@ class DurableTests(SynchronousTestCase):
         self.life.commit()
         self.assertEqual(self.life.seen.payloads(), [b"a"])
         self.assertEqual(len(self.life.broker.schedules), 0)
+
+    def test_moreThanIsReadAtOnce(self) -> None:
+        """In the order of due times, also if they were stored in another order."""
+        self.patch(messages_in_journal, "_CHUNK", 3000)
+        self.patch(schedules, "BATCH", 4)
+        for step in (1, 7):
+            self.life = Life()
+            now = self.life.now()
+            for number in range(30):
+                self.life.schedule(now + number * step % 30, b"%03d" % (number * step % 30) + bytes(500))
+                self.life.commit()  # a frame each
+            self.life.finish()
+            found = [payload[:3] for payload in self.life.seen.payloads()]
+            self.assertEqual(found, [b"%03d" % number for number in range(30)])
+            self.assertEqual(len(self.life.broker.schedules), 0)
 
     def test_queuesGetTheHead(self) -> None:
         """With priority, key and expiry, as of any other publication."""
