@@ -20,6 +20,8 @@ DIALECTS = {"broker": 0, "fleximq": 1, "blipmq": 2, "minimq": 3, "identity": 4}
 #: The dialect is a plug-in's; its name is the part of the publisher's name before the hyphen.
 OTHER_DIALECT = 0xFFFF
 
+# The header's key, in bytes.
+_EXPIRES = b"expires_in"
 # Messages of other dialects have no head.
 _FLEXIMQ = DIALECTS["fleximq"]
 
@@ -136,6 +138,10 @@ class Blobs:
             ends = [end - first for end in ends]
         return [blob[start:end] for start, end in pairwise(ends)]
 
+    def __contains__(self, part: object) -> bool:
+        """Return whether the bytes of all together contain some."""
+        return isinstance(part, bytes) and part in self._blob
+
     def joined(self, start: int, stop: int) -> memoryview:
         """Return the strings from one index up to another as one."""
         first = self._ends[0]
@@ -228,6 +234,14 @@ class StoredBatch:
             ]
         columns = zip(contents, self.headers, self.payloads, self.offsets, self._heads(), strict=False)
         return [_message(code, header, payload, offset, head) for code, header, payload, offset, head in columns]
+
+    def expiries(self) -> dict[int, int]:
+        """Return when records with a time of their own expire, in microseconds since 1970, by offset."""
+        headers = self._headers
+        if not (_EXPIRES in headers if isinstance(headers, Blobs) else any(_EXPIRES in each for each in headers)):
+            return {}
+        heads = zip(self.offsets, self.timestamps, self._heads(), strict=False)
+        return {offset: time + head.expires * 1000 for offset, time, head in heads if head is not None and head.expires}
 
     def _heads(self) -> Iterable[Head | None]:
         """Return the heads of all records, one object for all with the same; without end if there are none."""

@@ -5,7 +5,7 @@ remembers recent records for it.
 """
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
 from itertools import compress
@@ -22,7 +22,7 @@ from fleximq.broker.consumers.state_log import IDS, StateLog
 from fleximq.broker.consumers.work_queue import WorkQueue
 from fleximq.broker.consumers.work_queues import WorkQueues
 from fleximq.broker.publishing.deduplication import RecentIds
-from fleximq.broker.queues.queue_state import QueueState
+from fleximq.broker.queues.queue_state import NO_EXPIRIES, QueueState
 from fleximq.broker.queues.recorder import Recorder
 from fleximq.broker.rules import AgeLimits
 from fleximq.broker.schedules.messages_in_journal import SCHEDULES
@@ -48,7 +48,7 @@ class Arrival(NamedTuple):
     """The fields of a batch that queues need, without its contents.
 
     ``topicOf`` is None if all records are of the first topic, ``contents`` None if all are of QoS1. ``time`` is the
-    time of the last record.
+    time of the last record, ``expiries`` are those of single records by offset.
     """
 
     topics: Sequence[str]
@@ -56,6 +56,7 @@ class Arrival(NamedTuple):
     offsets: Sequence[int]
     contents: Sequence[int] | None
     time: int
+    expiries: Mapping[int, int] = NO_EXPIRIES
 
     @classmethod
     def of(cls, batch: StoredBatch) -> "Arrival":
@@ -68,6 +69,7 @@ class Arrival(NamedTuple):
             offsets if isinstance(offsets, range) else array("Q", offsets),
             None if tracked else array("H", contents),
             batch.timestamps[-1],
+            batch.expiries(),
         )
 
     def places(self) -> Sequence[int]:
@@ -292,7 +294,7 @@ class Checkpointer:
         for state, parts in mine.values():
             age = None if self._timesToLive.of(state.topic) is None else arrival.time
             offsets = [part.tracked() if state.isSubscription else part.offsets for part in parts]
-            state.arrive(offsets[0] if len(offsets) == 1 else list(merge(*offsets)), age)
+            state.arrive(offsets[0] if len(offsets) == 1 else list(merge(*offsets)), age, arrival.expiries)
 
 
 def assumeDelivered(

@@ -3,12 +3,10 @@
 The header of a dead letter tells its story, see :mod:`fleximq.values.death`.
 """
 
-from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from weakref import WeakKeyDictionary
 
 from fleximq.broker.deadlines import Deadlines
 from fleximq.broker.envelope import BROKER_ID, ConnectedClient, Envelope, LastDelivery, QueueDelivery
@@ -53,31 +51,6 @@ def _contentOf(message: Message) -> int:
     return hash((message.payload, message.content, message.message_id, message.correlation_id, message.reply_to))
 
 
-class _Places:
-    """Counts the dead letters withdrawn from a queue in memory, so that the places of others are found at once: the
-    arrival numbers of this class include them, those of the queue do not.
-    """
-
-    def __init__(self) -> None:
-        self._earlier = 0
-        self._withdrawn: list[int] = []
-
-    def numberOf(self, arrived: int) -> int:
-        """Return the arrival number for that of the queue at this moment."""
-        return arrived + self._earlier + len(self._withdrawn)
-
-    def arrivedOf(self, number: int) -> int:
-        """Return the queue's arrival number now."""
-        return number - self._earlier - bisect_left(self._withdrawn, number)
-
-    def withdrawn(self, number: int) -> None:
-        """Record that a dead letter was withdrawn."""
-        insort(self._withdrawn, number)
-        if len(self._withdrawn) > 2 * LATE:  # the first ones arrived before all that can still be withdrawn
-            del self._withdrawn[:LATE]
-            self._earlier += LATE
-
-
 @dataclass(eq=False, repr=False)
 class DeadLetters:
     """Publishes dead letters as the broker, and withdraws those whose acknowledgement arrives late.
@@ -102,7 +75,6 @@ class DeadLetters:
     onDeadLetter: Callable[[Death, str | None], None] = lambda death, messageId: None
     _late: OrderedDict[tuple[Queue, int], _Letter] = field(default_factory=OrderedDict)
     _expected: dict[str, list[_Letter]] = field(default_factory=dict)
-    _places: WeakKeyDictionary[Queue, _Places] = field(default_factory=WeakKeyDictionary)
 
     def add(self, queue: Queue, delivery: LastDelivery) -> None:
         """Publish the message of a last delivery as a dead letter, and retry until it is stored."""
@@ -129,8 +101,7 @@ class DeadLetters:
     def arrived(self, queue: Queue, messages: Sequence[Message]) -> None:
         """Record the arrival of dead letters in their queue."""
         expected = self._expected.pop(queue.name, [])
-        places = self._places.setdefault(queue, _Places())
-        for number, message in enumerate(messages, places.numberOf(queue.stored.arrived - len(messages) + 1)):
+        for number, message in enumerate(messages, queue.stored.arrived - len(messages) + 1):
             content = _contentOf(message)
             letter = next((each for each in expected if each.content == content), None)
             if letter is not None:
@@ -153,11 +124,7 @@ class DeadLetters:
         if letter.place is None:
             return False
         queue, number, offset = letter.place
-        places = self._places[queue]
-        found = queue.withdraw(places.arrivedOf(number), offset, lambda each: _contentOf(each) == letter.content)
-        if found and not offset:  # those in the journal leave gaps
-            places.withdrawn(number)
-        return found
+        return queue.withdraw(number, offset, lambda each: _contentOf(each) == letter.content)
 
     def _register(self, queue: Queue, delivery: LastDelivery) -> tuple[_Letter, Message]:
         """Remember a dead letter for late acknowledgements; return it, and its message with the story."""

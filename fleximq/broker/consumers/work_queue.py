@@ -96,6 +96,7 @@ class WorkQueue(QueueOwner):
         make = self._makeQueue
         for lane in self.lanes:
             lane.bounds.maxMessages = definition.max_messages or make.maxMessages
+            lane.expiredDie = definition.expired == "dead"
             lane.bounds.maxBytes = definition.max_bytes or make.maxBytes
             lane.dropsOldest = not self.refuses
             most = definition.max_attempts

@@ -9,6 +9,7 @@ from functools import partial
 
 from fleximq.broker.queues.expiry import Expiry
 from fleximq.broker.queues.in_flight import IN_FLIGHT_OVERHEAD
+from fleximq.broker.queues.own_expiries import OwnExpiries
 from fleximq.broker.queues.stored_messages import StoredMessages
 from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.message import Message
@@ -30,6 +31,7 @@ class Bounds:
     maxBytes: int
     _stored: StoredMessages
     _expiry: Expiry | None
+    ownExpiries: OwnExpiries | None = None
 
     def admits(self, count: int, size: int) -> str | None:
         """Return None if ``count`` more messages with ``size`` bytes fit, else the reason of the refusal."""
@@ -73,6 +75,8 @@ class Bounds:
         """Drop messages that are too old, about twice as many as arrive; tell whether the queue is still full."""
         if self._expiry is not None:
             self._expiry.makeRoom(isFull, 2 * (count + size // OVERHEAD))
+        if self.ownExpiries is not None:
+            self.ownExpiries.makeRoom(isFull)
         return isFull()
 
     def isOver(self, count: int, size: int) -> bool:

@@ -7,9 +7,10 @@ gap, since arrival numbers never change. Volatile messages (QoS0) stay in memory
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, takewhile
+from itertools import chain, islice, takewhile
 
-from fleximq.broker.queues.backlog import NEVER_USED, Backlog, Dropped, Withdrawn
+from fleximq.broker.queues.backlog import NEVER_USED, Backlog, Dropped
+from fleximq.broker.queues.message_place import placeAt
 from fleximq.broker.queues.offset_ranges import FIRST_VOLATILE, GAP, OffsetRanges
 from fleximq.values.message import Message
 from fleximq.values.message_cost import ANY, cost, costOf, measure
@@ -188,20 +189,34 @@ class DurableBacklog(Backlog):
             self._left(1)
         return True
 
-    def withdraw(self, number: int, offset: int, isIt: Callable[[Message], bool]) -> Withdrawn | None:
+    def withdraw(self, number: int, offset: int, isIt: Callable[[Message], bool]) -> int | None:
         """Replace the message at this offset by a gap; None if it is not here."""
         if not offset:
             return None
         for place, message in enumerate(self._inMemory):
             if message is not None and message.offset == offset:
-                self._inMemory[place] = None
-                self._gaps += 1
-                self.size -= costOf(message)
-                return Withdrawn(costOf(message), 0)
+                self.remove(self.lastTag + place + 1)
+                return costOf(message)
         if not self._onDisk.erase(offset):
             return None
         self._onDiskGaps += 1
-        return Withdrawn(0, 0)
+        return 0
+
+    def remove(self, tag: int) -> Message | None:
+        """As :meth:`Backlog.remove`; volatile messages stay, since gaps count in the journal."""
+        place = tag - self.lastTag - 1
+        if place >= len(self._inMemory):
+            key = self._onDisk.eraseAt(place - len(self._inMemory))
+            self._onDiskGaps += key != GAP
+            return None if key == GAP else placeAt(key)
+        message = self._inMemory[place] if place >= 0 else None
+        if message is None or not message.offset:
+            return None
+        self._inMemory[place] = None
+        self._gaps += 1
+        self.size -= costOf(message)
+        self._takeBetweenGaps(0, 0)
+        return message
 
     def _takeVolatile(self, key: int) -> Message | None:
         message = self._volatile.pop(key, None) if key >= FIRST_VOLATILE else None
@@ -257,6 +272,11 @@ class DurableBacklog(Backlog):
             else:
                 offsets.extend([key for key in part if key < FIRST_VOLATILE])
         return offsets
+
+    def volatileTags(self) -> list[int]:
+        """Return the tags of the volatile messages, in order."""
+        numbers = chain((0 if each is None else each.offset or FIRST_VOLATILE for each in self._inMemory), self._onDisk)
+        return [tag for tag, number in enumerate(numbers, self.lastTag + 1) if number >= FIRST_VOLATILE]
 
     def lowest(self) -> int:
         """Return the lowest offset, 0 if no message is in the journal."""

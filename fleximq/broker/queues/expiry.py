@@ -4,13 +4,17 @@ A queue may have a million of them. Their number is known at once, but not their
 costs: so a full queue drops as many as it takes to admit a publication. Each message is dropped once.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from fleximq.broker.deadlines import Deadline, Deadlines
+from fleximq.broker.envelope import LastDelivery
 from fleximq.broker.queues.in_flight import SLICE
 from fleximq.broker.queues.message_ages import MessageAges
+from fleximq.broker.queues.message_place import ONLY_IN_JOURNAL
 from fleximq.broker.queues.stored_messages import StoredMessages
 from fleximq.values.counted_event import CountedEvent, EventFamily
+from fleximq.values.death_reason import DeathReason
+from fleximq.values.message_cost import cost
 
 #: Counted for messages that are too old.
 EXPIRED = CountedEvent(EventFamily.EXPIRED, "time to live")
@@ -23,13 +27,15 @@ class Expiry:
 
     :param timeToLive: seconds after which a waiting message expires.
     :param prepared: called after the last slice.
+    :param bury: makes dead letters of expired messages; None while they are dropped.
     """
 
-    __slots__ = ("_deadline", "_deadlines", "_isSoon", "_prepared", "_stored", "ages")
+    __slots__ = ("_deadline", "_deadlines", "_isSoon", "_prepared", "_stored", "ages", "bury")
 
     def __init__(
         self, timeToLive: float, deadlines: Deadlines, stored: StoredMessages, prepared: Callable[[], None]
     ) -> None:
+        self.bury: Callable[[Sequence[LastDelivery]], object] | None = None
         self.ages = MessageAges(timeToLive)
         self._deadlines = deadlines
         self._stored = stored
@@ -85,6 +91,9 @@ class Expiry:
         return self.ages.before(self._deadlines.seconds())
 
     def _drop(self, most: int) -> None:
+        if self.bury is not None:
+            self._buryOldest(self.bury, most)
+            return
         stored, until, expired = self._stored, self._until(), 0
         while expired < most and (delivery := stored.returned.first()) is not None and delivery.tag <= until:
             stored.dropReturned(delivery)
@@ -95,6 +104,28 @@ class Expiry:
             expired += dropped.number
         if expired:
             stored.counted(EXPIRED, expired)
+
+    def _buryOldest(self, bury: Callable[[Sequence[LastDelivery]], object], most: int) -> None:
+        """As :meth:`_drop`, but make dead letters."""
+        stored, until = self._stored, self._until()
+        dead: list[LastDelivery] = []
+        while len(dead) < most and (delivery := stored.returned.first()) is not None and delivery.tag <= until:
+            stored.returned.remove(delivery.tag)
+            stored.ended([delivery.tag])
+            dead.append(LastDelivery(*delivery, DeathReason.EXPIRED))
+        end = min(until, stored.lastTag + most - len(dead))
+        for tag in range(stored.lastTag + 1, end + 1):
+            message = stored.backlog.remove(tag)
+            if message is not None:
+                dead.append(LastDelivery(tag, message, 0, DeathReason.EXPIRED))
+        gaps = stored.backlog.expire(end, most)  # and volatile messages of a durable queue
+        stored.undelivered(gaps)
+        stored.size -= cost(
+            [each.message for each in dead if each.message.payload is not ONLY_IN_JOURNAL or each.attempts]
+        )
+        if dead or gaps.number:
+            stored.counted(EXPIRED, len(dead) + gaps.number)
+            bury(dead)
 
     def _due(self) -> None:
         self._deadline = None

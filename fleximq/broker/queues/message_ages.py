@@ -41,11 +41,6 @@ class MessageAges:
         else:
             marks.append((number, time))
 
-    def removed(self, number: int) -> None:
-        """Record that the message with this arrival number was removed, so that later ones have lower numbers."""
-        self._marks = deque((last - (last >= number), time) for last, time in self._marks)
-        self._expired -= self._expired >= number
-
     def before(self, now: float) -> int:
         """Return the arrival number up to which all messages have expired, 0 for none."""
         marks = self._marks

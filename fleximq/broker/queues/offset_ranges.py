@@ -145,12 +145,31 @@ class OffsetRanges:
         """Replace a number by a gap; False if it is not among them."""
         for place, part in enumerate(self._parts):
             if number in part:
-                index = part.index(number)
-                parts = list(self._parts)
-                parts[place : place + 1] = [each for each in (part[:index], _GAPS[:], part[index + 1 :]) if each]
-                self._parts = deque(parts)
+                self._erase(place, part, part.index(number))
                 return True
         return False
+
+    def eraseAt(self, index: int) -> int:
+        """Replace the number at an index by a gap, and return it; a gap without one, or if it is one already."""
+        if index < self._count:
+            for place, part in enumerate(self._parts):
+                if index < len(part):
+                    number = part[index]
+                    if number != GAP and (number < FIRST_VOLATILE):
+                        self._erase(place, part, index)
+                        return number
+                    return GAP
+                index -= len(part)
+        return GAP
+
+    def _erase(self, place: int, part: "range | array[int]", index: int) -> None:
+        if isinstance(part, array):
+            part = self._parts[place] = part[:]
+            part[index] = GAP
+            return
+        parts = list(self._parts)
+        parts[place : place + 1] = [each for each in (part[:index], _GAPS[:], part[index + 1 :]) if each]
+        self._parts = deque(parts)
 
     def _used(self) -> "deque[range | array[int]]":
         if self._parts is NEVER_USED:

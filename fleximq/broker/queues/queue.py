@@ -28,6 +28,7 @@ from fleximq.broker.queues.first_attempts import FirstAttempts
 from fleximq.broker.queues.in_flight import InFlight
 from fleximq.broker.queues.key_order import KeyOrder, keyOf
 from fleximq.broker.queues.message_place import offsetsOf, placeOf
+from fleximq.broker.queues.own_expiries import OwnExpiries
 from fleximq.broker.queues.queued_form import QUEUED
 from fleximq.broker.queues.recorder import Recorder
 from fleximq.broker.queues.stored_messages import StoredMessages
@@ -90,7 +91,10 @@ class Queue:
     closed: bool = field(init=False, default=False)
     stored: StoredMessages = field(init=False)
     expiry: Expiry | None = field(init=False)
+    #: Those of messages with a time of their own; None until the first one.
+    ownExpiries: OwnExpiries | None = field(init=False, default=None)
     bounds: Bounds = field(init=False)
+    _expiredDie: bool = field(init=False, default=False)
     _firstAttempts: FirstAttempts = field(init=False)
     _waiters: WaitingConsumers = field(init=False)
     _whenReady: Sequence[Callable[[], object]] = field(init=False, default=())
@@ -129,8 +133,37 @@ class Queue:
             self.bounds.enforce(rendered, size)
         if self.expiry is not None:
             self.expiry.arrived()
+        if rendered[0][9] is not None and not self.name.startswith(DEAD):  # a head
+            self._expireEach(rendered)
         if self._waiters:
             self._waiters.wake(self.available)
+
+    def _expireEach(self, messages: Sequence[Message]) -> None:
+        """Let each of the last messages in the backlog expire at its own time, if it has one."""
+        head = messages[0].head
+        isOne = head is messages[-1].head  # mostly a run has one head
+        if (head is not None and head.expires) if isOne else any(each.head and each.head.expires for each in messages):
+            self.makeOwnExpiries().arrived(messages)
+
+    def makeOwnExpiries(self) -> OwnExpiries:
+        """Return the expiries of messages with a time of their own, made at the first one."""
+        if self.ownExpiries is None:
+            bury = self._bury if self._expiredDie else None
+            self.ownExpiries = OwnExpiries(self.deadlines, self.stored, self.prepared, bury)
+            self.bounds.ownExpiries = self.ownExpiries
+        return self.ownExpiries
+
+    @property
+    def expiredDie(self) -> bool:
+        """Whether expired messages become dead letters, unless the queue makes none."""
+        return self._expiredDie
+
+    @expiredDie.setter
+    def expiredDie(self, die: bool) -> None:
+        self._expiredDie = die and self.limit.onDead is not None
+        for expiry in (self.expiry, self.ownExpiries):
+            if expiry is not None:
+                expiry.bury = self._bury if self._expiredDie else None
 
     # -- waiting -----------------------------------------------------------------------------------------
 
@@ -161,6 +194,8 @@ class Queue:
         """Whether the next message is not ready: it is only on disk, or many older ones that expired are dropped first.
         Consumers wait with :meth:`whenPrepared`.
         """
+        if self.ownExpiries is not None and self.ownExpiries.isDue:
+            return True
         return (self.expiry is not None and self.expiry.isNextTooOld) or self.stored.isNextOnDisk
 
     def whenPrepared(self, call: Callable[[], object]) -> None:
@@ -171,6 +206,8 @@ class Queue:
         self._whenReady = [*self._whenReady, call]
         if self.expiry is not None and self.expiry.isNextTooOld:
             self.expiry.soon()
+        elif self.ownExpiries is not None and self.ownExpiries.isDue:
+            self.ownExpiries.soon()
         elif self.recorder is not None:
             self.recorder.load()
 
@@ -221,6 +258,10 @@ class Queue:
         if self.expiry is not None and self.expiry.isNextTooOld:
             self.expiry.expire()
             if self.expiry.isNextTooOld:
+                return (), (), ()
+        if self.ownExpiries is not None and self.ownExpiries.isDue:
+            self.ownExpiries.expire()
+            if self.ownExpiries.isDue:
                 return (), (), ()
         flying, returned = stored.flying, stored.returned
         while flying.leaving and len(returned) < number:
@@ -345,13 +386,10 @@ class Queue:
 
         :param number: the value of ``stored.arrived`` when it had arrived, and ``offset`` its offset in the journal.
         """
-        withdrawn = self.stored.backlog.withdraw(number, offset, isIt)
-        if withdrawn is None:
-            return False
-        self.stored.undelivered(Dropped(1, withdrawn.size, [offset]))
-        if self.expiry is not None and withdrawn.tag:
-            self.expiry.ages.removed(withdrawn.tag)
-        return True
+        size = self.stored.backlog.withdraw(number, offset, isIt)
+        if size is not None:
+            self.stored.undelivered(Dropped(1, size, [offset]))
+        return size is not None
 
     def retry(self, tag: int, delay: float = 0.0) -> bool:
         """Give a message in flight back: it is delivered again after ``delay`` seconds, before all that arrived later.
@@ -417,6 +455,8 @@ class Queue:
 
     def _returnOrBury(self, deliveries: list[QueueDelivery]) -> None:
         """Return deliveries to the head, or make dead letters of them; callbacks find the queue consistent."""
+        if self.ownExpiries is not None:
+            deliveries = self.ownExpiries.returned(deliveries)
         stored, again = self.stored, deliveries
         dead = self.limit.last(deliveries)
         if dead:
@@ -441,6 +481,8 @@ class Queue:
         self.closed = True
         if self.expiry is not None:
             self.expiry.cancel()
+        if self.ownExpiries is not None:
+            self.ownExpiries.clear()
         if self.recorder is not None:
             self.recorder.close()
         self.stored.clear()

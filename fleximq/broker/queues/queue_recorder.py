@@ -7,6 +7,7 @@ see :class:`~fleximq.broker.queues.last_deliveries.LastDeliveries`.
 """
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from operator import attrgetter
@@ -191,6 +192,26 @@ class QueueRecorder(Recorder):
         if queue.expiry is not None:
             fewer = backlog.volatileGone + backlog.volatile
             state.ages.extend((tag - fewer, wall - round((now - time) * 1e6)) for tag, time in queue.expiry.ages)
+        for time, first, last in queue.ownExpiries or ():
+            until = wall + round((time - now) * 1e6)
+            state.expiries += [(until, *part) for part in self._withoutVolatile(first, last, delivered, tags)]
+
+    def _withoutVolatile(
+        self, first: int, last: int, delivered: Sequence[QueueDelivery], new: Sequence[int]
+    ) -> list[tuple[int, int]]:
+        """Return the ranges that tags would have if all messages had been in the journal, without those that left.
+
+        :param new: the tags of these deliveries in the journal.
+        """
+        backlog = self._backlog
+        if not (backlog.volatile or backlog.volatileGone):
+            return [(first, last)]
+        volatile = backlog.volatileTags()
+        waiting = range(max(first, backlog.lastTag + 1), last + 1)
+        fewer = backlog.volatileGone
+        tags = [tag - fewer - bisect_left(volatile, tag) for tag in waiting if tag not in volatile]
+        tags += [other for each, other in zip(delivered, new, strict=True) if first <= each.tag <= last]
+        return [(tag, tag) for tag in tags]
 
     def _tagsWithoutVolatile(self, delivered: Sequence[QueueDelivery]) -> list[int]:
         """Return the tags that these deliveries would have if all messages had been in the journal.
@@ -225,6 +246,8 @@ class QueueRecorder(Recorder):
             queue.stored.flying.addAgain([delivery], now + (due - wall) / 1e6, None)
         if queue.expiry is not None:
             _restoreAges(queue.expiry, state, queue.stored.arrived, wall, now)
+        for time, first, last in state.expiries:
+            queue.makeOwnExpiries().add(now + (time - wall) / 1e6, first, last)
         found += [delivery for _, _, delivery in flying]
         if queue.stored.order is not None:
             for delivery in found:

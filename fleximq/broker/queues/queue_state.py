@@ -14,6 +14,8 @@ from typing import Any
 from fleximq.broker.queues.offset_ranges import GAP, OffsetRanges
 from fleximq.values.state_records import QueueDelivered, QueueMoved, QueueOpened
 
+#: Of messages without a time of their own.
+NO_EXPIRIES: Mapping[int, int] = {}
 #: Fields that a checkpoint stores as they are.
 _UNCHANGED = ("key", "topic", "qos", "id", "owner", "seen", "used", "consumed")
 
@@ -28,7 +30,8 @@ class QueueState:
     ``due`` maps a tag to the time until which its message is hidden; ``delayed`` are those whose time is not that of
     their queue's redelivery. ``gone`` are the offsets that were acknowledged
     before the record of their delivery arrived. Records from the offset ``seen`` on have not arrived yet. ``ages`` are
-    tags and the times when they were the latest to arrive. ``used`` is the time of the last use, 0 for now;
+    tags and the times when they were the latest to arrive; ``expiries`` are times at which messages expire, and the
+    first and last of their tags. ``used`` is the time of the last use, 0 for now;
     ``consumed``: a consumer has used the queue.
     """
 
@@ -45,6 +48,7 @@ class QueueState:
     due: dict[int, int] = field(default_factory=dict)
     delayed: set[int] = field(default_factory=set)
     ages: deque[tuple[int, int]] = field(default_factory=deque)
+    expiries: list[tuple[int, int, int]] = field(default_factory=list)
     used: int = 0
     consumed: bool = False
     gone: set[int] = field(default_factory=set)
@@ -59,16 +63,33 @@ class QueueState:
         """Whether this is a subscription's queue, which accepts only messages of QoS1."""
         return self.key.startswith("s:")
 
-    def arrive(self, offsets: Sequence[int], time: int | None = None) -> None:
-        """Add publications at these ascending offsets; ``time`` is that of the last one, if messages expire."""
+    def arrive(
+        self, offsets: Sequence[int], time: int | None = None, expiries: Mapping[int, int] = NO_EXPIRIES
+    ) -> None:
+        """Add publications at these ascending offsets; ``time`` is that of the last one, if messages expire.
+
+        :param expiries: the times at which single messages expire, by offset.
+        """
         if not len(offsets) or offsets[-1] < self.seen:
             return
         if offsets[0] < self.seen:
             offsets = offsets[bisect_left(offsets, self.seen) :]
         self.seen = offsets[-1] + 1
+        if expiries:
+            self._expire(offsets, expiries)
         self.onDisk.extend(offsets)
         if time is not None:
             self.ages.append((self.lastTag + len(self.onDisk), time))
+
+    def _expire(self, offsets: Sequence[int], expiries: Mapping[int, int]) -> None:
+        for tag, offset in enumerate(offsets, self.lastTag + len(self.onDisk) + 1):
+            time = expiries.get(offset)
+            if time is None:
+                continue
+            if self.expiries and self.expiries[-1][0] == time and self.expiries[-1][2] == tag - 1:
+                self.expiries[-1] = time, self.expiries[-1][1], tag
+            else:
+                self.expiries.append((time, tag, tag))
 
     def forgetFrom(self, offset: int) -> None:
         """Forget the publications from this offset on, none of which was delivered: the queue's sources changed."""
@@ -81,6 +102,7 @@ class QueueState:
         last = self.lastTag + len(self.onDisk)
         while self.ages and self.ages[-1][0] > last:
             self.ages.pop()
+        self.expiries = [(time, first, min(end, last)) for time, first, end in self.expiries if first <= last]
 
     def handedOut(self, note: QueueDelivered) -> None:
         """Apply a record of deliveries."""
@@ -179,6 +201,7 @@ class QueueState:
             "due": array("q", [self.due.get(tag, 0) for tag in tags]).tobytes() if self.due else b"",
             "delayed": sorted(self.delayed),
             "ages": [list(age) for age in self.ages],
+            "expiries": [list(each) for each in self.expiries],
         }
 
     @classmethod
@@ -197,4 +220,5 @@ class QueueState:
             due=dict(zip(tags, due, strict=True)) if due else {},
             delayed=set(dumped.get("delayed", ())),  # not in the snapshots of older versions
             ages=deque((tag, time) for tag, time in dumped["ages"]),
+            expiries=[(time, first, last) for time, first, last in dumped.get("expiries", ())],
         )

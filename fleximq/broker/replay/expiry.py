@@ -1,4 +1,5 @@
-"""Leaves expired records out of replays: those older than the time to live or the retention of their topic.
+"""Leaves expired records out of replays: those older than the time to live or the retention of their topic, and those
+whose own ``expires_in`` is over.
 
 The journal removes them only later, with whole files (:mod:`fleximq.journal.retention`). The latest message of a topic
 that matches ``--retain`` is never older than the retention.
@@ -29,11 +30,11 @@ class RecordExpiry:
     now: Callable[[], int]
 
     def alive(self, batches: Sequence[StoredBatch]) -> Sequence[StoredBatch]:
-        """Return the records within the time to live of their topics."""
-        if not self._timesToLive:
-            return batches
+        """Return the records within the time to live of their topics, and within their own."""
         now = self.now()
-        return [self._aliveOf(batch, now) for batch in batches]
+        if self._timesToLive:
+            batches = [self._aliveOf(batch, now) for batch in batches]
+        return [_withinOwnTime(batch, now) for batch in batches]
 
     def _aliveOf(self, batch: StoredBatch, now: int) -> StoredBatch:
         times = [self._timesToLive.of(name) for name in batch.topics]
@@ -67,3 +68,10 @@ class RecordExpiry:
             return False
         bounds = self._journal.bounds().get(topic)
         return bounds is not None and offset == bounds.last
+
+
+def _withinOwnTime(batch: StoredBatch, now: int) -> StoredBatch:
+    over = {offset for offset, time in batch.expiries().items() if time <= now}
+    if not over:
+        return batch
+    return batch.pick([place for place, offset in enumerate(batch.offsets) if offset not in over])

@@ -541,6 +541,18 @@ class FlowTests(ReplayCase):
         self.follow("first", "d.#")
         self.assertEqual([value for _, value in self.got()], ["new", "other"])
 
+    def test_expiresIn(self) -> None:
+        """What has expired by its own time is left out, on any topic."""
+        self.alice.publish("d.t", "old", expires_in=10_000)
+        self.alice.publish("d.t", "lasting")
+        self.journal.commit()
+        self.clock.advance(self.journal.now / 1e6 + 11)
+        self.journal.now = 1 << 60
+        self.alice.publish("d.t", "new", expires_in=10_000)
+        self.journal.commit()
+        self.follow("first", "d.#")
+        self.assertEqual([value for _, value in self.got()], ["lasting", "new"])
+
     def test_layoutB(self) -> None:
         """Clients of the other layout get the same."""
         self.keep("a", "b")
