@@ -11,6 +11,7 @@ from fleximq.cli.client_commands.doctor import doctor, ping
 from fleximq.cli.client_commands.operator_commands import BAN, CLIENTS, DEAD_LETTERS, QUEUES, TOPICS
 from fleximq.cli.client_commands.pub import produce, pub
 from fleximq.cli.client_commands.requests import notify, req, serve
+from fleximq.cli.client_commands.schedule_commands import SCHEDULES
 from fleximq.cli.client_commands.sub import consume, sub, tail
 from fleximq.cli.client_commands.top import top
 from fleximq.cli.client_commands.work import enqueue, work
@@ -55,7 +56,7 @@ def completion(arguments: Namespace) -> None:
 #: All commands, in the order of the help.
 COMMANDS = (
     broker, doctor, pub, sub, enqueue, work, produce, consume, req, serve, notify, tail, top, ping,
-    TOPICS, QUEUES, DEAD_LETTERS, CLIENTS, BAN, bench, checkConfig, JOURNAL, CLUSTER, PASSWD,
+    TOPICS, QUEUES, SCHEDULES, DEAD_LETTERS, CLIENTS, BAN, bench, checkConfig, JOURNAL, CLUSTER, PASSWD,
     APIKEY, TOKEN, KEYPAIR, completion,
 )  # fmt: skip
 

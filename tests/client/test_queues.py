@@ -157,6 +157,28 @@ class Queues(FormCase):
         one.pause_queue(self.topic, False)
         self.assertEqual(jobs.next(SOON).value, "a")
 
+    def test_schedulesAreListedAndRemoved(self) -> None:
+        """Single ones by their id, recurring ones by their name."""
+        one = self.connected()
+        at = datetime(2030, 1, 1, tzinfo=UTC)
+        single = one.schedule(self.topic, "a", at=at, queue=True)
+        one.repeat(f"r-{self.topic}", self.topic, 5, every=timedelta(hours=1), headers={"own": 1})
+        rows = [each for each in one.schedules() if each["topic"] == self.topic]
+        self.assertEqual([each.get("name", each.get("id")) for each in rows], [f"r-{self.topic}", single])
+        self.assertEqual(rows[1]["due"], round(at.timestamp() * 1000))
+        self.assertTrue(one.pause_schedule(f"r-{self.topic}"))
+        self.assertFalse(one.pause_schedule("none"))
+        for schedule in (single, f"r-{self.topic}"):
+            self.assertEqual([one.cancel_schedule(schedule), one.cancel_schedule(schedule)], [True, False])
+
+    def test_aScheduleIsPublishedIntoItsQueue(self) -> None:
+        """By both calls."""
+        one = self.connected()
+        one.schedule(self.topic, {"a": b"1"}, delay=0, queue=True)
+        one.enqueue(self.topic, "b", at=datetime.now(UTC), priority=0)
+        jobs = one.consume(self.topic, 2)
+        self.assertEqual(self.values(jobs, 2), [{"a": b"1"}, "b"])
+
     def test_wrongArgumentsAreRefusedBeforeAnythingIsSent(self) -> None:
         """Naive times, negative durations, both a delay and a time, and functions that are none."""
         one = self.connected()

@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 
 from fleximq.cli.client_commands.broker_options import Address, addOptions, count
 from fleximq.cli.client_commands.client_command import Row, clientCommand, pagedRows, readingAnswers, run, tellMissing
+from fleximq.cli.client_commands.queue_moves import definition, move
 from fleximq.cli.client_commands.texts import asJson
-from fleximq.cli.command import Argument, Command, argument, group
+from fleximq.cli.command import Argument, Command, argument, group, switch
 from fleximq.cli.output import console, jsonOption, outJson, say, show, table, tell
+from fleximq.client.blocking import Client
 from fleximq.errors import SettingError
 from fleximq.limits import DEAD
 from fleximq.values.message import Content, Message
@@ -32,10 +34,11 @@ class Action(NamedTuple):
     #: Headings of the table, and the fields of rows below them; without them rows are shown in full.
     columns: Mapping[str, str] = {}  # noqa: RUF012  (it is never changed)
     subject: Callable[[str], Row] | None = None  #: Returns the argument of the path for NAME; None: it takes no name.
-    isLimited: bool = False  #: Whether it takes ``--limit``.
+    options: tuple[str, ...] = ()  #: The options that it takes, of :data:`_OPTIONS`.
     row: Callable[[Row], Row | None] = lambda row: row  #: Changes a row for the output; None drops it.
     sentence: str = ""  #: The result without rows, with the fields of the answer and the ``name``.
-    isFiltered: bool = False  #: Whether it takes the conditions of dead letters.
+    #: Acts in place of one request, with the arguments and seconds for each answer.
+    act: Callable[[Client, Row, float], Row] | None = None
     more: tuple[str, str] = ("", "")  #: A second paged path with rows, and their key in its answer.
 
 
@@ -73,29 +76,42 @@ _CLIENTS = {
 _RARE = ("client_name", "node", "subscription")  #: Fields of which a table has no column if no row has a value.
 
 
+def _named(name: str) -> Row:
+    return {"queue": name}
+
+
 def _queueOf(name: str) -> Row:
     return {"queue": name.removeprefix(DEAD)}
 
 
+_LIMITED, _FILTERED = ("limit",), ("limit", "id", "reason", "consumer", "older", "younger", "words")
+
 #: The commands, with their help, the name of their argument and their actions; the first one is the default.
 NOUNS: Mapping[str, tuple[str, str, Mapping[str, Action]]] = {
-    "queues": ("List, inspect and purge work queues.", "TOPIC", {
+    "queues": ("List, inspect, define and purge work queues.", "TOPIC", {
         "ls": Action("list all, and BlipMQ subscriptions", "/broker/queues", "queues",
                    {"topic": "topic", "subscription": "subscription", **_LOAD},
                    more=("/broker/subscriptions", "subscriptions")),
         "info": Action("show one in full", "/broker/queues", "queues", {}, _topic),
         "purge": Action("discard the waiting messages", "/broker/queues/purge", subject=_topic,
                       sentence="messages of {name} discarded: {purged}"),
-        "peek": Action("show the oldest messages, which stay", "/broker/queues/peek", "messages", _PEEKED, _topic, True,
-                     _message),
+        "peek": Action("show the oldest messages, which stay", "/broker/queues/peek", "messages", _PEEKED, _topic,
+                     _LIMITED, _message),
+        "define": Action("set how it delivers, by --set", "/queue/define", subject=_named, options=("set", "replace"),
+                       sentence="queue {name} is defined"),
+        "pause": Action("stop its deliveries", "/queue/pause", subject=_named,
+                      sentence="deliveries of {name} are paused"),
+        "resume": Action("resume its deliveries", "/queue/pause", subject=lambda name: {"queue": name, "paused": False},
+                       sentence="deliveries of {name} are resumed"),
+        "move": Action("put its messages into another one, without their ids", "/queue/list", subject=_named,
+                     options=("limit", "to"), sentence="messages of {name} moved to {to}: {moved}", act=move),
     }),
     "dead-letters": ("List, inspect and return dead letters.", "QUEUE", {
         "ls": Action("list the topics with any", "/broker/queues", "queues", {"topic": "topic", **_LOAD}, row=_letters),
-        "show": Action("show the oldest", "/broker/dead-letters", "letters", _LETTERS, _queueOf, True, _message,
-                     isFiltered=True),
+        "show": Action("show the oldest", "/broker/dead-letters", "letters", _LETTERS, _queueOf, _FILTERED,
+                     _message),
         "return": Action("return them to the queue in which they died", "/broker/dead-letters/return", "", {},
-                       _queueOf, True, sentence="dead letters returned to the queue {name}: {returned}",
-                       isFiltered=True),
+                       _queueOf, _FILTERED, sentence="dead letters returned to the queue {name}: {returned}"),
     }),
     "clients": ("List, inspect and disconnect clients.", "ID", {
         "ls": Action("list all", "/broker/clients", "clients", _CLIENTS),
@@ -117,10 +133,8 @@ def _command(noun: str) -> Command:
     own: list[Argument] = [argument("action", "COMMAND", helpText, nargs="?", choices=tuple(actions), default="ls")]
     if named := " and ".join(name for name, action in actions.items() if action.subject):
         own.append(argument("name", metavar, f"for {named}", nargs="?"))
-    if any(action.isLimited for action in actions.values()):
-        own.append(argument("--limit", "N", "at most so many messages", type=count))
-    if any(action.isFiltered for action in actions.values()):
-        own += [each for each, _ in _CONDITIONS.values()]
+    taken = {name for action in actions.values() for name in action.options}
+    own += [each for name, (each, _) in _OPTIONS.items() if name in taken]
     return Command(noun, words, (*own, jsonOption(), addOptions), partial(run, partial(_run, noun)))
 
 
@@ -129,16 +143,13 @@ def _run(noun: str, arguments: Namespace, address: Address) -> int:
     if (name is None) != (action.subject is None):
         wants = f"needs the {NOUNS[noun][1]}" if name is None else f"takes no {NOUNS[noun][1]}"
         raise SettingError(f"{noun} {arguments.action} {wants}")
-    if getattr(arguments, "limit", None) is not None and not action.isLimited:
-        raise SettingError(f"{noun} {arguments.action} takes no --limit")
     asked: dict[str, Any] = dict(action.subject(name)) if action.subject and name is not None else {}
-    if action.isLimited and arguments.limit is not None:
-        asked["limit"] = arguments.limit
-    asked.update(_conditions(noun, arguments, action))
+    asked |= _options(noun, arguments, action)
     with readingAnswers(), address.connect() as client:
         if not action.rows:
-            return _act(action, arguments, client.ask(action.path, asked, address.timeout))
-        if action.isLimited or asked:
+            act = action.act or (lambda client, asked, timeout: client.ask(action.path, asked, timeout))
+            return _act(action, arguments, act(client, asked, address.timeout))
+        if action.options or asked:
             found = client.ask(action.path, asked, address.timeout)[action.rows]
         else:
             paths = [each for each in ((action.path, action.rows), action.more) if each[0]]
@@ -150,8 +161,14 @@ def _run(noun: str, arguments: Namespace, address: Address) -> int:
     return 0
 
 
-#: The conditions of dead letters: their options, and the arguments of the path for a value.
-_CONDITIONS: Mapping[str, tuple[Argument, Callable[[Any], Row]]] = {
+#: The options of actions, and the arguments of the path for a value.
+_OPTIONS: Mapping[str, tuple[Argument, Callable[[Any], Row]]] = {
+    "limit": (argument("--limit", "N", "at most so many messages", type=count), lambda number: {"limit": number}),
+    "set": (argument("--set", "KEY=VALUE", "of its definition, e.g. max_attempts=5, retry.first=10; repeatable",
+                     action="append"), definition),
+    "replace": (switch("--replace", "change an existing definition"),
+                lambda replace: {"replace": replace}),
+    "to": (argument("--to", "QUEUE", "the queue to move to"), lambda queue: {"to": queue}),
     "id": (argument("--id", "ID", "only the message with this id; repeatable", action="append"),
            lambda ids: {"ids": ids}),
     "reason": (argument("--reason", "WORD", "only those that died for it: attempts, rejected, expired or too large"),
@@ -172,12 +189,13 @@ def _ago(seconds: int) -> int:
     return round((time() - seconds) * 1000)
 
 
-def _conditions(noun: str, arguments: Namespace, action: Action) -> Row:
+def _options(noun: str, arguments: Namespace, action: Action) -> Row:
+    taken = {name for each in NOUNS[noun][2].values() for name in each.options}
     asked: dict[str, Any] = {}
-    for name, (_, argumentsFor) in _CONDITIONS.items():
-        value = getattr(arguments, name, None)
-        if value is not None and noun == "dead-letters":
-            if not action.isFiltered:
+    for name, (_, argumentsFor) in _OPTIONS.items():
+        value = getattr(arguments, name, None) if name in taken else None
+        if value not in (None, False):
+            if name not in action.options:
                 raise SettingError(f"{noun} {arguments.action} takes no --{name}")
             asked |= argumentsFor(value)
     return asked

@@ -31,20 +31,20 @@ _RETRY, _CANNOT_RUN = 75, (126, 127)  #: Exit codes.
 _LINE = 1 << 16  #: Bytes of a line of standard error that are read at once.
 
 
-def _moment(text: str) -> datetime:
+def moment(text: str) -> datetime:
     """Parse a time; one without a zone is local. For ``argparse``."""
     try:
-        moment = datetime.fromisoformat(text)
+        found = datetime.fromisoformat(text)
     except ValueError:
         raise ArgumentTypeError(f"{text!r} is not a time such as 2030-01-31T07:00") from None
-    return moment if moment.tzinfo is not None else moment.astimezone()
+    return found if found.tzinfo is not None else found.astimezone()
 
 
 @clientCommand(
     "enqueue", *VALUES, INPUT,
     argument("--priority", "N", "0 to 9; jobs with higher ones are first [4]", type=int, choices=range(10)),
     argument("--delay", "SECONDS", "put them into the queue after this time", type=seconds),
-    argument("--at", "TIME", "put them into the queue at this time, e.g. 2030-01-31T07:00", type=_moment),
+    argument("--at", "TIME", "put them into the queue at this time, e.g. 2030-01-31T07:00", type=moment),
     argument("--expires", "SECONDS", "remove those that nobody has taken after this time", type=seconds),
     argument("--key", words="the key of each job, for queues that are ordered by it"),
     argument("--message-id", "ID", "the id of the job; with a journal, the broker drops a repeated one"),
