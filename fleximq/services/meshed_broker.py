@@ -32,6 +32,7 @@ _OWNERS_PATHS = (
     "/broker/queues",
     "/broker/subscriptions",
     "/broker/dead-letters",
+    "/queue/",
     "/schedule/",
 )
 
