@@ -15,6 +15,7 @@ from zope.interface import implementer
 from fleximq.broker.authorization import permit
 from fleximq.broker.clients import Clients
 from fleximq.broker.consumer_groups import ConsumerGroups
+from fleximq.broker.consumers.cancellation import Cancellation
 from fleximq.broker.consumers.checkpoints import Checkpointer
 from fleximq.broker.consumers.dead_letters import DeadLetters
 from fleximq.broker.consumers.polled_subscription import PolledSubscription
@@ -47,7 +48,7 @@ from fleximq.broker.slices import Slices
 from fleximq.broker.topics.names import isBrokerTopic
 from fleximq.broker.topics.topic_table import SYSTEM, Topic, TopicTable
 from fleximq.broker.traffic import TrafficTotals
-from fleximq.errors import BrokerError, ClientNotFound, Forbidden, NotImplementedByBroker, NotKept
+from fleximq.errors import BrokerError, ClientNotFound, Forbidden, NotFound, NotImplementedByBroker, NotKept
 from fleximq.interfaces import IConversation, IJournal, IOperator, IPeer, IRights, ISubscriber
 from fleximq.rights import EVERYTHING, Action
 from fleximq.values.message import Message
@@ -726,6 +727,20 @@ class Broker:
         no-op without :meth:`consumeFrom`. It may be called while deliveries are made.
         """
         self.consumers.pauseConsumer(client, name, isPaused)
+
+    def cancelMessage(self, client: ConnectedClient, name: str, messageId: str, done: Callable[[bool], None]) -> None:
+        """Remove a message that waits in a queue, by its id, also on disk and while it is delayed for a retry.
+
+        :param done: called with False if a consumer has it, or if there is none; perhaps before this returns. A
+            :meth:`whenStored` after that waits until it is on disk.
+        :raises NotPermitted: the client may not consume from the queue.
+        :raises NotFound: there is no such queue.
+        """
+        permit(client, Action.CONSUME, name)
+        queue = self.queues.get(name)
+        if queue is None:
+            raise NotFound(f"there is no queue of {name!r}")
+        Cancellation(self.journal, queue, messageId, done).begin()
 
     def settle(
         self,

@@ -11,7 +11,7 @@ from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.paths.arguments import Answer, Arguments, Listing, Path, answerStored, page, text
 from fleximq.broker.paths.settlement import SETTLE, readSettlement, settled
 from fleximq.errors import BadRequest
-from fleximq.limits import DEAD, TOPIC_BYTES
+from fleximq.limits import DEAD, HEADER_BYTES, TOPIC_BYTES
 from fleximq.rights import Action
 from fleximq.values.queue_definition import QueueDefinition
 
@@ -34,6 +34,14 @@ def define(broker: Broker, client: ConnectedClient, arguments: Arguments, answer
         permitPath(client, Action.ADMIN, DEFINE)
     defined = broker.defineQueue(client, QueueDefinition.read(name, keys), mayReplace)
     answerStored(broker, answer, {"queue": name, **defined.dump()})
+
+
+def cancel(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+    """Answer ``/queue/cancel`` when it is on disk: whether the message of a ``queue`` with this ``message_id`` waited
+    there and is removed.
+    """
+    name, messageId = text(arguments, "queue", _NAME_BYTES), text(arguments, "message_id", HEADER_BYTES)
+    broker.cancelMessage(client, name, messageId, lambda found: answerStored(broker, answer, {"cancelled": found}))
 
 
 def queues(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
@@ -73,9 +81,10 @@ def pause(broker: Broker, client: ConnectedClient, arguments: Arguments, answer:
 WORK_QUEUE_PATHS: dict[str, Path] = {
     DEFINE: define,
     "/queue/list": queues,
+    "/queue/cancel": cancel,
     SETTLE: settled,
     PAUSE: pause,
 }
-OWN_RIGHTS = frozenset({define, settled})
+OWN_RIGHTS = frozenset({define, cancel, settled})
 #: Readers of the arguments of paths that take many.
 WORK_QUEUE_READERS: dict[Path, Callable[[bytes], Any]] = {settled: readSettlement}

@@ -273,6 +273,11 @@ class DurableBacklog(Backlog):
                 offsets.extend([key for key in part if key < FIRST_VOLATILE])
         return offsets
 
+    def unread(self) -> Iterator[int]:
+        """Iterate over the offsets that are only on disk now."""
+        parts = [part if isinstance(part, range) else part[:] for part in self._onDisk.parts()]
+        return (key for key in chain.from_iterable(parts) if GAP < key < FIRST_VOLATILE)
+
     def volatileTags(self) -> list[int]:
         """Return the tags of the volatile messages, in order."""
         numbers = chain((0 if each is None else each.offset or FIRST_VOLATILE for each in self._inMemory), self._onDisk)

@@ -75,6 +75,11 @@ class InFlight:
         """The number of messages that wait for a retry, which no consumer has."""
         return len(self._own.delayed)
 
+    def delayedOnes(self) -> list[QueueDelivery]:
+        """Return the messages that wait for a retry."""
+        found = [self.get(tag) for tag in self._own.delayed]
+        return [each for each in found if each is not None]
+
     def add(
         self, tags: Sequence[int], messages: Sequence[Message], due: float | None, holder: object, attempts: int = 1
     ) -> None:

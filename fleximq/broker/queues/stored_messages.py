@@ -97,6 +97,10 @@ class StoredMessages:
         """Return the unacknowledged messages that have left the backlog: in flight, returned or parked."""
         return [*self.flying.deliveries(), *self.returned.values(), *(self.order or ())]
 
+    def waitingAgain(self) -> list[QueueDelivery]:
+        """Return the messages that wait after a delivery: returned, parked or delayed for a retry."""
+        return [*self.returned.values(), *(self.order or ()), *self.flying.delayedOnes()]
+
     def undelivered(self, dropped: Dropped) -> None:
         """Account for messages that left the backlog undelivered."""
         self.size -= dropped.size
