@@ -10,12 +10,19 @@ from typing import Any
 
 from fleximq.values.message import Message
 from fleximq.values.records import Blobs
-from fleximq.wire import blipmq_frame, fleximq_layout_b, fleximq_scanner, minimq_message, websocket_frame
+from fleximq.wire import (
+    blipmq_frame,
+    fleximq_delivery_frame,
+    fleximq_layout_b,
+    fleximq_scanner,
+    minimq_message,
+    websocket_frame,
+)
 
 
 def _compiled() -> Any:
     """Return the compiled modules; Nones if they were not built or must not be used."""
-    names = ("fleximq_frames", "queue_frames", "websocket_frames")
+    names = ("fleximq_frames", "queue_deliveries", "queue_frames", "websocket_frames")
     if os.environ.get("FLEXIMQ_PURE") == "1":
         return [None for _ in names]
     try:
@@ -24,7 +31,7 @@ def _compiled() -> Any:
         return [None for _ in names]
 
 
-_fleximq, _queues, _websocket = _compiled()
+_fleximq, _deliveries, _queues, _websocket = _compiled()
 
 #: The implementation in use, in words for operators.
 IMPLEMENTATION = "pure Python" if _fleximq is None else "compiled"
@@ -32,6 +39,8 @@ IMPLEMENTATION = "pure Python" if _fleximq is None else "compiled"
 FlexiScanner: type[fleximq_scanner.FlexiScanner] = (_fleximq or fleximq_scanner).FlexiScanner
 joinedPayloads: Callable[[bytes | memoryview, int], list[bytes] | Blobs]
 joinedPayloads = (_fleximq or fleximq_scanner).joinedPayloads
+messagesOf: Callable[[bytes, int, tuple[Any, ...]], list[Message]] = (_deliveries or fleximq_scanner).messagesOf
+framesOf: Callable[[bytes, Any, Sequence[Any]], bytes | None] = (_deliveries or fleximq_delivery_frame).framesOf
 fromLayoutB: Callable[[bytes, int], bytes] = (_fleximq or fleximq_layout_b).fromLayoutB
 toLayoutB: Callable[[bytes], bytes] = (_fleximq or fleximq_layout_b).toLayoutB
 

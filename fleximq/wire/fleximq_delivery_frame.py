@@ -5,25 +5,30 @@ with one header differ only in them: all bytes before the tag are one prefix. A 
 payloads of 100 bytes); the publisher's own pairs are copied without decoding their values.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import repeat
 from struct import Struct
 
 import msgpack
 
 from fleximq.values.header_pairs import SHORT, headerPairs, mapHead
+from fleximq.values.message import Content, Message
+from fleximq.values.publication_head import Head
 from fleximq.wire.fleximq_header import MessageType
 from fleximq.wire.fleximq_scanner import VERSION
 
+# Looking a member of an enum up takes as long as framing a message.
+_MESSAGEPACK = Content.MESSAGEPACK
 _fixed = Struct(">BBI16xI").pack
 _packed = msgpack.packb
 _OWN = frozenset({"topic", "delivery"})
 _TOPIC, _DELIVERY = _packed("topic"), _packed("delivery")
 #: The key of the tag with the first byte of a number of eight bytes, and that of the attempt with one of four bytes.
-_TAG, _ATTEMPT = _packed("tag") + b"\xcf", _packed("attempt") + b"\xce"
-_numbers = Struct(f">Q{len(_ATTEMPT)}sIQ").pack
+_TAG, ATTEMPT = _packed("tag") + b"\xcf", _packed("attempt") + b"\xce"
+_numbers = Struct(f">Q{len(ATTEMPT)}sIQ").pack
 #: The bytes of the header after the prefix.
-_TAIL_BYTES = 8 + len(_ATTEMPT) + 4
+_TAIL_BYTES = 8 + len(ATTEMPT) + 4
 
 
 def deliveryPrefix(publisher: int, header: bytes, topic: str, queue: str) -> bytes:
@@ -48,5 +53,15 @@ def deliveryFrames(
     """Return the frames of deliveries, each with its prefix."""
     pieces: list[bytes] = []
     for prefix, tag, attempt, payload in zip(prefixes, tags, attempts, payloads, strict=True):
-        pieces += (prefix, _numbers(tag, _ATTEMPT, attempt, len(payload)), payload)
+        pieces += (prefix, _numbers(tag, ATTEMPT, attempt, len(payload)), payload)
     return b"".join(pieces)
+
+
+def framesOf(prefix: bytes, head: Head, deliveries: Sequence[tuple[int, Message, int]]) -> bytes | None:
+    """Return the frames of deliveries, tuples of tag, message and attempts, whose messages have this head and prefix;
+    None if one of them has another head, or is no MessagePack.
+    """
+    tags, messages, attempts = zip(*deliveries, strict=True)
+    if not all(message.head is head and message.content is _MESSAGEPACK for message in messages):
+        return None
+    return deliveryFrames(repeat(prefix, len(tags)), tags, attempts, [message.payload for message in messages])

@@ -222,6 +222,7 @@ class SameTests(SynchronousTestCase):
                 except struct.error as error:
                     found.append(repr(error))
             self.assertEqual(*found)
+            self.assertRaises(struct.error, choice.messagesOf, (frame * 10)[:size], head, (None,) * 9)
 
     @given(
         st.lists(st.one_of(PUBLICATIONS, PUBLICATIONS, st.tuples(st.sampled_from(OTHERS), st.just(0))), max_size=40),

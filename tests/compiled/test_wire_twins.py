@@ -3,6 +3,7 @@
 from tests.compiled.twins import overCompiled
 from tests.wire import (
     test_blipmq_frame,
+    test_fleximq_delivery_frame,
     test_fleximq_layout_b,
     test_fleximq_scanner,
     test_minimq_message,
@@ -10,6 +11,7 @@ from tests.wire import (
 )
 
 for module in (
-    test_blipmq_frame, test_fleximq_layout_b, test_fleximq_scanner, test_minimq_message, test_websocket_frame
+    test_blipmq_frame, test_fleximq_delivery_frame, test_fleximq_layout_b, test_fleximq_scanner, test_minimq_message,
+    test_websocket_frame,
 ):  # fmt: skip
     globals().update(overCompiled(module))

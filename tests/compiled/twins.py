@@ -9,7 +9,14 @@ from unittest import TestCase
 from unittest.mock import patch
 
 from fleximq.compiled import choice
-from fleximq.wire import blipmq_frame, fleximq_layout_b, fleximq_scanner, minimq_message, websocket_frame
+from fleximq.wire import (
+    blipmq_frame,
+    fleximq_delivery_frame,
+    fleximq_layout_b,
+    fleximq_scanner,
+    minimq_message,
+    websocket_frame,
+)
 
 #: Whether there is a compiled core to compare with.
 COMPILED = choice.IMPLEMENTATION == "compiled"
@@ -21,9 +28,11 @@ REFERENCE: dict[str, Any] = {
     "FlexiScanner": fleximq_scanner.FlexiScanner,
     "encodeRun": blipmq_frame.encodeRun,
     "encodeTexts": websocket_frame.encodeTexts,
+    "framesOf": fleximq_delivery_frame.framesOf,
     "joinedPayloads": fleximq_scanner.joinedPayloads,
     "deliverKnown": None,
     "fromLayoutB": fleximq_layout_b.fromLayoutB,
+    "messagesOf": fleximq_scanner.messagesOf,
     "readProduces": minimq_message.readProduces,
     "readSmallFrames": websocket_frame.readSmallFrames,
     "toLayoutB": fleximq_layout_b.toLayoutB,

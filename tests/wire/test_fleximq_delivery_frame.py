@@ -7,7 +7,9 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.limits import HEADER_BYTES
 from fleximq.values.header_pairs import SHORT
-from fleximq.wire.fleximq_delivery_frame import deliveryFrames, deliveryPrefix
+from fleximq.values.message import Content, Message
+from fleximq.values.publication_head import headOf
+from fleximq.wire.fleximq_delivery_frame import deliveryFrames, deliveryPrefix, framesOf
 from tests.wire.flexi_frames import cut, frame
 
 _FIELDS = st.dictionaries(st.sampled_from(["key", "priority", "queue", "x"]), st.integers(0, 9))
@@ -56,3 +58,25 @@ class DeliveryFrameTests(SynchronousTestCase):
             ],
         )
         self.assertEqual({(each.kind, each.sender) for each in found} - {("PUB", 9)}, set())
+
+
+class FramesOfTests(SynchronousTestCase):
+    """Deliveries of one run."""
+
+    @given(st.lists(st.tuples(st.integers(0, 2**63), st.binary(max_size=300), st.integers(1, 2**31)), min_size=1))
+    def test_oneHeadHasOnePrefix(self, rows: list[tuple[int, bytes, int]]) -> None:
+        """Messages of one head are framed with its prefix."""
+        head, prefix = headOf("t", b"", 7), deliveryPrefix(7, b"", "t", "q")
+        deliveries = [
+            (tag, Message(payload, Content.MESSAGEPACK, head=head), attempts) for tag, payload, attempts in rows
+        ]
+        tags, payloads, attempts = zip(*rows, strict=True)
+        expected = deliveryFrames([prefix] * len(rows), tags, attempts, payloads)
+        self.assertEqual(framesOf(prefix, head, deliveries), expected)
+
+    def test_otherHeadsAndContentsAreNotFramed(self) -> None:
+        """Such a message has another prefix, or needs another payload."""
+        head, other = headOf("t", b"", 7), headOf("t", b"\x81\xa1k\x01", 7)
+        mine = Message(b"\x01", Content.MESSAGEPACK, head=head)
+        for message in (mine._replace(head=other), mine._replace(content=Content.TEXT), mine._replace(head=None)):
+            self.assertIsNone(framesOf(b"prefix", head, [(1, mine, 1), (2, message, 1)]))

@@ -10,8 +10,17 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import BadFraming, BrokerError, TooLarge
+from fleximq.values.message import Content, Message
 from fleximq.values.records import Blobs
-from fleximq.wire.fleximq_scanner import FEW, FlexiScanner, FrameTooLarge, joinedPayloads, payloads, singleFrames
+from fleximq.wire.fleximq_scanner import (
+    FEW,
+    FlexiScanner,
+    FrameTooLarge,
+    joinedPayloads,
+    messagesOf,
+    payloads,
+    singleFrames,
+)
 from tests.processor_time import Measured
 from tests.wire.flexi_frames import frame
 
@@ -135,6 +144,8 @@ class RunTests(SynchronousTestCase):
         contents = [each[:2].ljust(2, b"-") for each in contents] if alike else contents
         run = b"".join(frame("PUB", 1000, None, each) for each in contents)
         self.assertEqual(payloads(run, 26), contents)
+        others = (Content.MESSAGEPACK, 1, "m", None, None, False, False, 0, None)
+        self.assertEqual(messagesOf(run, 26, others), [Message(each, *others) for each in contents])
         for body in (run, memoryview(b"-" + run)[1:]):
             joined = joinedPayloads(body, 26)
             self.assertEqual(list(joined), contents)

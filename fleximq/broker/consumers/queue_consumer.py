@@ -3,7 +3,8 @@
 It has at most ``prefetch`` unsettled deliveries, and none is added while these have :data:`UNSETTLED_BYTES`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from itertools import repeat
 
 from fleximq.broker.envelope import ConnectedClient, QueueDelivery
 from fleximq.errors import BadRequest, BrokerError
@@ -56,22 +57,16 @@ class QueueConsumer:
 
     def add(self, deliveries: Sequence[QueueDelivery]) -> None:
         """Count deliveries as unsettled; 0.1 us each."""
-        sizes = [
-            len(message[0]) + (0 if (head := message[9]) is None else len(head[1])) for _, message, _ in deliveries
-        ]
+        sizes = [len(message[0]) for _, message, _ in deliveries]
         self.unsettled.update(zip([tag for tag, _, _ in deliveries], sizes, strict=True))
         self.size += sum(sizes)
 
-    def remove(self, tags: Iterable[int]) -> tuple[list[int], list[int]]:
-        """Stop counting deliveries; return those tags that it had, and the others."""
-        mine: list[int] = []
-        others: list[int] = []
-        pop = self.unsettled.pop
-        for tag in tags:
-            size = pop(tag, None)
-            if size is None:
-                others.append(tag)
-            else:
-                mine.append(tag)
-                self.size -= size
-        return mine, others
+    def remove(self, tags: Sequence[int]) -> tuple[Sequence[int], list[int]]:
+        """Stop counting deliveries; return those tags that it had, and the others. 0.1 us each."""
+        sizes = [*map(self.unsettled.pop, tags, repeat(None))]
+        if None not in sizes:
+            self.size -= sum(sizes)  # type: ignore[arg-type]  # there is no None
+            return tags, []
+        found = [*zip(tags, sizes, strict=True)]
+        self.size -= sum(size for _, size in found if size is not None)
+        return [tag for tag, size in found if size is not None], [tag for tag, size in found if size is None]

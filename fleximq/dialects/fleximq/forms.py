@@ -95,9 +95,7 @@ class FlexiSource(MessageSource):
 
     def messages(self, body: bytes | memoryview) -> Sequence[Message]:
         """Return the payloads of the frames with the ids of their header, and one head for all."""
-        others = self._others(body)
-        found = payloads(bytes(body), self.envelopeBytes)
-        return [_new(Message, (payload, *others)) for payload in found]
+        return choice.messagesOf(bytes(body), self.envelopeBytes, self._others(body))
 
     def size(self, body: bytes | memoryview) -> int:
         """Return the cost of the messages without their overhead; 0.1 us each, since no message is made."""
