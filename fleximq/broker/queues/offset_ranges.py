@@ -167,8 +167,14 @@ class OffsetRanges:
             part = self._parts[place] = part[:]
             part[index] = GAP
             return
+        before = self._parts[place - 1] if place else None
+        if index < _RANGE and isinstance(before, array) and len(before) + index < _SINGLES:
+            before.extend((*part[:index], GAP))  # many gaps near each other make few parts
+            pieces: list[range | array[int]] = [part[index + 1 :]]
+        else:
+            pieces = [part[:index], _GAPS[:], part[index + 1 :]]
         parts = list(self._parts)
-        parts[place : place + 1] = [each for each in (part[:index], _GAPS[:], part[index + 1 :]) if each]
+        parts[place : place + 1] = [each for each in pieces if each]
         self._parts = deque(parts)
 
     def _used(self) -> "deque[range | array[int]]":

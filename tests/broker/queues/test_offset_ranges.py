@@ -122,3 +122,19 @@ class MemoryTests(SynchronousTestCase):
         offsets.extend([3 * number + extra for number in range(1, 50_000) for extra in (0, 1)])
         self.assertLess(self.size(offsets), 900_000)
         self.assertTrue(all(first < second for first, second in pairwise(offsets)))
+
+
+class ErasedTests(SynchronousTestCase):
+    """Numbers replaced by gaps, by their indexes."""
+
+    def test_erasedNumbersAreGapsAndTheOthersStay(self) -> None:
+        """Whatever the distance between them, and each only once."""
+        for step in (1, 2, 3, 5, 50):
+            offsets = OffsetRanges()
+            offsets.append(1, 300)
+            wanted = list(range(1, 301))
+            for index in range(0, 300, step):
+                self.assertEqual((offsets.eraseAt(index), offsets.eraseAt(index)), (index + 1, 0))
+                wanted[index] = 0
+            self.assertEqual(([*offsets], len(offsets), offsets.gaps()), (wanted, 300, wanted.count(0)))
+            self.assertEqual((offsets.eraseAt(300), offsets.take(300)), (0, wanted))
