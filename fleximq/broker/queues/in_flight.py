@@ -102,7 +102,7 @@ class InFlight:
                 self._lasting = Spans()
             self._lasting.add(tags[0], tags[-1] + 1, attempts, 0.0, held)
         elif self._timed.add(tags[0], tags[-1] + 1, attempts, due, held):
-            if self._deadline is None:
+            if self._deadline is None or due < self._armedFor:
                 self._arm(due)
         else:
             for tag in tags:

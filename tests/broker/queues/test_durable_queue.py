@@ -523,6 +523,25 @@ class DeadTests(KeptCase):
         self.world.errors.clear()
 
 
+class RetryTests(KeptCase):
+    """Messages that wait for a retry while the broker restarts."""
+
+    def test_delaysEndWhenTheyShould(self) -> None:
+        """A delay longer than the redelivery ends at its time after a restart too; other deliveries return at once."""
+        self.queue = self.make(key="q:t")
+        self.put("ab")
+        self.queue.takeMany("x", 2, lease=0)
+        self.queue.retry(1, 10 * RETRY)
+        state = QueueState("q:t", "t", 1, 0, None, self.journal.end)
+        self.recorder.writeInto(state)
+        self.queue.close()
+        self.queue = self.restoredFrom(QueueState.load(state.dump()), key="q:t")
+        self.advance(9 * RETRY)
+        self.assertEqual(self.takeAll(2), "b")
+        self.advance(RETRY)
+        self.assertEqual(self.takeAll(2)[:1], "a")
+
+
 class TimeToLiveTests(KeptCase):
     """What is too old is noted as done with, and keeps its tag."""
 

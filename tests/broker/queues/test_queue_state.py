@@ -7,7 +7,7 @@ import msgpack
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.queues.queue_state import QueueState
-from fleximq.values.state_records import QueueDelivered, QueueOpened
+from fleximq.values.state_records import QueueDelivered, QueueMoved, QueueOpened
 
 
 def handed(count: int, *again: int, time: int = 0) -> QueueDelivered:
@@ -96,6 +96,26 @@ class NoteTests(StateCase):
         self.state.handedOut(handed(2, time=100))
         self.state.handedOut(handed(3, 10, time=200))
         self.assertEqual(self.state.due, {1: 200, 2: 100, 3: 200})
+
+    def test_moved(self) -> None:
+        """A record of moved messages sets their attempts and times, which a later delivery replaces."""
+        self.state.handedOut(handed(3, time=100))
+        self.state.moved(QueueMoved("q:t", [10, 12, 50], 2, 900))
+        self.state.moved(QueueMoved("q:t", [11], 0, 0))
+        self.assertEqual((self.state.due, self.state.attempts), ({1: 900, 3: 900}, {1: 2, 2: 0, 3: 2}))
+        self.state.handedOut(handed(3, 10, 11, time=200))
+        self.assertEqual((self.state.delayed, self.state.attempts), ({3}, {1: 3, 2: 1, 3: 2}))
+        self.state.acknowledged([12])
+        self.assertEqual((self.state.delayed, QueueState.load(self.state.dump()).delayed), (set(), set()))
+
+    def test_delayedOnesInASnapshot(self) -> None:
+        """A snapshot has the delayed ones; those of older versions have none."""
+        self.state.handedOut(handed(1))
+        self.state.moved(QueueMoved("q:t", [10], 1, 900))
+        dumped = self.state.dump()
+        self.assertEqual(QueueState.load(dumped).delayed, {1})
+        del dumped["delayed"]
+        self.assertEqual(QueueState.load(dumped).delayed, set())
 
     def test_used(self) -> None:
         self.state.used = 5

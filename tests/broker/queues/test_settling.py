@@ -51,6 +51,16 @@ class LeaseTests(QueueCase):
         self.queue.release("y")
         self.assertEqual(self.take(3), "abc")
 
+    def test_shorterLeasesAfterAnExtension(self) -> None:
+        """A delivery after an extension returns at its own time, although the extended one stays longer."""
+        self.put("ab")
+        self.queue.take("x", 1)
+        self.queue.extend(1, 100, "x")
+        self.advance(RETRY)
+        self.queue.take("x", 1)
+        self.advance(RETRY)
+        self.assertEqual(self.take(2, "y"), "b-")
+
     def test_onlyOneInFlightCanBeExtended(self) -> None:
         """A message that waits, or that left, cannot be extended, nor one that waits for a retry."""
         self.put("ab")
