@@ -97,6 +97,12 @@ class QueueDefinition:
             if (number := getattr(self, name)) is not None:
                 _within(name, number, 1, _MOST_NUMBER, whole=True)
 
+    def isFilledLike(self, other: "QueueDefinition") -> bool:
+        """Tell whether messages arrive in the same way with another definition: its sources, and whether priorities
+        count.
+        """
+        return (self.sources, self.ordered_by) == (other.sources, other.ordered_by)
+
     @classmethod
     def read(cls, name: object, mapping: Mapping[str, Any]) -> "QueueDefinition":
         """Return the definition with these keys, which are the names of the fields without ``name``; raises BadRequest

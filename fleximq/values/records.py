@@ -4,6 +4,7 @@ A *record* is a message in the journal: its bytes, its header without the topic,
 are split into single values only on demand.
 """
 
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 import msgpack
 
 from fleximq.values.message import Content, Message
-from fleximq.values.publication_head import Head, headOf
+from fleximq.values.publication_head import PRIORITY, Head, headOf, priorityOf
 
 #: The codes of a record's dialect (docs/reference/journal-format.rst, "Dialects").
 DIALECTS = {"broker": 0, "fleximq": 1, "blipmq": 2, "minimq": 3, "identity": 4}
@@ -162,6 +163,10 @@ class Blobs:
         start = self._ends[0]
         return self._blob[self._ends[place] - start : self._ends[place + 1] - start]
 
+    def mention(self, word: bytes) -> bool:
+        """Tell whether a word is in one of the strings, or crosses two."""
+        return word in self._blob
+
     def part(self, start: int, stop: int) -> "Blobs":
         """Return the strings from one index up to another, fewer if there are fewer."""
         start, stop = min(start, len(self)), min(stop, len(self))
@@ -214,6 +219,16 @@ class StoredBatch:
             sum(map(len, column)) if isinstance(column, list) else column.size
             for column in (self._headers, self._payloads)
         )
+
+    def priorities(self) -> Sequence[int] | None:
+        """Return the priority of each record; None if all have the usual one. Cheap if no header names one."""
+        headers = self._headers
+        word = b"priority"
+        if not (any(word in each for each in headers) if isinstance(headers, list) else headers.mention(word)):
+            return None
+        columns = zip(self.dialects, self.headers, strict=True)
+        found = array("B", [priorityOf(header) if dialect == _FLEXIMQ else PRIORITY for dialect, header in columns])
+        return None if found.count(PRIORITY) == len(found) else found
 
     def message(self, place: int) -> Message:
         """Return one record as a message with its offset."""

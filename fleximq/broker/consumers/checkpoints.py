@@ -15,6 +15,7 @@ from zope.interface import implementer
 
 from fleximq.broker.consumer_groups import ConsumerGroups
 from fleximq.broker.consumers import queue_sources
+from fleximq.broker.consumers.lanes import laneKey
 from fleximq.broker.consumers.polled_subscriptions import PolledSubscriptions
 from fleximq.broker.consumers.queue_owner import QueueOwner
 from fleximq.broker.consumers.queue_sources import RestoredSources
@@ -30,6 +31,7 @@ from fleximq.broker.schedules.schedule_recovery import ScheduleRecovery
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.interfaces import IQueueState, IRecoveredState
 from fleximq.limits import SUBSCRIPTION_FEED
+from fleximq.values.publication_head import PRIORITY
 from fleximq.values.queue_definition import QueueDefinition
 from fleximq.values.records import QOS1, StoredBatch
 from fleximq.values.state_records import (
@@ -47,8 +49,8 @@ from fleximq.values.state_records import (
 class Arrival(NamedTuple):
     """The fields of a batch that queues need, without its contents.
 
-    ``topicOf`` is None if all records are of the first topic, ``contents`` None if all are of QoS1. ``time`` is the
-    time of the last record, ``expiries`` are those of single records by offset.
+    ``topicOf`` is None if all records are of the first topic, ``contents`` None if all are of QoS1, ``priorities`` if
+    all are usual. ``time`` is the time of the last record, ``expiries`` are those of single records by offset.
     """
 
     topics: Sequence[str]
@@ -57,6 +59,7 @@ class Arrival(NamedTuple):
     contents: Sequence[int] | None
     time: int
     expiries: Mapping[int, int] = NO_EXPIRIES
+    priorities: Sequence[int] | None = None
 
     @classmethod
     def of(cls, batch: StoredBatch) -> "Arrival":
@@ -70,6 +73,7 @@ class Arrival(NamedTuple):
             None if tracked else array("H", contents),
             batch.timestamps[-1],
             batch.expiries(),
+            batch.priorities(),
         )
 
     def places(self) -> Sequence[int]:
@@ -78,13 +82,23 @@ class Arrival(NamedTuple):
 
     def only(self, place: int) -> "Arrival":
         """Return the part of one topic."""
-        topicOf, contents = self.topicOf, self.contents
-        if topicOf is None:
-            return self
-        mine = [of == place for of in topicOf]
+        topicOf = self.topicOf
+        return self if topicOf is None else self._those([of == place for of in topicOf])
+
+    def byPriority(self) -> "Iterator[tuple[int, Arrival]]":
+        """Yield each priority with its part."""
+        if self.priorities is None:
+            yield PRIORITY, self
+            return
+        for priority in set(self.priorities):
+            yield priority, self._those([each == priority for each in self.priorities])
+
+    def _those(self, mine: Sequence[bool]) -> "Arrival":
+        contents, priorities = self.contents, self.priorities
         return self._replace(
             offsets=list(compress(self.offsets, mine)),
             contents=None if contents is None else list(compress(contents, mine)),
+            priorities=None if priorities is None else list(compress(priorities, mine)),
         )
 
     def tracked(self) -> Sequence[int]:
@@ -143,8 +157,9 @@ class Checkpointer:
 
     def _durable(self) -> Iterator[tuple[QueueOwner, Recorder]]:
         for owner in (*self._subscriptions, *self._queues):
-            if owner.queue.recorder is not None:
-                yield owner, owner.queue.recorder
+            for lane in owner.lanes if isinstance(owner, WorkQueue) else (owner.queue,):
+                if lane.recorder is not None:
+                    yield owner, lane.recorder
 
     def reading(self) -> dict[str, int]:
         """Return the offset that each consumer group reads next; records are not retained for groups."""
@@ -201,7 +216,7 @@ class Checkpointer:
             self._open(note)
         elif isinstance(note, QueueClosed):
             state = self._states.pop(note.key, None)
-            if state is not None:
+            if state is not None and state.isFirst:
                 self._sources.remove(state)
         elif isinstance(note, QueueDefined):
             self._define(note)
@@ -244,7 +259,8 @@ class Checkpointer:
 
     def _know(self, state: QueueState) -> None:
         self._states[state.key] = state
-        self._sources.add(state)
+        if state.isFirst:
+            self._sources.add(state)
         self._since = max(self._since, state.seen)
 
     def _open(self, note: QueueOpened) -> None:
@@ -262,17 +278,21 @@ class Checkpointer:
         if definition == known or note.offset < self._since:
             return
         mine = [each for each in self._states.values() if each.topic == note.name and not each.isSubscription]
-        for state in mine:
+        firsts = [each for each in mine if each.isFirst]
+        for state in firsts:
             self._sources.remove(state)
         if definition is None:
             del self._sources.definitions[note.name]
         else:
             self._sources.definitions[note.name] = definition
-        for state in mine:
+        for state in firsts:
             self._sources.add(state)
-            if known is None or definition is None or known.sources != definition.sources:
-                state.forgetFrom(note.offset)
-                self._arriveAgain(state, note.offset)
+        if known is not None and definition is not None and known.isFilledLike(definition):
+            return
+        for state in mine:
+            state.forgetFrom(note.offset)
+        for state in firsts:
+            self._arriveAgain(state, note.offset)
 
     def _arriveAgain(self, state: QueueState, offset: int) -> None:
         """Add the records from an offset on that were replayed before."""
@@ -287,14 +307,32 @@ class Checkpointer:
 
     def _arrive(self, arrival: Arrival, statesOf: Callable[[str], Sequence[QueueState]]) -> None:
         """Add records to the queues that receive their topics."""
-        mine: dict[str, tuple[QueueState, list[Arrival]]] = {}
+        mine: dict[str, tuple[QueueState, list[Sequence[int]]]] = {}
         for place in arrival.places():
-            for state in statesOf(arrival.topics[place]):
-                mine.setdefault(state.key, (state, []))[1].append(arrival.only(place))
+            states = statesOf(arrival.topics[place])
+            if states:
+                part = arrival.only(place)
+                for state in states:
+                    for lane, offsets in self._lanesOf(state, part):
+                        mine.setdefault(lane.key, (lane, []))[1].append(offsets)
         for state, parts in mine.values():
             age = None if self._timesToLive.of(state.topic) is None else arrival.time
-            offsets = [part.tracked() if state.isSubscription else part.offsets for part in parts]
-            state.arrive(offsets[0] if len(offsets) == 1 else list(merge(*offsets)), age, arrival.expiries)
+            state.arrive(parts[0] if len(parts) == 1 else list(merge(*parts)), age, arrival.expiries)
+
+    def _lanesOf(self, state: QueueState, arrival: Arrival) -> Iterator[tuple[QueueState, Sequence[int]]]:
+        """Yield the states of the lanes that records belong to, each with their offsets; a lane is made if need be."""
+        if state.isSubscription:
+            yield state, arrival.tracked()
+        elif arrival.priorities is None or not self._sources.hasLanes(state):
+            yield state, arrival.offsets
+        else:
+            for priority, part in arrival.byPriority():
+                lane = state
+                if priority != PRIORITY:
+                    key = laneKey(state.topic, priority)
+                    fresh = QueueState(key, state.topic, state.qos, 0, None, state.seen)
+                    lane = self._states.setdefault(key, fresh)
+                yield lane, part.offsets
 
 
 def assumeDelivered(

@@ -7,33 +7,59 @@ its lane and the priority, as one number.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from operator import itemgetter
 
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.queue import Queue
 from fleximq.values.message_cost import ANY, cost
+from fleximq.values.publication_head import PRIORITIES, PRIORITY
 
-#: The priority of messages without one. There are ten, from 0 to 9.
-USUAL = 4
-_PRIORITIES = 10
+#: There are ten priorities, from 0 to 9.
+_PRIORITIES = len(PRIORITIES)
 _new = tuple.__new__
 # In C, since many messages are delivered by it.
 _delivery = partial(_new, QueueDelivery)
 
 
+def laneKey(name: str, priority: int) -> str:
+    """Return the key in the journal of a lane of another priority than the usual one."""
+    return f"q{priority}:{name}"
+
+
+def priorityIn(key: str) -> int:
+    """Return the priority of the lane with a key in the journal."""
+    return PRIORITY if key[1:2] == ":" else int(key[1:2])
+
+
 class Lanes:
-    """The lanes by priority, ``first`` being the one of the usual priority."""
+    """The lanes by priority, ``first`` being the one of the usual priority.
 
-    __slots__ = ("_byPriority", "_order", "_watched", "first")
+    :param make: makes the lane of a priority.
+    """
 
-    def __init__(self, first: Queue) -> None:
+    __slots__ = ("_byPriority", "_make", "_order", "_watched", "first")
+
+    def __init__(self, first: Queue, make: Callable[[int], Queue]) -> None:
         self.first = first
-        self._byPriority = {USUAL: first}
-        self._order: list[tuple[int, Queue]] = [(USUAL, first)]
+        self._make = make
+        self._byPriority = {PRIORITY: first}
+        self._order: list[tuple[int, Queue]] = [(PRIORITY, first)]
         self._watched: set[Queue] = set()
 
     def __iter__(self) -> Iterator[Queue]:
         """Iterate over the lanes, highest priority first."""
         return (lane for _, lane in self._order)
+
+    def of(self, priority: int) -> Queue:
+        """Return the lane of a priority, made if need be: then all of them share the bounds of the queue."""
+        lane = self._byPriority.get(priority)
+        if lane is None:
+            lane = self._byPriority[priority] = self._make(priority)
+            self._order = sorted(self._byPriority.items(), key=itemgetter(0), reverse=True)
+            bounds = [each.bounds for _, each in reversed(self._order)]
+            for each in bounds:
+                each.lanes = bounds
+        return lane
 
     @property
     def available(self) -> int:
@@ -45,12 +71,14 @@ class Lanes:
             available += lane.available()
         return available
 
-    def take(self, holder: object, number: int, most: int = ANY) -> Iterator[tuple[int, Queue, list[QueueDelivery]]]:
+    def take(
+        self, holder: object, number: int, most: int = ANY, lease: float | None = None
+    ) -> Iterator[tuple[int, Queue, list[QueueDelivery]]]:
         """Deliver up to ``number`` messages, until they cost ``most`` bytes; yield the priority and the lane of each
-        part of them, with tags of the lane.
+        part of them, with tags of the lane. For ``lease`` see :meth:`fleximq.broker.queues.queue.Queue.take`.
         """
         for priority, lane in self._order:
-            deliveries = lane.takeMany(holder, number, most)
+            deliveries = lane.takeMany(holder, number, most, lease)
             if deliveries:
                 yield priority, lane, deliveries
                 number -= len(deliveries)
@@ -63,7 +91,7 @@ class Lanes:
     def divided(self, tags: Iterable[int]) -> Iterator[tuple[Queue, list[int]]]:
         """Yield the lanes that tags of deliveries mean, each with its own tags."""
         if len(self._order) == 1:
-            mine = [tag // _PRIORITIES for tag in tags if tag % _PRIORITIES == USUAL]
+            mine = [tag // _PRIORITIES for tag in tags if tag % _PRIORITIES == PRIORITY]
             if mine:
                 yield self.first, mine
             return

@@ -12,7 +12,7 @@ from fleximq.broker.consumers.work_queue import WorkQueue
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.broker.topics.names import checkName, checkPattern
 from fleximq.broker.topics.topic_table import TopicTable
-from fleximq.limits import FEED, SUBSCRIPTION_FEED
+from fleximq.limits import DEAD, FEED, SUBSCRIPTION_FEED
 from fleximq.values.patterns import anyOf, isPattern
 from fleximq.values.queue_definition import QueueDefinition
 
@@ -85,6 +85,12 @@ class RestoredSources:
         definition = self.definitions.get(state.topic)
         names, patterns = divided(state.topic, (state.topic,) if definition is None else definition.sources)
         return [*names, FEED + state.topic], patterns
+
+    def hasLanes(self, state: QueueState) -> bool:
+        """Whether messages of other priorities than the usual one are in lanes of their own."""
+        definition = self.definitions.get(state.topic)
+        isOrdered = definition is not None and definition.ordered_by is not None
+        return state.key.startswith("q:") and not (isOrdered or state.topic.startswith(DEAD))
 
     def add(self, state: QueueState) -> None:
         """Add a state, with the definition that its queue has now."""

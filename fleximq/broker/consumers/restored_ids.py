@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from fleximq.broker.consumers.work_queue import WorkQueue
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.interfaces import IJournalRead
 from fleximq.values.message import Message
@@ -16,6 +15,9 @@ from fleximq.values.message_cost import ANY
 #: Ids read from the journal at once.
 _READ = 4096
 _READ_BYTES = 4 << 20
+
+#: Receives the tag of a delivery, and its message.
+Know = Callable[[int, Message], object]
 
 
 class RestoredIds:
@@ -27,14 +29,17 @@ class RestoredIds:
 
     def __init__(self, acknowledge: Callable[[str, Callable[[str], bool] | None], object]) -> None:
         self._acknowledge = acknowledge
-        self._unread: deque[tuple[WorkQueue, QueueDelivery]] = deque()
+        self._unread: deque[tuple[Know, QueueDelivery]] = deque()
         self._postponed: list[tuple[str, Callable[[str], bool] | None]] = []
         self._afterwards: list[Callable[[], None]] = []
         self._reading = False
 
-    def expect(self, queue: WorkQueue, deliveries: Sequence[QueueDelivery]) -> None:
-        """Add deliveries of a restored queue; call :meth:`read` after those of all queues."""
-        self._unread.extend([(queue, delivery) for delivery in deliveries])
+    def expect(self, know: Know, deliveries: Sequence[QueueDelivery]) -> None:
+        """Add deliveries of a restored queue; call :meth:`read` after those of all queues.
+
+        :param know: called with the tag and the message of each.
+        """
+        self._unread.extend([(know, delivery) for delivery in deliveries])
         self._reading = bool(self._unread)
 
     def postpone(self, messageId: str, may: Callable[[str], bool] | None) -> None:
@@ -65,14 +70,14 @@ class RestoredIds:
             call()
 
     def _areRead(
-        self, journal: IJournalRead, portion: Sequence[tuple[WorkQueue, QueueDelivery]], messages: Sequence[Message]
+        self, journal: IJournalRead, portion: Sequence[tuple[Know, QueueDelivery]], messages: Sequence[Message]
     ) -> None:
         found = {message.offset: message for message in messages}
         until = messages[-1].offset if messages else ANY
-        for queue, delivery in portion:
+        for know, delivery in portion:
             message = found.get(delivery.message.offset)
             if message is not None:
-                queue.know(delivery.tag, message)
+                know(delivery.tag, message)
             elif delivery.message.offset > until:
-                self._unread.append((queue, delivery))
+                self._unread.append((know, delivery))
         self.read(journal)

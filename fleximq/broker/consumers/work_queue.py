@@ -13,7 +13,7 @@ from operator import attrgetter
 from zope.interface import implementer
 
 from fleximq.broker.consumers.delivered_ids import DeliveredIds
-from fleximq.broker.consumers.lanes import Lanes, outerTags
+from fleximq.broker.consumers.lanes import Lanes, laneKey, outerTags, priorityIn
 from fleximq.broker.consumers.queue_consumer import QueueConsumer
 from fleximq.broker.consumers.queue_distribution import Distribution
 from fleximq.broker.consumers.queue_owner import QueueOwner
@@ -77,14 +77,36 @@ class WorkQueue(QueueOwner):
         # The broker's own topics are never in the journal.
         volatile = name.startswith(SYSTEM) or (definition is not None and definition.durable is False)
         key = "" if volatile else (REPLIES if forReplies else _WORK) + name
-        super().__init__(makeQueue(name, key, moved=self._moved, withIds=self._withIds, counted=self._count))
         self._makeQueue = makeQueue
         self.definition: QueueDefinition | None = None
-        self.lanes = Lanes(self.queue)
+        #: The consumers of deliveries with a lease, by tag.
+        self._leased: dict[int, QueueConsumer] = {}
+        super().__init__(self._makeLane(key))
+        self.lanes = Lanes(self.queue, lambda priority: self._makeLane(key and laneKey(name, priority)))
+        self._hasLanes = not (forReplies or name.startswith(DEAD))
+        if self._hasLanes:
+            self.queue.divert = self._divert
         self.distribution = Distribution(self, makeQueue.deadlines.onError)
         self._onLetters = onLetters if name.startswith(DEAD) else None
         if definition is not None:
             self.define(definition)
+
+    def _makeLane(self, key: str) -> Queue:
+        def moved(delivery: QueueDelivery, gone: bool) -> None:
+            self._moved(lane, delivery, gone)
+
+        lane = self._makeQueue(self.name, key, moved=moved, withIds=self._withIds, counted=self._count)
+        self._bound(lane)
+        return lane
+
+    def _divert(self, rendered: Sequence[Message], count: int) -> None:
+        """Deliver messages of another priority than the usual one to their lane."""
+        head = rendered[0].head
+        assert head is not None
+        lane = self.lanes.of(head.priority)
+        if self.distribution.waiting:
+            self.watch()
+        lane.deliver(rendered, count)
 
     @property
     def isDefined(self) -> bool:  # type: ignore[override]
@@ -93,13 +115,23 @@ class WorkQueue(QueueOwner):
     def define(self, definition: QueueDefinition) -> None:
         """Apply a definition, except its sources (:mod:`fleximq.broker.consumers.queue_sources`)."""
         self.definition = definition
-        make = self._makeQueue
+        isOrdered = definition.ordered_by is not None
+        self.queue.divert = None if isOrdered or not self._hasLanes else self._divert
+        self.queue.isOrdered = isOrdered
         for lane in self.lanes:
-            lane.bounds.maxMessages = definition.max_messages or make.maxMessages
-            lane.expiredDie = definition.expired == "dead"
-            lane.bounds.maxBytes = definition.max_bytes or make.maxBytes
-            lane.dropsOldest = not self.refuses
-            most = definition.max_attempts
+            self._bound(lane)
+
+    def _bound(self, lane: Queue) -> None:
+        """Give a lane the bounds of the definition."""
+        definition, make = self.definition, self._makeQueue
+        if definition is None:
+            return
+        lane.bounds.maxMessages = definition.max_messages or make.maxMessages
+        lane.bounds.maxBytes = definition.max_bytes or make.maxBytes
+        lane.expiredDie = definition.expired == "dead"
+        lane.dropsOldest = not self.refuses
+        most = definition.max_attempts
+        if not self.name.startswith(DEAD):
             lane.limit = make.limit if most is None else replace(make.limit, deliveries=most)
 
     @property
@@ -111,6 +143,25 @@ class WorkQueue(QueueOwner):
     def deliver(self) -> Callable[[Sequence[Message], int], None]:
         """The queue's method itself, so that a delivery costs no further call; letters are reported too."""
         return self.queue.deliver if self._onLetters is None else self._deliverLetters
+
+    @property
+    def depth(self) -> int:
+        return sum(lane.stored.depth for lane in self.lanes)
+
+    @property
+    def inFlight(self) -> int:
+        return sum(len(lane.stored.flying) for lane in self.lanes)
+
+    @property
+    def size(self) -> int:
+        return sum(lane.stored.size for lane in self.lanes)
+
+    @property
+    def preparing(self) -> bool:
+        return next((lane.preparing for lane in self.lanes if lane.stored.depth), False)
+
+    def whenPrepared(self, call: Callable[[], object]) -> None:
+        next((lane for lane in self.lanes if lane.preparing), self.queue).whenPrepared(call)
 
     @property
     def idle(self) -> float:
@@ -167,7 +218,9 @@ class WorkQueue(QueueOwner):
             return ANY
         if definition.paused:
             return 0
-        return ANY if definition.max_in_flight is None else definition.max_in_flight - self.inFlight
+        if definition.max_in_flight is None:
+            return ANY
+        return definition.max_in_flight - self.inFlight + sum(lane.stored.flying.delayed for lane in self.lanes)
 
     @property
     def available(self) -> int:
@@ -175,9 +228,12 @@ class WorkQueue(QueueOwner):
 
     def takeFor(self, consumer: QueueConsumer, number: int, most: int) -> Sequence[QueueDelivery]:
         self._use()
+        lease = 0.0 if self.definition is None else self.definition.lease
         found: list[QueueDelivery] = []
-        for priority, _, deliveries in self.lanes.take(consumer, min(number, self._room), most):
+        for priority, _, deliveries in self.lanes.take(consumer, min(number, self._room), most, lease):
             found += outerTags(priority, deliveries)
+        if lease:
+            self._leased.update(dict.fromkeys([delivery.tag for delivery in found], consumer))
         return found
 
     def watch(self) -> None:
@@ -194,15 +250,18 @@ class WorkQueue(QueueOwner):
     ) -> list[int]:
         """See :meth:`fleximq.broker.broker.Broker.settle`."""
         mine, others = consumer.remove(acks) if acks else ((), [])
+        if self._leased:
+            for tag in mine:
+                self._leased.pop(tag, None)
         for lane, tags in self.lanes.divided(mine):
             if len(self._ids):
                 self._forgetIds(lane, tags)
             others += self.lanes.outer(lane, lane.acknowledgeMany(tags))
         for tag, delay in retries:
-            others += self._apart(consumer, tag, partial(_retry, delay or 0.0))
+            others += self._apart(consumer, tag, partial(self._retry, delay))
         for tag, words in rejects:
             others += self._apart(consumer, tag, partial(_reject, shortWords(words), consumer.client.name))
-        others += [tag for tag, _ in extends if tag not in consumer.unsettled]
+        others += [tag for tag, seconds in extends if not self._extend(consumer, tag, seconds)]
         self.lastUsed = self._seconds()
         self.distribution.hasRoom(consumer)
         return others
@@ -210,9 +269,32 @@ class WorkQueue(QueueOwner):
     def _apart(self, consumer: QueueConsumer, tag: int, act: Callable[[Queue, int], object]) -> list[int]:
         """Act on one delivery that is not acknowledged; return its tag if it is not the consumer's."""
         mine, others = consumer.remove([tag])
+        self._leased.pop(tag, None)
         for lane, inner in self.lanes.divided(mine):
             act(lane, inner[0])
         return others
+
+    def _retry(self, delay: float | None, lane: Queue, tag: int) -> None:
+        """Deliver a message again after a delay; None: as the definition says."""
+        if delay is None:
+            delivery = lane.stored.flying.get(tag)
+            retry = None if self.definition is None else self.definition.retry
+            delay = 0.0 if retry is None or delivery is None else retry.after(delivery.attempts)
+        lane.retry(tag, delay)
+
+    def _extend(self, consumer: QueueConsumer, tag: int, seconds: float) -> bool:
+        """Extend the lease of a delivery, if its queue has leases; False if it is not the consumer's."""
+        if tag not in consumer.unsettled:
+            return False
+        if tag not in self._leased:
+            return True
+        return all(lane.extend(inner[0], seconds, consumer) for lane, inner in self.lanes.divided([tag]))
+
+    def _leaseEnded(self, tag: int) -> None:
+        """Take a delivery whose lease has ended from its consumer, which then has room for others."""
+        consumer = self._leased.pop(tag, None)
+        if consumer is not None and consumer.remove([tag])[0]:
+            self._makeQueue.deadlines.callLater(0, partial(self.distribution.hasRoom, consumer))
 
     def _forgetIds(self, lane: Queue, tags: Iterable[int]) -> None:
         """Forget the ids of messages that were delivered to a consumer that acknowledges by ids before."""
@@ -229,34 +311,40 @@ class WorkQueue(QueueOwner):
         self.distribution.wake()
 
     def forgetDelivery(self, delivery: QueueDelivery) -> None:
-        """Remove a message delivered to an operator."""
-        self._moved(delivery, True)
+        """Remove a message delivered to an operator, who takes only those of the usual priority."""
+        self._moved(self.queue, delivery, True)
         self.queue.acknowledge(delivery.tag)
 
     def discard(self, number: int) -> int:
-        deliveries = self.queue.takeMany(None, number)
-        for delivery in deliveries:
-            self.forgetDelivery(delivery)
-        return len(deliveries)
+        discarded = 0
+        for _, lane, deliveries in self.lanes.take(None, number):
+            for delivery in deliveries:
+                self._moved(lane, delivery, True)
+            lane.acknowledgeMany([delivery.tag for delivery in deliveries])
+            discarded += len(deliveries)
+        return discarded
 
     def close(self) -> int:
         """Drop all messages and refuse new ones; return how many were dropped."""
-        for delivery in self.queue.stored.delivered():
-            self._moved(delivery, True)
-        return self.queue.close()
+        dropped = 0
+        for lane in self.lanes:
+            for delivery in lane.stored.delivered():
+                self._moved(lane, delivery, True)
+            dropped += lane.close()
+        return dropped
 
     def restore(self, state: QueueState, idle: float) -> list[QueueDelivery]:
-        """Restore the queue, which was ``idle`` for so many seconds; return its deliveries, still without their ids."""
-        self.everConsumed = state.consumed
+        """Restore a lane; the queue was ``idle`` for so many seconds. Return its deliveries, still without ids."""
+        self.everConsumed |= state.consumed
         self.lastUsed = self._seconds() - idle
-        return [] if self.queue.recorder is None else self.queue.recorder.restore(state)
+        lane = self.lanes.of(priorityIn(state.key))
+        return [] if lane.recorder is None else lane.recorder.restore(state)
 
-    def know(self, tag: int, message: Message) -> None:
-        """Set the id of a message delivered with this tag before a restart."""
+    def know(self, lane: Queue, tag: int, message: Message) -> None:
+        """Set the id of a message delivered with this tag of a lane before a restart."""
         [identified] = self._withIds([message])
-        recorder = self.queue.recorder
-        if recorder is not None and recorder.know(tag, identified):
-            self._ids.delivered(identified.message_id or "", (self.queue, tag))
+        if lane.recorder is not None and lane.recorder.know(tag, identified):
+            self._ids.delivered(identified.message_id or "", (lane, tag))
 
     def _count(self, event: str, number: int) -> None:
         """Count an event, and report the first messages that are dropped since a consumer took some."""
@@ -279,14 +367,12 @@ class WorkQueue(QueueOwner):
             for messageId, message in zip(ids, messages, strict=True)
         ]
 
-    def _moved(self, delivery: QueueDelivery, gone: bool) -> None:
+    def _moved(self, lane: Queue, delivery: QueueDelivery, gone: bool) -> None:
         note = self._ids.forget if gone else self._ids.returned
-        note(delivery.message.message_id or "", (self.queue, delivery.tag))
+        note(delivery.message.message_id or "", (lane, delivery.tag))
+        if self._leased:
+            self._leaseEnded(*self.lanes.outer(lane, [delivery.tag]))
 
 
 def _reject(words: str, consumer: str, lane: Queue, tag: int) -> object:
     return lane.reject(tag, words, consumer)
-
-
-def _retry(delay: float, lane: Queue, tag: int) -> object:
-    return lane.retry(tag, delay)

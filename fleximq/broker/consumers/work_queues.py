@@ -13,6 +13,7 @@ from typing import Any
 from fleximq.broker.authorization import permit, permits
 from fleximq.broker.consumers import queue_sources
 from fleximq.broker.consumers.delivered_ids import DeliveredIds
+from fleximq.broker.consumers.lanes import priorityIn
 from fleximq.broker.consumers.restored_ids import RestoredIds
 from fleximq.broker.consumers.state_log import StateLog
 from fleximq.broker.consumers.work_queue import REPLIES, WorkQueue
@@ -153,11 +154,14 @@ class WorkQueues:
             self._restored[definition.name] = definition
 
     def restore(self, state: QueueState, idle: float) -> WorkQueue:
-        """Restore a queue, ``idle`` for so many seconds, from the journal; then ``restoredIds`` are to be read."""
-        definition = self._restored.pop(state.topic, None)
-        queue = self._add(state.topic, idle, state.key.startswith(REPLIES), definition)
-        self.restoredIds.expect(queue, queue.restore(state, idle))
-        queue_sources.subscribe(self._topics, queue)
+        """Restore a queue, ``idle`` for so many seconds, or a lane of it; then ``restoredIds`` are to be read."""
+        queue = self._byTopic.get(state.topic)
+        if queue is None:
+            definition = self._restored.pop(state.topic, None)
+            queue = self._add(state.topic, idle, state.key.startswith(REPLIES), definition)
+            queue_sources.subscribe(self._topics, queue)
+        lane = queue.lanes.of(priorityIn(state.key))
+        self.restoredIds.expect(partial(queue.know, lane), queue.restore(state, idle))
         return queue
 
     def allRestored(self) -> None:
@@ -296,4 +300,4 @@ class WorkQueues:
             return queue.definition.expiry is None
         if self.expiry is not None or queue.forReplies or queue.name.startswith(SYSTEM):
             return False
-        return queue.queue.stored.all > 0
+        return any(lane.stored.all > 0 for lane in queue.lanes)

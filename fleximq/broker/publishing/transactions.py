@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import islice
+from itertools import islice, repeat
 from typing import Any, NamedTuple
 
 from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource
@@ -189,15 +189,15 @@ class Transactions:
 
 
 def _runs(batch: StoredBatch) -> Iterator[StoredBatch]:
-    """Divide a batch into runs: neighbouring records of one topic and publisher with consecutive offsets."""
+    """Divide a batch into runs: neighbouring records of one topic, publisher and priority with consecutive offsets."""
     start, number = 0, len(batch)
-    offsets = batch.offsets
-    if number and offsets[-1] - offsets[0] == number - 1:
+    offsets, priorities = batch.offsets, batch.priorities()
+    if number and priorities is None and offsets[-1] - offsets[0] == number - 1:
         # Most batches have one topic and publisher.
         if all(list(column).count(column[0]) == number for column in (batch.topicOf, batch.publisherOf)):
             yield batch
             return
-    keys = list(zip(batch.topicOf, batch.publisherOf, strict=True))
+    keys = list(zip(batch.topicOf, batch.publisherOf, priorities or repeat(0), strict=False))
     for place in range(1, len(batch) + 1):
         if place == len(batch) or keys[place] != keys[start] or offsets[place] != offsets[place - 1] + 1:
             yield batch.pick(range(start, place))

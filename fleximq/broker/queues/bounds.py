@@ -24,7 +24,8 @@ DROPPED = CountedEvent(EventFamily.DROPPED, "queue full")
 @dataclass(slots=True, eq=False, repr=False)
 class Bounds:
     """``maxMessages`` is the maximum number of messages waiting and in flight together, and ``maxBytes`` their maximum
-    cost, in a durable queue only that of volatile ones.
+    cost, in a durable queue only that of volatile ones. ``lanes`` are the bounds of all lanes of a queue that has
+    several, lowest priority first, this one included: each of them counts the messages of all.
     """
 
     maxMessages: int
@@ -32,6 +33,7 @@ class Bounds:
     _stored: StoredMessages
     _expiry: Expiry | None
     ownExpiries: OwnExpiries | None = None
+    lanes: Sequence["Bounds"] = ()
 
     def admits(self, count: int, size: int) -> str | None:
         """Return None if ``count`` more messages with ``size`` bytes fit, else the reason of the refusal."""
@@ -60,6 +62,10 @@ class Bounds:
         isFull = partial(self.isOver, 0, 0)
         if not self._staysFull(isFull, len(run), size):
             return
+        for lane in self.lanes:
+            lane._dropOldest()
+        if self.lanes:
+            return
         stored = self._stored
         large = stored.backlog.dropLarge(run, size, stored.returned.size, self._excess())
         stored.size -= large.size
@@ -71,16 +77,33 @@ class Bounds:
         stored.undelivered(oldest)
         stored.counted(DROPPED, number + oldest.number)
 
+    def _dropOldest(self) -> None:
+        """Drop the oldest messages of this lane while all lanes together have too many."""
+        stored, number = self._stored, 0
+        while self.isOver(0, 0) and (delivery := stored.returned.first()) is not None:
+            stored.dropReturned(delivery)
+            number += 1
+        messages, occupied = self._load(0, 0)
+        oldest = stored.backlog.drop(messages - self.maxMessages, occupied - self.maxBytes)
+        stored.undelivered(oldest)
+        stored.counted(DROPPED, number + oldest.number)
+
     def _staysFull(self, isFull: Callable[[], bool], count: int, size: int) -> bool:
         """Drop messages that are too old, about twice as many as arrive; tell whether the queue is still full."""
-        if self._expiry is not None:
-            self._expiry.makeRoom(isFull, 2 * (count + size // OVERHEAD))
-        if self.ownExpiries is not None:
-            self.ownExpiries.makeRoom(isFull)
+        for lane in self.lanes or (self,):
+            if lane._expiry is not None:
+                lane._expiry.makeRoom(isFull, 2 * (count + size // OVERHEAD))
+            if lane.ownExpiries is not None:
+                lane.ownExpiries.makeRoom(isFull)
         return isFull()
 
     def isOver(self, count: int, size: int) -> bool:
         """Tell whether so many more messages and bytes exceed the bounds."""
+        messages, occupied = self._load(count, size)
+        return messages > self.maxMessages or occupied > self.maxBytes
+
+    def _load(self, count: int, size: int) -> tuple[int, int]:
+        """Return the number of messages and the bytes that count, of all lanes, with so many more."""
         stored, flying = self._stored, len(self._stored.flying)
         backlog = stored.backlog
         number = len(backlog) - backlog.gaps + len(stored.returned) + flying + count
@@ -88,9 +111,12 @@ class Bounds:
             number += len(stored.order)
         if stored.recorder is not None:
             number += stored.recorder.dying
-        return number > self.maxMessages or (
-            backlog.occupied(stored.size + size + IN_FLIGHT_OVERHEAD * flying) > self.maxBytes
-        )
+        occupied = backlog.occupied(stored.size + size + IN_FLIGHT_OVERHEAD * flying)
+        for other in self.lanes:
+            if other is not self:
+                number += other._stored.all
+                occupied += other._stored.backlog.occupied(other._stored.weight)
+        return number, occupied
 
     def _excess(self) -> int:
         return self._stored.backlog.occupied(self._stored.weight) - self.maxBytes

@@ -39,6 +39,7 @@ from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.death_reason import DeathReason
 from fleximq.values.message import Message
 from fleximq.values.message_cost import ANY, cost, costOf
+from fleximq.values.publication_head import PRIORITY
 
 #: Counted for repeated deliveries.
 REDELIVERED = CountedEvent(EventFamily.REDELIVERED)
@@ -88,6 +89,8 @@ class Queue:
     recorder: Recorder | None = None
     memory: int = ANY
     subscriptionId: int = 0
+    #: Takes runs of another priority than the usual one, for a queue with lanes.
+    divert: Callable[[Sequence[Message], int], None] | None = None
     closed: bool = field(init=False, default=False)
     stored: StoredMessages = field(init=False)
     expiry: Expiry | None = field(init=False)
@@ -126,6 +129,9 @@ class Queue:
     def deliver(self, rendered: Sequence[Message], count: int) -> None:
         """Add messages in order; overflow drops the oldest waiting ones, or messages too large for the free bytes."""
         if self.closed or not rendered:
+            return
+        if self.divert is not None and (head := rendered[0].head) is not None and head.priority != PRIORITY:
+            self.divert(rendered, count)
             return
         size = self.stored.backlog.append(rendered)
         self.stored.size += size

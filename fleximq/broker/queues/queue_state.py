@@ -63,6 +63,11 @@ class QueueState:
         """Whether this is a subscription's queue, which accepts only messages of QoS1."""
         return self.key.startswith("s:")
 
+    @property
+    def isFirst(self) -> bool:
+        """Whether this is not a further lane of a work queue."""
+        return self.key[1:2] == ":"
+
     def arrive(
         self, offsets: Sequence[int], time: int | None = None, expiries: Mapping[int, int] = NO_EXPIRIES
     ) -> None:

@@ -1,9 +1,12 @@
 """Consumers of named queues: prefetch, turns, settling, and the end of a consumer."""
 
+from typing import Any
+
 from fleximq.broker.consumers.queue_consumer import MAX_PREFETCH, UNSETTLED_BYTES
 from fleximq.broker.envelope import Envelope, MessageSource
 from fleximq.errors import BadRequest, Conflict, NotFound
-from fleximq.values.queue_definition import QueueDefinition
+from fleximq.values.publication_head import Head
+from fleximq.values.queue_definition import QueueDefinition, RetryDelays
 from tests.broker.consumers.consuming import ConsumingCase
 from tests.broker.queueing import message
 
@@ -187,3 +190,60 @@ class DefinitionTests(ConsumingCase):
 
     def test_aQueueThatDoesNotExistCannotBePaused(self) -> None:
         self.assertRaises(NotFound, self.broker.pauseQueue, self.publisher, "u", True)
+
+
+class LeaseTests(ConsumingCase):
+    """How long a delivery is its consumer's."""
+
+    def define(self, **values: Any) -> None:
+        self.broker.defineQueue(self.publisher, QueueDefinition("t", **values))
+
+    def test_withoutALeaseItLastsAsLongAsTheConsumer(self) -> None:
+        one, other = self.worker(1), self.worker(1)
+        self.publish("a")
+        self.clock.advance(1_000_000)
+        self.assertEqual((one.names, other.names), ("a", ""))
+
+    def test_aLeaseThatEndsGivesItToAnother(self) -> None:
+        self.define(lease=10.0)
+        one, other = self.worker(1), self.worker(1)
+        self.publish("a")
+        self.clock.advance(10)
+        self.clock.advance(0)
+        self.assertEqual((one.names, other.names), ("a", "a"))
+        self.assertEqual(one.ack("a"), one.tags("a"))
+        self.publish("b")
+        self.assertEqual(one.names, "ab")
+
+    def test_aLeaseMayBeExtended(self) -> None:
+        self.define(lease=10.0)
+        one, other = self.worker(1), self.worker(1)
+        self.publish("a")
+        self.clock.advance(9)
+        self.assertEqual(self.broker.settle(one.client, "t", extends=[(one.got[0].tag, 10.0)]), [])
+        self.clock.advance(9)
+        self.assertEqual(other.names, "")
+        self.clock.advance(1)
+        self.assertEqual(other.names, "a")
+
+    def test_aRetryWaitsAsTheDefinitionSays(self) -> None:
+        self.define(retry=RetryDelays(5.0, factor=2.0))
+        worker = self.worker(1)
+        self.publish("a")
+        for delay, names in ((5, "aa"), (10, "aaa")):
+            self.broker.settle(worker.client, "t", retries=[(worker.got[-1].tag, None)])
+            self.clock.advance(delay - 1)
+            self.assertEqual(worker.names, names[1:])
+            self.clock.advance(1)
+            self.assertEqual(worker.names, names)
+
+    def test_oneMessageOfAKeyIsOutAtATime(self) -> None:
+        self.define(ordered_by="key")
+        envelope = Envelope(self.broker.topicFor(self.publisher, "t"), self.publisher, MessageSource())
+        for name, key, priority in (("a", "k", 4), ("b", "k", 9), ("c", "l", 4)):
+            head = Head("t", priority=priority, key=key)
+            self.broker.publish(envelope, [message(name)._replace(head=head)], 1)
+        worker = self.worker(10)
+        self.assertEqual(worker.names, "ac")
+        worker.ack("a")
+        self.assertEqual(worker.names, "acb")

@@ -1,0 +1,82 @@
+"""Priorities: lanes of a work queue, live and after a restart."""
+
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.broker.consumers.lanes import laneKey, priorityIn
+from fleximq.broker.envelope import Envelope, MessageSource
+from fleximq.errors import NotKept
+from fleximq.values.publication_head import Head
+from fleximq.values.queue_definition import QueueDefinition
+from tests.broker.consumers.consuming import ConsumingCase
+from tests.broker.queueing import messages
+
+
+class KeyTests(SynchronousTestCase):
+    """The keys of lanes in the journal."""
+
+    def test_theyContainThePriority(self) -> None:
+        self.assertEqual([priorityIn(key) for key in (laneKey("t", 9), laneKey("t", 0), "q:t", "r:t")], [9, 0, 4, 4])
+
+
+class PriorityTests(ConsumingCase):
+    """Higher priorities first, equal ones in order."""
+
+    def put(self, letters: str, priority: int) -> None:
+        envelope = Envelope(self.broker.topicFor(self.publisher, "t"), self.publisher, MessageSource())
+        head = Head("t", priority=priority)
+        body = [each._replace(head=head) for each in messages(letters)]
+        self.broker.publish(envelope, body, len(body))
+
+    def define(self, **values: Any) -> None:
+        self.broker.defineQueue(self.publisher, QueueDefinition("t", **values))
+
+    def test_higherOnesAreDeliveredFirst(self) -> None:
+        for letters, priority in (("ab", 0), ("cd", 4), ("ef", 9), ("gh", 4)):
+            self.put(letters, priority)
+        self.assertEqual(self.worker(10).names, "efcdghab")
+
+    def test_aWaitingConsumerGetsThemToo(self) -> None:
+        worker = self.worker(10)
+        self.put("a", 9)
+        self.put("b", 4)
+        self.put("c", 9)
+        self.assertEqual(worker.names, "abc")
+
+    def test_eachIsSettledByItsTag(self) -> None:
+        self.put("ab", 9)
+        self.put("cd", 4)
+        worker = self.worker(10)
+        self.assertEqual(worker.ack("acd"), [])
+        self.assertEqual((self.queue.depth, self.queue.inFlight), (0, 1))
+        self.assertEqual(worker.ack("b"), [])
+        self.assertEqual(self.queue.inFlight, 0)
+
+    def test_consumersThatAskGetThemInTheSameOrder(self) -> None:
+        self.put("a", 4)
+        self.put("b", 9)
+        found = self.broker.consumeMany(self.publisher, "t", 10)
+        self.assertEqual([each.message.payload for each in found], [b"b", b"a"])
+        self.broker.acknowledgeMessages([each.message.message_id or "" for each in found])
+        self.assertEqual(self.queue.inFlight, 0)
+
+    def test_theBoundIsThatOfAllTogether(self) -> None:
+        self.define(max_messages=3, when_full="refuse")
+        self.put("ab", 9)
+        self.put("c", 1)
+        self.assertRaises(NotKept, self.put, "d", 4)
+
+    def test_aFullQueueDropsTheLowestFirst(self) -> None:
+        self.define(max_messages=3, when_full="drop-oldest")
+        self.put("ab", 1)
+        self.put("c", 4)
+        self.put("de", 9)
+        self.assertEqual(self.worker(10).names, "dec")
+
+    def test_deliveriesOfAClientThatLeftReturnToTheirLane(self) -> None:
+        self.put("a", 4)
+        self.put("b", 9)
+        one = self.worker(2)
+        self.broker.leave(one.client, "gone")
+        self.assertEqual(self.worker(2).names, "ba")
