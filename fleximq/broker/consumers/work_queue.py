@@ -36,6 +36,7 @@ REPLIES = "r:"
 # The same of all other work queues.
 _WORK = "q:"
 _isLine = attrgetter("line")
+_headOf = attrgetter("head")
 
 
 @implementer(ISubscriber, IGuard)
@@ -43,8 +44,8 @@ class WorkQueue(QueueOwner):
     """The queue of one topic, ``name``, used when it is made and when a consumer asks for a message.
 
     ``definition`` is None for a queue that nobody defined. ``distribution`` has its consumers. ``forReplies``: it was
-    made because a message named its topic as ReplyTo. Every message delivered from it has a
-    ``message_id`` that is valid in MiniMQ.
+    made because a message named its topic as ReplyTo. Every message that :meth:`consumeMany`
+    returns has a ``message_id`` that is valid in MiniMQ.
     """
 
     form = QUEUED
@@ -77,6 +78,7 @@ class WorkQueue(QueueOwner):
         # The broker's own topics are never in the journal.
         volatile = name.startswith(SYSTEM) or (definition is not None and definition.durable is False)
         key = "" if volatile else (REPLIES if forReplies else _WORK) + name
+        self._lacksIds = False
         self._makeQueue = makeQueue
         self.definition: QueueDefinition | None = None
         #: The consumers of deliveries with a lease, by tag.
@@ -196,6 +198,8 @@ class WorkQueue(QueueOwner):
             return []
         found: list[QueueDelivery] = []
         for _, lane, deliveries in self.lanes.take(None, min(number, self._room), most):
+            if self._lacksIds:
+                deliveries = self._identified(lane, deliveries)
             self._ids.deliveredMany(lane, deliveries)
             found = [*found, *deliveries] if found else deliveries
         return found
@@ -342,7 +346,7 @@ class WorkQueue(QueueOwner):
 
     def know(self, lane: Queue, tag: int, message: Message) -> None:
         """Set the id of a message delivered with this tag of a lane before a restart."""
-        [identified] = self._withIds([message])
+        identified = self._withId(message)
         if lane.recorder is not None and lane.recorder.know(tag, identified):
             self._ids.delivered(identified.message_id or "", (lane, tag))
 
@@ -359,13 +363,29 @@ class WorkQueue(QueueOwner):
         self._onLetters(self.queue, rendered)
 
     def _withIds(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Return messages with ids that are valid in MiniMQ. Those of FlexiMQ get one only in :meth:`_identified`: its
+        consumers settle by tags. Dead letters always have one, by which they are returned to their queue.
+        """
         if all(map(_isLine, messages)):
             return messages  # the ids of MiniMQ's own messages are valid
-        ids = map(self._idOf, messages)
-        return [
-            message if messageId == message.message_id else message._replace(message_id=messageId)
-            for messageId, message in zip(ids, messages, strict=True)
-        ]
+        if not self.name.startswith(DEAD) and all(map(_headOf, messages)):
+            self._lacksIds = True
+            return messages
+        return [*map(self._withId, messages)]
+
+    def _withId(self, message: Message) -> Message:
+        messageId = self._idOf(message)
+        return message if messageId == message.message_id else message._replace(message_id=messageId)
+
+    def _identified(self, lane: Queue, deliveries: list[QueueDelivery]) -> list[QueueDelivery]:
+        """Return deliveries with ids that are valid in MiniMQ, also while they are in flight."""
+        found: list[QueueDelivery] = []
+        for delivery in deliveries:
+            message = self._withId(delivery.message)
+            if message is not delivery.message:
+                lane.identify(delivery.tag, message.message_id)
+            found.append(delivery._replace(message=message))
+        return found
 
     def _moved(self, lane: Queue, delivery: QueueDelivery, gone: bool) -> None:
         note = self._ids.forget if gone else self._ids.returned

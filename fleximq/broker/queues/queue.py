@@ -359,6 +359,13 @@ class Queue:
             self.stored.size += cost(messages) - cost(before)
         return messages
 
+    def identify(self, tag: int, messageId: str | None) -> None:
+        """Change the id of a message in flight."""
+        delivery = self.stored.flying.get(tag)
+        if delivery is not None:
+            [message] = self._exchanged([delivery.message], [delivery.message._replace(message_id=messageId)])
+            self.stored.flying.replace(delivery._replace(message=message))
+
     # -- the end of messages -----------------------------------------------------------------------------
 
     def acknowledge(self, tag: int) -> bool:

@@ -178,6 +178,21 @@ class ConsumerTests(QueueCase):
         ids = {"topic": "jobs", "message_id": "m1", "correlation_id": "c1"}
         self.assertEqual({key: heard.header.get(key) for key in ids}, ids)
 
+    def test_consumersOfMiniMQGetAnId(self) -> None:
+        """Also of a message that a FlexiMQ client had before; it is acknowledged by that id."""
+        self.enqueue("a")
+        first = self.consumer()
+        self.assertEqual(self.deliveries(first), [("a", 1)])
+        first.leave()
+        self.clock.advance(0)
+        broker, client = self.server.broker, self.server.foreign()
+        delivery = broker.consume(client, "jobs")
+        assert delivery is not None and delivery.message.message_id is not None
+        self.assertEqual((delivery.message.message_id[:3], delivery.attempts), ("id-", 2))
+        broker.acknowledgeMessages([delivery.message.message_id])
+        self.assertEqual(broker.queues.ensure("jobs").queue.stored.all, 0)
+        self.assertEqual(broker.queues.ensure("jobs").queue.stored.size, 0)
+
     def test_atMostPrefetchAreUnsettled(self) -> None:
         """One without the key; the next delivery follows a settlement."""
         self.enqueue("a", "b", "c")
