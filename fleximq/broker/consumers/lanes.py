@@ -11,6 +11,7 @@ from operator import itemgetter
 
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.queue import Queue
+from fleximq.values.message import Message
 from fleximq.values.message_cost import ANY, cost
 from fleximq.values.publication_head import PRIORITIES, PRIORITY
 
@@ -19,6 +20,9 @@ _PRIORITIES = len(PRIORITIES)
 _new = tuple.__new__
 # In C, since many messages are delivered by it.
 _delivery = partial(_new, QueueDelivery)
+
+#: Tags, messages, and how often each was delivered; the latter may go on for ever.
+Taken = tuple[Sequence[int], Sequence[Message], Iterable[int]]
 
 
 def laneKey(name: str, priority: int) -> str:
@@ -73,18 +77,18 @@ class Lanes:
 
     def take(
         self, holder: object, number: int, most: int = ANY, lease: float | None = None
-    ) -> Iterator[tuple[int, Queue, list[QueueDelivery]]]:
+    ) -> Iterator[tuple[int, Queue, Taken]]:
         """Deliver up to ``number`` messages, until they cost ``most`` bytes; yield the priority and the lane of each
-        part of them, with tags of the lane. For ``lease`` see :meth:`fleximq.broker.queues.queue.Queue.take`.
+        part of them, and what :meth:`fleximq.broker.queues.queue.Queue.take` returns, which explains ``lease``.
         """
         for priority, lane in self._order:
-            deliveries = lane.takeMany(holder, number, most, lease)
-            if deliveries:
-                yield priority, lane, deliveries
-                number -= len(deliveries)
+            taken = lane.take(holder, number, most, lease)
+            if taken[0]:
+                yield priority, lane, taken
+                number -= len(taken[0])
             if number <= 0 or lane.preparing or lane is self._order[-1][1]:
                 return  # without adding up the cost, which takes a third of the time of a run
-            most -= cost([delivery.message for delivery in deliveries]) if most != ANY else 0
+            most -= cost(taken[1]) if most != ANY else 0
             if most <= 0:
                 return
 
@@ -124,6 +128,13 @@ class Lanes:
         call()
 
 
-def outerTags(priority: int, deliveries: Sequence[QueueDelivery]) -> list[QueueDelivery]:
-    """Return deliveries of the lane of a priority with the tags by which they are settled."""
-    return [_new(QueueDelivery, (tag * _PRIORITIES + priority, *rest)) for tag, *rest in deliveries]
+def innerDeliveries(taken: Taken) -> list[QueueDelivery]:
+    """Return deliveries with the tags of their lane."""
+    return list(map(_delivery, zip(*taken, strict=False)))
+
+
+def outerDeliveries(priority: int, taken: Taken) -> list[QueueDelivery]:
+    """Return deliveries of the lane of a priority with the tags by which consumers settle them."""
+    tags, messages, attempts = taken
+    outer = [tag * _PRIORITIES + priority for tag in tags]
+    return list(map(_delivery, zip(outer, messages, attempts, strict=False)))

@@ -5,6 +5,7 @@ It has at most ``prefetch`` unsettled deliveries, and none is added while these 
 
 from collections.abc import Callable, Sequence
 from itertools import repeat
+from operator import itemgetter
 
 from fleximq.broker.envelope import ConnectedClient, QueueDelivery
 from fleximq.errors import BadRequest, BrokerError
@@ -14,6 +15,9 @@ MAX_PREFETCH = 65_535
 #: So many bytes of payloads and headers may be unsettled at one consumer, or one delivery, and those of the batch that
 #: exceeds it.
 UNSETTLED_BYTES = 16 << 20
+
+# The tag of a delivery and the payload of a message; the message of a delivery.
+_first, _second = itemgetter(0), itemgetter(1)
 
 #: Receives deliveries; each has the tag by which the consumer settles it.
 Deliver = Callable[[Sequence[QueueDelivery]], None]
@@ -57,8 +61,8 @@ class QueueConsumer:
 
     def add(self, deliveries: Sequence[QueueDelivery]) -> None:
         """Count deliveries as unsettled; 0.1 us each."""
-        sizes = [len(message[0]) for _, message, _ in deliveries]
-        self.unsettled.update(zip([tag for tag, _, _ in deliveries], sizes, strict=True))
+        sizes = [*map(len, map(_first, map(_second, deliveries)))]
+        self.unsettled.update(zip(map(_first, deliveries), sizes, strict=True))
         self.size += sum(sizes)
 
     def remove(self, tags: Sequence[int]) -> tuple[Sequence[int], list[int]]:

@@ -80,31 +80,42 @@ class Distribution:
         self._isRunning = True
         try:
             while (waiting := self.waiting) and (available := self._supply.available) > 0:
-                self._round(-(-available // waiting))
-                if self.waiting == waiting and self._supply.available == available:
-                    break  # nobody could take a message
+                if not self._round(available, -(-available // waiting)):
+                    break
         finally:
             self._isRunning = False
         if self.waiting:
             self._supply.watch()
 
-    def _round(self, share: int) -> None:
-        """Let the consumers of both lines have a share in turn, until each has had one or no message is left."""
+    def _round(self, available: int, share: int) -> bool:
+        """Let the consumers of both lines have a share in turn, until each has had one or no message is left; return
+        whether one could take a message.
+        """
+        taken = 0
         for _ in range(max(len(self._ready), 1)):
             if self._waiters:
+                asking = len(self._waiters)
                 self._waiters.wake(lambda: min(1, self._supply.available))
-            if not self._ready or not self._give(self._ready.popitem(last=False)[0], share):
-                return
+                taken += asking - len(self._waiters)
+            if not self._ready or taken >= available:
+                break
+            consumer, _ = self._ready.popitem(last=False)
+            if consumer.room <= 0:  # its prefetch was reduced meanwhile
+                continue
+            number = self._give(consumer, share)
+            if not number:
+                break
+            taken += number
+        return taken > 0
 
-    def _give(self, consumer: QueueConsumer, share: int) -> bool:
-        room = consumer.room
-        if room <= 0:  # its prefetch was reduced meanwhile
-            return True
-        deliveries = self._supply.takeFor(consumer, min(share, room, BATCH), UNSETTLED_BYTES - consumer.size)
+    def _give(self, consumer: QueueConsumer, share: int) -> int:
+        """Deliver a share to a consumer, and return the number of messages; without any, it is the next in the line."""
+        number = min(share, consumer.room, BATCH)
+        deliveries = self._supply.takeFor(consumer, number, UNSETTLED_BYTES - consumer.size)
         if not deliveries:
             self._ready[consumer] = None
             self._ready.move_to_end(consumer, last=False)
-            return False
+            return 0
         consumer.add(deliveries)
         if consumer.room > 0:
             self._ready[consumer] = None
@@ -112,4 +123,4 @@ class Distribution:
             consumer.deliver(deliveries)
         except Exception as error:
             self._onError(error)
-        return True
+        return len(deliveries)

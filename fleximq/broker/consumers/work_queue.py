@@ -13,7 +13,7 @@ from operator import attrgetter
 from zope.interface import implementer
 
 from fleximq.broker.consumers.delivered_ids import DeliveredIds
-from fleximq.broker.consumers.lanes import Lanes, laneKey, outerTags, priorityIn
+from fleximq.broker.consumers.lanes import Lanes, innerDeliveries, laneKey, outerDeliveries, priorityIn
 from fleximq.broker.consumers.queue_consumer import QueueConsumer
 from fleximq.broker.consumers.queue_distribution import Distribution
 from fleximq.broker.consumers.queue_owner import QueueOwner
@@ -197,7 +197,8 @@ class WorkQueue(QueueOwner):
         if self.isBlocked:
             return []
         found: list[QueueDelivery] = []
-        for _, lane, deliveries in self.lanes.take(None, min(number, self._room), most):
+        for _, lane, taken in self.lanes.take(None, min(number, self._room), most):
+            deliveries = innerDeliveries(taken)
             if self._lacksIds:
                 deliveries = self._identified(lane, deliveries)
             self._ids.deliveredMany(lane, deliveries)
@@ -234,8 +235,9 @@ class WorkQueue(QueueOwner):
         self._use()
         lease = 0.0 if self.definition is None else self.definition.lease
         found: list[QueueDelivery] = []
-        for priority, _, deliveries in self.lanes.take(consumer, min(number, self._room), most, lease):
-            found += outerTags(priority, deliveries)
+        for priority, _, taken in self.lanes.take(consumer, min(number, self._room), most, lease):
+            deliveries = outerDeliveries(priority, taken)
+            found = [*found, *deliveries] if found else deliveries
         if lease:
             self._leased.update(dict.fromkeys([delivery.tag for delivery in found], consumer))
         return found
@@ -321,7 +323,8 @@ class WorkQueue(QueueOwner):
 
     def discard(self, number: int) -> int:
         discarded = 0
-        for _, lane, deliveries in self.lanes.take(None, number):
+        for _, lane, taken in self.lanes.take(None, number):
+            deliveries = innerDeliveries(taken)
             for delivery in deliveries:
                 self._moved(lane, delivery, True)
             lane.acknowledgeMany([delivery.tag for delivery in deliveries])
