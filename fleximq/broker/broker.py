@@ -23,6 +23,7 @@ from fleximq.broker.consumers.polled_subscriptions import PolledSubscriptions, j
 from fleximq.broker.consumers.queue_admin import QueueAdmin
 from fleximq.broker.consumers.queue_consumer import Deliver, QueueConsumer
 from fleximq.broker.consumers.queue_consumers import QueueConsumers
+from fleximq.broker.consumers.queue_statistics import QueueAges, QueueRates
 from fleximq.broker.consumers.state_log import StateLog
 from fleximq.broker.consumers.work_queues import WorkQueues
 from fleximq.broker.deadlines import Clock, Deadlines
@@ -193,6 +194,7 @@ class Broker:
             makeQueue, topics, stateLog, limits=rules.limits, grace=rules.grace, durableGrace=rules.durableGrace
         )
         limit, expiry = rules.limits.queues, rules.queueExpiry
+        self.queueAges, self.queueRates = QueueAges(), QueueRates()
         self.queues = WorkQueues(
             makeQueue,
             topics,

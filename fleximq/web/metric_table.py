@@ -66,10 +66,17 @@ METRICS = (
     Metric("queue_in_flight_messages", _GAUGE, "Messages delivered and not acknowledged.", ("kind",)),
     Metric("queue_bytes", _GAUGE, "Bytes of memory counted for messages in queues.", ("kind",)),
     Metric("queue_oldest_seconds", _GAUGE, "Age of the oldest message waiting in these queues.", ("kind",)),
+    Metric("queue_consumers", _GAUGE, "Consumers of these queues.", ("kind",)),
+    Metric("queue_unattended_messages", _GAUGE, "Messages waiting in queues without a consumer.", ("kind",)),
     Metric("longest_queue_messages", _GAUGE, "Messages waiting in each of the longest queues.", _QUEUE),
     Metric("longest_queue_oldest_seconds", _GAUGE, "Age of the oldest message in each of the longest queues.", _QUEUE),
+    Metric("longest_queue_consumers", _GAUGE, "Consumers of each of the longest queues.", _QUEUE),
     Metric("redelivered_messages", _COUNTER, "Messages delivered again."),
     Metric("dead_letters", _COUNTER, "Messages that became dead letters, by reason.", ("reason",)),
+    # schedules
+    Metric("schedules", _GAUGE, "Messages that wait for their time, without the recurring schedules."),
+    Metric("recurring_schedules", _GAUGE, "Recurring schedules."),
+    Metric("schedules_late_seconds", _GAUGE, "Seconds by which the next scheduled message is late."),
     # the journal
     Metric("journal_writable", _GAUGE, "1 while the journal stores messages, 0 after a fault."),
     Metric("journal_bytes", _GAUGE, "Size of the journal's files."),

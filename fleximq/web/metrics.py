@@ -53,6 +53,8 @@ _SUMS = {
     "queue_in_flight_messages": "inFlight",
     "queue_bytes": "bytes",
     "queue_oldest_seconds": "oldest",
+    "queue_consumers": "consumers",
+    "queue_unattended_messages": "unattended",
 }
 _TRAFFIC = {
     "received_bytes": "bytesIn",
@@ -126,6 +128,9 @@ class Metrics:
             "waiting_connections": {(): self._waiting()},
             "topics": {(): len(broker.topics)},
             "published_messages": {(): survey.published},
+            "schedules": {(): len(broker.schedules)},
+            "recurring_schedules": {(): len(broker.schedules.repeats)},
+            "schedules_late_seconds": {(): broker.schedules.late},
             "reactor_lag_latest_seconds": {(): self._lag.latest},
             **{
                 name: {(dialect,): getattr(each, field) for dialect, each in broker.traffic.totals().items()}
@@ -166,6 +171,7 @@ def _surveyed(survey: QueueSurvey) -> dict[str, Mapping[tuple[str, ...], float]]
         **{name: {(kind,): getattr(each, field) for kind, each in sums.items()} for name, field in _SUMS.items()},
         "longest_queue_messages": _added(((each.kind, each.topic), each.messages) for each in survey.longest),
         "longest_queue_oldest_seconds": {(each.kind, each.topic): each.oldest for each in survey.longest},
+        "longest_queue_consumers": {(each.kind, each.topic): each.consumers for each in survey.longest},
         "journal_oldest_seconds": {(name,): age for name, age in survey.oldest},
         "topic_published_messages": {(name,): number for number, name in survey.busiest},
     }

@@ -1,50 +1,17 @@
-"""Scans all queues and topics of a broker, in slices over several reactor turns, and measures the age of queues.
+"""Scans all queues and topics of a broker, in slices over several reactor turns, and measures the age of queues."""
 
-Messages have no time stamps: each scan records how many messages a queue has received so far, and the first scan whose
-count includes the oldest waiting message is taken as its arrival. So an age may be too small by one interval between
-scans, or by more after more than :data:`NOTES` scans in which the queue received messages.
-"""
-
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from heapq import nlargest, nsmallest
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 
 from fleximq.broker.broker import Broker
-from fleximq.broker.queues.queue import Queue
+from fleximq.broker.consumers.queue_owner import QueueOwner
+from fleximq.broker.consumers.work_queue import WorkQueue
 from fleximq.limits import DEAD
-
-#: The maximum number of records of one queue; beyond it, every second one is dropped.
-NOTES = 64
-
-
-class QueueAges:
-    """The records of each queue."""
-
-    def __init__(self) -> None:
-        self._notes: WeakKeyDictionary[Queue, deque[tuple[int, float]]] = WeakKeyDictionary()
-
-    def ageOfOldest(self, queue: Queue, now: float) -> float:
-        """Return the minimum age of the oldest message in seconds, 0 for an empty queue."""
-        oldest = queue.stored.oldest
-        if oldest is None:
-            self._notes.pop(queue, None)
-            return 0.0
-        notes = self._notes.setdefault(queue, deque())
-        arrived = queue.stored.arrived
-        if not notes or notes[-1][0] < arrived:
-            notes.append((arrived, now))
-        while len(notes) > 1 and notes[0][0] < oldest:
-            notes.popleft()
-        if len(notes) > NOTES:
-            self._notes[queue] = deque([*list(notes)[:-1:2], notes[-1]])
-        return now - notes[0][1]
-
 
 #: The number of queues or topics in one reactor turn, less than 2 ms.
 SLICE = 1000
@@ -53,23 +20,28 @@ WORK, LETTERS, SUBSCRIPTION = "work", "dead", "subscription"
 
 
 class QueueRow(NamedTuple):
-    """One queue, with the age of its oldest message."""
+    """One queue, with the age of its oldest message and its consumers."""
 
     messages: int
     kind: str
     topic: str
     oldest: float
+    consumers: int
 
 
 @dataclass(slots=True)
 class Sums:
-    """The sums over one kind of queue; ``oldest`` is the largest age in seconds."""
+    """The sums over one kind of queue; ``oldest`` is the largest age in seconds, ``unattended`` are the messages that
+    wait in queues without a consumer.
+    """
 
     queues: int = 0
     messages: int = 0
     inFlight: int = 0
     bytes: int = 0
     oldest: float = 0.0
+    consumers: int = 0
+    unattended: int = 0
 
 
 @dataclass(slots=True)
@@ -86,12 +58,11 @@ class QueueSurvey:
 
 
 class QueueSurveyor:
-    """Makes surveys, and stores the ages between them. ``clock``: schedules the slices."""
+    """Makes surveys. ``clock``: schedules the slices."""
 
     def __init__(self, broker: Broker, clock: IReactorTime) -> None:
         self._broker = broker
         self._clock = clock
-        self._ages = QueueAges()
 
     async def survey(self, top: int, sees: Callable[[str], bool]) -> QueueSurvey:
         """Scan all queues and topics; ``top`` of each are named if ``sees`` admits their topic."""
@@ -104,39 +75,42 @@ class QueueSurveyor:
     async def _queues(self, found: QueueSurvey, top: int, sees: Callable[[str], bool]) -> None:
         broker = self._broker
         longest: list[QueueRow] = []
-        queues: list[tuple[str, str, Queue, int, int]] = []
+        owners: list[QueueOwner] = []
         for place, each in enumerate((*broker.queues, *broker.polledSubscriptions), 1):
-            if hasattr(each, "topic"):
-                kind, topic = SUBSCRIPTION, each.topic
-            else:
-                kind, topic = LETTERS if each.name.startswith(DEAD) else WORK, each.name
-            queues.append((kind, topic, each.queue, each.depth, each.size))
+            owners.append(each)
             if place % SLICE == 0:
-                longest = self._count(found, queues, longest, top, sees)
-                queues = []
+                longest = self._count(found, owners, longest, top, sees)
+                owners = []
                 await self._pause()
-        found.longest = self._count(found, queues, longest, top, sees)
+        found.longest = self._count(found, owners, longest, top, sees)
 
     def _count(
         self,
         found: QueueSurvey,
-        queues: Sequence[tuple[str, str, Queue, int, int]],
+        owners: Sequence[QueueOwner],
         longest: list[QueueRow],
         top: int,
         sees: Callable[[str], bool],
     ) -> list[QueueRow]:
         """Add queues to the sums, and return the longest queues so far."""
-        now = self._clock.seconds()
-        for kind, topic, queue, depth, size in queues:
-            sums = found.sums[kind]
+        now, ages = self._clock.seconds(), self._broker.queueAges
+        for each in owners:
+            if isinstance(each, WorkQueue):
+                kind, consumers = LETTERS if each.name.startswith(DEAD) else WORK, each.consumers(now)
+                oldest = max(ages.ageOfOldest(lane, now) for lane in each.lanes)
+            else:
+                kind, consumers = SUBSCRIPTION, int(each.idle is None)
+                oldest = ages.ageOfOldest(each.queue, now)
+            sums, topic, depth = found.sums[kind], each.queue.name, each.depth
             sums.queues += 1
             sums.messages += depth
-            sums.inFlight += len(queue.stored.flying)
-            sums.bytes += size
-            oldest = self._ages.ageOfOldest(queue, now)
+            sums.inFlight += each.inFlight
+            sums.bytes += each.size
             sums.oldest = max(sums.oldest, oldest)
+            sums.consumers += consumers
+            sums.unattended += 0 if consumers else depth
             if top and depth and (len(longest) < top or depth > longest[-1].messages) and sees(topic):
-                longest = nlargest(top, [*longest, QueueRow(depth, kind, topic, oldest)])
+                longest = nlargest(top, [*longest, QueueRow(depth, kind, topic, oldest, consumers)])
         return longest
 
     async def _topics(self, found: QueueSurvey, top: int, sees: Callable[[str], bool]) -> None:

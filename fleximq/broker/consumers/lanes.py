@@ -54,6 +54,10 @@ class Lanes:
         """Iterate over the lanes, highest priority first."""
         return (lane for _, lane in self._order)
 
+    def items(self) -> Sequence[tuple[int, Queue]]:
+        """Return the priority and the lane of each, highest priority first."""
+        return self._order
+
     def of(self, priority: int) -> Queue:
         """Return the lane of a priority, made if need be: then all of them share the bounds of the queue."""
         lane = self._byPriority.get(priority)

@@ -50,6 +50,11 @@ class Distribution:
         """The number of consumers that would get a message now."""
         return len(self._waiters) + len(self._ready)
 
+    @property
+    def asking(self) -> int:
+        """The number of consumers that have asked once, and wait."""
+        return len(self._waiters)
+
     def add(self, consumer: QueueConsumer) -> None:
         """Add a consumer, and deliver what it may have."""
         self.consumers[consumer.client] = consumer

@@ -31,6 +31,8 @@ from fleximq.values.message import Message
 from fleximq.values.message_cost import ANY
 from fleximq.values.queue_definition import QueueDefinition
 
+#: Seconds after a request for a message during which a queue has a consumer.
+ATTENDED = 60.0
 #: Prefix of the key of a reply queue in the journal, so that it is one after a restart too.
 REPLIES = "r:"
 # The same of all other work queues.
@@ -241,6 +243,13 @@ class WorkQueue(QueueOwner):
         if lease:
             self._leased.update(dict.fromkeys([delivery.tag for delivery in found], consumer))
         return found
+
+    def consumers(self, now: float) -> int:
+        """Return the number of consumers: those with a prefetch, and those that wait, or one if any has asked for a
+        message in the last :data:`ATTENDED` seconds.
+        """
+        found = len(self.distribution.consumers) + self.distribution.asking
+        return found or int(self.everConsumed and now - self.lastUsed < ATTENDED)
 
     def watch(self) -> None:
         if not self.isBlocked:

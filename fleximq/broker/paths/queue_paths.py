@@ -27,15 +27,31 @@ def queues(broker: Broker, client: ConnectedClient, arguments: Arguments, answer
         return name in (None, queue.name) and sees(client, queue.name)
 
     some = page(arguments, str, "")
-    Listing("queues", broker.queues, attrgetter("name"), _queueRow, *some, shows).answer(broker, answer)
+    Listing("queues", broker.queues, attrgetter("name"), partial(_queueRow, broker), *some, shows).answer(
+        broker, answer
+    )
 
 
-def _queueRow(queue: WorkQueue) -> dict[str, Any]:
+def _queueRow(broker: Broker, queue: WorkQueue) -> dict[str, Any]:
+    now = broker.clock.seconds()
+    arriving, leaving = broker.queueRates.rates(queue, now)
+    ages = {priority: broker.queueAges.ageOfOldest(lane, now) for priority, lane in queue.lanes.items()}
     return {
         "topic": queue.name,
         "dead_letters": queue.name.startswith(DEAD),
+        "consumers": queue.consumers(now),
         "consumers_waiting": queue.distribution.waiting,
+        "paused": queue.definition is not None and queue.definition.paused,
+        "in_per_second": round(arriving, 3),
+        "out_per_second": round(leaving, 3),
+        "oldest_seconds": round(max(ages.values()), 3),
+        "priorities": [
+            {"priority": priority, "messages": lane.stored.depth, "oldest_seconds": round(ages[priority], 3)}
+            for priority, lane in queue.lanes.items()
+            if lane.stored.depth
+        ],
         **_load(queue),
+        "returned": sum(len(lane.stored.returned) for lane in queue.lanes),
     }
 
 

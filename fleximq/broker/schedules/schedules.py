@@ -178,13 +178,23 @@ class Schedules:
 
     # -- time ------------------------------------------------------------------------------------------
 
+    @property
+    def late(self) -> float:
+        """The seconds by which the next message is late; 0 if none is due."""
+        first = self._first(self._stores)
+        return 0.0 if first is None else max(0, self.now() - first) / 1000
+
+    def _first(self, stores: Sequence[WaitingMessages]) -> int | None:
+        """Return the first due time of these stores and the recurring schedules."""
+        dues = (*(each.timetable.first for each in stores), self.repeats.first)
+        return min((due for due in dues if due is not None), default=None)
+
     def _arm(self) -> None:
         """Set the timer to the first due time, or to the next look at the system clock."""
-        firsts = [each.timetable.first for each in self._stores if not each.reading]
-        dues = [due for due in (*firsts, self.repeats.first) if due is not None]
-        if not dues:
+        first = self._first([each for each in self._stores if not each.reading])
+        if first is None:
             return
-        delay = min(max(0.0, (min(dues) - self.now()) / 1000), LOOK)
+        delay = min(max(0.0, (first - self.now()) / 1000), LOOK)
         at = self._deadlines.seconds() + delay
         if self._timer is not None and self._timer.active():
             if self._timerAt <= at:

@@ -1,4 +1,4 @@
-"""``fleximq top``: a live table of a broker's clients, topics and rates."""
+"""``fleximq top``: a live table of a broker's clients, topics, queues and rates."""
 
 import sys
 import time
@@ -12,7 +12,7 @@ from fleximq.cli.client_commands.client_command import Row, clientCommand, paged
 from fleximq.cli.command import argument
 from fleximq.cli.output import console, jsonOption, outJson, table
 from fleximq.client.blocking import Client
-from fleximq.client.errors import ConnectionLost
+from fleximq.client.errors import ConnectionLost, RequestFailed
 from fleximq.client.settings import State
 from fleximq.errors import SettingError
 from fleximq.values.printable import printable
@@ -27,6 +27,7 @@ class Snapshot(NamedTuple):
     about: Mapping[str, Any]
     clients: Mapping[int, Row]
     topics: Mapping[str, Row]
+    queues: Mapping[str, Row]
 
 
 def snapshot(client: Client, timeout: float) -> Snapshot:
@@ -38,7 +39,11 @@ def snapshot(client: Client, timeout: float) -> Snapshot:
 
     about = client.ask("/broker/about", timeout=timeout)
     clients, topics = rows("clients", "client_id"), rows("topics", "topic")
-    return Snapshot(time.monotonic(), about, clients, topics)
+    try:
+        queues = rows("queues", "topic")
+    except RequestFailed:  # not permitted, or this node of a mesh does not own the journal
+        queues = {}
+    return Snapshot(time.monotonic(), about, clients, topics, queues)
 
 
 def rates(before: Snapshot, now: Snapshot) -> dict[str, float]:
@@ -53,9 +58,12 @@ def rates(before: Snapshot, now: Snapshot) -> dict[str, float]:
 
 
 def summary(before: Snapshot, now: Snapshot, rows: int) -> dict[str, Any]:
-    """Return the object of ``--json`` without ``stale``: broker, rate, the busiest topics and the oldest clients."""
+    """Return the object of ``--json`` without ``stale``: broker, rate, the busiest topics, the longest queues and the
+    oldest clients.
+    """
     each = rates(before, now)
     busiest = sorted(now.topics.values(), key=lambda row: (-each[row["topic"]], -row["published"], row["topic"]))
+    longest = sorted(now.queues.values(), key=lambda row: (-row["messages"] - row["in_flight"], row["topic"]))
     return {
         "version": now.about.get("version"),
         "uptime": now.about.get("uptime"),
@@ -63,6 +71,7 @@ def summary(before: Snapshot, now: Snapshot, rows: int) -> dict[str, Any]:
         "topics": now.about.get("topics", len(now.topics)),
         "rate": round(sum(each.values()), 1),
         "busiest": [row | {"rate": round(each[row["topic"]], 1)} for row in map(dict, busiest[:rows])],
+        "queues": [dict(row) for row in longest[:rows]],
         "connected": [dict(row) for row in list(now.clients.values())[:rows]],
     }
 
@@ -86,6 +95,11 @@ def screen(found: Mapping[str, Any], url: str) -> Any:
         (row["topic"], round(row["rate"]), row["published"], row["subscribers"], row["queued"])
         for row in found["busiest"]
     ]
+    queues = [
+        (row["topic"], row["messages"], row["in_flight"], "paused" if row["paused"] else row["consumers"],
+         round(row["in_per_second"]), round(row["out_per_second"]), round(row["oldest_seconds"]))
+        for row in found["queues"]
+    ]  # fmt: skip
     clients = [
         (row.get("client_name") or row["name"], str(row["client_id"]), row["dialect"], row["principal"] or "",
          row["address"], round(row["connected"]), row["subscriptions"])
@@ -93,7 +107,9 @@ def screen(found: Mapping[str, Any], url: str) -> Any:
     ]  # fmt: skip
     topicHeadings = ("Topic", "messages/s", "published", "subscribers", "queued")
     clientHeadings = ("Client", "id", "dialect", "principal", "from", "seconds", "subs")
-    return Group(title, table(topicHeadings, topics), table(clientHeadings, clients))
+    queueHeadings = ("Queue", "waiting", "in flight", "consumers", "in/s", "out/s", "oldest s")
+    tables = [table(topicHeadings, topics), *([table(queueHeadings, queues)] if queues else [])]
+    return Group(title, *tables, table(clientHeadings, clients))
 
 
 def _counted(number: int, noun: str) -> str:
@@ -103,10 +119,10 @@ def _counted(number: int, noun: str) -> str:
 @clientCommand(
     "top", argument("--interval", "SECONDS", "seconds between two snapshots [1]", type=seconds, default=1.0),
     argument("--count", "N", "end after this many snapshots", type=count),
-    argument("--rows", "N", "number of topics and clients to show [15]", type=count, default=15), jsonOption(),
+    argument("--rows", "N", "number of topics, queues and clients to show [15]", type=count, default=15), jsonOption(),
 )  # fmt: skip
 def top(arguments: Namespace, address: Address) -> None:
-    """Watch clients, topics and rates of a broker."""
+    """Watch clients, topics, queues and rates of a broker."""
     if arguments.rows > _MAX_ROWS:
         raise SettingError(f"rows is {arguments.rows}, but must be at most {_MAX_ROWS}")
     isLive = sys.stdout.isatty() and not arguments.json

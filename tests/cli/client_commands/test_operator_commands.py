@@ -85,7 +85,7 @@ class QueueTests(CommandCase):
         returned = b"dead letters returned to the queue jobs: 1\n"
         found = ran("dead-letters", "return", "jobs", "--id", shown[0]["message_id"], "--younger", "1000")
         self.assertEqual(found, (0, returned, ""))
-        self.assertEqual(rows("dead-letters"), [{**rows("dead-letters")[0], "messages": 0}])
+        self.assertEqual([row["messages"] for row in rows("dead-letters")], [0])
         self.assertEqual(ran("consume", "jobs", "--count", "1").out, b"sweep\n")
 
     def test_clients(self) -> None:

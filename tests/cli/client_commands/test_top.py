@@ -61,12 +61,30 @@ class PictureTests(SynchronousTestCase):
             "name": "n" * 99, "client_id": 4_000_000, "dialect": "fleximq", "principal": "p" * 99,
             "address": "[2001:db8::1]:50000", "connected": 7_654_321.0, "subscriptions": 1000,
         }  # fmt: skip
+        queue = {
+            "topic": "q" * 99, "messages": 12_345_678, "in_flight": 65_535, "consumers": 321, "in_per_second": 4321.5,
+            "out_per_second": 5432.1, "oldest_seconds": 86_401.0, "paused": True,
+        }  # fmt: skip
         found = {"version": "\x1b[2J", "uptime": 1, "clients": 1, "topics": 1, "rate": 1.0, "stale": None,
-                 "busiest": [topic], "connected": [client]}  # fmt: skip
+                 "busiest": [topic], "queues": [queue], "connected": [client]}  # fmt: skip
         for width in (80, 160):
             shown = io.StringIO()
             Console(file=shown, width=width).print(screen(found, "tcp://host:1"))
-            for number in ("123,456,789,012", " 12 ", " 3,456 ", "98,765", " 4000000 ", "7,654,321", "1,000"):
+            for number in (
+                "123,456,789,012",
+                " 12 ",
+                " 3,456 ",
+                "98,765",
+                " 4000000 ",
+                "7,654,321",
+                "1,000",
+                "12,345,678",
+                "65,535",
+                "4,322",
+                "5,432",
+                "86,401",
+                "paused",
+            ):
                 self.assertIn(number, shown.getvalue())
             self.assertEqual(max(map(len, shown.getvalue().splitlines())), width)
             self.assertNotIn("\x1b", shown.getvalue())
@@ -77,6 +95,7 @@ class PictureTests(SynchronousTestCase):
                "connected": 1.0, "subscriptions": 0}  # fmt: skip
         named = row | {"name": "fleximq-1001", "client_id": 1001, "client_name": "billing"}
         found = {"version": "1", "uptime": 1, "clients": 2, "topics": 0, "rate": 0.0, "stale": None, "busiest": [],
+                 "queues": [],
                  "connected": [row | {"client_name": None}, named]}  # fmt: skip
         shown = io.StringIO()
         Console(file=shown, width=120).print(screen(found, "tcp://host:1"))
@@ -87,6 +106,7 @@ class PictureTests(SynchronousTestCase):
     def test_counts(self) -> None:
         """One client is not ``1 clients``."""
         found = {"version": "1", "uptime": 1, "clients": 1, "topics": 2000, "rate": 0.0, "stale": None, "busiest": [],
+                 "queues": [],
                  "connected": []}  # fmt: skip
         shown = io.StringIO()
         Console(file=shown, width=120).print(screen(found, "tcp://host:1"))
@@ -95,7 +115,7 @@ class PictureTests(SynchronousTestCase):
     def test_rates(self) -> None:
         """Messages between two looks, by their time; a topic that was forgotten begins anew."""
         row = {"topic": "t", "published": 10}
-        before = Snapshot(1.0, {}, {}, {"t": row})
-        self.assertEqual(rates(before, Snapshot(3.0, {}, {}, {"t": row | {"published": 30}})), {"t": 10.0})
-        self.assertEqual(rates(before, Snapshot(3.0, {}, {}, {"t": row | {"published": 4}})), {"t": 2.0})
-        self.assertEqual(rates(Snapshot(1.0, {}, {}, {}), Snapshot(2.0, {}, {}, {"t": row})), {"t": 10.0})
+        before = Snapshot(1.0, {}, {}, {"t": row}, {})
+        self.assertEqual(rates(before, Snapshot(3.0, {}, {}, {"t": row | {"published": 30}}, {})), {"t": 10.0})
+        self.assertEqual(rates(before, Snapshot(3.0, {}, {}, {"t": row | {"published": 4}}, {})), {"t": 2.0})
+        self.assertEqual(rates(Snapshot(1.0, {}, {}, {}, {}), Snapshot(2.0, {}, {}, {"t": row}, {})), {"t": 10.0})
