@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 # fmt: off
 # ruff: isort: off
 if TYPE_CHECKING:
-    from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource
+    from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource, QueueDelivery
     from fleximq.client.errors import Answered, RequestFailed
     from fleximq.client.events import Delivery, Notification, Request
     from fleximq.client.payloads import Packed
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from fleximq.in_process.client import InProcessClient
     from fleximq.in_process.subscription import Subscription
     from fleximq.interfaces import (
-        IBrokerExtension, IBrokerObserver, IConversation, IDialect, IExtensionContext, IForm, IPeer, IRecordWatcher,
-        IRights, ISource, ISubscriber,
+        IBrokerExtension, IBrokerObserver, IConversation, IDialect, IExtensionContext, IForm, IPeer,
+        IQueueWatcher, IRecordWatcher, IRights, ISource, ISubscriber,
     )
     from fleximq.limits import TOPIC_BYTES, Limits, OwnLimits
     from fleximq.plugin import Checker, Dialect, Extension
@@ -57,20 +57,21 @@ __all__ = [
     "BrokerError", "Checker", "ClientNotFound", "Codec", "Conflict", "ConnectedClient", "ConnectionState", "Content",
     "Delivery", "Dialect", "EmbeddedBroker", "Envelope", "Extension", "Forbidden", "IApiKey", "IBrokerExtension",
     "IBrokerObserver", "ICautious", "ICertificate", "IConversation", "IDialect", "IExtensionContext", "IForm",
-    "IManyAtOnce", "INeedsReactor", "IPassword", "IPeer", "IRecordWatcher", "IRemembering", "IRights", "ISignature",
-    "ISource", "ISubscriber", "IToken", "IUnguessable", "IVouching", "InProcessClient", "InvalidRouting",
+    "IManyAtOnce", "INeedsReactor", "IPassword", "IPeer", "IQueueWatcher", "IRecordWatcher", "IRemembering", "IRights",
+    "ISignature", "ISource", "ISubscriber", "IToken", "IUnguessable", "IVouching", "InProcessClient", "InvalidRouting",
     "InvalidTopic", "JoinRejected", "Limits", "LineScanner", "ListenerContext", "Message", "MessageSource",
     "NoCapacity", "NoLongerKept", "NotFound", "NotImplementedByBroker", "NotKept", "NotPermitted", "NotRecorded",
-    "NotStored", "Notification", "Outbox", "OwnLimits", "Packed", "Principal", "Request", "RequestFailed",
-    "SettingError", "Settings", "Status", "StreamFactory", "StreamSession", "Subscription", "SubscriptionFailed",
-    "TooLarge", "TooManyRequests", "Unauthorized", "isName", "makeService", "readCount", "readFlag", "readSeconds",
-    "readSecretFile", "readSize", "readText", "textOfSecretFile", "toBytes", "toMessagePack", "toText",
+    "NotStored", "Notification", "Outbox", "OwnLimits", "Packed", "Principal", "QueueDelivery", "Request",
+    "RequestFailed", "SettingError", "Settings", "Status", "StreamFactory", "StreamSession", "Subscription",
+    "SubscriptionFailed", "TooLarge", "TooManyRequests", "Unauthorized", "isName", "makeService", "readCount",
+    "readFlag", "readSeconds", "readSecretFile", "readSize", "readText", "textOfSecretFile", "toBytes", "toMessagePack",
+    "toText",
 ]
 # fmt: on
 
 #: The names of each module; ``name=public`` where the public name is another one.
 _HOMES = {
-    "broker.envelope": "ConnectedClient Envelope MessageSource",
+    "broker.envelope": "ConnectedClient Envelope MessageSource QueueDelivery",
     "client.errors": "Answered RequestFailed",
     "client.events": "Delivery Notification Request",
     "client.payloads": "Packed",
@@ -88,7 +89,7 @@ _HOMES = {
     "in_process.client": "InProcessClient",
     "in_process.subscription": "Subscription",
     "interfaces": "IBrokerExtension IBrokerObserver IConversation IDialect IExtensionContext IForm IPeer "
-    "IRecordWatcher IRights ISource ISubscriber",
+    "IQueueWatcher IRecordWatcher IRights ISource ISubscriber",
     "limits": "Limits OwnLimits TOPIC_BYTES",
     "plugin": "Checker Dialect Extension",
     "rights": "Action EVERYTHING",

@@ -130,6 +130,25 @@ class IRecordWatcher(Interface):
         """
 
 
+class IQueueWatcher(Interface):
+    """Learns of the deliveries of named queues to consumers with a prefetch, and of their ends. Its exceptions are
+    logged and ignored.
+    """
+
+    def delivered(queue: str, client: Any, deliveries: Any) -> None:
+        """Deliveries are about to be sent to a client: a sequence of
+        :class:`~fleximq.broker.envelope.QueueDelivery`.
+        """
+
+    def settled(queue: str, client: Any, acks: Any, retries: Any, rejects: Any) -> None:
+        """A client has settled deliveries: tags, pairs of tag and delay, and pairs of tag and words; perhaps some that
+        were not its own.
+        """
+
+    def left(queue: str, client: Any) -> None:
+        """A client consumes no longer; its unsettled deliveries have returned to the queue."""
+
+
 class IRights(Interface):
     """The rights of a client. The values of ``action`` are those of :class:`fleximq.rights.Action`."""
 
@@ -366,6 +385,9 @@ class IExtensionContext(Interface):
 
     def watch(watcher: Any) -> None:
         """Register an :class:`IRecordWatcher`; its exceptions are logged."""
+
+    def watchQueues(watcher: Any) -> None:
+        """Register an :class:`IQueueWatcher` for consumers from now on; its exceptions are logged."""
 
     def connect(rights: Any, name: str | None = None, prefetch: int = 64 << 20, codec: Any = None) -> Any:
         """Return a :class:`fleximq.in_process.client.InProcessClient`, which ends when the extension stops.

@@ -28,7 +28,7 @@ from fleximq.broker.consumers.state_log import StateLog
 from fleximq.broker.consumers.work_queues import WorkQueues
 from fleximq.broker.deadlines import Clock, Deadlines
 from fleximq.broker.envelope import BROKER_ID, ConnectedClient, Envelope, OnDecided, QueueDelivery
-from fleximq.broker.observers import Counts, Observers, RecordWatchers, Taps
+from fleximq.broker.observers import Counts, Observers, QueueWatchers, RecordWatchers, Taps
 from fleximq.broker.pending_requests import PendingRequests
 from fleximq.broker.presence import Presence
 from fleximq.broker.publishing.deduplication import Deduplication, recentIdsOf
@@ -123,6 +123,7 @@ class Broker:
         self.observers = Observers(onError)
         self.observers.add(self.counts)
         self.recordWatchers = RecordWatchers(onError)
+        self.queueWatchers = QueueWatchers(onError)
         self.traffic = TrafficTotals()
         self.channelsChanged: list[Callable[[], None]] = []
         self.operator: IOperator = NoOperator()
@@ -205,7 +206,7 @@ class Broker:
             lasts=self._durable,
             onLetters=self.deadLetters.arrived,
         )
-        self.consumers = QueueConsumers(self.queues, journal.onDisk)
+        self.consumers = QueueConsumers(self.queues, journal.onDisk, self.queueWatchers)
         self.admin = QueueAdmin(
             self.brokerClient, topics, self.queues, self.polledSubscriptions, self.orderedPath, self.deadlines
         )

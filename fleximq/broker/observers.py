@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from zope.interface import implementer
 
 from fleximq.broker.topics.topic_table import TopicTable
-from fleximq.interfaces import IBrokerObserver, IForm, IRecordWatcher, ISubscriber
+from fleximq.interfaces import IBrokerObserver, IForm, IQueueWatcher, IRecordWatcher, ISubscriber
 from fleximq.values.counted_event import CountedEvent, EventFamily
 
 T = TypeVar("T")
@@ -123,6 +123,20 @@ class RecordWatchers(_Registry[IRecordWatcher]):
 
     def decided(self, envelope: Any, body: Any, count: int, reason: str | None) -> None:
         self._notify("decided", envelope, body, count, reason)
+
+
+@implementer(IQueueWatcher)
+class QueueWatchers(_Registry[IQueueWatcher]):
+    """All queue watchers of a broker; ``present`` is False while there are none."""
+
+    def delivered(self, queue: str, client: Any, deliveries: Any) -> None:
+        self._notify("delivered", queue, client, deliveries)
+
+    def settled(self, queue: str, client: Any, acks: Any, retries: Any, rejects: Any) -> None:
+        self._notify("settled", queue, client, acks, retries, rejects)
+
+    def left(self, queue: str, client: Any) -> None:
+        self._notify("left", queue, client)
 
 
 @implementer(IBrokerObserver)

@@ -26,6 +26,7 @@ from fleximq.interfaces import (
     IBrokerExtension,
     IBrokerObserver,
     IExtensionContext,
+    IQueueWatcher,
     IRecordWatcher,
     IRights,
     ISubscriber,
@@ -80,6 +81,11 @@ class ExtensionContext:
         """Notify a watcher of journal records until the extension stops."""
         self.broker.recordWatchers.add(watcher)
         self._undo.append(lambda: self.broker.recordWatchers.remove(watcher))
+
+    def watchQueues(self, watcher: IQueueWatcher) -> None:
+        """Notify a watcher of the deliveries of named queues until the extension stops."""
+        self.broker.queueWatchers.add(watcher)
+        self._undo.append(lambda: self.broker.queueWatchers.remove(watcher))
 
     def factory(self, dialect: str = "") -> IProtocolFactory:
         """Return a factory of connections for any endpoint of Twisted."""

@@ -11,7 +11,6 @@ from functools import partial
 from random import random
 from typing import Any, NamedTuple
 
-import msgpack
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
@@ -27,11 +26,11 @@ from zope.interface import implementer
 from fleximq import __version__
 from fleximq.api import Envelope, IExtensionContext, IForm, IRecordWatcher, ISubscriber
 from fleximq.telemetry.choices import Choices
+from fleximq.telemetry.jobs import JobTracing
+from fleximq.telemetry.trace_context import MARK, contextOf
 
 #: In a separate package, loaded only for this exporter.
 _OTLP = "opentelemetry.exporter.otlp.proto.http.trace_exporter.OTLPSpanExporter"
-KEYS = ("traceparent", "tracestate")
-_MARK = b"traceparent"
 
 
 @dataclass(eq=False, repr=False)
@@ -56,6 +55,7 @@ class TelemetryService(Service):
         self._tracing = Tracing(tracer, context.reactor, choices.sample, random)
         context.tap(self._tracing, choices.pattern)
         context.watch(self._tracing)
+        context.watchQueues(JobTracing(tracer))
 
     def stopService(self) -> "Deferred[Any]":
         """Send the remaining spans; the Deferred fires when they were sent, or after a failure."""
@@ -80,15 +80,10 @@ def contextIn(source: Any, body: Any) -> Mapping[str, str]:
 
     Only runs of complete frames can have one; a search for its key recognizes most runs without a context.
     """
-    if not isinstance(body, bytes) or _MARK not in body:
+    if not isinstance(body, bytes) or MARK not in body:
         return {}
     headers = source.run(body).headers
-    header = headers if isinstance(headers, bytes) else next(iter(headers), b"")
-    try:
-        fields = msgpack.unpackb(header, timestamp=1) if header else {}
-    except (ValueError, TypeError):
-        return {}
-    return {key: fields[key] for key in KEYS if isinstance(fields, dict) and isinstance(fields.get(key), str)}
+    return contextOf(headers if isinstance(headers, bytes) else next(iter(headers), b""))
 
 
 class _JournalSpans(NamedTuple):

@@ -16,9 +16,10 @@ from fleximq.broker.envelope import Envelope
 from fleximq.broker.presence import OwnMessages
 from fleximq.broker.rules import BrokerRules
 from fleximq.errors import NotKept
-from fleximq.interfaces import IForm, IRecordWatcher, ISubscriber
+from fleximq.interfaces import IForm, IQueueWatcher, IRecordWatcher, ISubscriber
 from fleximq.journal.memory_journal import MemoryJournal
 from fleximq.telemetry.choices import Choices
+from fleximq.telemetry.jobs import JobTracing
 from fleximq.telemetry.service import TelemetryService
 from fleximq.values.message import Content, Message
 from fleximq.wire.fleximq_frame import encodeFrame
@@ -106,6 +107,30 @@ class SpanTests(TracingCase):
         self.assertEqual(publish.attributes["messaging.destination.name"], "a")
         self.assertEqual(publish.attributes["messaging.client.id"], "1000")
         self.assertEqual(publish.resource.attributes["service.name"], "fleximq")
+
+    def test_jobHasSpanUntilItIsSettled(self) -> None:
+        """A delivery to a consumer is part of the publisher's trace, and ends with the outcome."""
+        self.broker.queues.ensure("jobs")
+        deliveries: list[Any] = []
+        consumer = self.broker.join("fleximq")
+        self.broker.consumeFrom(consumer, "jobs", deliveries.extend, self.failures.append, 10)
+        for offset in range(1, 5):
+            self.publish("jobs", traceparent=PARENT)
+            self.journal.waiting.pop()(offset, None)
+        self.publish("jobs")
+        self.journal.waiting.pop()(5, None)
+        tags = [tag for tag, _, _ in deliveries]
+        self.assertEqual(len(tags), 5)
+        self.broker.settle(consumer, "jobs", [tags[0], tags[4]], [(tags[1], 5.0)], [(tags[2], "no such user")])
+        self.broker.stopConsuming(consumer, "jobs")
+        spans = [span for span in self.exporter.get_finished_spans() if span.name == "process jobs"]
+        found = [(dict(span.attributes or {})["fleximq.outcome"], span.status.description) for span in spans]
+        rejected, returned = ("rejected", "no such user"), ("returned", "the consumer left")
+        self.assertEqual(found, [("acknowledged", None), ("retried", None), rejected, returned])
+        for span in spans:
+            self.assertEqual(f"{span.context.trace_id:032x}", PARENT[3:35])
+            self.assertEqual(dict(span.attributes or {})["fleximq.attempt"], 1)
+        verifyObject(IQueueWatcher, JobTracing(self.service._tracing._tracer))
 
     def test_state(self) -> None:
         """The trace state goes along."""

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from fleximq.broker.authorization import permit, permits
 from fleximq.broker.consumers.queue_consumer import Deliver, QueueConsumer
 from fleximq.broker.consumers.work_queues import WorkQueues
-from fleximq.broker.envelope import ConnectedClient
+from fleximq.broker.envelope import ConnectedClient, QueueDelivery
+from fleximq.broker.observers import QueueWatchers
 from fleximq.errors import BrokerError, Conflict, NotFound, NotPermitted
 from fleximq.rights import Action
 from fleximq.values.queue_definition import QueueDefinition
@@ -18,6 +20,7 @@ class QueueConsumers:
 
     _queues: WorkQueues
     _onDisk: bool
+    _watchers: QueueWatchers
     _byClient: dict[ConnectedClient, dict[str, QueueConsumer]] = field(default_factory=dict)
 
     def consume(
@@ -34,6 +37,8 @@ class QueueConsumers:
         known = self._queues.get(name)
         for each in known.sources if known is not None else (source or name,):
             permit(client, Action.CONSUME, each)
+        if self._watchers.present:
+            deliver = partial(self._deliverWatched, deliver, name, client)
         consumer = self._byClient.get(client, {}).get(name)
         if consumer is not None:
             consumer.setPrefetch(prefetch)
@@ -45,6 +50,12 @@ class QueueConsumers:
         self._byClient.setdefault(client, {})[name] = consumer
         queue.distribution.add(consumer)
         return consumer
+
+    def _deliverWatched(
+        self, deliver: Deliver, name: str, client: ConnectedClient, deliveries: Sequence[QueueDelivery]
+    ) -> None:
+        self._watchers.delivered(name, client, deliveries)
+        deliver(deliveries)
 
     def settle(
         self,
@@ -62,6 +73,8 @@ class QueueConsumers:
             return [*acks, *(tag for tag, _ in (*retries, *rejects, *extends))]
         if queue.durable:
             client.consumed = client.settled = self._onDisk
+        if self._watchers.present:
+            self._watchers.settled(name, client, acks, retries, rejects)
         return queue.settle(consumer, acks, retries, rejects, extends)
 
     def leave(self, client: ConnectedClient, name: str) -> None:
@@ -73,6 +86,8 @@ class QueueConsumers:
         queue = self._queues.get(name)
         if consumer is not None and queue is not None:
             queue.leave(consumer)
+        if consumer is not None and self._watchers.present:
+            self._watchers.left(name, client)
 
     def leaveAll(self, client: ConnectedClient) -> None:
         """End all that a client consumes."""
