@@ -36,6 +36,12 @@ _TABLES = """\
 # read = true
 # admin = true
 
+# Queues with definitions of their own, which clients cannot change.
+# [queues.mails]
+# sources = ["orders.*.paid", "accounts.#"]
+# max_attempts = 5
+# retry = {first = 10, most = 3600}
+
 # Messages that are published again and again, every so many seconds or at the times of
 # a cron expression (with the package cronsim).
 # [schedules.report]

@@ -24,7 +24,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "interfaces": _GROUND | {"values"},
     "rights": _GROUND | {"interfaces"},
     "plugin": _GROUND | {"interfaces", "rights", "values.message"},
-    "config": _GROUND | {"rights", "values.occurrences", "values.patterns"},
+    "config": _GROUND | {"rights", "values.occurrences", "values.patterns", "values.queue_definition"},
     "wire": _GROUND | {"values"},
     "compiled": _GROUND | {"values", "wire"},
     "broker": _VALUES,

@@ -74,7 +74,7 @@ class CheckTests(SynchronousTestCase):
             self.assertEqual([self.faultsOf(each) for each in found], [[]], path)
 
     def test_pages(self) -> None:
-        """All blocks of all pages, among them every table of permissions and of schedules."""
+        """All blocks of all pages, among them every table of permissions, queues and schedules."""
         number = 0
         for path in PAGES:
             for block in settingsIn(path):
@@ -82,7 +82,8 @@ class CheckTests(SynchronousTestCase):
                 self.assertEqual(self.faultsOf(block | tables), [], path)
                 number += sum(len(block.get(each.name, ())) for each in TABLES)
         written = sum(
-            len(re.findall(r"(?m)^    \[(?:roles|principals|schedules)\.[^].]+\]", each.read_text())) for each in PAGES
+            len(re.findall(r"(?m)^    \[(?:roles|principals|schedules|queues)\.[^].]+\]", each.read_text()))
+            for each in PAGES
         )
         limits = sum(len(re.findall(r"(?m)^    \[\w+\.\w+\.limits\]", each.read_text())) for each in PAGES)
         self.assertEqual(number, written + limits)

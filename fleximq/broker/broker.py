@@ -23,6 +23,7 @@ from fleximq.broker.consumers.polled_subscriptions import PolledSubscriptions, j
 from fleximq.broker.consumers.queue_admin import QueueAdmin
 from fleximq.broker.consumers.queue_consumer import Deliver, QueueConsumer
 from fleximq.broker.consumers.queue_consumers import QueueConsumers
+from fleximq.broker.consumers.queue_settings import QueueSettings
 from fleximq.broker.consumers.queue_statistics import QueueAges, QueueRates
 from fleximq.broker.consumers.state_log import StateLog
 from fleximq.broker.consumers.work_queues import WorkQueues
@@ -206,7 +207,9 @@ class Broker:
             lasts=self._durable,
             onLetters=self.deadLetters.arrived,
         )
-        self.consumers = QueueConsumers(self.queues, journal.onDisk, self.queueWatchers)
+        self.queueSettings = QueueSettings(self.queues, self.brokerClient, not journal.onDisk, self.deadlines.onError)
+        self.queues.onRestored = self.queueSettings.opened
+        self.consumers = QueueConsumers(self.queues, self.queueSettings, journal.onDisk, self.queueWatchers)
         self.admin = QueueAdmin(
             self.brokerClient, topics, self.queues, self.polledSubscriptions, self.orderedPath, self.deadlines
         )
@@ -769,9 +772,11 @@ class Broker:
         self, client: ConnectedClient, definition: QueueDefinition, replace: bool = False
     ) -> QueueDefinition:
         """Define a queue, made if need be, and return its definition; defining it equally again is a no-op.
+        Whether it is paused does not count, and does not change without ``replace``.
 
         :param replace: replace a different definition; the caller has checked the right to.
-        :raises Conflict: the queue has a different definition; the sentence contains both.
+        :raises Conflict: the queue has a different definition, the sentence contains both; or it is in the settings
+            file.
         :raises BrokerError: as :meth:`consumeFrom`.
         """
         return self.consumers.define(client, definition, replace)

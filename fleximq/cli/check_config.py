@@ -45,8 +45,11 @@ def asToml(settings: Settings) -> list[str]:
             lines.append(f"{_key(key)} = " + ('"..."  # not shown' if _SECRET.search(key) else tomlValue(value)))
     for schedule in settings.schedules:
         lines += ["", f"[schedules.{_key(schedule.name)}]", *_scheduled(schedule)]
+    for queue in settings.queues:
+        lines += ["", f"[queues.{_key(queue.name)}]"]
+        lines += [f"{key} = {tomlValue(value)}" for key, value in queue.dump().items()]
     for table in TABLES:
-        if table.name == "schedules":
+        if table.name in ("schedules", "queues"):
             continue
         granted = table.of(settings)
         if granted == ():

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from fleximq.config.extension_options import extensions
 from fleximq.config.option_values import LogFormat, Sender, SlowConsumer, count, flag, oneOf, seconds, size, text, texts
 from fleximq.config.permission_options import tables
+from fleximq.config.queue_options import queues
 from fleximq.config.rate_options import OverRate, byteRate, rate
 from fleximq.config.schedule_options import schedules
 from fleximq.errors import SettingError
@@ -405,6 +406,7 @@ GROUPS = {
 #: Options of settings files only: tables of tables.
 TABLES = (
     _own("roles", tables, "", "The permissions of a role: [roles.NAME]."),
+    _own("queues", queues, "", "The definition of a queue: [queues.NAME]."),
     _own("schedules", schedules, "", "A message that is published again and again: [schedules.NAME]."),
     _own("principals", tables, "", "The permissions of a principal, and its roles: [principals.NAME]."),
 )

@@ -15,6 +15,7 @@ from fleximq.config.rate_options import OverRate, Rate
 from fleximq.config.schedule_options import ScheduleTable
 from fleximq.errors import SettingError
 from fleximq.limits import GIBIBYTE, KIBIBYTE, MEBIBYTE, Limits, within
+from fleximq.values.queue_definition import QueueDefinition
 
 MAX_SECONDS = 366 * 24 * 3600  #: Maximum of all times, in seconds.
 SEGMENT_BYTES = 64 * KIBIBYTE, GIBIBYTE  #: The smallest and the largest file of the journal, in bytes.
@@ -109,6 +110,7 @@ class Settings:
     roles: tuple[PermissionTable, ...] | None = None
     principals: tuple[PermissionTable, ...] | None = None
     schedules: tuple[ScheduleTable, ...] = ()
+    queues: tuple[QueueDefinition, ...] = ()
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:

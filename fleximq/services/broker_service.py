@@ -19,6 +19,7 @@ from fleximq.compiled.choice import IMPLEMENTATION
 from fleximq.config.journal_options import retentionOf, timeToLiveOf
 from fleximq.config.settings import Settings
 from fleximq.dialects.connection.write_turn import WriteTurn
+from fleximq.errors import BrokerError, SettingError
 from fleximq.interfaces import IJournal
 from fleximq.services.audit_log import AuditLog, NoAuditLog
 from fleximq.services.network.connections import OpenConnections
@@ -59,8 +60,18 @@ def makeBroker(
         audit=(audit or NoAuditLog()).record,
     )
     QueueWarnings(clock, settings).watch(broker)
+    checkQueues(broker, settings)
+    broker.queueSettings.settle(settings.queues)
     broker.schedules.settle(repeatsOf(settings, broker))
     return broker
+
+
+def checkQueues(broker: Broker, settings: Settings) -> None:
+    """Raise SettingError if the broker cannot have the queues of the settings."""
+    try:
+        broker.queueSettings.check(settings.queues)
+    except BrokerError as error:
+        raise SettingError(f"queues: {error}") from error
 
 
 def repeatsOf(settings: Settings, broker: Broker) -> list[Repeat]:

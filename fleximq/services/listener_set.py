@@ -22,7 +22,7 @@ from fleximq.services.network.listeners import ListenerService, prepareCertifica
 from fleximq.services.network.open_files import Shortage, withinOpenFiles
 from fleximq.services.network.proxy_protocol import ProxiedFactory
 from fleximq.services.process.child_service import ChildService
-from fleximq.services.reload import Participant, follow, originsOf, prepareSecurity
+from fleximq.services.reload import Participant, follow, originsOf, prepareQueues, prepareSecurity
 from fleximq.services.web_site import Health, LagService, listenersOf, siteFactory
 from fleximq.values.log_limit import LogLimits
 from fleximq.values.unadmitted_budget import UnadmittedBudget
@@ -142,5 +142,6 @@ class ListenerSet:
             partial(prepareCertificates, self._present()),
             partial(prepareSecurity, self.security, broker, reactor),  # it ends clients that are refused now
             self.rateLimits.prepare,
+            partial(prepareQueues, broker),
             lambda settings: partial(follow, *followed, settings),
         ]

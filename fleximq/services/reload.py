@@ -24,7 +24,7 @@ from fleximq.interfaces import IConversation
 from fleximq.security.access_policy import AccessPolicy
 from fleximq.security.authentication.schemes import split
 from fleximq.services.audit_log import AuditLog, NoAuditLog
-from fleximq.services.broker_service import repeatsOf, rulesOf
+from fleximq.services.broker_service import checkQueues, repeatsOf, rulesOf
 from fleximq.services.network.connection_limit import ConnectionLimit
 from fleximq.services.network.open_files import raiseLimit, withinOpenFiles
 from fleximq.startup.setting_changes import Difference, SettingsRefused, difference, lostProtections, merged
@@ -197,6 +197,12 @@ def _review(security: AccessPolicy, broker: Broker, client: ConnectedClient, con
     except Exception:
         _log.failure("The new rights of {client} could not be determined: it is expelled", client=client.name)
         conversation.expel(Unauthorized("the rights of this client could not be determined"))
+
+
+def prepareQueues(broker: Broker, settings: Settings) -> Callable[[], None]:
+    """Apply the queues of the settings file; raises SettingError if the broker cannot have them."""
+    checkQueues(broker, settings)
+    return lambda: broker.queueSettings.settle(settings.queues)
 
 
 def follow(

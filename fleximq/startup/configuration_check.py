@@ -9,6 +9,7 @@ from typing import Any
 from fleximq.config.extension_options import EnabledExtension
 from fleximq.config.option_table import TABLES
 from fleximq.config.permission_options import faultsOf, unknownRoles
+from fleximq.config.queue_options import queueFaults
 from fleximq.config.schedule_options import scheduleFaults
 from fleximq.config.settings import NO_ENDPOINT, Settings
 from fleximq.dialects.registry import Registry
@@ -19,7 +20,7 @@ from fleximq.security.authentication import schemes
 
 #: For each kind of tables, what yields a sentence for each fault in them.
 _TABLES: dict[str, Callable[[str, object], Iterator[str]]] = {table.name: faultsOf for table in TABLES}
-_TABLES["schedules"] = scheduleFaults
+_TABLES |= {"schedules": scheduleFaults, "queues": queueFaults}
 _NO_ADMIN = (
     "no client may use /broker/reload or act as operator over HTTP: to name an admin, add admin = true to "
     '[principals.NAME], and to [roles.everyone] what all others may do, see "Permissions" in the security guide'
@@ -155,6 +156,9 @@ def _faultsOfJournal(settings: Settings) -> Iterator[str]:
     for name in ("durable", "retain", "retention", "history") if settings.journal is None else ():
         if getattr(settings, name):
             yield f"{name} is set, but nothing is kept without a journal: name its folder with journal (--journal)"
+    for queue in settings.queues if settings.journal is None else ():
+        if queue.durable:
+            yield f"queues.{queue.name}.durable is true, but there is no journal: name its folder with journal"
     if settings.clusterKey is not None and settings.clusterCertificate is None:
         yield "cluster-key is set, but not cluster-certificate: the certificate that it belongs to"
     if settings.cluster:

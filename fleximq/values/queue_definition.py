@@ -108,9 +108,9 @@ class QueueDefinition:
         """Return the definition with these keys, which are the names of the fields without ``name``; raises BadRequest
         for an unknown key or a wrong value.
         """
-        unknown = [key for key in mapping if key not in _KEYS]
+        unknown = [key for key in mapping if key not in KEYS]
         if unknown:
-            raise BadRequest(f"{str(unknown[0])[:100]!r} is no key of a queue; there are {', '.join(_KEYS)}")
+            raise BadRequest(f"{str(unknown[0])[:100]!r} is no key of a queue; there are {', '.join(KEYS)}")
         values = dict(mapping)
         if "sources" in values:
             values["sources"] = _texts(values["sources"])
@@ -120,7 +120,7 @@ class QueueDefinition:
 
     def dump(self) -> dict[str, Any]:
         """Return the values that differ from their defaults, for :meth:`read` and for MessagePack."""
-        dumped = {key: getattr(self, key) for key in _KEYS if getattr(self, key) != _DEFAULTS[key]}
+        dumped = {key: getattr(self, key) for key in KEYS if getattr(self, key) != _DEFAULTS[key]}
         dumped["sources"] = [each for each in self.sources if each != self.name]
         if not dumped["sources"]:
             del dumped["sources"]
@@ -131,7 +131,7 @@ class QueueDefinition:
 
 _DEFAULTS = {each.name: each.default for each in fields(QueueDefinition)}
 #: The keys of a definition, without the queue's name.
-_KEYS = tuple(key for key in _DEFAULTS if key != "name")
+KEYS = tuple(key for key in _DEFAULTS if key != "name")
 _RETRY_KEYS = tuple(each.name for each in fields(RetryDelays))
 
 

@@ -184,6 +184,20 @@ TABLE: dict[str, tuple[Any, Callable[[Running], object], object, object]] = {
     "max-subscriptions": (1, lambda case: case.subscribes(2), [], [603]),
     "max-queues": (2, lambda case: case.consumed()[:9], b"NO_MSG\nNO", b"ERROR:500"),
     "max-requests": (1, lambda case: case.asks(2), [], [429]),
+    "max-schedules": (7, lambda case: case.broker().broker.schedules.owners.most, 10_000_000, 7),
+    "max-schedules-per-principal": (7, lambda case: case.broker().broker.schedules.owners.mostEach, 1_000_000, 7),
+    "schedules": (
+        {"s": {"topic": "t", "every": 1}},
+        lambda case: [each.definition.name for each in case.broker().broker.schedules.repeats],
+        [],
+        ["s"],
+    ),
+    "queues": (
+        {"q": {"sources": ["a"]}},
+        lambda case: [each.sources for each in case.broker().broker.queues],
+        [],
+        [("a", "q")],
+    ),
     "outbox-bytes": (64_000, lambda case: case.outbox().limit, 63 << 20, 63_000),
 }
 #: Settings that are looked at elsewhere: certificates where there are connections with TLS, rates where they are.

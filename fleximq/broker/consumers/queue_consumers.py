@@ -6,6 +6,7 @@ from functools import partial
 
 from fleximq.broker.authorization import permit, permits
 from fleximq.broker.consumers.queue_consumer import Deliver, QueueConsumer
+from fleximq.broker.consumers.queue_settings import QueueSettings
 from fleximq.broker.consumers.work_queues import WorkQueues
 from fleximq.broker.envelope import ConnectedClient, QueueDelivery
 from fleximq.broker.observers import QueueWatchers
@@ -19,6 +20,7 @@ class QueueConsumers:
     """The consumers with a prefetch, of all queues."""
 
     _queues: WorkQueues
+    _settings: QueueSettings
     _onDisk: bool
     _watchers: QueueWatchers
     _byClient: dict[ConnectedClient, dict[str, QueueConsumer]] = field(default_factory=dict)
@@ -116,8 +118,13 @@ class QueueConsumers:
             permit(client, Action.CONSUME, each)
         known = self._queues.get(definition.name)
         present = None if known is None else known.definition
-        if present is not None and replace(present, paused=definition.paused) != definition and not mayReplace:
+        if present is not None and not mayReplace:
+            definition = replace(definition, paused=present.paused)
+        if present is not None and present != definition and not mayReplace:
             raise Conflict(f"the queue {definition.name!r} is {present.dump()}, not {definition.dump()}")
+        if present is not None and definition.name in self._settings:
+            if replace(present, paused=definition.paused) != definition:
+                raise Conflict(f"the queue {definition.name!r} is in the broker's settings: {present.dump()}")
         self._queues.define(client, definition)
         return definition
 

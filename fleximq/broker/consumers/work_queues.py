@@ -43,8 +43,8 @@ class WorkQueues:
     """All work queues of a broker.
 
     ``onOverflow`` is called with the name of a full queue that begins to drop its oldest messages, ``onExpired`` with
-    an expired queue, when it is closed and removed, and how many messages it dropped. ``restoredIds`` are those of
-    messages delivered before a restart.
+    an expired queue, when it is closed and removed, and how many messages it dropped, ``onRestored`` when all queues
+    are restored from the journal. ``restoredIds`` are those of messages delivered before a restart.
 
     :param maxQueues: maximum number of queues, and of dead-letter queues in addition.
     :param expiry: seconds without a consumer after which a queue expires with its messages. None: only reply queues do,
@@ -65,6 +65,7 @@ class WorkQueues:
     lasts: Callable[[str], bool] = lambda topic: False
     onLetters: Callable[[Queue, Sequence[Message]], None] | None = None
     onOverflow: Callable[[str], None] = lambda name: None
+    onRestored: Callable[[], None] = lambda: None
     _ids: DeliveredIds = field(default_factory=DeliveredIds)
     _byTopic: dict[str, WorkQueue] = field(default_factory=dict)
     _expiries: dict[str, Deadline] = field(default_factory=dict)
@@ -127,12 +128,8 @@ class WorkQueues:
         :raises Conflict: the queue exists, and is not as durable as the definition says.
         :raises BadRequest: it cannot be durable; errors as :meth:`ensureFor`.
         """
-        queue_sources.check(definition)
+        self.check(definition)
         queue = self._byTopic.get(definition.name)
-        if definition.durable and not self._stateLog.journal.onDisk:
-            raise BadRequest("durable is true, but the broker has no journal")
-        if queue is not None and definition.durable not in (None, queue.durable):
-            raise Conflict(f"the queue {definition.name!r} exists, and is {'' if queue.durable else 'not '}durable")
         for topic in queue_sources.divided(definition.name, definition.sources)[0]:
             self._topics.make(topic, client.principal, client.rights.limits.topics)
         if queue is None:
@@ -145,6 +142,15 @@ class WorkQueues:
             queue.define(definition)
             queue_sources.subscribe(self._topics, queue)
         queue.distribution.wake()
+
+    def check(self, definition: QueueDefinition) -> None:
+        """Check a definition against the broker and its present queue; errors as :meth:`define`."""
+        queue_sources.check(definition)
+        queue = self._byTopic.get(definition.name)
+        if definition.durable and not self._stateLog.journal.onDisk:
+            raise BadRequest("durable is true, but the broker has no journal")
+        if queue is not None and definition.durable not in (None, queue.durable):
+            raise Conflict(f"the queue {definition.name!r} exists, and is {'' if queue.durable else 'not '}durable")
 
     def redefine(self, definition: QueueDefinition) -> None:
         """Restore a definition from the journal, before the states of queues are restored; volatile queues are made."""
@@ -169,6 +175,7 @@ class WorkQueues:
         restored, self._restored = self._restored, {}
         for definition in restored.values():
             self._open(self._add(definition.name, definition=definition))
+        self.onRestored()
 
     def _idleSecondsOf(self, queue: WorkQueue) -> float:
         if queue.definition is not None and queue.definition.expiry is not None:
