@@ -706,3 +706,44 @@ class WebSocketTests(FlexiWebSocketCase):
 
 
 globals().update(inPieces(ConsumerTests))
+
+
+class LongJobTests(QueueCase):
+    """Deliveries of jobs that take long, and of workers that are cut off."""
+
+    def live(self, seconds: int, *answering: FlexiPeer) -> list[Heard]:
+        """Let time pass in steps of 5 s, while these peers answer PINGs; return their other messages."""
+        others: list[Heard] = []
+        for _ in range(0, seconds, 5):
+            self.clock.advance(5)
+            for peer in answering:
+                for heard in peer.messages():
+                    if heard.kind == "PING":
+                        peer.tell("PONG", {"keepalive": {"timestamp": heard.header["keepalive"]["timestamp"]}})
+                    else:
+                        others.append(heard)
+        return others
+
+    def test_aJobOfTwoHoursRunsOnce(self) -> None:
+        """With default settings: the delivery is its worker's while that answers PINGs."""
+        worker, other = self.consumer(), self.consumer()
+        self.enqueue("long")
+        [tag] = self.tags(worker)
+        self.assertEqual(self.live(7200, worker, other, self.producer), [])
+        self.settle(worker, ack=[tag])
+        self.assertEqual(self.live(600, worker, other, self.producer), [])
+        self.assertEqual(self.server.broker.queues.get("jobs").depth, 0)  # type: ignore[union-attr]
+
+    def test_theJobOfAWorkerThatWasCutOffIsGivenOnWithinThreeKeepAlives(self) -> None:
+        """Its machine sends nothing any more, and no end of the connection either."""
+        worker, other = self.consumer(), self.consumer()
+        self.enqueue("job")
+        self.assertEqual(self.deliveries(worker), [("job", 1)])
+        self.assertEqual(self.live(85, other, self.producer), [])
+        self.assertFalse(worker.closed)
+        self.assertEqual(self.live(10, other, self.producer), [])
+        self.assertTrue(worker.aborted)
+        worker.leave()
+        self.clock.advance(0)
+        [again] = other.messages()
+        self.assertEqual((again.value, again.header["delivery"]["attempt"]), ("job", 2))
