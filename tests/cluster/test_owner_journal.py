@@ -302,7 +302,7 @@ class OwnerJournalTests(SynchronousTestCase):
             self.looked(self.first)
         stored = len(self.first.told)
         self.assertEqual(set(self.first.told), {None})
-        self.assertIn(self.servers.stream(0).size, range(18_000, 21_000))
+        self.assertIn(self.servers.stream(0).size, range(18_000, 22_000))
         for term, former in ((2, self.first), (3, self.second)):
             former.clock.ended = True
             self.second = Node(self.servers, self.clock, f"n{term}", term)

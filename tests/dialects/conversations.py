@@ -12,6 +12,7 @@ each reader of bytes is enough for that: which pieces arrive is nothing that the
 """
 
 from collections.abc import Callable
+from itertools import chain, count
 from typing import Any, Self
 
 from twisted.internet.address import IPv4Address
@@ -46,14 +47,14 @@ def makeContext(
 ) -> ListenerContext:
     """Return a context with a broker of its own.
 
-    Messages without an id are named ``id-1``, ``id-2`` ... in work queues; random digits count up from 0. What an
-    observer or a timed action raises is raised here too.
+    Messages without an id are named ``id-1``, ``id-2`` ... in work queues; random digits of clients count up from 0.
+    What an observer or a timed action raises is raised here too.
 
     :param settings: fields of :class:`fleximq.config.settings.Settings`; the broker's rules follow them.
     """
     chosen = Settings(**settings)
     turn = WriteTurn(clock)
-    numbers = iter(range(1 << 30))
+    numbers = chain((0,), count())  # the broker takes the first for its schedules
     ids = iter(range(1, 1 << 30))
     broker = Broker(
         clock,

@@ -354,6 +354,14 @@ class FlexiSession(StreamSession):
         """Send a PING with the interval of the keep-alive."""
         self.outbox.take(self._replies.ping(0 if self.keepAlive is None else self.keepAlive.interval))
 
+    def silent(self) -> None:
+        """End, as the peer was silent for too long. Its unsettled deliveries return to their queues at once, since
+        pending output may delay the end.
+        """
+        if self.client is not None:
+            self._messages.inputEnded()
+        super().silent()
+
     def rightsChanged(self, lost: Sequence[str]) -> None:
         """Clear cached envelopes, and answer for each lost subscription as for a refused one."""
         self._messages.rightsChanged(lost)
