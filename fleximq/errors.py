@@ -132,6 +132,14 @@ class SubscriptionFailed(BrokerError, status=Status.SUBSCRIPTION_FAILED):
     """The subscription could not be created (603)."""
 
 
+class ConsumerEnded(SubscriptionFailed):
+    """A client may not consume from a queue any more (603)."""
+
+    def __init__(self, queue: str) -> None:
+        super().__init__(f"consuming from {queue!r} is not permitted any more")
+        self.queue = queue
+
+
 class AuthenticationFailed(BrokerError, status=Status.AUTHENTICATION_FAILED):
     """The credentials are malformed or of an unknown kind (604)."""
 

@@ -65,6 +65,12 @@ def errorText(payload: bytes | memoryview) -> str:
     return value if isinstance(value, str) else ""
 
 
+def isQueueError(payload: bytes | memoryview) -> bool:
+    """Return whether an error's payload names a queue, and not a topic."""
+    value = _readable(payload)
+    return isinstance(value, Mapping) and "queue" in value
+
+
 def _readable(payload: bytes | memoryview) -> Any:
     with suppress(ValueError):
         return unpacked(payload)

@@ -10,7 +10,7 @@ from fleximq.broker.consumers.queue_settings import QueueSettings
 from fleximq.broker.consumers.work_queues import WorkQueues
 from fleximq.broker.envelope import ConnectedClient, QueueDelivery
 from fleximq.broker.observers import QueueWatchers
-from fleximq.errors import BrokerError, Conflict, NotFound, NotPermitted
+from fleximq.errors import BrokerError, Conflict, ConsumerEnded, NotFound
 from fleximq.rights import Action
 from fleximq.values.queue_definition import QueueDefinition
 
@@ -110,7 +110,7 @@ class QueueConsumers:
             sources = () if queue is None else queue.sources
             if not all(permits(client, Action.CONSUME, each) for each in (name, *sources)):
                 self.leave(client, name)
-                consumer.ended(NotPermitted(f"consuming from {name!r} is not permitted", name))
+                consumer.ended(ConsumerEnded(name))
 
     def define(self, client: ConnectedClient, definition: QueueDefinition, mayReplace: bool) -> QueueDefinition:
         """See :meth:`fleximq.broker.broker.Broker.defineQueue`."""

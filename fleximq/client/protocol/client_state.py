@@ -24,7 +24,7 @@ from fleximq.client.errors import (
 )
 from fleximq.client.events import BROKER, Delivery, Event, Refusal, Reply, Request
 from fleximq.client.jobs import Job, Settle
-from fleximq.client.payloads import errorText, packed, unpacked
+from fleximq.client.payloads import errorText, isQueueError, packed, unpacked
 from fleximq.client.protocol.accepted_requests import AcceptedRequests
 from fleximq.client.protocol.completion import Pending, resolveAll
 from fleximq.client.protocol.consumers import SETTLE, Consumers, JobBox
@@ -38,8 +38,6 @@ from fleximq.values.printable import shortened
 
 #: The connection is given up after this many silent intervals.
 _MAX_SILENT_INTERVALS = 3
-#: Statuses by which the broker ends a consumer.
-_ENDING = frozenset({Status.NOT_FOUND, Status.FORBIDDEN, Status.SUBSCRIPTION_FAILED})
 #: Memory for a buffered publication, in addition to its payload.
 _OVERHEAD_BYTES = 64
 
@@ -441,14 +439,12 @@ class ClientState:
             self._joining.fail(JoinRefused(*event))
         elif event.path == SETTLE:
             self._refusals.add(NotSettled(*event))
-        elif not self.inbox.refused(event) and not self._consumerEnded(event):
+        elif not self._consumerEnded(event) and not self.inbox.refused(event):
             self._refusals.add(PublishFailed(*event))
 
     def _consumerEnded(self, refusal: Refusal) -> bool:
-        """End the consumer of a queue that was removed, or that the client may not use any more."""
+        """End a consumer whose client may not use its queue any more."""
         box = self.consumers.boxes.get(refusal.path)
-        if box is None or refusal.status not in _ENDING:
+        if box is None or refusal.status != Status.SUBSCRIPTION_FAILED or not isQueueError(refusal.payload):
             return False
-        # It may also be a publication that is not permitted, then the consumer must end at the broker as well.
-        self._send(self.conversation.endOfConsumption(box.topic))
         return self.consumers.close(box, SubscribeFailed(*refusal))

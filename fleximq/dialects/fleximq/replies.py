@@ -9,7 +9,7 @@ import msgpack
 from fleximq.broker.envelope import BROKER_ID
 from fleximq.dialects.answers import Answers
 from fleximq.dialects.fleximq.writers import AnyWriter
-from fleximq.errors import BrokerError, NoLongerKept, UnknownDeliveries
+from fleximq.errors import BrokerError, ConsumerEnded, NoLongerKept, UnknownDeliveries
 from fleximq.status import Status
 from fleximq.wire.fleximq_frame import words
 from fleximq.wire.fleximq_header import Header, MessageType, RoutingEntry, reportsError
@@ -90,13 +90,15 @@ class FlexiReplies:
 
 
 def errorPayload(error: BrokerError) -> bytes:
-    """Return the payload of an error: a sentence, or a map with it and the ``first`` retained offset, or the ``queue``
-    and ``tags`` of deliveries.
+    """Return the payload of an error: a sentence, or a map with it and the ``first`` retained offset, the ``queue``
+    and ``tags`` of deliveries, or the ``queue`` of a consumer.
     """
     if isinstance(error, NoLongerKept):
         return msgpack.packb({"error": str(error), "first": error.first})  # type: ignore[no-any-return]
     if isinstance(error, UnknownDeliveries):
         return msgpack.packb({"error": str(error), "queue": error.queue, "tags": error.tags})  # type: ignore[no-any-return]
+    if isinstance(error, ConsumerEnded):
+        return msgpack.packb({"error": str(error), "queue": error.queue})  # type: ignore[no-any-return]
     return words(str(error))
 
 

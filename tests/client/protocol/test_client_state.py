@@ -13,6 +13,7 @@ from fleximq.client.errors import (
     Untrusted,
     isTransient,
 )
+from fleximq.client.payloads import packed
 from fleximq.client.protocol.client_state import ClientState
 from fleximq.client.protocol.completion import Pending
 from fleximq.client.protocol.conversation import Conversation
@@ -70,11 +71,10 @@ class LedgerCase(SynchronousTestCase):
                 frame("PONG", 1, {"keepalive": {"timestamp": ping.header["keepalive"]["timestamp"]}})
             )
 
-    def refuse(self, status: int, path: str = "") -> None:
+    def refuse(self, status: int, path: str = "", payload: bytes = b"") -> None:
         """Refuse something."""
-        self.clientState.dataReceived(
-            frame("REP", 1, {"status": status, "routing": [{"client_id": 1000, "path": path}]})
-        )
+        header = {"status": status, "routing": [{"client_id": 1000, "path": path}]}
+        self.clientState.dataReceived(frame("REP", 1, header, payload))
 
     def subscribe(self, topic: str, start: object = None) -> Any:
         """Subscribe, and return the box."""
@@ -342,6 +342,22 @@ class HeardTests(LedgerCase):
         self.clientState.dataReceived(frame("PING", 1, {"keepalive": {"timestamp": 9}}))
         [pong] = self.heard()
         self.assertEqual((pong.kind, pong.header), ("PONG", {"keepalive": {"timestamp": 9}}))
+
+    def test_anEndedConsumerIsNoSubscription(self) -> None:
+        """The payload of its end names the queue; that of a subscription's end does not."""
+        consumer = self.clientState.newConsumer("a", 1).box
+        subscription = self.clientState.newSubscription("a", None).box
+        self.refuse(603, "a", packed({"error": "no", "queue": "a"}))
+        self.assertIsInstance(consumer.end, SubscribeFailed)
+        self.assertIsNone(subscription.end)
+        self.refuse(603, "a")
+        self.assertIsInstance(subscription.end, SubscribeFailed)
+
+    def test_aRefusedPublicationEndsNoConsumer(self) -> None:
+        """403 with the topic as path."""
+        consumer = self.clientState.newConsumer("a", 1).box
+        self.refuse(403, "a")
+        self.assertIsNone(consumer.end)
 
     def test_left(self) -> None:
         """What is refused before a PONG for which nobody waits any more is told by the next flush."""

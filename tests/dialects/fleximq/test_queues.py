@@ -524,13 +524,14 @@ class RightsTests(QueueCase):
         self.assertEqual(worker.barrier(), [])
 
     def test_aLostRightEndsTheConsumption(self) -> None:
-        """403 with the queue as path; the deliveries return, and settling them is an error."""
+        """603 that names the queue; the deliveries return, and settling them is an error."""
         self.enqueue("a")
         worker = self.consumer()
         [tag] = self.tags(worker)
         self.allow(worker, consume=("other",))
         [heard] = worker.barrier()
-        self.assertEqual((heard.status, heard.header["routing"][0]["path"]), (403, "jobs"))
+        self.assertEqual((heard.status, heard.header["routing"][0]["path"]), (603, "jobs"))
+        self.assertEqual((heard.value["queue"], heard.value.keys()), ("jobs", {"error", "queue"}))
         self.settle(worker, ack=[tag])
         self.assertEqual([each.status for each in worker.barrier()], [404])
         self.assertEqual(self.deliveries(self.consumer()), [("a", 2)])
