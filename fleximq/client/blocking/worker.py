@@ -69,7 +69,7 @@ class Jobs(ClosedOnExit):
         A job whose connection has ended is not acknowledged, but logged, since it is delivered again.
 
         :raises ConnectionLost: the connection ended, and the client will not reconnect.
-        :raises SubscribeFailed: the broker ended the consumer: the queue was removed, or it is not permitted any more.
+        :raises SubscribeFailed: the client may not consume from the queue any more.
         """
         handed: Job | None = getattr(self._handed, "job", None)
         self._handed.job = None
@@ -101,10 +101,12 @@ class Jobs(ClosedOnExit):
         return self._box.end
 
     def halt(self) -> None:
-        """Get no more jobs, while those that were read can still be settled."""
-        with self._client._connection.lock:
-            self._client._clientState.consumers.halt(self._box)
-            self._client._connection.wake()
+        """Get no more jobs, and return the unread ones; those that were read can still be settled."""
+        connection = self._client._connection
+        with connection.lock:
+            self._client._clientState.halt(self._box)
+            connection.wake()
+        connection.writePending()
 
     def close(self) -> None:
         """Stop consuming; jobs that are not settled return to the queue at once."""

@@ -22,6 +22,8 @@ class Consuming(Protocol):
     _loop: Loop
     _clientState: ClientState
 
+    def _sendSettlements(self) -> None: ...
+
     def _unsubscribe(self, box: JobBox) -> None: ...
 
 
@@ -58,7 +60,7 @@ class LoopJobs(MessageIterator[Job]):
         A job whose connection has ended is not acknowledged, but logged, since it is delivered again.
 
         :raises ConnectionLost: the connection ended, and the client will not reconnect.
-        :raises SubscribeFailed: the broker ended the consumer: the queue was removed, or it is not permitted any more.
+        :raises SubscribeFailed: the client may not consume from the queue any more.
         """
         handed, self._handed = self._handed, None
         if handed is not None and not handed.is_settled:
@@ -89,8 +91,9 @@ class LoopJobs(MessageIterator[Job]):
         resolveAll(self._waiters)
 
     def halt(self) -> None:
-        """Get no more jobs, while those that were read can still be settled."""
-        self._client._clientState.consumers.halt(self._box)
+        """Get no more jobs, and return the unread ones; those that were read can still be settled."""
+        self._client._clientState.halt(self._box)
+        self._client._sendSettlements()
 
     def close(self) -> None:
         """Stop consuming; jobs that are not settled return to the queue at once."""

@@ -325,6 +325,15 @@ class ClientState:
         box = self.consumers.open(queue, prefetch)
         return self._betweenBarriers(self._subOf(box), box)
 
+    def halt(self, box: JobBox) -> None:
+        """Return the unread jobs of a consumer to its queue, and have the broker deliver no more while others run."""
+        if box.end is None:
+            self.consumers.halt(box)
+            box.prefetch = 1
+            if self.state is State.JOINED:
+                self._send(self._subOf(box))
+            self.sendSettlements()
+
     def addSettlement(self, job: Job, kind: str, more: Any) -> None:
         """Add a settlement, which counts as a message that the next flush confirms; errors as :meth:`Consumers.add`."""
         self.consumers.add(job, kind, more)

@@ -92,20 +92,29 @@ class Consumers:
             self.close(box, end)
 
     def put(self, delivery: Delivery) -> bool:
-        """Add a job to its consumer, or drop it if that is closed; False if the delivery is no job."""
+        """Add a job to its consumer; return it to its queue if that is halted; False if the delivery is no job."""
         about = delivery.header.get("delivery")
         if not isinstance(about, dict) or about.keys() != _ABOUT:
             return False
         box = self.boxes.get(about["queue"])
-        if box is not None and box.end is None:
+        if box is None:
+            return True
+        if box.end is None:
             box.waiting.append(delivery)
             box.told()
+        else:
+            self._giveBack(delivery)
         return True
 
     def halt(self, box: JobBox) -> None:
-        """Drop the unread jobs of a consumer, and add no more; those that were read can still be settled."""
-        box.waiting.clear()
+        """Return the unread jobs of a consumer to its queue, and add no more; others can still be settled."""
+        unread, box.waiting = box.waiting, deque()
+        for delivery in unread:
+            self._giveBack(delivery)
         box.finish(True)
+
+    def _giveBack(self, delivery: Delivery) -> None:
+        self.add(Job(delivery, self._connection, self._settle), "retry", (0,))
 
     def next(self, box: JobBox) -> Job | None:
         """Remove and return the next job of a consumer, or None."""

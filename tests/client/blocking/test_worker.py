@@ -3,10 +3,12 @@
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 from fleximq.client.blocking import connect, thread_client
+from fleximq.client.jobs import Job
 from fleximq.client.protocol.consumers import SETTLE
 from tests.client.blocking.test_client import ScriptedCase
 from tests.client.cases import Place
@@ -85,6 +87,27 @@ class SettlingTests(ScriptedCase):
             peer.untilEnd()
 
         self.talk(script).consume("jobs").close()
+
+    def test_aStoppedWorkerReturnsWhatItHasNotBegun(self) -> None:
+        """At once, while its job runs, and gets no more until that ends."""
+        returned = threading.Event()
+
+        def script(peer: Peer) -> None:
+            peer.subscribed()
+            deliver(peer, 1, 2)
+            self.assertEqual(peer.hear("SUB").header, {"topic": "jobs", "queue": "jobs", "prefetch": 1})
+            self.assertEqual(peer.hear("NOTIF").value, {"queue": "jobs", "retry": [[2, 0]]})
+            returned.set()
+            self.assertEqual(peer.hear("NOTIF").value, {"queue": "jobs", "ack": [1]})
+            peer.hear("UNSUB")
+            peer.untilEnd()
+
+        def function(job: Job) -> None:
+            client.stop_work()
+            self.assertTrue(returned.wait(PATIENCE))
+
+        client = self.talk(script, keep_alive=60)
+        client.work("jobs", function, prefetch=2)
 
 
 class SignalTests(ScriptedCase):

@@ -72,6 +72,7 @@ class ConsumersTests(SynchronousTestCase):
         job = self.job(5)
         self.assertEqual((job.queue, job.tag, job.attempt, job.value), ("jobs", 5, 1, 1))
         self.assertEqual((job.topic, job.key, job.message_id, job.sender), ("jobs", None, None, None))
+        self.assertEqual((job.priority, self.consumers.next(self.box)), (4, None))
         self.assertEqual(repr(job), "<Job 5 of jobs, attempt 1>")
 
     def test_otherDeliveriesAreNoJobs(self) -> None:
@@ -82,14 +83,14 @@ class ConsumersTests(SynchronousTestCase):
         self.assertIsNone(self.consumers.next(self.box))
 
     def test_aHaltedConsumerSettlesItsJobs(self) -> None:
-        """But gets no more."""
+        """But gets no more: others return to their queue."""
         job = self.job(1)
         self.deliver(2)
         self.consumers.halt(self.box)
         self.deliver(3)
         self.assertIsNone(self.consumers.next(self.box))
         job.ack()
-        self.assertEqual(self.consumers.unsent, 1)
+        self.assertEqual([*self.consumers.take()], [{"queue": "jobs", "retry": [(2, 0), (3, 0)], "ack": [1]}])
         self.assertTrue(self.consumers.close(self.box))
         self.assertFalse(self.consumers.close(self.box))
 
