@@ -1,4 +1,4 @@
-"""Delays before attempts to reconnect."""
+"""Delays before attempts: to reconnect, or to run a job again."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ class Backoff:
 
     The first delay is up to ``first`` seconds; each further one is up to ``factor`` times the previous, limited to
     ``most`` seconds. A random part of up to ``jitter`` (0 to 1) is subtracted, so that clients do not reconnect all at
-    once. The client gives up after ``attempts`` failures in a row; None: never.
+    once. The client gives up after ``attempts`` failed attempts in a row; None: never.
 
     :raises SettingError: a value is out of range.
     """
@@ -40,5 +40,7 @@ class Backoff:
             made += 1
 
     def pause(self, failures: int, chance: Callable[[], float] = random.random) -> float | None:
-        """Return the delay in seconds after so many failures in a row, at least 1; None: give up."""
-        return next(islice(self.pauses(chance), failures - 1, None), None)
+        """Return the delay in seconds after so many failed attempts, at least 1; None: there have been ``attempts``."""
+        if self.attempts is not None and failures >= self.attempts:
+            return None
+        return next(islice(self.pauses(chance), failures - 1, None))

@@ -11,6 +11,8 @@ from fleximq.status import Status
 
 #: Limit of the words of a rejection, in bytes.
 WORDS_BYTES = 4 * KIBIBYTE
+#: The priority of a message without one.
+_PRIORITY = 4
 #: Settles a job: its list in the path ``/queue/settle``, and a value beside the tag, if the list has one.
 Settle = Callable[["Job", str, Any], None]
 
@@ -66,6 +68,11 @@ class Job:
     def key(self) -> str | bytes | None:
         """The key that its publisher gave it."""
         return self.header.get("key")
+
+    @property
+    def priority(self) -> int:
+        """The priority that its publisher gave it; 4 without one."""
+        return self.header.get("priority", _PRIORITY)  # type: ignore[no-any-return]
 
     @property
     def message_id(self) -> str | None:

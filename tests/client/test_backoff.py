@@ -33,6 +33,11 @@ class BackoffTests(SynchronousTestCase):
         """There are as many as there are attempts."""
         self.assertEqual(len(list(Backoff(attempts=3).pauses())), 3)
 
+    def test_pauseAfterFailures(self) -> None:
+        """None after the last attempt."""
+        backoff = Backoff(first=1, most=3, jitter=0, attempts=4)
+        self.assertEqual([backoff.pause(failures) for failures in (1, 2, 3, 4, 5)], [1, 2, 3, None, None])
+
     def test_nonsense(self) -> None:
         """Values that make no sense are refused."""
         for wrong in ({"first": 0}, {"first": 31}, {"factor": 0.9}, {"jitter": 1.1}, {"jitter": -0.1}, {"attempts": 0}):

@@ -130,7 +130,7 @@ class Queues(FormCase):
         self.enqueue(self.connected(), "last")
         working.result()
         expected = [("bad", 1), ("flaky", 1), ("flaky", 2), ("good", 1), ("last", 1)]
-        self.assertEqual(sorted(seen), expected + [("weak", attempt) for attempt in (1, 2, 3)])
+        self.assertEqual(sorted(seen), [*expected, ("weak", 1), ("weak", 2)])
         self.assertIsNone(self.connected().consume(self.topic).next(0))
 
     def test_definitionsAreMadeOnce(self) -> None:

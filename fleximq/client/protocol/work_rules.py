@@ -33,24 +33,32 @@ class WorkRules:
 
     def settle(self, job: Job, error: Exception | None) -> None:
         """Settle a job whose function has returned, or raised an error."""
-        if error is not None and not isinstance(error, Reject | NotSettled):
-            self._log.error("%r failed", job, exc_info=error)
         try:
-            if not job.is_settled:
-                self._settle(job, error)
+            if job.is_settled:
+                self._failed(job, error, "it was settled before")
+            elif error is None:
+                job.ack()
+            elif isinstance(error, Reject):
+                job.reject(str(error))
+            else:
+                self._repeat(job, error)
         except NotSettled as lost:
             self._log.warning("%r is not settled: %s", job, lost.words)
 
-    def _settle(self, job: Job, error: Exception | None) -> None:
-        if error is None:
-            job.ack()
-        elif isinstance(error, Reject):
-            job.reject(str(error))
-        elif self._retry is None:
+    def _repeat(self, job: Job, error: Exception) -> None:
+        if self._retry is None:
+            self._failed(job, error, "its queue's definition says whether and when it is delivered again")
             job.retry()
+            return
+        pause = self._retry.pause(job.attempt)
+        if pause is None:
+            self._failed(job, error, "that was its last attempt, and it becomes a dead letter")
+            job.reject(f"{type(error).__name__}: {error}")
         else:
-            pause = self._retry.pause(job.attempt)
-            if pause is None:
-                job.reject(f"{type(error).__name__}: {error}")
-            else:
-                job.retry(pause)
+            self._failed(job, error, f"it is delivered again in {pause:.3g} s")
+            job.retry(pause)
+
+    def _failed(self, job: Job, error: Exception | None, words: str) -> None:
+        """Log the error of a job, unless it has been told otherwise."""
+        if error is not None and not isinstance(error, Reject | NotSettled):
+            self._log.error("%r failed; %s", job, words, exc_info=error)

@@ -38,12 +38,14 @@ class WorkRulesTests(SynchronousTestCase):
 
     def test_failure(self) -> None:
         """It is logged; the delay is the queue's, or that of this attempt, and after the last the job is rejected."""
-        backoff = Backoff(first=1, most=60, factor=3, jitter=0, attempts=2)
-        last = Backoff(first=1, most=60, jitter=0, attempts=1)
-        with self.assertLogs(_log, "ERROR"):
+        backoff = Backoff(first=1, most=60, factor=3, jitter=0, attempts=3)
+        last = Backoff(first=1, most=60, jitter=0, attempts=2)
+        with self.assertLogs(_log, "ERROR") as logs:
             self.assertEqual(self.settled(OSError("x")), ("retry", (None,)))
             self.assertEqual(self.settled(OSError("x"), backoff), ("retry", (3000,)))
             self.assertEqual(self.settled(OSError("x"), last), ("reject", ("OSError: x",)))
+        for line, words in zip(logs.output, ("its queue", "delivered again in 3 s", "last attempt"), strict=True):
+            self.assertIn(words, line)
 
     def test_voidJobIsLogged(self) -> None:
         """Its connection has ended, so it is delivered again."""
