@@ -5,6 +5,7 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.broker.paths.path_table import PATHS
 from fleximq.wire.blipmq_frame import FrameType
 from fleximq.wire.fleximq_header import RULES, MessageType
 from tests.pages import tableRows
@@ -30,3 +31,9 @@ class MessagesTests(SynchronousTestCase):
     def test_blipmq(self) -> None:
         """BlipMQ's types, with their numbers."""
         self.assertEqual([row[:2] for row in rows("BlipMQ")], [(kind, kind.name) for kind in FrameType])
+
+    def test_paths(self) -> None:
+        """The paths of the broker."""
+        section = PARTS[PARTS.index("FlexiMQ") + 1]
+        lines = re.findall(r"^(``/[a-z/-]+``(?:, ``/[a-z/-]+``)*)$", section, re.MULTILINE)
+        self.assertEqual(sorted(re.findall(r"/[a-z/-]+", " ".join(lines))), sorted(PATHS))
