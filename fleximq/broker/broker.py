@@ -172,6 +172,7 @@ class Broker:
             self.brokerClient,
             topics,
             self.orderedPath,
+            lambda name: self.queues.letterTopic(name),
             lambda name: self.queues.ensure(name),
             self.deadlines,
             rules.redelivery,

@@ -18,7 +18,7 @@ DEATH = "death"
 WORDS_BYTES = 4096
 
 _OWN = frozenset({DEATH})
-_MESSAGE_ID, _TOPIC = "message_id", "topic"
+_MESSAGE_ID, _TOPIC, _EXPIRES = "message_id", "topic", "expires_in"
 _PACKED_DEATH, _PACKED_ID = msgpack.packb(DEATH), msgpack.packb(_MESSAGE_ID)
 
 
@@ -51,13 +51,14 @@ class Death(NamedTuple):
         return {name: value for name, value in fields.items() if value or name not in optional}
 
 
-def storyIn(pairs: bytes, death: Death, messageId: str | None, most: int) -> bytes:
+def storyIn(pairs: bytes, death: Death, messageId: str | None, most: int, expires: bool = True) -> bytes:
     """Return a header with this story as its last pair, and with this id; the story replaces an earlier one.
 
     :param most: maximum size in bytes: the words, and then the publisher's own pairs, are left out if it is exceeded.
+    :param expires: leave the publisher's ``expires_in`` in it.
     """
     last = b"" if messageId is None else _PACKED_ID + msgpack.packb(messageId)
-    unwanted = _OWN | ({_MESSAGE_ID} if last else set())
+    unwanted = _OWN | ({_MESSAGE_ID} if last else set()) | (set() if expires else {_EXPIRES})
     for own, story in ((pairs, death), (pairs, death._replace(words="")), (b"", death._replace(words=""))):
         count, kept = headerPairs(own, unwanted)
         parts = mapHead(count + 1 + bool(last)), kept, last, _PACKED_DEATH, msgpack.packb(story.dump())

@@ -1,4 +1,5 @@
-"""Dead letters: messages that died in a queue move to ``$dead/<its name>`` and to the work queue there.
+"""Dead letters: messages that died in a queue move to ``$dead/<its name>``, or to the topic that the definition of the
+queue names, and to the work queue there.
 
 The header of a dead letter tells its story, see :mod:`fleximq.values.death`.
 """
@@ -11,7 +12,7 @@ from functools import partial
 from fleximq.broker.deadlines import Deadlines
 from fleximq.broker.envelope import BROKER_ID, ConnectedClient, Envelope, LastDelivery, QueueDelivery
 from fleximq.broker.presence import OWN_MESSAGES
-from fleximq.broker.publishing.publication_paths import OrderedPath
+from fleximq.broker.publishing.publication_paths import OrderedPath, refusal
 from fleximq.broker.queues.queue import Queue
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.errors import NoCapacity, NotRecorded
@@ -20,7 +21,7 @@ from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.death import Death, storyIn
 from fleximq.values.message import Content, Message
 from fleximq.values.message_cost import OVERHEAD, costOf
-from fleximq.values.publication_head import Head
+from fleximq.values.publication_head import headOf
 from fleximq.values.records import headerOf
 
 #: Counted if there are too many queues to make one for a dead letter.
@@ -59,6 +60,10 @@ class DeadLetters:
     removed then, if no consumer has taken it, it is one of the latest :data:`LATE`, and the broker was not restarted.
     ``onDeadLetter`` is called with the story of each dead letter and the id of its message, if any.
 
+    In a topic that a definition names, dead letters are messages like all others: they are not withdrawn, a full queue
+    may refuse them, and they do not expire again.
+
+    :param topicOf: returns the topic of the dead letters of a work queue, by its name.
     :param ensure: makes the work queue of a topic, or raises :exc:`~fleximq.errors.NoCapacity`.
     :param redelivery: seconds until a dead letter that could not be stored is tried again.
     :param wall: returns the microseconds since 1970.
@@ -67,6 +72,7 @@ class DeadLetters:
     _broker: ConnectedClient
     _topics: TopicTable
     _orderedPath: OrderedPath
+    _topicOf: Callable[[str], str]
     _ensure: Callable[[str], object]
     _deadlines: Deadlines
     _redelivery: float
@@ -131,15 +137,20 @@ class DeadLetters:
         tag, message, attempts = delivery[:3]
         named = Message(b"", Content.BYTES, message_id=message.message_id)
         letter = _Letter(queue, QueueDelivery(tag, named, attempts), _contentOf(message))
+        topic = DEAD + queue.name if queue.subscriptionId else self._topicOf(queue.name)
         self._late[queue, delivery.tag] = letter
-        if len(self._late) > LATE:
-            # Its dead letter stays, and its id can be forgotten.
-            _, oldest = self._late.popitem(last=False)
-            oldest.queue.stored.moved(oldest.delivery, True)
+        if not topic.startswith(DEAD):
+            self._isFinal(self._late.pop((queue, tag)))
+        elif len(self._late) > LATE:
+            self._isFinal(self._late.popitem(last=False)[1])
         death = self._deathOf(queue, delivery)
         self.onDeadLetter(death, message.message_id)
-        pairs = storyIn(headerOf(message), death, message.message_id, _HEADER_BYTES)
-        return letter, message._replace(head=Head(DEAD + queue.name, pairs, BROKER_ID))
+        pairs = storyIn(headerOf(message), death, message.message_id, _HEADER_BYTES, topic.startswith(DEAD))
+        return letter, message._replace(head=headOf(topic, pairs, BROKER_ID))
+
+    def _isFinal(self, letter: _Letter) -> None:
+        """Forget the id of a message whose dead letter stays."""
+        letter.queue.stored.moved(letter.delivery, True)
 
     def _deathOf(self, queue: Queue, delivery: LastDelivery) -> Death:
         _, message, attempts, reason, consumer, words, since = delivery
@@ -149,22 +160,29 @@ class DeadLetters:
         return Death(queue.name, reason, attempts, first, now, consumer, words, topic, queue.subscriptionId)
 
     def _publish(self, letter: _Letter, message: Message, onDecided: Callable[[str | None], None]) -> None:
-        topic = DEAD + letter.queue.name
+        assert message.head is not None
+        name = message.head.topic
         try:
-            self._ensure(topic)
+            self._ensure(name)
         except NoCapacity:
             self._counted(DROPPED_UNDELIVERABLE, 1)
             onDecided(None)
             return
-        self._expected.setdefault(topic, []).append(letter)
+        topic, size = self._topics.get(name), costOf(message) - OVERHEAD
+        isExpected = name.startswith(DEAD)
+        reason = None if isExpected else refusal(topic, 1, size)
+        if reason is not None:
+            onDecided(reason)
+            return
+        if isExpected:
+            self._expected.setdefault(name, []).append(letter)
 
         def decided(reason: str | None, indexes: Sequence[int] = ()) -> None:
-            if reason is not None:
-                self._expected[topic].remove(letter)
+            if reason is not None and isExpected:
+                self._expected[name].remove(letter)
             onDecided(reason)
 
-        envelope = Envelope(self._topics.get(topic), self._broker, OWN_MESSAGES)
         try:
-            self._orderedPath.deliver(envelope, message, 1, costOf(message) - OVERHEAD, decided)
+            self._orderedPath.deliver(Envelope(topic, self._broker, OWN_MESSAGES), message, 1, size, decided)
         except NotRecorded as error:
             decided(error.reason)

@@ -23,6 +23,8 @@ class LetterFilter:
     before: int | None = None
     after: int | None = None
     words: str | None = None
+    #: The queue in which they died.
+    queue: str | None = None
 
     def accepts(self, message: Message) -> bool:
         """Tell whether a dead letter fulfils the conditions; without a story, as of an earlier version, only by id."""
@@ -35,7 +37,7 @@ class LetterFilter:
 
     @property
     def _onlyIds(self) -> bool:
-        others = self.reason, self.consumer, self.before, self.after, self.words
+        others = self.reason, self.consumer, self.before, self.after, self.words, self.queue
         return all(each is None for each in others)
 
     def _acceptsStory(self, death: Death) -> bool:
@@ -44,6 +46,7 @@ class LetterFilter:
             and self.consumer in (None, death.consumer)
             and (self.before is None or death.last < self.before)
             and (self.after is None or death.last >= self.after)
+            and self.queue in (None, death.queue)
             and (self.words is None or self.words in death.words)
         )
 

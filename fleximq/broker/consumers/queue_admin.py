@@ -54,9 +54,10 @@ class QueueAdmin:
         Of more than :data:`~fleximq.broker.consumers.dead_letter_return.LOOKED_AT` letters only the oldest are looked
         at. After a crash in between, a letter may be in both queues. Raises NotFound without dead letters.
         """
-        queue = self._workQueues.get(DEAD + name)
+        queue, topic = self._workQueues.get(DEAD + name), self._workQueues.letterTopic(name)
         if queue is None:
-            raise NotFound(f"there are no dead letters of {name!r}")
+            other = "" if topic.startswith(DEAD) else f": they are messages of {topic!r}, which any client may move"
+            raise NotFound(f"there are no dead letters of {name!r}{other}")
         publisher = LetterPublisher(
             self._broker, self._topics, self._workQueues, self._subscriptions, self._orderedPath
         )

@@ -11,6 +11,7 @@ from fleximq.broker.consumers.work_queues import WorkQueues
 from fleximq.broker.envelope import ConnectedClient, QueueDelivery
 from fleximq.broker.observers import QueueWatchers
 from fleximq.errors import BrokerError, Conflict, ConsumerEnded, NotFound
+from fleximq.limits import DEAD
 from fleximq.rights import Action
 from fleximq.values.queue_definition import QueueDefinition
 
@@ -116,6 +117,8 @@ class QueueConsumers:
         """See :meth:`fleximq.broker.broker.Broker.defineQueue`."""
         for each in (definition.name, *definition.sources):
             permit(client, Action.CONSUME, each)
+        if definition.dead_letters not in (None, DEAD + definition.name):
+            permit(client, Action.PUBLISH, definition.dead_letters)
         known = self._queues.get(definition.name)
         present = None if known is None else known.definition
         if present is not None and not mayReplace:

@@ -10,8 +10,9 @@ from typing import Any
 
 from fleximq.broker.consumers.work_queue import WorkQueue
 from fleximq.broker.queues.queue_state import QueueState
-from fleximq.broker.topics.names import checkName, checkPattern
+from fleximq.broker.topics.names import checkName, checkPattern, isBrokerTopic
 from fleximq.broker.topics.topic_table import TopicTable
+from fleximq.errors import BadRequest
 from fleximq.limits import DEAD, FEED, SUBSCRIPTION_FEED
 from fleximq.values.patterns import anyOf, isPattern
 from fleximq.values.queue_definition import QueueDefinition
@@ -27,12 +28,18 @@ def divided(name: str, sources: Iterable[str]) -> tuple[list[str], list[str]]:
 
 
 def check(definition: QueueDefinition) -> None:
-    """Check the names of sources; raises InvalidTopic."""
+    """Check the names of sources, and of dead letters: they must not come back; raises InvalidTopic or BadRequest."""
     topics, patterns = divided(definition.name, definition.sources)
     for topic in topics:
         checkName(topic)
     for pattern in patterns:
         checkPattern(pattern)
+    letters = definition.dead_letters
+    if letters is not None and letters != DEAD + definition.name:
+        if isBrokerTopic(letters):
+            raise BadRequest(f"dead_letters is {letters!r}, but only the broker publishes to topics of this name")
+        if letters in topics or (patterns and anyOf(patterns)(letters)):
+            raise BadRequest(f"dead_letters is {letters!r}, but messages of this topic fill the queue itself")
 
 
 def subscribe(topics: TopicTable, queue: WorkQueue) -> None:

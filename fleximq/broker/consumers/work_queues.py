@@ -89,6 +89,12 @@ class WorkQueues:
         """Return the queue of this topic, None if it has none."""
         return self._byTopic.get(topic)
 
+    def letterTopic(self, name: str) -> str:
+        """Return the topic of the dead letters of a queue."""
+        queue = self._byTopic.get(name)
+        definition = None if queue is None else queue.definition
+        return DEAD + name if definition is None else definition.dead_letters or DEAD + name
+
     def ensure(self, name: str) -> WorkQueue:
         """Return the queue of a topic, made if need be; raises InvalidTopic, or NoCapacity if there are too many."""
         queue = self._byTopic.get(name)

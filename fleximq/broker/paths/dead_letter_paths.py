@@ -1,5 +1,6 @@
 """The paths of dead letters: look at those of a queue with their stories, and return them to it; the same by HTTP."""
 
+from dataclasses import replace
 from typing import Any
 
 from fleximq.broker.authorization import permit, sees
@@ -26,12 +27,13 @@ _ID_BYTES = 1024
 def deadLetters(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/broker/dead-letters``: the oldest dead letters of a ``queue`` that fulfil conditions; they stay there.
 
-    At most ``limit`` of the oldest :data:`_LOOKED_AT`, fewer if the others are only on disk or an answer is full. The
-    client must have the right to consume from the topic of the letters.
+    At most ``limit`` of the oldest :data:`_LOOKED_AT`, fewer if the others are only on disk or an answer is full; in a
+    topic that the definition of the queue names, only those of the usual priority. The client must have the right to
+    consume from the topic of the letters.
     """
-    name = DEAD + _queue(arguments)
+    name = broker.queues.letterTopic(_queue(arguments))
     most = number(arguments, "limit", PEEK, MAX_PEEK, least=1)
-    wanted = _filter(arguments)
+    wanted = replace(_filter(arguments), queue=None if name.startswith(DEAD) else _queue(arguments))
     permit(client, Action.CONSUME, name)
     found = broker.queues.get(name)
     if found is None:

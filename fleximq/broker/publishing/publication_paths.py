@@ -127,7 +127,7 @@ class OrderedPath:
         words = ""
         if (topic.guards or (topic.queues and self._onDisk)) and envelope.qos:
             size = envelope.source.size(body)
-            if _refusal(topic, count, size) is not None:
+            if refusal(topic, count, size) is not None:
                 taken, refused, size, words = _admitted(envelope, body)
                 if taken and refused:
                     body = envelope.source.pick(body, taken)
@@ -296,7 +296,7 @@ def _admitted(envelope: Envelope, body: Any) -> tuple[list[int], list[int], int,
     size = 0
     for place, message in enumerate(envelope.source.messages(body)):
         more = size + costOf(message) - OVERHEAD
-        reason = _refusal(topic, len(taken) + 1, more)
+        reason = refusal(topic, len(taken) + 1, more)
         if reason is None:
             taken.append(place)
             size = more
@@ -306,7 +306,7 @@ def _admitted(envelope: Envelope, body: Any) -> tuple[list[int], list[int], int,
     return taken, refused, size, words
 
 
-def _refusal(topic: Topic, count: int, size: int) -> str | None:
+def refusal(topic: Topic, count: int, size: int) -> str | None:
     """Return the reason why a guard refuses ``count`` more messages with ``size`` bytes; None if all accept them."""
     count += topic.pendingCount
     size += topic.pendingBytes
