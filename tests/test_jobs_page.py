@@ -1,19 +1,20 @@
-"""The examples of docs/guides/background-jobs.rst print what the page says, against a running broker."""
-
-from twisted.trial.unittest import SynchronousTestCase
+"""The examples of docs/guides/background-jobs.rst do what the page says, against a running broker."""
 
 from tests import readme
-from tests.broker_process import BrokerProcess
-from tests.pages import ROOT, answer, conversations
-
-TEXT = (ROOT / "docs" / "guides" / "background-jobs.rst").read_text()
+from tests.pages import ROOT, ShellCase, answer, conversations
 
 
-class ExamplesTests(SynchronousTestCase):
-    """Each example, as a program of its own."""
+class ExamplesTests(ShellCase):
+    """Each example, with a journal."""
+
+    text = (ROOT / "docs" / "guides" / "background-jobs.rst").read_text()
+    options = ("--journal", "journal")
 
     def test_examples(self) -> None:
-        """All print what the page says, with a journal."""
-        with BrokerProcess("--journal", "journal", "--durable", "#") as broker:
-            for name in conversations(TEXT):
-                self.assertEqual(answer(TEXT, name, broker.port()), ("", readme.printed(TEXT, name)), name)
+        """Each program prints what the page says; the commands then return its dead letter."""
+        for name in conversations(self.text):
+            found = answer(self.text, name, self.broker.port())
+            self.assertEqual(found, ("", readme.printed(self.text, name)), name)
+        shown = self.done(self.code("dead"))
+        self.assertIn("there is no such customer", shown)
+        self.assertTrue(shown.endswith("dead letters returned to the queue parcels: 1\n"), shown)
