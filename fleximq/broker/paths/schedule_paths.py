@@ -12,7 +12,7 @@ from fleximq.broker.paths.arguments import Answer, Arguments, Path, answerStored
 from fleximq.broker.publishing.transactions import RecordSource
 from fleximq.broker.schedules.repeat import NAME_BYTES, Repeat, catchUpOf
 from fleximq.broker.schedules.repeats import Running
-from fleximq.broker.schedules.schedule_header import publishedHeader
+from fleximq.broker.schedules.schedule_header import opensQueue, publishedHeader
 from fleximq.broker.schedules.waiting_messages import FIRST_VOLATILE, WaitingMessage
 from fleximq.errors import BadRequest, BrokerError, NotKept
 from fleximq.limits import TOPIC_BYTES
@@ -31,7 +31,8 @@ _FLEXIMQ = DIALECTS["fleximq"]
 
 def add(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/schedule/add``: publish a ``payload`` with the keys of ``header`` to a ``topic`` at ``deliver_at``, or
-    after ``deliver_in`` milliseconds; the answer has the ``id``, after the commit of a durable one.
+    after ``deliver_in`` milliseconds; the answer has the ``id``, after the commit of one that is durable, as those for
+    workers are.
     """
     name = text(arguments, "topic", TOPIC_BYTES)
     if ("deliver_in" in arguments) == ("deliver_at" in arguments):
@@ -39,7 +40,7 @@ def add(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: A
     isAfter = "deliver_in" in arguments
     due = number(arguments, "deliver_in") + broker.schedules.now() if isAfter else number(arguments, "deliver_at")
     header, payload = _content(client, arguments)
-    envelope = Envelope(broker.topicFor(client, name), client, _RECORDS)
+    envelope = Envelope(broker.topicFor(client, name), client, _RECORDS, durable=opensQueue(header))
     columns = [_FLEXIMQ], [_CONTENT], [header], [payload]
     body = StoredBatch([0], [0], [name], [0], [(client.id, client.name)], [0], *columns)
 

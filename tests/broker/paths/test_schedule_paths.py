@@ -57,6 +57,11 @@ class PathTests(SynchronousTestCase):
         self.life.finish()
         self.assertEqual(self.life.seen.payloads(), [b"\x81\xa1n\x01"])
 
+    def test_thoseForWorkersAreDurable(self) -> None:
+        """As their queues are, whatever the topic."""
+        self.assertEqual(self.ask("add", topic="v", header={"queue": True}, deliver_in=10), {"id": 1})
+        self.assertGreaterEqual(self.ask("add", topic="v", header={"queue": False}, deliver_in=10)["id"], 1 << 52)
+
     def test_addRefusesWrongArguments(self) -> None:
         """With a sentence about the argument."""
         for words, arguments in (
