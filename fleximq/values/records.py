@@ -250,6 +250,18 @@ class StoredBatch:
         columns = zip(contents, self.headers, self.payloads, self.offsets, self._heads(), strict=False)
         return [_message(code, header, payload, offset, head) for code, header, payload, offset, head in columns]
 
+    def messagesWithHeads(self) -> list[Message]:
+        """Return all records as messages, each with a head, see :func:`withHead`."""
+        known: dict[tuple[int, int], Head] = {}
+        found = self.messages()
+        for place, message in enumerate(found):
+            if message.head is None:
+                alike = self.topicOf[place], self.publisherOf[place]
+                if alike not in known:
+                    known[alike] = Head(self.topics[alike[0]], b"", self.publishers[alike[1]][0])
+                found[place] = withHead(message, known[alike])
+        return found
+
     def expiries(self) -> dict[int, int]:
         """Return when records with a time of their own expire, in microseconds since 1970, by offset."""
         headers = self._headers
@@ -337,9 +349,9 @@ def contentOf(message: Message) -> int:
 
 
 def headerOf(message: Message) -> bytes:
-    """Return the header of a message that has a head, else its ids as a stored header; no bytes if it has none."""
+    """Return the header of a message whose head has one, else its ids as a stored header; no bytes if it has none."""
     _, _, _, messageId, correlation, replyTo, _, _, _, head = message
-    if head is not None:
+    if head is not None and head.pairs:
         return head.pairs
     if correlation is None and replyTo is None:
         if messageId is None:
@@ -351,6 +363,15 @@ def headerOf(message: Message) -> bytes:
     ids = {name: value for name, value in zip(_IDS, message[3:6], strict=True) if value is not None}
     packed: bytes = msgpack.packb(ids)
     return packed
+
+
+def withHead(message: Message, head: Head) -> Message:
+    """Return a message of another dialect than FlexiMQ with this head, which has no pairs: neighbours may share it.
+    Only the pairs of MessagePack are looked at later, so for this content they get the ids.
+    """
+    if message.content is Content.MESSAGEPACK and (pairs := headerOf(message)):
+        head = head._replace(pairs=pairs)
+    return message._replace(head=head)
 
 
 def runOf(messages: Sequence[Message]) -> Run:

@@ -11,8 +11,9 @@ from fleximq.broker.consumers.work_queue import WorkQueue
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.durable_backlog import DurableBacklog
 from fleximq.broker.queues.message_place import ONLY_IN_JOURNAL
+from fleximq.broker.queues.message_reads import READ_BYTES
 from fleximq.broker.queues.queue import Queue
-from fleximq.broker.queues.queue_reader import READ_BYTES, READ_MESSAGES
+from fleximq.broker.queues.queue_reader import READ_MESSAGES
 from fleximq.interfaces import IJournalRead
 from fleximq.values.message import Message
 

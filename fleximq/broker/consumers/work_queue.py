@@ -22,7 +22,7 @@ from fleximq.broker.queues.bounds import DROPPED
 from fleximq.broker.queues.queue import Queue
 from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.queues.queue_state import QueueState
-from fleximq.broker.queues.queued_form import QUEUED
+from fleximq.broker.queues.queued_form import QUEUED, SOURCED
 from fleximq.broker.topics.topic_table import SYSTEM
 from fleximq.interfaces import IGuard, ISubscriber
 from fleximq.limits import DEAD
@@ -122,6 +122,7 @@ class WorkQueue(QueueOwner):
         isOrdered = definition.ordered_by is not None
         self.queue.divert = None if isOrdered or not self._hasLanes else self._divert
         self.queue.isOrdered = isOrdered
+        self.form = QUEUED if definition.sources == (self.name,) else SOURCED
         for lane in self.lanes:
             self._bound(lane)
 
@@ -133,6 +134,7 @@ class WorkQueue(QueueOwner):
         lane.bounds.maxMessages = definition.max_messages or make.maxMessages
         lane.bounds.maxBytes = definition.max_bytes or make.maxBytes
         lane.expiredDie = definition.expired == "dead"
+        lane.needsHeads = definition.sources != (self.name,)
         lane.dropsOldest = not self.refuses
         most = definition.max_attempts
         if not self.name.startswith(DEAD):

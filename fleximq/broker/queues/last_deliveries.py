@@ -7,8 +7,9 @@ from typing import Protocol
 from fleximq.broker.envelope import LastDelivery, QueueDelivery
 from fleximq.broker.queues.delivery_limit import DEAD_LETTERS
 from fleximq.broker.queues.message_place import ONLY_IN_JOURNAL
+from fleximq.broker.queues.message_reads import readMessages
 from fleximq.broker.queues.queue import Queue
-from fleximq.broker.queues.queue_reader import LOST, READ_BYTES, READ_MESSAGES
+from fleximq.broker.queues.queue_reader import LOST, READ_MESSAGES
 from fleximq.interfaces import IJournal
 from fleximq.values.message import Message
 from fleximq.values.message_cost import costOf
@@ -73,7 +74,7 @@ class LastDeliveries(dict[int, LastDelivery]):
         if dead and not self.queue.closed:
             portion = sorted(dead[:READ_MESSAGES], key=lambda delivery: delivery.message.offset)
             offsets = [delivery.message.offset for delivery in portion]
-            self._log.journal.fetch(offsets, READ_BYTES, partial(self._areRead, portion, dead[READ_MESSAGES:]))
+            readMessages(self._log.journal, self.queue, offsets, partial(self._areRead, portion, dead[READ_MESSAGES:]))
 
     def _areRead(self, portion: Sequence[LastDelivery], rest: Sequence[LastDelivery], messages: list[Message]) -> None:
         if self.queue.closed:

@@ -89,6 +89,8 @@ class Queue:
     recorder: Recorder | None = None
     memory: int = ANY
     subscriptionId: int = 0
+    #: Whether all messages that are read from the journal need a head.
+    needsHeads: bool = False
     #: Takes runs of another priority than the usual one, for a queue with lanes.
     divert: Callable[[Sequence[Message], int], None] | None = None
     closed: bool = field(init=False, default=False)

@@ -7,6 +7,7 @@ from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.durable_backlog import DurableBacklog
 from fleximq.broker.queues.key_order import keyOf
 from fleximq.broker.queues.message_place import ONLY_IN_JOURNAL
+from fleximq.broker.queues.message_reads import readMessages
 from fleximq.broker.queues.queue import Queue
 from fleximq.interfaces import IJournal
 from fleximq.values.counted_event import CountedEvent, EventFamily
@@ -15,8 +16,7 @@ from fleximq.values.message_cost import costOf
 
 #: Counted when the journal cannot return a message.
 LOST = CountedEvent(EventFamily.LOST, "damaged journal")
-#: Bytes and messages read at once.
-READ_BYTES = 1 << 20
+#: Messages read at once.
 READ_MESSAGES = 4096
 _new = tuple.__new__
 
@@ -69,7 +69,7 @@ class QueueReader:
 
     def _read(self, offsets: Sequence[int], call: Callable[[list[Message]], None]) -> None:
         self._reading = True
-        self._journal.fetch(offsets, READ_BYTES, call)
+        readMessages(self._journal, self.queue, offsets, call)
 
     def _keysRead(self, offsets: Sequence[int], messages: list[Message]) -> None:
         self._reading = False

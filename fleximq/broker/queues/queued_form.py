@@ -1,4 +1,4 @@
-"""The form in which every queue takes its deliveries."""
+"""The forms in which queues take their deliveries: those of other topics need the topic of each message."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,6 +8,8 @@ from zope.interface import implementer
 from fleximq.broker.envelope import Envelope
 from fleximq.interfaces import IForm
 from fleximq.values.message import Message
+from fleximq.values.publication_head import Head
+from fleximq.values.records import withHead
 
 _new = tuple.__new__
 
@@ -33,5 +35,18 @@ class _QueuedForm:
         return messages
 
 
+class _SourcedForm(_QueuedForm):
+    """The same with a head for each message: one of another dialect than FlexiMQ gets one with its topic."""
+
+    def render(self, envelope: Envelope, body: Any, count: int) -> Sequence[Message]:
+        messages = super().render(envelope, body, count)
+        if messages[0].head is not None:
+            return messages
+        head = Head(envelope.topic.name, b"", envelope.publisher.id)
+        return [withHead(message, head) for message in messages]
+
+
+#: For queues that other topics fill than the one of their name.
+SOURCED = _SourcedForm()
 #: One for all queues, so that a run is rendered once.
 QUEUED = _QueuedForm()

@@ -51,6 +51,19 @@ class RestartTests(SynchronousTestCase):
         self.world.commit()
         self.assertEqual(self.got(), ["0", "1", "3", "4", "5", "6"])
 
+    def test_messagesOfOtherDialectsHaveTheirTopicAndIds(self) -> None:
+        self.define("a/*")
+        self.world.publish("a/x", "1", ids=True)
+        self.world.commit()
+        for _ in range(2):
+            worker = Worker(self.world.broker).consume("t", 1)
+            self.world.settle()
+            [delivery] = worker.got
+            assert delivery.message.head is not None
+            self.assertEqual((delivery.message.head.topic, delivery.message.head.pairs), ("a/x", b""))
+            self.assertEqual(delivery.message.message_id, "1")
+            self.world.kill()
+
     def test_aChangeOfSourcesCountsForThePublicationsThatWereNotCommitted(self) -> None:
         self.define("a")
         self.publish("a", "1")

@@ -4,6 +4,7 @@ from typing import Any
 
 from fleximq.broker.envelope import Envelope, MessageSource
 from fleximq.errors import BadRequest, InvalidTopic, NotKept
+from fleximq.values.publication_head import Head
 from fleximq.values.queue_definition import QueueDefinition
 from tests.broker.consumers.consuming import ConsumingCase, Worker
 from tests.broker.queueing import messages
@@ -96,3 +97,10 @@ class BoundsTests(ConsumingCase):
         self.publish("b", "a/x")
         self.assertEqual(self.worker(10).names, "b")
         self.assertFalse(self.broker.topics.get("a/x").needsOrder)
+
+    def test_messagesOfOtherDialectsHaveTheirTopic(self) -> None:
+        self.define()
+        self.publish("a", "a/x")
+        [delivery] = self.worker().got
+        assert delivery.message.head is not None
+        self.assertEqual(delivery.message.head, Head("a/x", b"", self.publisher.id))
