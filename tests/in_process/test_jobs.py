@@ -7,7 +7,7 @@ from twisted.internet.defer import Deferred
 
 from fleximq.client.errors import NotSettled
 from fleximq.client.jobs import Job
-from fleximq.errors import BadRequest, Conflict, NotPermitted, SettingError
+from fleximq.errors import BadRequest, Conflict, ConsumerEnded, NotPermitted, SettingError
 from fleximq.in_process.jobs import Jobs
 from fleximq.security.permissions import Rights
 from tests.in_process.case import InProcessCase
@@ -112,7 +112,7 @@ class JobsTests(JobsCase):
         client = self.aBroker.clients.find(self.worker.id)
         assert client is not None
         self.aBroker.changeRights(client, Rights({}))
-        self.refused(jobs.next(), NotPermitted)
+        self.refused(jobs.next(), ConsumerEnded)
 
     def test_wrongConsumersAreRefused(self) -> None:
         self.consume()
