@@ -717,7 +717,7 @@ class Broker:
         :param deliver: called with deliveries, at most ``prefetch`` unsettled ones in all, perhaps before this returns.
             Their tags are those of :meth:`settle`.
         :param ended: called if the client may not consume from it any more.
-        :param prefetch: 1 to 65,535; raises BadRequest.
+        :param prefetch: up to 65,535, 0: no further ones; raises BadRequest.
         :param source: the topic or pattern that a new queue receives; None: the topic of its name.
         :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
         :raises NotPermitted: the client may not consume from the queue or from one of its sources.

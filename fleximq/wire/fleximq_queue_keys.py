@@ -68,7 +68,7 @@ def subscriptionKeys(fields: Mapping[Any, Any]) -> QueueKeys | None:
         raise BadRequest("'queue' must be true, false or the name of a queue")
     if "from" in fields:
         raise BadRequest("a consumer of a queue must not have 'from'")
-    prefetch = _number(fields, "prefetch", 1, MOST_PREFETCH)
+    prefetch = _number(fields, "prefetch", 0, MOST_PREFETCH)
     return QueueKeys(fields["topic"] if queue is True else queue, 1 if prefetch is None else prefetch)
 
 

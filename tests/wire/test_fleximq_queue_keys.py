@@ -64,8 +64,8 @@ class QueueKeysTests(SynchronousTestCase):
             sentence = f"{name!r} must be a whole number from {least} to {most}"
             for wrong in (least - 1, most + 1, "1", 1.0, None, True):
                 self.refused(sentence, "PUB", **{name: wrong})
-        for wrong in (0, 65_536, "1", False):
-            self.refused("'prefetch' must be a whole number from 1 to 65535", "SUB", queue=True, prefetch=wrong)
+        for wrong in (-1, 65_536, "1", False):
+            self.refused("'prefetch' must be a whole number from 0 to 65535", "SUB", queue=True, prefetch=wrong)
 
     def test_theQueueOfAPublicationIsTrueOrFalse(self) -> None:
         """A publication goes to all queues that have its topic as a source, so it cannot name one."""

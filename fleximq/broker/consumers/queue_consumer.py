@@ -28,7 +28,8 @@ class QueueConsumer:
 
     ``unsettled`` are the tags of its deliveries with the sizes of their payloads and headers.
 
-    :param prefetch: maximum number of unsettled deliveries, 1 to :data:`MAX_PREFETCH`; raises BadRequest.
+    :param prefetch: maximum number of unsettled deliveries, up to :data:`MAX_PREFETCH`, 0: it gets no further ones;
+        raises BadRequest.
     :param deliver: called with deliveries, at most ``prefetch`` at once; it may call :meth:`QueueConsumers.leave`.
     :param ended: called once if the client may not consume from the queue any more.
     """
@@ -48,8 +49,8 @@ class QueueConsumer:
 
     def setPrefetch(self, number: int) -> None:
         """Change the maximum number of unsettled deliveries; raises BadRequest."""
-        if not 0 < number <= MAX_PREFETCH:
-            raise BadRequest(f"prefetch is {number}, but must be between 1 and {MAX_PREFETCH}")
+        if not 0 <= number <= MAX_PREFETCH:
+            raise BadRequest(f"prefetch is {number}, but must be between 0 and {MAX_PREFETCH}")
         self._prefetch = number
 
     @property

@@ -329,7 +329,7 @@ class ClientState:
         """Return the unread jobs of a consumer to its queue, and have the broker deliver no more while others run."""
         if box.end is None:
             self.consumers.halt(box)
-            box.prefetch = 1
+            box.prefetch = 0
             if self.state is State.JOINED:
                 self._send(self._subOf(box))
             self.sendSettlements()

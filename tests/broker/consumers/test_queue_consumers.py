@@ -43,9 +43,10 @@ class PrefetchTests(ConsumingCase):
         self.assertEqual(worker.names, "abc")
 
     def test_itsLimits(self) -> None:
-        for number in (0, MAX_PREFETCH + 1):
+        for number in (-1, MAX_PREFETCH + 1):
             self.assertRaises(BadRequest, self.worker, number)
         self.worker(MAX_PREFETCH)
+        self.worker(0)
 
     def test_noMoreThanSoManyBytesAreUnsettled(self) -> None:
         worker = self.worker(10)

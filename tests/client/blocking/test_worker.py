@@ -89,13 +89,13 @@ class SettlingTests(ScriptedCase):
         self.talk(script).consume("jobs").close()
 
     def test_aStoppedWorkerReturnsWhatItHasNotBegun(self) -> None:
-        """At once, while its job runs, and gets no more until that ends."""
+        """At once, while its job runs, and gets no more."""
         returned = threading.Event()
 
         def script(peer: Peer) -> None:
             peer.subscribed()
             deliver(peer, 1, 2)
-            self.assertEqual(peer.hear("SUB").header, {"topic": "jobs", "queue": "jobs", "prefetch": 1})
+            self.assertEqual(peer.hear("SUB").header, {"topic": "jobs", "queue": "jobs", "prefetch": 0})
             self.assertEqual(peer.hear("NOTIF").value, {"queue": "jobs", "retry": [[2, 0]]})
             returned.set()
             self.assertEqual(peer.hear("NOTIF").value, {"queue": "jobs", "ack": [1]})

@@ -48,8 +48,10 @@ class QueueKeysTests(QueueCase):
 
     def test_PUB_priority(self) -> None:
         """Higher ones are first, equal ones in their order; 4 without the key."""
-        for value, keys in (("a", {"priority": 0}), ("b", {}), ("c", {"priority": 9}), ("d", {"priority": 4})):
-            self.enqueue(value, **keys)
+        self.enqueue("a", priority=0)
+        self.enqueue("b")
+        self.enqueue("c", priority=9)
+        self.enqueue("d", priority=4)
         self.assertEqual([value for value, _ in self.deliveries(self.consumer(10))], ["c", "b", "d", "a"])
 
     def test_PUB_expires_in(self) -> None:
@@ -95,11 +97,15 @@ class QueueKeysTests(QueueCase):
         self.assertEqual((self.deliveries(named), self.deliveries(same)), ([("a", 1)], [("a", 1)]))
 
     def test_SUB_prefetch(self) -> None:
-        """So many are unsettled at most; 1 without the key."""
+        """So many are unsettled at most; 1 without the key, with 0 no further ones."""
         self.enqueue("a", "b", "c")
         self.client.tell("SUB", {"topic": "jobs", "queue": True})
         self.assertEqual(self.deliveries(self.client), [("a", 1)])
-        self.assertEqual(self.deliveries(self.consume(self.client, 2)), [("b", 1)])
+        [second] = self.tags(self.consume(self.client, 2))
+        self.settle(self.consume(self.client, 0), ack=[second])
+        self.assertEqual(self.deliveries(self.client), [])
+        self.assertEqual(self.client.barrier(), [])
+        self.assertEqual(self.deliveries(self.consumer(10)), [("c", 1)])
 
     def test_UNSUB_queue(self) -> None:
         """Unsettled messages return."""
@@ -149,8 +155,8 @@ class QueueKeysTests(QueueCase):
     def test_queue_cancel(self) -> None:
         """Of a message that waits, once."""
         self.enqueue("a", message_id="m")
-        asked = {"queue": "jobs", "message_id": "m"}
-        self.assertEqual([self.answer("/queue/cancel", **asked)["cancelled"] for _ in range(2)], [True, False])
+        found = [self.answer("/queue/cancel", queue="jobs", message_id="m")["cancelled"] for _ in range(2)]
+        self.assertEqual(found, [True, False])
         self.answer("/queue/cancel", 404, queue="unknown", message_id="m")
         self.assertEqual(self.deliveries(self.consumer()), [])
 
