@@ -2,7 +2,7 @@
 
 The checks run in the order of docs/reference/dialects.rst: it is a map, forbidden fields, required fields, types,
 routing. Keys that no document names are ignored and forwarded, since a header is forwarded unchanged. This broker adds
-the keys of :data:`_EXTENSIONS` to a PUB, ``from`` to a SUB, and those of :mod:`fleximq.wire.fleximq_queue_keys`.
+``from`` to a SUB, and the keys of :mod:`fleximq.values.queue_keys`.
 
 The table of fields that each message type must, may and must not have is that of the FlexiMQ document, section 2.2.3,
 with the one exception of docs/reference/dialects.rst: a JOIN may carry ``reqrep``, which section 4.2 expects.
@@ -19,7 +19,7 @@ from fleximq.limits import ROUTING_ENTRIES
 from fleximq.status import FIRST_ERROR
 from fleximq.values.header_pairs import readHeader
 from fleximq.values.nesting import NestedTooDeeply
-from fleximq.wire.fleximq_queue_keys import PUB_KEYS, QueueKeys, publicationKeys, subscriptionKeys
+from fleximq.values.queue_keys import PUB_KEYS, TEXT_KEYS, QueueKeys, checkTexts, publicationKeys, subscriptionKeys
 from fleximq.wire.fleximq_scanner import FIXED_BYTES
 
 
@@ -69,13 +69,6 @@ _SINGLE = frozenset({MessageType.REQ, MessageType.REP})
 _SUBSCRIBING = frozenset({MessageType.SUB, MessageType.UNSUB})
 #: The required value of ``reqrep.type``.
 _REQREP = {MessageType.JOIN: "request", MessageType.REQ: "request", MessageType.REP: "correlation"}
-#: Optional keys of a PUB that are this broker's own, and their types.
-_EXTENSIONS: dict[str, tuple[type, ...]] = {
-    "message_id": (str,),
-    "correlation_id": (str,),
-    "reply_to": (str,),
-    "key": (str, bytes),
-}
 #: The string fields of each kind of credentials (FlexiMQ document 5.2).
 _CREDENTIALS = {
     "token": ("token",),
@@ -236,10 +229,8 @@ def _topic(kind: MessageType, fields: Mapping[Any, Any]) -> str:
     topic = fields.get("topic", "")
     if not isinstance(topic, str):
         raise BadRequest("'topic' must be a string")
-    if kind is MessageType.PUB:
-        for name, types in _EXTENSIONS.items():
-            if name in fields and not isinstance(fields[name], types):
-                raise BadRequest(f"{name!r} must be a string" + (" or bytes" if bytes in types else ""))
+    if kind is MessageType.PUB and not TEXT_KEYS.keys().isdisjoint(fields):
+        checkTexts(fields)
     return topic
 
 

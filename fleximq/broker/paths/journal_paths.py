@@ -50,7 +50,7 @@ _RUN_RECORDS = 5000
 _decodeHeaders = msgspec.msgpack.Decoder(dict[str, msgspec.Raw] | None).decode
 _CONTENT = contentOf(Message(b"", Content.MESSAGEPACK))
 #: Keys of a header that a record has already, or that a PUB must not have.
-_OTHERS = frozenset({"topic", "offset", "routing", "reqrep", "status", "auth", "keepalive"})
+_OTHERS = frozenset({"topic", "offset", "routing", "reqrep", "status", "auth", "keepalive", "delivery"})
 
 
 class _Record(TypedDict, total=False):

@@ -20,6 +20,7 @@ from fleximq.rights import Action
 from fleximq.values.header_pairs import SENDER, readHeader, withSender
 from fleximq.values.message import Content, Message
 from fleximq.values.occurrences import EXPRESSION, LEAST_EVERY, MOST_EVERY
+from fleximq.values.queue_keys import checkTexts, publicationKeys
 from fleximq.values.records import DIALECTS, StoredBatch, contentOf
 
 _RECORDS = RecordSource()
@@ -57,6 +58,8 @@ def _content(client: ConnectedClient, arguments: Arguments) -> tuple[bytes, byte
         raise BadRequest("'header' must be a map with strings as keys")
     for key in _OWN.intersection(fields):
         raise BadRequest(f"'header' must not have {key!r}")
+    checkTexts(fields)
+    publicationKeys({"topic": "", **fields})
     try:
         header = msgpack.packb(fields) if fields else b""
         readHeader(header or b"\x80")

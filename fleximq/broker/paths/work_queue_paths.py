@@ -23,14 +23,14 @@ def define(broker: Broker, client: ConnectedClient, arguments: Arguments, answer
     """Answer ``/queue/define`` when it is on disk: the definition of a ``queue``, which is made if need be.
 
     The other arguments are the keys of :class:`~fleximq.values.queue_definition.QueueDefinition`. A different
-    definition is a Conflict unless ``replace`` is true, which needs the right to ``admin``.
+    definition is a Conflict unless ``replace`` is true. That, and ``paused``, needs the right to ``admin``.
     """
     keys = dict(arguments)
     name, mayReplace = text(keys, "queue", _NAME_BYTES), keys.pop("replace", False)
     del keys["queue"]
     if not isinstance(mayReplace, bool):
         raise BadRequest("'replace' must be true or false")
-    if mayReplace:
+    if mayReplace or keys.get("paused"):
         permitPath(client, Action.ADMIN, DEFINE)
     defined = broker.defineQueue(client, QueueDefinition.read(name, keys), mayReplace)
     answerStored(broker, answer, {"queue": name, **defined.dump()})

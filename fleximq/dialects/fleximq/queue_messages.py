@@ -18,9 +18,9 @@ from fleximq.dialects.fleximq.delivery_form import DeliveryForm
 from fleximq.dialects.fleximq.replies import FlexiReplies
 from fleximq.dialects.outbox import MAX_UNREAD, Chunk, Outbox
 from fleximq.errors import BrokerError, NotKept, UnknownDeliveries
+from fleximq.values.queue_keys import QueueKeys
 from fleximq.wire.fleximq_frame import payloadOf
 from fleximq.wire.fleximq_header import Header, MessageType, peek
-from fleximq.wire.fleximq_queue_keys import QueueKeys
 from fleximq.wire.fleximq_scanner import FIXED_BYTES, payloads
 
 #: A PUB with one of these keys differs from message to message, so its envelope is not cached.

@@ -312,6 +312,7 @@ class SinkTests(JournalPathCase):
     def test_headers(self) -> None:
         """Further keys of the header are kept, but for those that are the broker's."""
         headers = {"key": b"k", "message_id": "m", "topic": "x", "offset": 1, "routing": [], "status": 500}
+        headers["delivery"] = {"queue": "jobs", "tag": 14, "attempt": 1}
         self.commit(self.stage(1, headers=headers))
         [record] = self.journal.records
         self.assertEqual(msgpack.unpackb(record.header), {"key": b"k", "message_id": "m"})

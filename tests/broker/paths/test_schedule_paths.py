@@ -71,6 +71,10 @@ class PathTests(SynchronousTestCase):
             ("'topic' must be a string", {"deliver_in": 1}),
             ("'header' must be a map", {"topic": "t", "deliver_in": 1, "header": []}),
             ("'header' must not have 'topic'", {"topic": "t", "deliver_in": 1, "header": {"topic": "u"}}),
+            ("'priority' must be", {"topic": "t", "deliver_in": 1, "header": {"priority": 10}}),
+            ("'queue' of a PUB", {"topic": "t", "deliver_in": 1, "header": {"queue": "u"}}),
+            ("'message_id' must be", {"topic": "t", "deliver_in": 1, "header": {"message_id": [1]}}),
+            ("'delivery' is set by", {"topic": "t", "deliver_in": 1, "header": {"delivery": {}}}),
             ("at most ten years ahead", {"topic": "t", "deliver_at": 1 << 62}),
         ):
             with self.assertRaisesRegex(BadRequest, words):

@@ -553,6 +553,7 @@ class RightsTests(QueueCase):
         worker = self.server.join()
         for grants, path, more, status in (
             ({}, "/queue/define", {}, 403),
+            ({"consume": ("jobs",)}, "/queue/define", {"paused": True}, 403),
             ({"consume": ("jobs",)}, "/queue/define", {}, 200),
             ({"consume": ("jobs",)}, "/queue/define", {"sources": ["a"]}, 403),
             ({"consume": ("jobs",)}, "/queue/define", {"lease": 5, "replace": True}, 403),

@@ -5,8 +5,8 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import BadRequest
+from fleximq.values.queue_keys import MOST_MILLISECONDS, QueueKeys
 from fleximq.wire.fleximq_header import MessageType, checkHeader
-from fleximq.wire.fleximq_queue_keys import MOST_MILLISECONDS, QueueKeys
 
 
 def keys(kind: str, **fields: Any) -> QueueKeys | None:
@@ -70,6 +70,10 @@ class QueueKeysTests(SynchronousTestCase):
     def test_theQueueOfAPublicationIsTrueOrFalse(self) -> None:
         """A publication goes to all queues that have its topic as a source, so it cannot name one."""
         self.refused("'queue' of a PUB must be true or false", "PUB", queue="mails")
+
+    def test_theKeyOfDeliveriesIsTheBrokers(self) -> None:
+        """A subscriber that consumes too would take the message for one of its deliveries, and settle that."""
+        self.refused("'delivery' is set by the broker alone", "PUB", delivery={"queue": "a", "tag": 14, "attempt": 1})
 
     def test_theQueueOfAConsumerIsTrueOrAName(self) -> None:
         """Anything else is refused."""

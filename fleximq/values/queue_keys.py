@@ -1,7 +1,8 @@
 """The keys of FlexiMQ headers that concern queues and schedules, checked and read.
 
-They are this broker's own (docs/reference/dialects.rst, "Queues"). Only headers that have one of :data:`PUB_KEYS` or,
-in a SUB or UNSUB, ``queue`` come here, so that all others pay nothing. Times of messages are milliseconds.
+They are this broker's own (docs/reference/dialects.rst, "Queues"), with the texts that every PUB may have. Only headers
+that have one of :data:`PUB_KEYS` or :data:`TEXT_KEYS` or, in a SUB or UNSUB, ``queue`` come here, so that all others
+pay nothing. Times of messages are milliseconds.
 """
 
 from collections.abc import Mapping
@@ -10,7 +11,14 @@ from typing import Any, NamedTuple
 from fleximq.errors import BadRequest
 
 #: The keys of a PUB that are checked here.
-PUB_KEYS = frozenset({"queue", "priority", "expires_in", "deliver_in", "deliver_at"})
+PUB_KEYS = frozenset({"queue", "priority", "expires_in", "deliver_in", "deliver_at", "delivery"})
+#: Optional keys of every PUB that are this broker's own, and their types.
+TEXT_KEYS: dict[str, tuple[type, ...]] = {
+    "message_id": (str,),
+    "correlation_id": (str,),
+    "reply_to": (str,),
+    "key": (str, bytes),
+}
 #: The highest priority.
 MOST_PRIORITY = 9
 #: Maximum of ``expires_in`` and ``deliver_in``: ten years.
@@ -44,8 +52,19 @@ class QueueKeys(NamedTuple):
         return now + (self.delay or 0) if self.due is None else self.due
 
 
+def checkTexts(fields: Mapping[Any, Any]) -> None:
+    """Check the types of :data:`TEXT_KEYS`; raises BadRequest."""
+    for name, types in TEXT_KEYS.items():
+        if name in fields and not isinstance(fields[name], types):
+            raise BadRequest(f"{name!r} must be a string" + (" or bytes" if bytes in types else ""))
+
+
 def publicationKeys(fields: Mapping[Any, Any]) -> QueueKeys:
-    """Return the keys of a PUB; raises BadRequest."""
+    """Return the keys of a PUB; raises BadRequest, also for a ``delivery``, by which a subscriber that consumes too
+    would take the message for one of its deliveries.
+    """
+    if "delivery" in fields:
+        raise BadRequest("'delivery' is set by the broker alone")
     isWork = fields.get("queue", False)
     if not isinstance(isWork, bool):
         raise BadRequest("'queue' of a PUB must be true or false")
