@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from importlib import import_module
 from typing import Any
 
+from fleximq.values import message_cost
 from fleximq.values.message import Message
 from fleximq.values.records import Blobs
 from fleximq.wire import (
@@ -41,6 +42,7 @@ joinedPayloads: Callable[[bytes | memoryview, int], list[bytes] | Blobs]
 joinedPayloads = (_fleximq or fleximq_scanner).joinedPayloads
 messagesOf: Callable[[bytes, int, tuple[Any, ...]], list[Message]] = (_deliveries or fleximq_scanner).messagesOf
 framesOf: Callable[[bytes, Any, Sequence[Any]], bytes | None] = (_deliveries or fleximq_delivery_frame).framesOf
+message_cost.compiled = None if _deliveries is None else _deliveries.measure
 fromLayoutB: Callable[[bytes, int], bytes] = (_fleximq or fleximq_layout_b).fromLayoutB
 toLayoutB: Callable[[bytes], bytes] = (_fleximq or fleximq_layout_b).toLayoutB
 

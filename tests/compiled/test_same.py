@@ -12,6 +12,10 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.compiled import choice
 from fleximq.errors import BrokerError
+from fleximq.values import message_cost
+from fleximq.values.message import Content, Message
+from fleximq.values.message_cost import ANY, OVERHEAD
+from fleximq.values.publication_head import Head
 from fleximq.wire import blipmq_frame, fleximq_layout_b, fleximq_scanner, websocket_frame
 from fleximq.wire.blipmq_payload import encodePublish
 from fleximq.wire.fleximq_scanner import FIXED_BYTES, FrameTooLarge, singleFrames
@@ -57,6 +61,23 @@ blipFrames = st.one_of(
         st.one_of(st.integers(0, LIMIT + 2), st.integers(2**31 - 2, 2**32 - 1)),
         st.integers(0, 11),
     ),
+)
+#: Messages with ids and headers of all costs.
+ids = st.none() | st.text(max_size=8)
+messages = st.builds(
+    lambda size, one, two, three, pairs: Message(
+        bytes(size),
+        Content.BYTES,
+        message_id=one,
+        correlation_id=two,
+        reply_to=three,
+        head=None if pairs is None else Head("t", bytes(pairs)),
+    ),
+    st.integers(0, 500),
+    ids,
+    ids,
+    ids,
+    st.none() | st.sampled_from([0, OVERHEAD, OVERHEAD + 1, 1000]),
 )
 socketFrames = st.builds(
     lambda first, size, wide, mask, text: _masked(first, (text * (size // max(1, len(text)) + 1))[:size], mask, wide),
@@ -223,6 +244,14 @@ class SameTests(SynchronousTestCase):
                     found.append(repr(error))
             self.assertEqual(*found)
             self.assertRaises(struct.error, choice.messagesOf, (frame * 10)[:size], head, (None,) * 9)
+
+    @given(st.lists(messages, max_size=20), st.one_of(st.just(ANY), st.integers(-1, 5000)))
+    def test_costs(self, run: list[Message], most: int) -> None:
+        """Messages cost the same, and so many reach a bound."""
+        compiled = message_cost.cost(run), message_cost.measure(iter(run), most)
+        self.assertIsNotNone(message_cost.compiled)
+        with reference():
+            self.assertEqual(compiled, (message_cost.cost(run), message_cost.measure(run, most)))
 
     @given(
         st.lists(st.one_of(PUBLICATIONS, PUBLICATIONS, st.tuples(st.sampled_from(OTHERS), st.just(0))), max_size=40),

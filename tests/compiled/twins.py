@@ -9,6 +9,7 @@ from unittest import TestCase
 from unittest.mock import patch
 
 from fleximq.compiled import choice
+from fleximq.values import message_cost
 from fleximq.wire import (
     blipmq_frame,
     fleximq_delivery_frame,
@@ -42,7 +43,7 @@ REFERENCE: dict[str, Any] = {
 @contextmanager
 def reference() -> Iterator[None]:
     """Use the reference in a block."""
-    with patch.multiple(choice, **REFERENCE):
+    with patch.multiple(choice, **REFERENCE), patch.object(message_cost, "compiled", None):
         yield
 
 

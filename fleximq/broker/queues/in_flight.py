@@ -12,7 +12,7 @@ from operator import itemgetter
 
 from fleximq.broker.deadlines import TOLERANCE, Deadline, Deadlines
 from fleximq.broker.envelope import QueueDelivery
-from fleximq.broker.queues.delivery_spans import Span, Spans
+from fleximq.broker.queues.delivery_spans import TOGETHER, UNUSED, Span, Spans
 from fleximq.broker.queues.own_deadlines import OwnDeadlines
 from fleximq.values.message import Message
 
@@ -59,7 +59,7 @@ class InFlight:
         self.leaving: Sequence[Sequence[QueueDelivery]] = ()
         self._messages: dict[int, Message] = {}
         self._attempts: dict[int, int] = {}  # of those tags that were not delivered for the first time
-        self._timed = Spans()
+        self._timed = _NO_SPANS
         self._lasting = _NO_SPANS
         self._own = _NO_DEADLINES
         self._held: dict[object, set[Span]] = {}
@@ -97,16 +97,32 @@ class InFlight:
         held = None if holder is None else self._held.setdefault(holder, set())
         if attempts != 1:
             self._attempts.update(dict.fromkeys(tags, attempts))
+        # Without further calls: this is the way of every delivery.
         if due is None:
-            if self._lasting is _NO_SPANS:
-                self._lasting = Spans()
-            self._lasting.add(tags[0], tags[-1] + 1, attempts, 0.0, held)
-        elif self._timed.add(tags[0], tags[-1] + 1, attempts, due, held):
-            if self._deadline is None or due < self._armedFor:
-                self._arm(due)
+            spans = self._lasting = Spans() if self._lasting is _NO_SPANS else self._lasting
         else:
+            spans = self._timed = Spans() if self._timed is _NO_SPANS else self._timed
+        first, end, when = tags[0], tags[-1] + 1, due or 0.0
+        last = spans[-1] if spans else None
+        if last is not None and when < last.due:
             for tag in tags:
-                self._putOwn(tag, due, held)
+                self._putOwn(tag, when, held)
+            return
+        if (
+            last is not None
+            and last.end == first
+            and last.held is held
+            and last.attempts == attempts == 1
+            and when <= last.due + TOGETHER
+        ):
+            last.end = end
+        else:
+            spans.append(span := Span(first, end, attempts, when, held))
+            if held is not None:
+                held.add(span)
+        spans.covered += end - first
+        if due is not None and (self._deadline is None or due < self._armedFor):
+            self._arm(due)
 
     def addAgain(self, deliveries: Iterable[QueueDelivery], due: float | None, holder: object) -> None:
         """Add repeated deliveries, in any order; as :meth:`add`."""
@@ -151,9 +167,17 @@ class InFlight:
         if self._own:
             for tag in tags:
                 self._own.remove(tag)
-        self._timed.trim(tags, len(self._messages), self._of)
-        if self._lasting is not _NO_SPANS:
-            self._lasting.trim(tags, len(self._messages), self._of)
+        for spans in (self._timed, self._lasting):
+            if not spans:
+                continue
+            first = spans[0]
+            if len(tags) == 1 and first.first == tags[0] < first.end - (len(spans) > 1):  # without further calls
+                first.first += 1
+                spans.covered -= 1
+            elif tags:
+                spans.trim(tags)
+            if spans.covered > 4 * len(self._messages) + UNUSED:
+                spans.coverAgain(self._of)
         return found
 
     def release(self, holder: object) -> None:
@@ -207,7 +231,7 @@ class InFlight:
     def takeDue(self, now: float, most: int) -> list[QueueDelivery]:
         """Remove and return deliveries that are due by ``now``, first due first, about so many."""
         taken: list[QueueDelivery] = []
-        while self._timed and (span := self._timed.first).due <= now and len(taken) < most:
+        while self._timed and (span := self._timed[0]).due <= now and len(taken) < most:
             taken += islice(self._of(span), most - len(taken))
             if len(taken) < most or taken[-1].tag == span.end - 1:
                 self._timed.drop()
@@ -222,12 +246,12 @@ class InFlight:
 
     def firstDue(self) -> float | None:
         """Return when the next delivery is due, None if none has a time."""
-        while self._timed and next(self._of(self._timed.first), None) is None:
+        while self._timed and next(self._of(self._timed[0]), None) is None:
             self._timed.drop()
         own = self._own.firstDue() if self._own else None
         if not self._timed:
             return own
-        return self._timed.first.due if own is None else min(own, self._timed.first.due)
+        return self._timed[0].due if own is None else min(own, self._timed[0].due)
 
     def dues(self) -> dict[int, float]:
         """Return the tags of all deliveries that have a time, with the time when each is due."""
@@ -260,8 +284,7 @@ class InFlight:
         self.leaving = ()
         self._messages.clear()
         self._attempts.clear()
-        self._timed.clear()
-        self._lasting = _NO_SPANS
+        self._timed = self._lasting = _NO_SPANS
         self._own = _NO_DEADLINES
         self._held.clear()
 

@@ -24,7 +24,9 @@ class OwnDeadlines(dict[int, Span]):
     def put(self, tag: int, attempts: int, due: float, held: set[Span] | None, isDelayed: bool = False) -> None:
         """Set the deadline of a delivery."""
         self.remove(tag)
-        self[tag] = Span(tag, tag + 1, attempts, due, held)
+        span = self[tag] = Span(tag, tag + 1, attempts, due, held)
+        if held is not None:
+            held.add(span)
         if isDelayed:
             self.delayed.add(tag)
         heappush(self._heap, (due, tag))

@@ -132,7 +132,8 @@ class Queue:
         """Add messages in order; overflow drops the oldest waiting ones, or messages too large for the free bytes."""
         if self.closed or not rendered:
             return
-        if self.divert is not None and (head := rendered[0].head) is not None and head.priority != PRIORITY:
+        head = rendered[0].head
+        if head is not None and head.priority != PRIORITY and self.divert is not None:
             self.divert(rendered, count)
             return
         size = self.stored.backlog.append(rendered)
@@ -141,7 +142,7 @@ class Queue:
             self.bounds.enforce(rendered, size)
         if self.expiry is not None:
             self.expiry.arrived()
-        if rendered[0][9] is not None and not self.name.startswith(DEAD):  # a head
+        if head is not None and not self.name.startswith(DEAD):
             self._expireEach(rendered)
         if self._waiters:
             self._waiters.wake(self.available)
@@ -263,6 +264,9 @@ class Queue:
         ``lease`` seconds, 0: until the holder leaves; None: for ``redelivery`` seconds.
         """
         stored, recorder = self.stored, self.recorder
+        again: Sequence[QueueDelivery]
+        tags: Sequence[int]
+        messages: Sequence[Message]
         if self.expiry is not None and self.expiry.isNextTooOld:
             self.expiry.expire()
             if self.expiry.isNextTooOld:
@@ -276,7 +280,16 @@ class Queue:
             flying.takeBack()
         if recorder is not None and self.preparing:
             recorder.load()
-        again, tags, messages = self._next(number, most)
+        if stored.order is not None:
+            again, tags, messages = self._nextInOrder(stored.order, number, most)
+        else:
+            again = returned.take(number, most) if returned else ()
+            tags = messages = ()
+            if not returned:  # otherwise it is enough, or the next one must be read first
+                most -= cost([message for _, message, _ in again]) if again else 0
+                tags, messages = stored.backlog.take(number - len(again), most if most < stored.size else ANY)
+                if self.withIds is not None:  # messages dropped earlier never need an id
+                    messages = self._exchanged(messages, self.withIds(messages))
         hidden, hiddenAgain = messages, again
         if stored.size > self.memory:
             hidden = self._exchanged(messages, list(map(placeOf, messages)))
@@ -301,27 +314,16 @@ class Queue:
         tagsAgain, messagesAgain, attempts = zip(*again, strict=True)
         return [*tagsAgain, *tags], [*messagesAgain, *messages], chain(attempts, _ONCE)
 
-    def _next(self, number: int, most: int) -> tuple[Sequence[QueueDelivery], Sequence[int], Sequence[Message]]:
-        """Remove and return the next deliveries of messages that returned, then tags and messages of the backlog."""
-        order, returned = self.stored.order, self.stored.returned
-        if order is not None:
-            return self._nextInOrder(order, number, most)
-        again: Sequence[QueueDelivery] = returned.take(number, most) if returned else ()
-        if returned:  # it is enough, or the next one must be read first
-            return again, (), ()
-        most -= cost([message for _, message, _ in again]) if again else 0
-        return again, *self._fresh(number - len(again), most)
-
     def _fresh(self, number: int, most: int) -> tuple[Sequence[int], Sequence[Message]]:
-        tags, messages = self.stored.backlog.take(number, most if most < self.stored.size else ANY)
-        if self.withIds is not None:  # messages dropped earlier never need an id
-            messages = self._exchanged(messages, self.withIds(messages))
-        return tags, messages
+        tags, messages = self.stored.backlog.take(number, most)
+        return tags, messages if self.withIds is None else self._exchanged(messages, self.withIds(messages))
 
     def _nextInOrder(
         self, order: KeyOrder, number: int, most: int
     ) -> tuple[Sequence[QueueDelivery], Sequence[int], Sequence[Message]]:
-        """As :meth:`_next`, for messages whose keys are not out; the others are parked."""
+        """Remove and return the next deliveries of messages that returned, then tags and messages of the backlog; those
+        whose keys are out are parked.
+        """
         returned, again = self.stored.returned, list[QueueDelivery]()
         fresh: list[tuple[int, Message]] = []
         parked: list[QueueDelivery] = []

@@ -109,7 +109,8 @@ class FlexiSource(MessageSource):
 
     def run(self, body: bytes | memoryview) -> Run:
         """Return the payloads of the frames, and their header without the topic."""
-        return Run(self._headOf(body).pairs, choice.joinedPayloads(body, self.envelopeBytes), _CONTENT)
+        head = self._head or self._headOf(body)
+        return Run(head.pairs, choice.joinedPayloads(body, self.envelopeBytes), _CONTENT)
 
     def _headOf(self, body: bytes | memoryview) -> Head:
         if self._head is None:
