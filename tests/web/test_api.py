@@ -104,7 +104,7 @@ class ListingTests(ApiCase):
             row,
             {
                 "topic": "a", "dead_letters": False, "consumers": 1, "consumers_waiting": 0, "paused": False,
-                "in_per_second": 0, "out_per_second": 0, "oldest_seconds": 0,
+                "definition": None, "in_per_second": 0, "out_per_second": 0, "oldest_seconds": 0,
                 "priorities": [{"priority": 4, "messages": 1, "oldest_seconds": 0}],
                 "messages": 1, "in_flight": 1, "returned": 0, "kept": False,
             },

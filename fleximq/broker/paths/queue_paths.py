@@ -42,6 +42,7 @@ def _queueRow(broker: Broker, queue: WorkQueue) -> dict[str, Any]:
         "consumers": queue.consumers(now),
         "consumers_waiting": queue.distribution.waiting,
         "paused": queue.definition is not None and queue.definition.paused,
+        "definition": None if queue.definition is None else queue.definition.dump(),
         "in_per_second": round(arriving, 3),
         "out_per_second": round(leaving, 3),
         "oldest_seconds": round(max(ages.values()), 3),

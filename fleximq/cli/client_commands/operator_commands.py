@@ -63,7 +63,13 @@ def _letters(row: Row) -> Row | None:
     return {**row, "topic": row["topic"].removeprefix(DEAD)} if row["dead_letters"] else None
 
 
-_LOAD = {"messages": "messages", "in flight": "in_flight", "memory": "bytes", "durable": "kept"}
+_LOAD = {
+    "messages": "messages",
+    "in flight": "in_flight",
+    "consumers": "consumers",
+    "memory": "bytes",
+    "durable": "kept",
+}
 _PEEKED = {"value": "value", "id": "message_id", "deliveries": "deliveries", "bytes": "bytes"}
 _LETTERS = {
     "value": "value", "id": "message_id", "reason": "reason", "attempts": "attempts", "died": "last",

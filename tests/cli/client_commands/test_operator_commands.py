@@ -79,9 +79,8 @@ class QueueTests(CommandCase):
         for other in (("--reason", "rejected"), ("--older", "1000"), ("--consumer", "x"), ("--words", "x")):
             self.assertEqual(rows("dead-letters", "show", "jobs", *other), [])
         self.assertIn("takes no --reason", ran("dead-letters", "ls", "--reason", "rejected").err)
-        self.assertEqual(
-            ran("dead-letters").lines[1].split(), ["topic", "messages", "in", "flight", "memory", "durable"]
-        )
+        columns = ["topic", "messages", "in", "flight", "consumers", "memory", "durable"]
+        self.assertEqual(ran("dead-letters").lines[1].split(), columns)
         returned = b"dead letters returned to the queue jobs: 1\n"
         found = ran("dead-letters", "return", "jobs", "--id", shown[0]["message_id"], "--younger", "1000")
         self.assertEqual(found, (0, returned, ""))
