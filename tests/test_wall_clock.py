@@ -12,6 +12,7 @@ _ROOM = Path(fleximq.__file__).parent
 REASONS = {
     "broker/broker.py": "times of messages and journal, credentials and listings, by its argument wall",
     "cli/client_commands/doctor.py": "the end of a certificate, and how far two machines' clocks are apart",
+    "cli/client_commands/operator_commands.py": "--older and --younger of dead letters, which carry times",
     "cli/client_commands/sub.py": "the time printed before a message, and --from 10m",
     "cli/cluster_commands/connection.py": "how far the clocks of nodes are apart",
     "cli/credential_files.py": "until when an old credential is valid",
