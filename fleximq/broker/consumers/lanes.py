@@ -80,13 +80,13 @@ class Lanes:
         return available
 
     def take(
-        self, holder: object, number: int, most: int = ANY, lease: float | None = None
+        self, holder: object, number: int, most: int = ANY, lease: float | None = None, consumer: str = ""
     ) -> Iterator[tuple[int, Queue, Taken]]:
         """Deliver up to ``number`` messages, until they cost ``most`` bytes; yield the priority and the lane of each
-        part of them, and what :meth:`fleximq.broker.queues.queue.Queue.take` returns, which explains ``lease``.
+        part of them, and what :meth:`fleximq.broker.queues.queue.Queue.take` returns, which explains the others.
         """
         for priority, lane in self._order:
-            taken = lane.take(holder, number, most, lease)
+            taken = lane.take(holder, number, most, lease, consumer)
             if taken[0]:
                 yield priority, lane, taken
                 number -= len(taken[0])

@@ -54,6 +54,11 @@ class QueueConsumer:
         self._prefetch = number
 
     @property
+    def name(self) -> str:
+        """The name of its client."""
+        return self.client.name
+
+    @property
     def room(self) -> int:
         """How many more deliveries it may get now."""
         if self.closed or self.isPaused or self.size >= UNSETTLED_BYTES:

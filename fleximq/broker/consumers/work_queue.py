@@ -195,13 +195,13 @@ class WorkQueue(QueueOwner):
 
     # -- consumers that ask --------------------------------------------------------------------------
 
-    def consumeMany(self, number: int, most: int = ANY) -> list[QueueDelivery]:
+    def consumeMany(self, number: int, most: int = ANY, consumer: str = "") -> list[QueueDelivery]:
         """Deliver up to ``number`` of the oldest messages until they cost ``most`` bytes; the queue counts as used."""
         self._use()
         if self.isBlocked:
             return []
         found: list[QueueDelivery] = []
-        for _, lane, taken in self.lanes.take(None, min(number, self._room), most):
+        for _, lane, taken in self.lanes.take(None, min(number, self._room), most, None, consumer):
             deliveries = innerDeliveries(taken)
             if self._lacksIds:
                 deliveries = self._identified(lane, deliveries)

@@ -247,7 +247,7 @@ class WorkQueues:
         """
         permit(client, Action.CONSUME, name)
         queue = self.ensureFor(client, name)
-        deliveries = queue.consumeMany(number, most)
+        deliveries = queue.consumeMany(number, most, client.name)
         for delivery in deliveries:
             if delivery.message.reply_to:  # the consumer's reply may make its queue
                 self.markForReplies(delivery.message.reply_to)

@@ -20,11 +20,11 @@ from zope.interface import implementer
 
 from fleximq.broker.deadlines import Deadlines
 from fleximq.broker.envelope import LastDelivery, QueueDelivery
+from fleximq.broker.queues.attempt_notes import AttemptNotes
 from fleximq.broker.queues.backlog import Backlog, Dropped, MemoryBacklog
 from fleximq.broker.queues.bounds import Bounds
 from fleximq.broker.queues.delivery_limit import DeliveryLimit
 from fleximq.broker.queues.expiry import Expiry
-from fleximq.broker.queues.first_attempts import FirstAttempts
 from fleximq.broker.queues.in_flight import InFlight
 from fleximq.broker.queues.key_order import KeyOrder, keyOf
 from fleximq.broker.queues.message_place import offsetsOf, placeOf
@@ -100,7 +100,7 @@ class Queue:
     ownExpiries: OwnExpiries | None = field(init=False, default=None)
     bounds: Bounds = field(init=False)
     _expiredDie: bool = field(init=False, default=False)
-    _firstAttempts: FirstAttempts = field(init=False)
+    _notes: AttemptNotes = field(init=False)
     _waiters: WaitingConsumers = field(init=False)
     _whenReady: Sequence[Callable[[], object]] = field(init=False, default=())
 
@@ -120,7 +120,7 @@ class Queue:
         self.stored = stored
         self.expiry = None if timeToLive is None else Expiry(timeToLive, self.deadlines, stored, self.prepared)
         self.bounds = Bounds(maxMessages, maxBytes, stored, self.expiry)
-        self._firstAttempts = FirstAttempts(lambda tag: tag in stored.flying or tag in stored.returned)
+        self._notes = AttemptNotes(lambda tag: tag in stored.flying or tag in stored.returned)
         self._waiters = WaitingConsumers(self.deadlines.onError)
 
     @property
@@ -255,13 +255,14 @@ class Queue:
         return list(map(_delivery, zip(*self.take(holder, number, most, lease), strict=False)))
 
     def take(
-        self, holder: object, number: int, most: int = ANY, lease: float | None = None
+        self, holder: object, number: int, most: int = ANY, lease: float | None = None, consumer: str = ""
     ) -> tuple[Sequence[int], Sequence[Message], Iterable[int]]:
         """Deliver and hide up to ``number`` of the oldest messages, until they cost ``most`` bytes.
 
         Returns their tags, the messages, and how often each was delivered; none while the queue is ``preparing``.
         ``holder`` is the consumer, any hashable object, remembered until :meth:`release`, or None. They are hidden for
-        ``lease`` seconds, 0: until the holder leaves; None: for ``redelivery`` seconds.
+        ``lease`` seconds, 0: until the holder leaves; None: for ``redelivery`` seconds. ``consumer`` is the name in the
+        stories of dead letters, by default the holder's ``name``, if it has one.
         """
         stored, recorder = self.stored, self.recorder
         again: Sequence[QueueDelivery]
@@ -297,6 +298,8 @@ class Queue:
             self._exchanged([each.message for each in again], [each.message for each in hiddenAgain])
         seconds = self.redelivery if lease is None else lease
         due = self.deadlines.seconds() + seconds if seconds else None
+        if again or self.limit.deliveries == 1:
+            self._noteLast(again, tags, consumer or getattr(holder, "name", ""))
         if again:
             stored.counted(REDELIVERED, len(again))
             flying.addAgain(hiddenAgain, due, holder)
@@ -313,6 +316,14 @@ class Queue:
             return tags, messages, _ONCE
         tagsAgain, messagesAgain, attempts = zip(*again, strict=True)
         return [*tagsAgain, *tags], [*messagesAgain, *messages], chain(attempts, _ONCE)
+
+    def _noteLast(self, again: Sequence[QueueDelivery], tags: Sequence[int], consumer: str) -> None:
+        """Note who has the last deliveries of messages."""
+        if not consumer:
+            return
+        last = [each.tag for each in self.limit.last(again)]
+        if last or self.limit.deliveries == 1:
+            self._notes.last([*last, *tags] if self.limit.deliveries == 1 else last, consumer)
 
     def _fresh(self, number: int, most: int) -> tuple[Sequence[int], Sequence[Message]]:
         tags, messages = self.stored.backlog.take(number, most)
@@ -423,7 +434,7 @@ class Queue:
         else:
             now = self.deadlines.seconds()
             stored.flying.delay(delivery, now + delay)
-            self._firstAttempts.ended([delivery], now)
+            self._notes.ended([delivery], now)
             stored.moved(delivery, False)
         return True
 
@@ -453,8 +464,10 @@ class Queue:
         return True
 
     def _bury(self, dead: Sequence[LastDelivery]) -> None:
-        firsts = [self._firstAttempts.take(delivery.tag) for delivery in dead]
-        last = [delivery._replace(first=first) for delivery, first in zip(dead, firsts, strict=True)]
+        last = []
+        for delivery in dead:
+            first, consumer = self._notes.take(delivery.tag)
+            last.append(delivery._replace(first=first, consumer=delivery.consumer or consumer))
         self.limit.bury(self, self.stored, last)
 
     def ended(self, tags: Iterable[int]) -> None:
@@ -480,7 +493,7 @@ class Queue:
             last = {delivery.tag for delivery in dead}
             again = [delivery for delivery in deliveries if delivery.tag not in last]
         stored.returned.add(again)
-        self._firstAttempts.ended(again, self.deadlines.seconds())
+        self._notes.ended(again, self.deadlines.seconds())
         stored.size -= cost([delivery.message for delivery in dead])
         for delivery in again:
             stored.moved(delivery, False)
@@ -503,7 +516,7 @@ class Queue:
         if self.recorder is not None:
             self.recorder.close()
         self.stored.clear()
-        self._firstAttempts.clear()
+        self._notes.clear()
         self._waiters.clear()
         self._whenReady = ()
         return dropped

@@ -14,6 +14,7 @@ from fleximq.broker.envelope import QueueDelivery
 from fleximq.values.death import Death, storyOf
 from fleximq.values.death_reason import DeathReason
 from fleximq.values.message import Message
+from tests.broker.consumers.consuming import Worker
 from tests.broker.parts import Friend, makeBroker
 from tests.broker.restarts import Restarts, payloads
 from tests.nightly import repetitions
@@ -215,7 +216,20 @@ class StoryTests(LateCase):
             self.die()
             last = self.world.broker.microseconds() // 1000
             first = last - round(2 * RETRY * 1000)
-            self.assertEqual(self.story(), Death("t", DeathReason.ATTEMPTS, 3, first, last, topic="t"))
+            me = self.world.me.name
+            self.assertEqual(self.story(), Death("t", DeathReason.ATTEMPTS, 3, first, last, me, topic="t"))
+
+    def test_theConsumerWithTheLastAttempt(self) -> None:
+        """It is named although it left; also if it had the only one."""
+        for kind in self.kinds:
+            for most in (1, 2):
+                self.start(kind, maxDeliveries=most)
+                self.put("a")
+                for _ in range(most):
+                    worker = Worker(self.world.broker).consume("t", 1)
+                    self.world.broker.stopConsuming(worker.client, "t")
+                    self.wait(0)
+                self.assertEqual(self.story().consumer, worker.client.name)
 
     def test_rejectedByAConsumer(self) -> None:
         """The name of the consumer and its words are in the story, those at most 4 KiB."""
@@ -242,7 +256,7 @@ class StoryTests(LateCase):
                 self.world.poll(id, 9)
                 self.wait(RETRY)
             story = self.story("$dead/s")
-            self.assertEqual((story.queue, story.subscription), ("s", id))
+            self.assertEqual((story.queue, story.subscription, story.consumer), ("s", id, self.world.me.name))
 
     def test_restart(self) -> None:
         """It is stored with the letter, with the header of its publisher before it."""
