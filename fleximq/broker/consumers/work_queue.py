@@ -71,6 +71,8 @@ class WorkQueue(QueueOwner):
         self.name = name
         self.forReplies = forReplies
         self.lastUsed = seconds()
+        #: When a client has last asked for a message, without being a consumer; of this process.
+        self._asked = -ATTENDED
         self._seconds = seconds
         self._ids = ids
         self._idOf = idOf
@@ -198,6 +200,7 @@ class WorkQueue(QueueOwner):
     def consumeMany(self, number: int, most: int = ANY, consumer: str = "") -> list[QueueDelivery]:
         """Deliver up to ``number`` of the oldest messages until they cost ``most`` bytes; the queue counts as used."""
         self._use()
+        self._asked = self.lastUsed
         if self.isBlocked:
             return []
         found: list[QueueDelivery] = []
@@ -251,7 +254,7 @@ class WorkQueue(QueueOwner):
         message in the last :data:`ATTENDED` seconds.
         """
         found = len(self.distribution.consumers) + self.distribution.asking
-        return found or int(self.everConsumed and now - self.lastUsed < ATTENDED)
+        return found or int(now - self._asked < ATTENDED)
 
     def watch(self) -> None:
         if not self.isBlocked:

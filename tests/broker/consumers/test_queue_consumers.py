@@ -36,6 +36,16 @@ class PrefetchTests(ConsumingCase):
         worker.ack("abcd")
         self.assertEqual(worker.batches, [10, 2])
 
+    def test_oneThatHasLeftIsNotCounted(self) -> None:
+        """Unlike a client that has asked for a message in the last minute, who may ask again."""
+        worker = self.worker()
+        self.publish("a")
+        self.assertEqual(self.queue.consumers(self.clock.seconds()), 1)
+        self.broker.stopConsuming(worker.client, "t")
+        self.assertEqual(self.queue.consumers(self.clock.seconds()), 0)
+        self.broker.consume(self.publisher, "t")
+        self.assertEqual(self.queue.consumers(self.clock.seconds()), 1)
+
     def test_askingAgainChangesIt(self) -> None:
         worker = self.worker(1)
         self.publish("abc")
