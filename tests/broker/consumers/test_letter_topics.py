@@ -85,6 +85,18 @@ class LetterTopicTests(SynchronousTestCase):
         self.assertEqual(letter.message.payload, b"a")
         self.assertEqual([*msgpack.unpackb(letter.message.head.pairs)], ["death"])  # type: ignore[union-attr]
 
+    def test_aLaneMadeLaterHasTheSameRules(self) -> None:
+        """Expired messages die in it, and those with too many attempts; a lease ends."""
+        self.define("t", dead_letters="bad", expired="dead", max_attempts=1, lease=2.0)
+        self.put("a", priority=7, expires_in=1000)
+        self.wait(2)
+        self.put("b", priority=2)
+        worker = Worker(self.world.broker).consume("t", 1)
+        self.wait(2)
+        deaths = [deathOf(each.message) for each in self.letters()]
+        found = [(each.reason.value, each.consumer) for each in deaths if each is not None]
+        self.assertEqual(found, [("expired", ""), ("attempts", worker.client.name)])
+
     def test_theyReturnToTheirQueueWhileTheOtherRefuses(self) -> None:
         """And are stored when it has room."""
         self.define("bad", max_messages=1, when_full="refuse")
