@@ -53,3 +53,8 @@ def withZeroReserved(frame: bytes) -> bytes:
 def payloadOf(frame: bytes, envelopeBytes: int) -> bytes:
     """Return the payload of one complete frame."""
     return frame[envelopeBytes + _payloadLength.size :]
+
+
+def frameOf(envelope: bytes, payload: bytes) -> bytes:
+    """Return the frame of an envelope and a payload."""
+    return b"".join((envelope, _payloadLength.pack(len(payload)), payload))

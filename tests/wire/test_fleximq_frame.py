@@ -10,6 +10,7 @@ from fleximq.wire.fleximq_frame import (
     RESERVED,
     encodeFrame,
     encodeMessage,
+    frameOf,
     payloadOf,
     readPrefix,
     withZeroReserved,
@@ -75,6 +76,7 @@ class TakeApartTests(SynchronousTestCase):
         self.assertEqual(withZeroReserved(raw), frame("PUB", 7, header, payload))
         self.assertEqual(raw[RESERVED], reserved)
         self.assertEqual(payloadOf(raw, 26 + len(header)), payload)
+        self.assertEqual(frameOf(raw[: 26 + len(header)], payload), raw)
 
     def test_everyReservedByte(self) -> None:
         """A single bit in any of the sixteen is seen."""

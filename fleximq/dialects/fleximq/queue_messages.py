@@ -19,7 +19,7 @@ from fleximq.dialects.fleximq.replies import FlexiReplies
 from fleximq.dialects.outbox import MAX_UNREAD, Chunk, Outbox
 from fleximq.errors import BrokerError, NotKept, UnknownDeliveries
 from fleximq.values.queue_keys import QueueKeys
-from fleximq.wire.fleximq_frame import payloadOf
+from fleximq.wire.fleximq_frame import frameOf, payloadOf
 from fleximq.wire.fleximq_header import Header, MessageType, peek
 from fleximq.wire.fleximq_scanner import FIXED_BYTES, payloads
 
@@ -115,6 +115,10 @@ class QueueMessages:
         try:
             self._publish(keys, parsed, envelope, frames, count, ids)
         except BrokerError as error:
+            if keys.isScheduled and count > 1:  # a limit has room for some of them, perhaps
+                for each in payloads(bytes(frames), len(envelope)):
+                    self._run(keys, parsed, envelope, frameOf(envelope, each), 1)
+                return
             fields = peek(envelope[FIXED_BYTES:])
             for _ in range(count):
                 self._session.refused(error, MessageType.PUB, fields, parsed.topic.name)

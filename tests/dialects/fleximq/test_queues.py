@@ -16,7 +16,7 @@ from tests.dialects.test_fleximq_ws import FlexiWebSocketCase, FlexiWebSocketPee
 from tests.journal.at_once import JournalAtOnce
 from tests.journal.recorder import Recorder
 from tests.slow_journal import SlowJournal
-from tests.wire.flexi_frames import Heard
+from tests.wire.flexi_frames import Heard, frame
 from tests.wire.flexi_variants import VARIANTS
 
 #: The routing of a notification that settles.
@@ -434,6 +434,15 @@ class ScheduledTests(QueueCase):
         self.assertIsNone(self.server.broker.queues.get("jobs"))
         self.clock.advance(1)
         self.assertEqual(self.deliveries(self.consumer()), [("a", 1)])
+
+    def test_aLimitRefusesThoseForWhichThereIsNoRoom(self) -> None:
+        """429 for each of them, however many arrive together."""
+        self.server = self.makeServer(limits=Limits(schedulesPerPrincipal=3))
+        producer = self.server.join()
+        one = frame("PUB", producer.id, {"topic": "news", "deliver_in": 1000}, b"\x01")
+        producer.say(one + one * 4)
+        self.assertEqual([each.status for each in producer.barrier()], [429, 429])
+        self.assertEqual(len(self.server.broker.schedules), 3)
 
     def test_aRepeatedHeaderCountsFromItsArrival(self) -> None:
         """Though it was read before."""
