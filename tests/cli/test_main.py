@@ -67,7 +67,7 @@ class MainTests(SynchronousTestCase):
             (("ban", "rm", "10.0.0.1"), "fleximq ban: there is no command 'rm'; did you mean remove?"),
             (
                 ("queues", "jobs"),
-                "fleximq queues: there is no command 'jobs'; only ls, info, purge, peek; "
+                "fleximq queues: there is no command 'jobs'; only ls, info, purge, peek, define, pause, resume, move; "
                 "fleximq queues info jobs shows one",
             ),
             (("pub", "a", "{}", "--as", "jsn"), "fleximq pub: --as is 'jsn'; did you mean json?"),

@@ -41,14 +41,14 @@ class Lanes:
     :param make: makes the lane of a priority.
     """
 
-    __slots__ = ("_byPriority", "_make", "_order", "_watched", "first")
+    __slots__ = ("_make", "_order", "_watched", "first")
 
     def __init__(self, first: Queue, make: Callable[[int], Queue]) -> None:
         self.first = first
         self._make = make
-        self._byPriority = {PRIORITY: first}
-        self._order: list[tuple[int, Queue]] = [(PRIORITY, first)]
-        self._watched: set[Queue] = set()
+        # At most ten, so that a search costs less than the memory of a dict or a set for each queue.
+        self._order: Sequence[tuple[int, Queue]] = ((PRIORITY, first),)
+        self._watched: Sequence[Queue] = ()
 
     def __iter__(self) -> Iterator[Queue]:
         """Iterate over the lanes, highest priority first."""
@@ -60,14 +60,17 @@ class Lanes:
 
     def of(self, priority: int) -> Queue:
         """Return the lane of a priority, made if need be: then all of them share the bounds of the queue."""
-        lane = self._byPriority.get(priority)
+        lane = self._find(priority)
         if lane is None:
-            lane = self._byPriority[priority] = self._make(priority)
-            self._order = sorted(self._byPriority.items(), key=itemgetter(0), reverse=True)
+            lane = self._make(priority)
+            self._order = sorted([*self._order, (priority, lane)], key=itemgetter(0), reverse=True)
             bounds = [each.bounds for _, each in reversed(self._order)]
             for each in bounds:
                 each.lanes = bounds
         return lane
+
+    def _find(self, priority: int) -> Queue | None:
+        return next((lane for each, lane in self._order if each == priority), None)
 
     @property
     def available(self) -> int:
@@ -107,7 +110,7 @@ class Lanes:
         for tag in tags:
             found.setdefault(tag % _PRIORITIES, []).append(tag // _PRIORITIES)
         for priority, mine in found.items():
-            lane = self._byPriority.get(priority)
+            lane = self._find(priority)
             if lane is not None:
                 yield lane, mine
 
@@ -121,14 +124,14 @@ class Lanes:
         for lane in self:
             if lane in self._watched:
                 continue
-            self._watched.add(lane)
+            self._watched = (*self._watched, lane)
             if lane.preparing:
                 lane.whenPrepared(partial(self._watchEnded, lane, call))
             else:
                 lane.whenReady(partial(self._watchEnded, lane, call))
 
     def _watchEnded(self, lane: Queue, call: Callable[[], object]) -> None:
-        self._watched.discard(lane)
+        self._watched = tuple(each for each in self._watched if each is not lane)
         call()
 
 
