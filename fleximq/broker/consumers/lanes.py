@@ -93,7 +93,7 @@ class Lanes:
             if taken[0]:
                 yield priority, lane, taken
                 number -= len(taken[0])
-            if number <= 0 or lane.preparing or lane is self._order[-1][1]:
+            if number <= 0 or lane is self._order[-1][1] or lane.preparing:
                 return  # without adding up the cost, which takes a third of the time of a run
             most -= cost(taken[1]) if most != ANY else 0
             if most <= 0:

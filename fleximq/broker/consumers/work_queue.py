@@ -201,10 +201,10 @@ class WorkQueue(QueueOwner):
         """Deliver up to ``number`` of the oldest messages until they cost ``most`` bytes; the queue counts as used."""
         self._use()
         self._asked = self.lastUsed
-        if self.isBlocked:
-            return []
+        if self.definition is not None:
+            number = min(number, self._room)
         found: list[QueueDelivery] = []
-        for _, lane, taken in self.lanes.take(None, min(number, self._room), most, None, consumer):
+        for _, lane, taken in self.lanes.take(None, number, most, None, consumer) if number > 0 else ():
             deliveries = innerDeliveries(taken)
             if self._lacksIds:
                 deliveries = self._identified(lane, deliveries)
@@ -388,7 +388,11 @@ class WorkQueue(QueueOwner):
         if not self.name.startswith(DEAD) and all(map(_headOf, messages)):
             self._lacksIds = True
             return messages
-        return [*map(self._withId, messages)]
+        ids = map(self._idOf, messages)
+        return [
+            message if messageId == message.message_id else message._replace(message_id=messageId)
+            for messageId, message in zip(ids, messages, strict=True)
+        ]
 
     def _withId(self, message: Message) -> Message:
         messageId = self._idOf(message)
