@@ -75,6 +75,8 @@ class Lanes:
     @property
     def available(self) -> int:
         """How many messages can be taken now: not those of a lower priority than one that must be read first."""
+        if len(self._order) == 1:
+            return self.first.available()
         available = 0
         for _, lane in self._order:
             if lane.preparing:

@@ -205,7 +205,9 @@ class Queue:
         """
         if self.ownExpiries is not None and self.ownExpiries.isDue:
             return True
-        return (self.expiry is not None and self.expiry.isNextTooOld) or self.stored.isNextOnDisk
+        if self.expiry is not None and self.expiry.isNextTooOld:
+            return True
+        return self.recorder is not None and self.stored.isNextOnDisk
 
     def whenPrepared(self, call: Callable[[], object]) -> None:
         """Call once when the next message may be ready; at once unless the queue is ``preparing``."""

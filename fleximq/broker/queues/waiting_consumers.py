@@ -34,13 +34,14 @@ class WaitingConsumers:
         :param available: returns how many messages can be taken now; asked before each call, since one may take
             several.
         """
-        self._toWake = available()
+        self._toWake = known = available()
         if self._waking:
             return
         self._waking = True
         try:
-            while self._calls and self._toWake > 0 and available() > 0:
+            while self._calls and self._toWake > 0 and (known or available()) > 0:
                 self._toWake -= 1
+                known = 0  # the callback may take some
                 _, callback = self._calls.popitem(last=False)
                 try:
                     callback()
