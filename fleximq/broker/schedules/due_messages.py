@@ -12,6 +12,7 @@ from fleximq.broker.envelope import ConnectedClient, Envelope, OnDecided
 from fleximq.broker.publishing.transactions import RecordSource
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.errors import BrokerError, NotKept
+from fleximq.values.publication_head import priorityOf
 from fleximq.values.records import CONTENTS, DIALECTS, OTHER_DIALECT, SCHEDULED, StoredBatch
 
 _RECORDS = RecordSource()
@@ -121,7 +122,8 @@ class DuePublisher:
 
 
 def _runs(messages: Sequence[DueMessage]) -> Iterator[list[DueMessage]]:
-    for _, run in groupby(messages, _together):
+    """Yield runs of neighbours; the messages of a run have one priority, since a queue takes it into one lane."""
+    for _, run in groupby(messages, lambda each: (_together(each), priorityOf(each.header))):
         yield list(run)
 
 

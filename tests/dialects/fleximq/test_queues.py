@@ -435,6 +435,15 @@ class ScheduledTests(QueueCase):
         self.clock.advance(1)
         self.assertEqual(self.deliveries(self.consumer()), [("a", 1)])
 
+    def test_thoseOfOneTimeHaveTheirOwnPriorities(self) -> None:
+        """Though they are published together, each is in the lane of its own."""
+        for value, priority in (("low", 3), ("usual", 4), ("high", 9)):
+            self.enqueue(value, priority=priority, deliver_at=1_001_000)
+        self.clock.advance(1)
+        consumer = self.consumer(3)
+        tags = {each.value: each.header["delivery"]["tag"] % 10 for each in self.heard(consumer)}
+        self.assertEqual(tags, {"low": 3, "usual": 4, "high": 9})
+
     def test_aLimitRefusesThoseForWhichThereIsNoRoom(self) -> None:
         """429 for each of them, however many arrive together."""
         self.server = self.makeServer(limits=Limits(schedulesPerPrincipal=3))
