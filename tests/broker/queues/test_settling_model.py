@@ -159,7 +159,7 @@ class SettlingMachine(RuleBasedStateMachine):
         while len(taken) < number:
             some = self.queue.takeMany(holder, number - len(taken), lease=lease)
             taken += some
-            if not some and not self.queue.preparing:
+            if not some and not self.queue.preparing and not self.queue.available():
                 break
         found = [(tag, message.payload, attempts) for tag, message, attempts in taken]
         assert sorted(found) == sorted(self.handOut(holder, number, lease)), found
