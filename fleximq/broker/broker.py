@@ -179,7 +179,7 @@ class Broker:
             counted,
             self.microseconds,
         )
-        stateLog = StateLog(journal, self.deadlines, self.deadLetters.deadLetter, self.microseconds)
+        self._stateLog = stateLog = StateLog(journal, self.deadlines, self.deadLetters.deadLetter, self.microseconds)
         makeQueue = QueueFactory(
             deadlines=self.deadlines,
             redelivery=rules.redelivery,
@@ -503,6 +503,8 @@ class Broker:
         if client is not None:
             client.consumed = False
         if consumed and self.queues.restoredIds.whenRead(partial(self.whenCommitted, call)):
+            return
+        if consumed and self._stateLog.whenLettersStored(partial(self.whenCommitted, call)):
             return
         self.checkpointer.flush()
         self.journal.whenCommitted(call, None if client is None or consumed else client.lastRun)

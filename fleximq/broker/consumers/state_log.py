@@ -2,7 +2,7 @@
 openings and ends of subscriptions and work queues.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from fleximq.broker.consumers.queue_owner import QueueOwner
 from fleximq.broker.deadlines import Deadlines
@@ -38,6 +38,9 @@ class StateLog:
         self.lastId = 0
         self._deadlines = deadlines
         self._changed: dict[QueueRecorder, None] = {}
+        #: Dead letters of durable queues that are being stored, by queue and tag.
+        self._letters: set[tuple[Queue, int]] = set()
+        self._letterWaits: list[tuple[set[tuple[Queue, int]], Callable[[], None]]] = []
 
     def soon(self, call: Callable[[], None]) -> None:
         """Call in the next turn."""
@@ -48,6 +51,32 @@ class StateLog:
         if not self._changed:
             self._deadlines.callLater(0, self.flush)
         self._changed[recorder] = None
+
+    def burying(self, queue: Queue, tags: Iterable[int]) -> None:
+        """See :class:`~fleximq.broker.queues.last_deliveries.DeadLetterLog`."""
+        self._letters.update((queue, tag) for tag in tags)
+
+    def buried(self, queue: Queue, tags: Iterable[int]) -> None:
+        """See :class:`~fleximq.broker.queues.last_deliveries.DeadLetterLog`."""
+        ended = {(queue, tag) for tag in tags}
+        self._letters -= ended
+        if self._letterWaits:
+            waits, self._letterWaits = self._letterWaits, []
+            for letters, call in waits:
+                letters -= ended
+                if letters:
+                    self._letterWaits.append((letters, call))
+                else:
+                    call()
+
+    def whenLettersStored(self, call: Callable[[], None]) -> bool:
+        """Call when all dead letters that are being stored now are stored or refused: only then have the records that
+        their messages are gone been collected. False, without a call, if none is being stored.
+        """
+        if not self._letters:
+            return False
+        self._letterWaits.append((set(self._letters), call))
+        return True
 
     def flush(self) -> None:
         """Append the state records now."""

@@ -26,6 +26,12 @@ class DeadLetterLog(Protocol):
     def deadLetter(self, queue: Queue, delivery: LastDelivery, kept: Callable[[str | None], None]) -> None:
         """Publish the message of a last delivery; report None if it is stored, else the reason of the failure."""
 
+    def burying(self, queue: Queue, tags: Iterable[int]) -> None:
+        """Note that the dead letters of a queue's messages are being stored."""
+
+    def buried(self, queue: Queue, tags: Iterable[int]) -> None:
+        """Note that they are stored or refused, and that the state record of their messages is collected."""
+
 
 class LastDeliveries(dict[int, LastDelivery]):
     """Last deliveries of ``queue`` by tag, while their dead letters are being stored.
@@ -50,6 +56,7 @@ class LastDeliveries(dict[int, LastDelivery]):
     def bury(self, dead: Sequence[LastDelivery]) -> None:
         """Publish dead letters, read from the journal if need be."""
         self.update({delivery.tag: delivery for delivery in dead})
+        self._log.burying(self.queue, [delivery.tag for delivery in dead])
         onDisk = []
         for delivery in dead:
             if delivery.message.payload is ONLY_IN_JOURNAL:
@@ -65,9 +72,16 @@ class LastDeliveries(dict[int, LastDelivery]):
             self._forget(delivery)
         return delivery is not None
 
+    def clear(self) -> None:
+        """Forget all deliveries."""
+        tags = list(self)
+        super().clear()
+        self._log.buried(self.queue, tags)
+
     def _forget(self, delivery: LastDelivery) -> None:
         offset = delivery.message.offset
         self._gone([offset] if offset else [])
+        self._log.buried(self.queue, [delivery.tag])
         self.queue.ended([delivery.tag])
 
     def _read(self, dead: Sequence[LastDelivery]) -> None:
@@ -110,6 +124,7 @@ class LastDeliveries(dict[int, LastDelivery]):
             queue.stored.counted(DEAD_LETTERS[delivery.reason], 1)
             self._forget(delivery)
             return
+        self._log.buried(queue, [tag])
         queue.stored.counted(DEAD_LETTERS_REFUSED, 1)
         queue.stored.size += costOf(delivery.message)
         returned = QueueDelivery(*delivery[:3])

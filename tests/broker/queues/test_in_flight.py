@@ -7,7 +7,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.deadlines import Deadlines
 from fleximq.broker.envelope import QueueDelivery
-from fleximq.broker.queues import delivery_spans
+from fleximq.broker.queues import in_flight
 from fleximq.broker.queues.in_flight import InFlight
 from tests.broker.queueing import message
 from tests.nightly import repetitions
@@ -139,7 +139,7 @@ class InFlightTests(SynchronousTestCase):
     @given(st.lists(st.tuples(st.integers(1, 6), st.sampled_from("xyz"), st.lists(st.integers(0, 60))), max_size=12))
     def test_likeADict(self, steps: list[tuple[int, str, list[int]]]) -> None:
         """However removing cuts the spans, they know all that is in flight, and little more."""
-        self.patch(delivery_spans, "UNUSED", 0)
+        self.patch(in_flight, "UNUSED", 0)
         inFlight, model, last = self.make(), dict[int, tuple[str, int]](), 0
         for step, (number, holder, removed) in enumerate(steps):
             due = step // 2
