@@ -40,14 +40,15 @@ LIVES = 0.05, 0.7
 #: Most milliseconds for which a message is scheduled, and for which a retry is delayed.
 DELAY, RETRY = 1500, 100
 #: Seconds that emptying the queues may take.
-PATIENCE = 120.0
+PATIENCE = 60.0
 
 
 class Jobs:
     """What all producers and workers know. A job's name is ``<queue> <key> <number>``; numbers of a key ascend.
 
     ``due`` has the earliest time of each scheduled job in milliseconds since 1970. ``settling`` are jobs for which an
-    acknowledgement or rejection was sent, ``finished`` those for which it was confirmed too.
+    acknowledgement or rejection was sent, which a broker may have stored before it was killed; ``finished`` are those
+    for which it was confirmed too. ``buried`` are those whose rejection was confirmed, ``letters`` the dead letters.
     """
 
     def __init__(self) -> None:
@@ -56,6 +57,8 @@ class Jobs:
         self.settling: set[str] = set()
         self.finished: set[str] = set()
         self.rejected: set[str] = set()
+        self.buried: set[str] = set()
+        self.letters: set[str] = set()
         self.deliveries = 0
         self.faults: list[str] = []
         self._numbers: Counter[str] = Counter()
@@ -121,6 +124,7 @@ def work(client: FlexiClient, jobs: Jobs, queue: str, heard: list[Heard]) -> Non
             if each.kind not in ("PUB", "PONG"):
                 jobs.fault(f"a worker was answered {each}")
         acks, retries, rejects, done = [], [], [], []
+        buried: list[str] = []
         for each in deliveries:
             if each.kind != "PUB":
                 jobs.fault(f"a worker was answered {each}")
@@ -135,14 +139,16 @@ def work(client: FlexiClient, jobs: Jobs, queue: str, heard: list[Heard]) -> Non
                 continue
             else:
                 rejects.append([tag, f"no use for {name}"])
-                jobs.rejected.add(name)
-            jobs.settling.add(name)
+                buried.append(name)
             done.append(name)
         if random.random() < 0.05:
             return  # with unsettled deliveries
+        jobs.settling.update(done)
+        jobs.rejected.update(buried)
         settle(client, queue, ack=acks, retry=retries, reject=rejects)
         heard = client.barrier()
         jobs.finished.update(done)
+        jobs.buried.update(buried)
 
 
 class QueueLoop:
@@ -210,23 +216,28 @@ class QueueLoop:
         return threads
 
     def _empty(self, address: tuple[str, int]) -> None:
-        """Acknowledge all jobs that are left, and read the dead letters."""
-        left, deadline = self._left(), time.monotonic() + PATIENCE
+        """Acknowledge all jobs until no queue and no schedule has any, and read the dead letters."""
+        jobs, deadline = self.jobs, time.monotonic() + PATIENCE
         with FlexiClient(Stream(address)) as client:
             client.join()
             for queue in (JOBS, ORDERED, LATER):
                 client.tell("SUB", {"topic": queue, "queue": True, "prefetch": 1000})
                 client.tell("SUB", {"topic": f"$dead/{queue}", "queue": True, "prefetch": 1000})
-            while left and time.monotonic() < deadline:
+            isEmpty = False
+            # A message that is being published is neither in the list of schedules nor in a queue.
+            while not isEmpty or jobs.confirmed - jobs.settling:
+                if time.monotonic() > deadline:
+                    break
+                isEmpty = _isEmpty(address)
                 for each in client.barrier():
                     if each.kind == "PUB":
                         self._take(client, each)
-                left = self._left()
-                time.sleep(0.02)
-        self.jobs.faults += [f"{each} was confirmed and is lost" for each in sorted(left)]
-
-    def _left(self) -> set[str]:
-        return self.jobs.confirmed - self.jobs.finished
+                    else:
+                        jobs.fault(f"the last worker was answered {each}")
+        if not isEmpty:
+            jobs.fault("the queues are not emptied")
+        jobs.faults += [f"{each} was confirmed and is lost" for each in sorted(jobs.confirmed - jobs.settling)]
+        jobs.faults += [f"{each} was rejected and is no dead letter" for each in sorted(jobs.buried - jobs.letters)]
 
     def _take(self, client: FlexiClient, each: Heard) -> None:
         name, queue = msgpack.unpackb(each.payload), each.header["delivery"]["queue"]
@@ -234,6 +245,7 @@ class QueueLoop:
         if queue.startswith("$dead/"):
             if name not in self.jobs.rejected:
                 self.jobs.fault(f"{name} is a dead letter, but no worker rejected it")
+            self.jobs.letters.add(name)
         else:
             self.jobs.delivered(name)
             self.jobs.settling.add(name)
@@ -249,12 +261,21 @@ class QueueLoop:
             client.tell("SUB", {"topic": LATER, "from": "first"})
             while (heard := client.hear()).kind == "PUB" and (name := msgpack.unpackb(heard.payload)) != "end":
                 found[name] += 1
-                early = self.jobs.due[name] - heard.header["stored_at"] / 1000
+                early = self.jobs.due[name] - heard.header["stored_at"]
                 if early > 0:
                     self.jobs.fault(f"{name} was published {early:.0f} ms early")
         self.jobs.faults += [f"{name} was published {times} times" for name, times in found.items() if times > 1]
         lost = {each for each in self.jobs.confirmed if each.startswith(LATER)} - found.keys()
         self.jobs.faults += [f"the schedule of {name} was confirmed and is lost" for name in sorted(lost)]
+
+
+def _isEmpty(address: tuple[str, int]) -> bool:
+    """Return whether no message waits, for a consumer or for its time, or is unsettled."""
+    with FlexiClient(Stream(address)) as client:
+        client.join()
+        if client.ask("/schedule/list", {})["schedules"]:
+            return False
+        return not any(each["messages"] or each["in_flight"] for each in client.ask("/queue/list", {})["queues"])
 
 
 def report(kills: int, jobs: Jobs, seconds: float) -> str:
