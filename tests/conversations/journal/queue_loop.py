@@ -35,8 +35,8 @@ JOBS, ORDERED, LATER = "jobs", "ordered", "later"
 PRODUCERS, WORKERS = 4, 8
 #: Most messages between two confirmations, most unsettled deliveries of a worker.
 BURST, PREFETCH = 20, 10
-#: Seconds until a broker is killed, from the moment at which all clients may begin.
-LIVES = 0.05, 0.7
+#: Jobs that are confirmed until a broker is killed, at least and at most.
+LIVES = 1, 200
 #: Most milliseconds for which a message is scheduled, and for which a retry is delayed.
 DELAY, RETRY = 1500, 100
 #: Seconds that emptying the queues may take.
@@ -171,7 +171,10 @@ class QueueLoop:
                 if not number:
                     self._define(broker.address)
                 threads = self._start(broker.address)
-                time.sleep(random.uniform(*LIVES))
+                wanted = len(self.jobs.confirmed) + random.randint(*LIVES)
+                deadline = time.monotonic() + 300
+                while len(self.jobs.confirmed) < wanted and time.monotonic() < deadline:
+                    time.sleep(random.uniform(0, 0.02))
                 broker.stop(signal.SIGKILL)
                 for thread in threads:
                     thread.join(300)
