@@ -30,7 +30,7 @@ _PURSE = Bounds(grown=50 * MEBIBYTE, least=1.0)
 _INFLATED = Bounds(event=0.1, byMebibyte=4.0)
 #: Thousands of queues or subscriptions: 3 KB and 40 us each in a broker with a journal, however short the line that
 #: makes one. ``--max-queues``, ``--max-topics`` and ``--max-subscriptions`` bound their number.
-_QUEUES = Bounds(grown=40 * MEBIBYTE, least=2.0)
+_QUEUES = Bounds(grown=72 * MEBIBYTE, least=2.0)  # 10,000 queues of 6 KiB
 _WS, _IDENTITY = UPGRADE % b"/ws", UPGRADE % b"/"
 _NUMBERS = itertools.count()
 

@@ -28,7 +28,8 @@ from typing import Any
 import msgpack
 
 from tests.broker_process import BrokerProcess
-from tests.conversations.clients import Ended, FlexiClient, Heard, Stream
+from tests.conversations.clients import Ended, FlexiClient, Stream
+from tests.wire.flexi_frames import Heard
 
 #: The queues: with priorities, ordered by key, and that of the scheduled messages.
 JOBS, ORDERED, LATER = "jobs", "ordered", "later"
