@@ -13,7 +13,7 @@ from fleximq.status import Status
 WORDS_BYTES = 4 * KIBIBYTE
 #: The priority of a message without one.
 _PRIORITY = 4
-#: Settles a job: its list in the path ``/queue/settle``, and a value beside the tag, if the list has one.
+#: Settles a job: with ``ack``, ``retry``, ``reject`` or ``extend``, and the values that belong to it; None without any.
 Settle = Callable[["Job", str, Any], None]
 
 

@@ -432,6 +432,9 @@ class Mesh:
         self._checkBarriers()
 
     def _learn(self, peer: Peer, version: int, isWhole: bool, added: Any, removed: Any) -> None:
+        """Apply a step or the whole table that :meth:`_tell` or :meth:`_tellWhole` of another node has sent; ask for
+        the whole table if a step is missing.
+        """
         if isWhole:
             if version < peer.version:
                 return

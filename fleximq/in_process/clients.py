@@ -1,4 +1,7 @@
-"""Makes the clients of one owner, an extension or the program that embeds the broker, and ends them with it."""
+"""Makes the clients of one owner, an extension or the program that embeds the broker, and ends them with it.
+
+A client gets its rights here; the broker checks them at each act, as those of clients that connect.
+"""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,8 +1,8 @@
 """Returns dead letters into the queues in which their messages died: without the story, and as if never delivered.
 
-Nobody else receives them again: they are published to ``$queue/`` and the name of the queue, which feeds this queue
-alone, or to ``$subscription/`` and the id of a BlipMQ subscription. A letter of a subscription that is gone is
-published to its topic.
+Other subscribers do not receive them again: they are published to ``$queue/`` and the name of the queue, which feeds
+this queue alone, or to ``$subscription/`` and the id of a BlipMQ subscription. A letter of a subscription that has
+ended is published to its topic.
 """
 
 from collections.abc import Callable

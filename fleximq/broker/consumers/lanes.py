@@ -117,7 +117,7 @@ class Lanes:
                 yield lane, mine
 
     def outer(self, lane: Queue, tags: Sequence[int]) -> list[int]:
-        """Return the tags of deliveries for tags of a lane."""
+        """Return the tags by which consumers settle the messages with these tags of a lane."""
         [priority] = [each for each, other in self._order if other is lane]
         return [tag * _PRIORITIES + priority for tag in tags]
 

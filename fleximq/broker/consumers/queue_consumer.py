@@ -12,12 +12,12 @@ from fleximq.errors import BadRequest, BrokerError
 
 #: The largest ``prefetch``.
 MAX_PREFETCH = 65_535
-#: So many bytes of payloads and headers may be unsettled at one consumer, or one delivery, and those of the batch that
-#: exceeds it.
+#: A consumer gets no further deliveries while the payloads of its unsettled ones have so many bytes.
 UNSETTLED_BYTES = 16 << 20
 
-# The tag of a delivery and the payload of a message; the message of a delivery.
-_first, _second = itemgetter(0), itemgetter(1)
+# The tag is the first field of a delivery, and the message the second; the payload is the first field of a message.
+_tagOf = _payloadOf = itemgetter(0)
+_messageOf = itemgetter(1)
 
 #: Receives deliveries; each has the tag by which the consumer settles it.
 Deliver = Callable[[Sequence[QueueDelivery]], None]
@@ -26,7 +26,7 @@ Deliver = Callable[[Sequence[QueueDelivery]], None]
 class QueueConsumer:
     """One client at one queue, which gets no deliveries while it ``isPaused``.
 
-    ``unsettled`` are the tags of its deliveries with the sizes of their payloads and headers.
+    ``unsettled`` are the tags of its deliveries with the sizes of their payloads; ``size`` is the sum of these.
 
     :param prefetch: maximum number of unsettled deliveries, up to :data:`MAX_PREFETCH`, 0: it gets no further ones;
         raises BadRequest.
@@ -67,8 +67,8 @@ class QueueConsumer:
 
     def add(self, deliveries: Sequence[QueueDelivery]) -> None:
         """Count deliveries as unsettled; 0.1 us each."""
-        sizes = [*map(len, map(_first, map(_second, deliveries)))]
-        self.unsettled.update(zip(map(_first, deliveries), sizes, strict=True))
+        sizes = [*map(len, map(_payloadOf, map(_messageOf, deliveries)))]
+        self.unsettled.update(zip(map(_tagOf, deliveries), sizes, strict=True))
         self.size += sum(sizes)
 
     def remove(self, tags: Sequence[int]) -> tuple[Sequence[int], list[int]]:

@@ -17,7 +17,7 @@ from fleximq.limits import DEAD, FEED, SUBSCRIPTION_FEED
 from fleximq.values.patterns import anyOf, isPattern
 from fleximq.values.queue_definition import QueueDefinition
 
-#: Most topics whose states are remembered.
+#: Maximum number of topics whose states are remembered.
 _KNOWN = 10_000
 
 

@@ -13,9 +13,9 @@ from fleximq.interfaces import IJournal
 from fleximq.values.queue_definition import QueueDefinition
 from fleximq.values.state_records import QueueClosed, QueueDefined, QueueOpened
 
-#: The key of notes that say up to which id subscriptions may have been opened, volatile ones included.
+#: The key of state records of the largest id that a subscription may have so far, volatile ones included.
 IDS = "i:"
-#: So many of these ids are noted at a time.
+#: The number of ids that one of these records reserves.
 _BLOCK = 1000
 
 

@@ -211,7 +211,7 @@ class WorkQueues:
     # -- acts of clients -----------------------------------------------------------------------------
 
     def refusal(self, queue: WorkQueue, envelope: Envelope, body: Any, count: int) -> str | None:
-        """Return why a queue refuses a MiniMQ PRODUCE to a topic in the table; None if it accepts it."""
+        """Return why a queue refuses a publication for workers, of any dialect; None if it accepts it."""
         size = envelope.source.size(body)
         most = envelope.publisher.rights.limits.queueBytes
         if most is not None and not queue.durable and queue.queue.bounds.isHeavier(most - size):

@@ -1,10 +1,10 @@
 """Messages of a queue that were never delivered: the interface of backlogs, and one in memory.
 
 The backlog decides which message is next, and its tag: a message's tag is its arrival number, the queue never computes
-one. So another order (by priority, due time and arrival), several sources, or one message of a key at a time are other
-backlogs for the same queue: :meth:`Backlog.take` may return any tags, ``available`` is how many it could return, and
-messages leave unseen only by :meth:`Backlog.drop`, :meth:`Backlog.expire`, :meth:`Backlog.withdraw` and
-:meth:`Backlog.remove`. Those removed from the middle leave gaps, so that no tag changes; the first one is no gap.
+one. Messages leave it by :meth:`Backlog.take`, and without a delivery by :meth:`Backlog.drop`, :meth:`Backlog.expire`,
+:meth:`Backlog.withdraw` and :meth:`Backlog.remove`. Those removed from the middle leave gaps, so that no tag changes.
+Priorities and keys are not its part: a priority is a queue of its own (:mod:`fleximq.broker.consumers.lanes`), and the
+order of keys begins after the backlog (:mod:`fleximq.broker.queues.key_order`).
 """
 
 from collections import deque

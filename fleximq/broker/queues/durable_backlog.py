@@ -20,7 +20,8 @@ from fleximq.values.message_cost import ANY, cost, costOf, measure
 class DurableBacklog(Backlog):
     """Messages in order of arrival; ``size`` is the cost of those in memory.
 
-    ``volatile`` is how many of them are not in the journal, ``volatileGone`` how many of these have left.
+    ``volatile`` is how many of them are not in the journal, ``volatileGone`` how many such messages have left so far;
+    ``volatileSize`` is the cost of those after the part in memory.
 
     :param room: new messages stay in memory while those there cost no more than this.
     :param withIds: returns messages with the ids that they have in this queue.
@@ -56,7 +57,7 @@ class DurableBacklog(Backlog):
 
     @property
     def onDisk(self) -> int:
-        """The number of messages that are not in memory."""
+        """The number of messages and gaps after the part in memory."""
         return len(self._onDisk)
 
     @property
@@ -288,8 +289,8 @@ class DurableBacklog(Backlog):
         if not len(self):
             return 0
         inMemory = (message.offset for message in self._inMemory if message is not None and message.offset)
-        far = (key for key in self._onDisk if GAP < key < FIRST_VOLATILE)
-        return next(inMemory, 0) or next(far, 0)
+        later = (key for key in self._onDisk if GAP < key < FIRST_VOLATILE)
+        return next(inMemory, 0) or next(later, 0)
 
     def clear(self) -> None:
         self._inMemory = NEVER_USED

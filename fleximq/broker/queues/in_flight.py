@@ -1,9 +1,9 @@
 """Deliveries of a queue in flight: hidden until they are acknowledged, until their holder leaves, or until their time.
 
-Deliveries that were made together form a *span*, see :mod:`fleximq.broker.queues.delivery_spans`. All with a time are
-hidden for the same time, so that the first span is the next one due; others are as long in flight as their holder is
-there. Only single deliveries, which were delayed or extended, have deadlines of their own. A queue has one timer for
-all of them, not moved before it is due: setting one for each message would cost more than all the rest.
+Deliveries that were made together form a *span*, see :mod:`fleximq.broker.queues.delivery_spans`. Mostly all with a
+time are hidden for the same time, so that the first span is the next one due; those without a time are in flight until
+their holder leaves. Deliveries that were delayed or extended, or are due before earlier ones, have deadlines of their
+own. A queue has one timer for all of them: setting one for each message would cost more than all the rest.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,7 +18,7 @@ from fleximq.values.message import Message
 
 #: Deliveries taken back at once when they are due, or when their holder has left: about 5 ms.
 SLICE = 10_000
-#: Additional cost of a message in flight: measured 350 to 460.
+#: Additional cost of a message in flight, in bytes: measured 350 to 460.
 IN_FLIGHT_OVERHEAD = 448
 
 _new = tuple.__new__

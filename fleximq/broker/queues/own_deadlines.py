@@ -1,4 +1,5 @@
-"""Deliveries that have a deadline of their own: messages that wait for a retry, and leases that were extended.
+"""Deliveries that have a deadline of their own: messages that wait for a retry, leases that were extended, and
+deliveries that are due before earlier ones.
 
 A heap finds the one that is due first; an entry stays there until it is on top, or the heap is rebuilt.
 """

@@ -18,7 +18,7 @@ from fleximq.values.death_reason import DeathReason
 from fleximq.values.message import Message
 from fleximq.values.message_cost import costOf
 
-#: So many tags of messages that have left may be remembered, and as many as are in flight.
+#: Overdue tags are searched for messages that have left when they are more than twice those in flight and so many.
 _UNUSED = 64
 
 

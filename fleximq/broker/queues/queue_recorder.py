@@ -147,8 +147,8 @@ class QueueRecorder(Recorder):
         return stateRecords
 
     def _recordDeliveries(self, tag: int) -> None:
-        """Record those since the last time, up to this tag. Without a time they are hidden until now, as all holders
-        end with the broker.
+        """Record the deliveries since the last record, up to this tag. Those that are hidden until their holder leaves
+        are recorded as hidden until now, since no holder outlives the broker.
         """
         if self._used or tag != self._recordedTag or self._again:
             until = self._log.wall() + round(self._seconds * 1_000_000) if self._used else 0
@@ -216,8 +216,8 @@ class QueueRecorder(Recorder):
     def _tagsWithoutVolatile(self, delivered: Sequence[QueueDelivery]) -> list[int]:
         """Return the tags that these deliveries would have if all messages had been in the journal.
 
-        Only their order matters: clients never see them, since only work queues, where messages have ids, contain
-        volatile ones.
+        Only their order matters: after a restart no consumer settles by a tag of an earlier connection, and only work
+        queues contain volatile messages.
         """
         tags = [each.tag for each in delivered]
         if not self._backlog.volatileGone:

@@ -14,7 +14,7 @@ from typing import Any
 from fleximq.broker.queues.offset_ranges import GAP, OffsetRanges
 from fleximq.values.state_records import QueueDelivered, QueueMoved, QueueOpened
 
-#: Of messages without a time of their own.
+#: The expiries of a batch in which no message has one of its own.
 NO_EXPIRIES: Mapping[int, int] = {}
 #: Fields that a checkpoint stores as they are.
 _UNCHANGED = ("key", "topic", "qos", "id", "owner", "seen", "used", "consumed")
@@ -25,14 +25,13 @@ class QueueState:
     """One queue as the journal knows it. Times are microseconds since 1970.
 
     ``lastTag`` is the arrival number of the latest message that was delivered, or dropped before that; ``onDisk`` has
-    the offsets of all later ones. ``handed`` maps the offsets of unacknowledged deliveries to their tags; ``attempts``
-    maps a tag to its number of deliveries: a tag not listed was delivered once; 0: a delivery assumed after a crash.
-    ``due`` maps a tag to the time until which its message is hidden; ``delayed`` are those whose time is not that of
-    their queue's redelivery. ``gone`` are the offsets that were acknowledged
-    before the record of their delivery arrived. Records from the offset ``seen`` on have not arrived yet. ``ages`` are
-    tags and the times when they were the latest to arrive; ``expiries`` are times at which messages expire, and the
-    first and last of their tags. ``used`` is the time of the last use, 0 for now;
-    ``consumed``: a consumer has used the queue.
+    the offsets of all later ones. ``handed`` maps the offsets of unacknowledged messages that have left the backlog to
+    their tags; ``attempts`` maps a tag to its number of deliveries: a tag not listed was delivered once; 0: it is
+    parked, or its delivery is assumed after a crash. ``due`` maps a tag to the time until which its message is hidden;
+    ``delayed`` are the tags with a deadline of their own. ``gone`` are the offsets that were acknowledged before the
+    record of their delivery arrived. Records from the offset ``seen`` on have not arrived yet. ``ages`` are tags and
+    the times when they were the latest to arrive; ``expiries`` are times at which messages expire, and the first and
+    last of their tags. ``used`` is the time of the last use, 0 for now; ``consumed``: a consumer has used the queue.
     """
 
     key: str

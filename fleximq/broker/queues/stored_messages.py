@@ -57,7 +57,7 @@ class StoredMessages:
 
     @property
     def arrived(self) -> int:
-        """The number of messages that have arrived, except those that were withdrawn."""
+        """The tag of the latest message: how many have arrived, except those that were too large for a full queue."""
         return self.backlog.lastTag + len(self.backlog)
 
     @property

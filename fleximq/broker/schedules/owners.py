@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from fleximq.errors import NoCapacity, TooManyRequests
 
-#: Principals above this number share the index 0, and its limit.
+#: Further principals share the index 0 and its limit with anonymous clients.
 _MOST = 65_535
 
 

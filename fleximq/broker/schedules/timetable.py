@@ -1,8 +1,8 @@
-"""A timetable: numbers in the order of their due times, 18 bytes of memory each.
+"""A timetable: numbers in the order of their due times, 18 bytes each.
 
 The entries are in blocks of three parallel arrays, each block of up to :data:`_BLOCK` entries, so that adding one moves
 at most 16 KiB. Measured with a million entries (CPython 3.11): adding one takes 1.3 us, taking the due ones 0.02 us
-each, and all of them take 19 bytes each.
+each, and with the unused space of their blocks they take 19 bytes of memory each.
 """
 
 from array import array

@@ -64,7 +64,9 @@ class WaitingMessages(ABC):
 
     @abstractmethod
     def fetch(self, entries: Entries, found: OnFetched) -> None:
-        """Find the messages of these entries, at least one is read; perhaps later."""
+        """Read the messages of the first of these entries, as many as fit at once and at least one; ``found`` is called
+        with them, perhaps after this returns.
+        """
 
     @abstractmethod
     def find(self, numbers: Sequence[int], found: Callable[[list[WaitingMessage]], None]) -> None:

@@ -13,7 +13,7 @@ from fleximq.client.jobs import Job, Settle
 from fleximq.errors import SettingError
 from fleximq.status import Status
 
-#: The path of settlements, and that of refused ones.
+#: The path of settlements, and of the answers to those that are refused.
 SETTLE = "/queue/settle"
 #: The keys of the field ``delivery`` in the header of a job.
 _ABOUT = {"queue", "tag", "attempt"}
@@ -92,7 +92,9 @@ class Consumers:
             self.close(box, end)
 
     def put(self, delivery: Delivery) -> bool:
-        """Add a job to its consumer; return it to its queue if that is halted; False if the delivery is no job."""
+        """Add a job to its consumer, or return it to its queue if the consumer is halted; drop one without a consumer.
+        False if the delivery is no job.
+        """
         about = delivery.header.get("delivery")
         if not isinstance(about, dict) or about.keys() != _ABOUT:
             return False
@@ -121,7 +123,11 @@ class Consumers:
         return Job(box.waiting.popleft(), self._connection, self._settle) if box.waiting else None
 
     def add(self, job: Job, kind: str, more: Any) -> None:
-        """Add a settlement; raises NotSettled if the job's connection has ended."""
+        """Add a settlement; raises NotSettled if the job's connection has ended.
+
+        :param kind: its list in the payload: ``ack``, ``retry``, ``reject`` or ``extend``.
+        :param more: the values after the tag in that list; None: the list has only tags.
+        """
         if job._connection is not self._connection:
             words = f"the connection of the job {job.tag} of {job.queue!r} has ended, and it is delivered again"
             raise NotSettled(Status.NOT_FOUND, words, job.queue)

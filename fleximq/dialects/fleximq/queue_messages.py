@@ -77,8 +77,10 @@ class QueueMessages:
     def publish(self, header: Header, keys: QueueKeys, parsed: Envelope, envelope: bytes, frame: bytes) -> None:
         """Publish a message for workers, whose topic gets a queue if it has none, or one that waits for its time.
 
-        Its envelope is cached here and not with those of other publications, whose runs the session may deliver without
-        the broker, and so without making a queue again that is gone.
+        Its envelope is cached here and not with those of other publications: the session may deliver their runs without
+        the broker, which would not make a queue again that has expired.
+
+        :param parsed: the value of ``envelope``, which are the bytes of ``frame`` before its payload.
         """
         if keys.queue is not None:
             parsed = parsed._replace(durable=True)
