@@ -18,6 +18,7 @@ from fleximq.broker.topics.names import checkName
 from fleximq.broker.topics.wildcard_tree import Wildcards
 from fleximq.errors import NoCapacity
 from fleximq.interfaces import IForm, IGuard, ISubscriber, ISubscriberProxy
+from fleximq.values.patterns import anyOf
 from fleximq.values.sorted_names import SortedNames
 
 DeliverCalls = tuple[Callable[[Any, int], None], ...]
@@ -366,7 +367,7 @@ class TopicTable:
         if queue:
             self._queuePatterns.add(subscriber, pattern)
             self._patternQueues.setdefault(subscriber, _PatternQueue(guard, durable)).patterns += 1
-            self._guardAllByPatterns()
+            self._guardTopicsOf(pattern)
         self.reroute()
         if self.watcher is not None:
             self.watcher.subscribed(subscriber, pattern, durable)
@@ -378,7 +379,7 @@ class TopicTable:
         durable = False
         if queue and self._queuePatterns.remove(subscriber, pattern):
             durable = self._patternQueues[subscriber].durable
-            self._guardAllByPatterns()
+            self._guardTopicsOf(pattern)
             self._patternQueues[subscriber].patterns -= 1
             if not self._patternQueues[subscriber].patterns:
                 del self._patternQueues[subscriber]
@@ -392,14 +393,18 @@ class TopicTable:
             return []
         return [(each, self._patternQueues[each]) for each in self._queuePatterns.matching(name)]
 
-    def _guardAllByPatterns(self) -> None:
-        for topic in self._topics.values():
-            self._guardByPatterns(topic)
+    def _guardTopicsOf(self, pattern: str) -> None:
+        """Set the guards and durable queues of the topics that match a pattern."""
+        matches = anyOf((pattern,))
+        for name, topic in self._topics.items():
+            if matches(name):
+                self._guardByPatterns(topic)
 
     def _guardByPatterns(self, topic: Topic) -> None:
         """Set the guards and durable queues that a topic has by patterns; those of its members stay."""
-        for subscriber in self._patternQueues:
-            if subscriber not in topic.members:
+        # Only those of this topic: a broker may have thousands of queues with patterns.
+        for subscriber in {*topic.guards, *topic.durableQueues}:
+            if subscriber in self._patternQueues and subscriber not in topic.members:
                 topic.guards.pop(subscriber, None)
                 topic.durableQueues.discard(subscriber)
         for subscriber, queue in self._queuesMatching(topic.name):
