@@ -612,7 +612,7 @@ class IdentityDurableTests(IdentityCase):
         user = self.user("d")
         self.assertEqual(user.askText("PUBLISH:d:a", "PUBLISH:d:b"), [])
         self.commit()
-        self.assertEqual(user.texts(), [f"MSG:d:user-00000001:{each}" for each in "ab"])
+        self.assertEqual(user.texts(), [f"MSG:d:user-00000000:{each}" for each in "ab"])
 
     def test_refused(self) -> None:
         """Each message that is not kept is answered by an error."""
