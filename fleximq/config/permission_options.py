@@ -5,11 +5,11 @@ A key is an action, and its value a list of topic patterns, or true for all topi
 from :data:`LIMITS`, and ``roles`` of a principal its roles, in addition to those of all clients.
 """
 
-import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from fleximq.config.named_tables import unknownKey
 from fleximq.config.option_values import count, size
 from fleximq.config.rate_options import byteRate, rate
 from fleximq.errors import SettingError
@@ -113,8 +113,7 @@ def _faultsOfKey(name: str, place: str, key: str, given: object) -> Iterator[str
         yield from _faultsOfLimits(f"{place}.limits", given)
     elif key not in _ACTIONS:
         known = (*_ACTIONS, *((_DENY, _LIMITS) if name else ()), *([_ROLES] if name == "principals" else []))
-        nearest = difflib.get_close_matches(key, known, 1, 0.7)
-        yield f"{place} has no key {key!r}, " + (f"did you mean {nearest[0]}?" if nearest else f"only {_list(known)}")
+        yield unknownKey(place, key, known, _list(known))
     elif isinstance(given, bool):
         return
     elif key == Action.BROADCAST:

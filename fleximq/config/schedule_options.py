@@ -4,23 +4,18 @@ A table has ``topic``; either ``every``, seconds from 1 on, or ``cron`` with ``t
 value of TOML without dates, ``header``, a table of header keys, ``catch-up`` (none, last or all) and ``paused``.
 """
 
-import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgpack
 
+from fleximq.config.named_tables import checkKeys, readTables, tableFaults
 from fleximq.config.option_values import flag, seconds, text
 from fleximq.errors import BadRequest, SettingError
 from fleximq.limits import TOPIC_BYTES
-from fleximq.values.occurrences import LEAST_EVERY, MOST_EVERY, CronTimes
+from fleximq.values.occurrences import CONTENT_BYTES, LEAST_EVERY, MOST_EVERY, NAME_BYTES, CatchUp, CronTimes
 
-_CATCH_UP = ("none", "last", "all")
 _KEYS = ("topic", "payload", "header", "every", "cron", "timezone", "catch-up", "paused")
-#: The most tables, as many as a broker can have recurring schedules.
-_MOST = 1000
-#: The most bytes of a name, and of header and payload together.
-_NAME_BYTES, _CONTENT_BYTES = 256, 16 << 10
 
 
 class ScheduleTable(NamedTuple):
@@ -33,41 +28,24 @@ class ScheduleTable(NamedTuple):
     every: int | None = None
     cron: str | None = None
     timezone: str = "UTC"
-    catchUp: str = "none"
+    catchUp: CatchUp = CatchUp.NONE
     paused: bool = False
 
 
 def schedules(name: str, value: object) -> tuple[ScheduleTable, ...]:
     """Parse all tables below ``schedules``; raises SettingError for the first that is wrong."""
-    if isinstance(value, tuple) and all(isinstance(each, ScheduleTable) for each in value):
-        return value
-    if not isinstance(value, Mapping):
-        raise SettingError(f"{name} is {value!r}, but must be a table for each: [{name}.NAME]")
-    if len(value) > _MOST:
-        raise SettingError(f"{name} has {len(value)} tables, but there may be {_MOST}")
-    return tuple(_table(f"{name}.{each}", each, table) for each, table in value.items())
+    return readTables(name, value, ScheduleTable, _table)
 
 
 def scheduleFaults(name: str, value: object) -> Iterator[str]:
     """Yield a sentence for each table that is wrong."""
-    tables = value.items() if isinstance(value, Mapping) else [("", None)]
-    for each, table in tables:
-        try:
-            schedules(name, {each: table} if isinstance(value, Mapping) else value)
-        except SettingError as error:
-            yield str(error)
+    return tableFaults(name, value, schedules)
 
 
-def _table(place: str, name: str, table: Any) -> ScheduleTable:
-    if not isinstance(table, Mapping):
-        raise SettingError(f"{place} is {table!r}, but must be a table: [{place}]")
-    if not 0 < len(name.encode("utf-8", "surrogatepass")) <= _NAME_BYTES:
-        raise SettingError(f"{place} must have a name of 1 to {_NAME_BYTES} bytes")
-    for key in table:
-        if key not in _KEYS:
-            nearest = difflib.get_close_matches(key, _KEYS, 1, 0.7)
-            known = f"did you mean {nearest[0]}?" if nearest else f"only {', '.join(_KEYS)}"
-            raise SettingError(f"{place} has no key {key!r}, {known}")
+def _table(place: str, name: str, table: Mapping[str, Any]) -> ScheduleTable:
+    if not 0 < len(name.encode("utf-8", "surrogatepass")) <= NAME_BYTES:
+        raise SettingError(f"{place} must have a name of 1 to {NAME_BYTES} bytes")
+    checkKeys(place, table, _KEYS)
     topic = text(f"{place}.topic", table.get("topic", ""))
     if not 0 < len(topic.encode("utf-8", "surrogatepass")) <= TOPIC_BYTES or topic.startswith("$"):
         raise SettingError(f"{place} must have a topic of 1 to {TOPIC_BYTES} bytes that does not begin with $")
@@ -75,8 +53,8 @@ def _table(place: str, name: str, table: Any) -> ScheduleTable:
     header = _packed(place, "header", table["header"]) if "header" in table else b""
     if "header" in table and not isinstance(table["header"], Mapping):
         raise SettingError(f"{place}.header is {table['header']!r}, but must be a table")
-    if len(payload) + len(header) > _CONTENT_BYTES:
-        raise SettingError(f"{place} may have {_CONTENT_BYTES} bytes of header and payload")
+    if len(payload) + len(header) > CONTENT_BYTES:
+        raise SettingError(f"{place} may have {CONTENT_BYTES} bytes of header and payload")
     paused = flag(f"{place}.paused", table.get("paused", False))
     return ScheduleTable(name, topic, payload, header, *_times(place, table), _catchUp(place, table), paused)
 
@@ -98,11 +76,12 @@ def _times(place: str, table: Mapping[str, Any]) -> tuple[int | None, str | None
     return None, cron, timezone
 
 
-def _catchUp(place: str, table: Mapping[str, Any]) -> str:
+def _catchUp(place: str, table: Mapping[str, Any]) -> CatchUp:
     value = text(f"{place}.catch-up", table.get("catch-up", "none"))
-    if value not in _CATCH_UP:
-        raise SettingError(f"{place}.catch-up is {value!r}, but must be none, last or all")
-    return value
+    try:
+        return CatchUp(value)
+    except ValueError:
+        raise SettingError(f"{place}.catch-up is {value!r}, but must be none, last or all") from None
 
 
 def _packed(place: str, key: str, value: object) -> bytes:

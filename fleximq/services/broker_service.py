@@ -14,7 +14,7 @@ from twisted.python.failure import Failure
 from fleximq import __version__
 from fleximq.broker.broker import Broker
 from fleximq.broker.rules import BrokerRules
-from fleximq.broker.schedules.repeat import Repeat, catchUpOf
+from fleximq.broker.schedules.repeat import Repeat
 from fleximq.compiled.choice import IMPLEMENTATION
 from fleximq.config.journal_options import retentionOf, timeToLiveOf
 from fleximq.config.settings import Settings
@@ -90,7 +90,7 @@ def repeatsOf(settings: Settings, broker: Broker) -> list[Repeat]:
             every=table.every,
             cron=table.cron,
             timezone=table.timezone,
-            catchUp=catchUpOf(table.catchUp),
+            catchUp=table.catchUp,
             paused=table.paused,
             isSetting=True,
         )

@@ -7,6 +7,7 @@ once; a job with ``*`` in its minutes or hours is due by elapsed time. All times
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
@@ -15,6 +16,16 @@ from fleximq.values.printable import shortened
 
 #: The shortest and the longest interval in milliseconds, and the most characters of an expression.
 LEAST_EVERY, MOST_EVERY, EXPRESSION = 1000, 10 * 366 * 86_400_000, 256
+#: The most bytes of a name, and of header and payload together.
+NAME_BYTES, CONTENT_BYTES = 256, 16 << 10
+
+
+class CatchUp(StrEnum):
+    """Which of the missed publications of a recurring schedule are made up for."""
+
+    NONE = "none"
+    LAST = "last"
+    ALL = "all"
 
 
 class Occurrences(Protocol):

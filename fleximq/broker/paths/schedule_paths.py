@@ -10,7 +10,7 @@ from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.broker.paths.arguments import Answer, Arguments, Path, answerStored, number, page, text
 from fleximq.broker.publishing.transactions import RecordSource
-from fleximq.broker.schedules.repeat import NAME_BYTES, Repeat, catchUpOf
+from fleximq.broker.schedules.repeat import Repeat, catchUpOf
 from fleximq.broker.schedules.repeats import Running
 from fleximq.broker.schedules.schedule_header import opensQueue, publishedHeader
 from fleximq.broker.schedules.waiting_messages import FIRST_VOLATILE, WaitingMessage
@@ -19,7 +19,7 @@ from fleximq.limits import TOPIC_BYTES
 from fleximq.rights import Action
 from fleximq.values.header_pairs import SENDER, readHeader, withSender
 from fleximq.values.message import Content, Message
-from fleximq.values.occurrences import EXPRESSION, LEAST_EVERY, MOST_EVERY
+from fleximq.values.occurrences import EXPRESSION, LEAST_EVERY, MOST_EVERY, NAME_BYTES
 from fleximq.values.queue_keys import checkTexts, publicationKeys
 from fleximq.values.records import DIALECTS, StoredBatch, contentOf
 

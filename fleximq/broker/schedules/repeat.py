@@ -2,25 +2,23 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from enum import StrEnum
 from typing import Any
 
 from fleximq.errors import BadRequest
-from fleximq.values.occurrences import LEAST_EVERY, MOST_EVERY, CronTimes, Interval, Occurrences
+from fleximq.values.occurrences import (
+    CONTENT_BYTES,
+    LEAST_EVERY,
+    MOST_EVERY,
+    NAME_BYTES,
+    CatchUp,
+    CronTimes,
+    Interval,
+    Occurrences,
+)
 from fleximq.values.printable import shortened
 
-#: The most bytes of a name, and of header and payload together.
-NAME_BYTES, CONTENT_BYTES = 256, 16 << 10
 #: A publication that is later than this many milliseconds was missed, for example while the broker did not run.
 LATE = 10_000
-
-
-class CatchUp(StrEnum):
-    """Which of the missed publications of a recurring schedule are made up for."""
-
-    NONE = "none"
-    LAST = "last"
-    ALL = "all"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,11 +12,11 @@ from typing import Any
 
 from fleximq.broker.deadlines import Deadlines
 from fleximq.broker.schedules.due_messages import DueMessage, DuePublisher, Publisher
-from fleximq.broker.schedules.repeat import LATE, CatchUp, Repeat
+from fleximq.broker.schedules.repeat import LATE, Repeat
 from fleximq.broker.schedules.schedule_header import opensQueue, repeatedHeader
 from fleximq.errors import BadRequest, Conflict, NoCapacity
 from fleximq.interfaces import IJournal
-from fleximq.values.occurrences import Never, Occurrences
+from fleximq.values.occurrences import CatchUp, Never, Occurrences
 from fleximq.values.state_records import RepeatDefined
 
 #: The maximum number of recurring schedules.

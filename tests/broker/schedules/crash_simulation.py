@@ -16,7 +16,8 @@ from random import Random
 
 import msgpack
 
-from fleximq.broker.schedules.repeat import CatchUp, Repeat
+from fleximq.broker.schedules.repeat import Repeat
+from fleximq.values.occurrences import CatchUp
 from fleximq.values.records import QOS1
 from tests.broker.schedules.durable import Life
 from tests.journal.recorder import WAYS, Recorder, State, crashes

@@ -4,10 +4,11 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.schedules.repeat import LATE, CatchUp, Repeat
+from fleximq.broker.schedules.repeat import LATE, Repeat
 from fleximq.broker.schedules.repeats import MOST_REPEATS
 from fleximq.broker.schedules.schedules import LOOK, RETRY
 from fleximq.errors import NoCapacity
+from fleximq.values.occurrences import CatchUp
 from fleximq.values.records import QOS1
 from fleximq.values.state_records import RepeatDefined
 from tests.broker.schedules.durable import Life, duesOf
