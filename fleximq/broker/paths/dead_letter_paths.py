@@ -3,15 +3,15 @@
 from dataclasses import replace
 from typing import Any
 
-from fleximq.broker.authorization import permit, sees
+from fleximq.broker.authorization import sees
 from fleximq.broker.broker import Broker
 from fleximq.broker.consumers.letter_filter import LetterFilter, deathOf
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.paths.arguments import Answer, Arguments, Path, answerStored, array, number, text
-from fleximq.broker.paths.queue_paths import ANSWER, LONG, MAX_PEEK, NAME_BYTES, PEEK, messageRow, missing
+from fleximq.broker.paths.queue_paths import MAX_PEEK, NAME_BYTES, PEEK, fitting, lookInto, messageRow, missing
+from fleximq.broker.queues.queue import Queue
 from fleximq.errors import BadRequest
 from fleximq.limits import DEAD
-from fleximq.rights import Action
 from fleximq.values.death import WORDS_BYTES
 from fleximq.values.death_reason import DeathReason
 from fleximq.values.message import Message
@@ -34,25 +34,12 @@ def deadLetters(broker: Broker, client: ConnectedClient, arguments: Arguments, a
     name = broker.queues.letterTopic(_queue(arguments))
     most = number(arguments, "limit", PEEK, MAX_PEEK, least=1)
     wanted = replace(_filter(arguments), queue=None if name.startswith(DEAD) else _queue(arguments))
-    permit(client, Action.CONSUME, name)
-    found = broker.queues.get(name)
-    if found is None:
-        raise missing(name)
-    queue = found.queue
 
-    def look() -> None:
-        rows: list[dict[str, Any]] = []
-        size = 0
-        for letter, _ in queue.stored.first(_LOOKED_AT):
-            if not wanted.accepts(letter):
-                continue
-            rows.append(_row(letter))
-            size += sum(len(rows[-1][name] or b"") for name in LONG) + len(rows[-1]["words"] or "")
-            if len(rows) >= most or size > ANSWER:
-                break
-        answer({"waiting": queue.stored.depth, "letters": rows})
+    def look(queue: Queue) -> None:
+        letters = (letter for letter, _ in queue.stored.first(_LOOKED_AT) if wanted.accepts(letter))
+        answer({"waiting": queue.stored.depth, "letters": fitting(map(_row, letters), most)})
 
-    queue.whenPrepared(look) if queue.preparing else look()
+    lookInto(broker, client, name, look)
 
 
 def _row(letter: Message) -> dict[str, Any]:

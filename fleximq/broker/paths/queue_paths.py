@@ -1,6 +1,8 @@
 """The paths of queues: list them, look into one, and purge one; the same by HTTP."""
 
+from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import starmap
 from operator import attrgetter
 from typing import Any
 
@@ -10,6 +12,7 @@ from fleximq.broker.consumers.queue_owner import QueueOwner
 from fleximq.broker.consumers.work_queue import WorkQueue
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.paths.arguments import Answer, Arguments, Listing, Path, answerStored, number, page, text
+from fleximq.broker.queues.queue import Queue
 from fleximq.errors import BadRequest, NotFound
 from fleximq.limits import DEAD, KIBIBYTE, TOPIC_BYTES
 from fleximq.rights import Action
@@ -85,35 +88,49 @@ def _load(owner: QueueOwner) -> dict[str, Any]:
 
 
 #: Fields of a row that may be long, and how many bytes of them an answer has, about.
-LONG = ("payload", "message_id", "correlation_id", "reply_to")
-ANSWER = 1 << 20
+_LONG = ("payload", "message_id", "correlation_id", "reply_to", "words")
+_ANSWER = 1 << 20
 
 
 def peek(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/broker/queues/peek``: the oldest ``messages`` that wait in the queue of a ``topic``; they stay there.
 
-    At most ``limit``, fewer if the others are only on disk or an answer of :data:`ANSWER` bytes is full. The client
+    At most ``limit``, fewer if the others are only on disk or an answer of :data:`_ANSWER` bytes is full. The client
     must have the right to consume from the topic.
     """
     name = text(arguments, "topic", NAME_BYTES)
     most = number(arguments, "limit", PEEK, MAX_PEEK, least=1)
+
+    def look(queue: Queue) -> None:
+        rows = fitting(starmap(messageRow, queue.stored.first(most)), most)
+        answer({"waiting": queue.stored.depth, "messages": rows})
+
+    lookInto(broker, client, name, look)
+
+
+def lookInto(broker: Broker, client: ConnectedClient, name: str, look: Callable[[Queue], object]) -> None:
+    """Call with the queue of a topic when its next messages are in memory.
+
+    :raises NotPermitted: the client may not consume from it.
+    :raises NotFound: there is none.
+    """
     permit(client, Action.CONSUME, name)
     found = broker.queues.get(name)
     if found is None:
         raise missing(name)
-    queue = found.queue
+    found.queue.whenPrepared(partial(look, found.queue))
 
-    def look() -> None:
-        rows: list[dict[str, Any]] = []
-        size = 0
-        for each in queue.stored.first(most):
-            rows.append(messageRow(*each))
-            size += sum(len(rows[-1][name] or b"") for name in LONG)
-            if size > ANSWER:
-                break
-        answer({"waiting": queue.stored.depth, "messages": rows})
 
-    queue.whenPrepared(look) if queue.preparing else look()
+def fitting(rows: Iterable[dict[str, Any]], most: int) -> list[dict[str, Any]]:
+    """Return the first ``most`` rows, fewer if an answer of :data:`_ANSWER` bytes is full."""
+    found: list[dict[str, Any]] = []
+    size = 0
+    for row in rows:
+        found.append(row)
+        size += sum(len(row.get(name) or b"") for name in _LONG)
+        if len(found) >= most or size > _ANSWER:
+            break
+    return found
 
 
 def missing(name: str) -> NotFound:
