@@ -20,10 +20,10 @@ from fleximq.broker.paths import path_table
 from fleximq.broker.replay.replay import Start
 from fleximq.client.events import BROKER, Delivery, Notification, Request
 from fleximq.client.payloads import packed, severalOf
-from fleximq.client.protocol.publications import headerFields
+from fleximq.client.protocol.publications import headerFields, jobFields
 from fleximq.client.settings import TIMEOUT, Codec
 from fleximq.client.settings import Start as StartText
-from fleximq.client.times import Duration, milliseconds, moment
+from fleximq.client.times import Duration
 from fleximq.client.topic_warnings import literalDoubt, warnOf
 from fleximq.client.wrapper import resultOf, returning
 from fleximq.dialects.connection.connection_rate import MIN_PAUSE, overRate
@@ -164,17 +164,7 @@ class InProcessClient:
         :param expires: seconds after which it is removed if no consumer has it.
         :raises ValueError: both ``delay`` and ``at`` are given, or a time has no zone.
         """
-        if delay is not None and at is not None:
-            raise ValueError("give a delay or a time, not both")
-        fields = headerFields(
-            headers,
-            priority=priority,
-            deliver_in=None if delay is None else milliseconds("delay", delay),
-            deliver_at=None if at is None else moment("at", at),
-            expires_in=None if expires is None else milliseconds("expires", expires),
-            key=key,
-            message_id=message_id,
-        )
+        fields = jobFields(headers, delay, at, expires, priority=priority, key=key, message_id=message_id)
         await self._publish(queue, [self._codec.pack(value)], fields, isWork=True)
 
     @_fired

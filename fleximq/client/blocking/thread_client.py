@@ -15,7 +15,6 @@ from functools import cache
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
-from fleximq.client.backoff import Backoff
 from fleximq.client.blocking.shared_connection import SharedConnection
 from fleximq.client.blocking.worker import Jobs, Worker
 from fleximq.client.contexts import ClosedOnExit
@@ -31,7 +30,7 @@ from fleximq.client.protocol.conversation import Conversation, conversationOn
 from fleximq.client.protocol.inbox import Box, BoxReader, Inbox
 from fleximq.client.protocol.publications import FrameMaker
 from fleximq.client.protocol.queue_operations import QueueOperations
-from fleximq.client.protocol.work_rules import WorkRules, checkWork
+from fleximq.client.protocol.work_rules import WorkRules
 from fleximq.client.settings import TIMEOUT, ClientSettings, State
 from fleximq.client.sockets import dial
 from fleximq.client.wrapper import completed
@@ -129,7 +128,7 @@ class ThreadClient(QueueOperations[Subscription[Delivery], Subscription[Notifica
         self._closing = threading.Event()
         self._settledAt = 0.0
         self._hasKeeper = False
-        self._workers: set[Worker] = set()
+        self._workers = set()
         try:
             completed(self._joinAny())
         except BaseException:
@@ -341,30 +340,8 @@ class ThreadClient(QueueOperations[Subscription[Delivery], Subscription[Notifica
                 self._settledAt = time.monotonic()
             self._connection.writePending()
 
-    async def work(
-        self,
-        queue: str,
-        function: Callable[[Job], object],
-        /,
-        *,
-        concurrency: int = 1,
-        prefetch: int | None = None,
-        retry: Backoff | None = None,
-        timeout: float | None = TIMEOUT,
-    ) -> None:
-        checkWork(function, concurrency)
-        jobs = await self.consume(queue, prefetch or concurrency, timeout)
-        worker = Worker(jobs, WorkRules(function, retry, self._log), concurrency)
-        self._workers.add(worker)
-        try:
-            worker.run()
-        finally:
-            self._workers.discard(worker)
-            jobs.close()
-
-    def stop_work(self) -> None:
-        for worker in tuple(self._workers):
-            worker.stop()
+    def _newWorker(self, jobs: Jobs, rules: WorkRules, concurrency: int) -> Worker:
+        return Worker(jobs, rules, concurrency)
 
     def _startServing(self) -> None:
         for _ in range(self._settings.threads):

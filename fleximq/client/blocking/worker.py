@@ -131,8 +131,8 @@ class Worker:
         """Start no more jobs."""
         self._jobs.halt()
 
-    def run(self) -> None:
-        """Work until :meth:`stop` or the end of the consumer; raises its error, or that of a thread."""
+    async def run(self) -> None:
+        """Work, without awaiting, until :meth:`stop` or the end of the consumer; raises its error, or a thread's."""
         errors: list[BaseException] = []
         with self._signals():
             for _ in range(self._concurrency):

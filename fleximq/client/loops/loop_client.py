@@ -5,27 +5,27 @@ It is used from the loop's own thread. Everything published in one turn of the l
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any, TypeVar
 
-from fleximq.client.backoff import Backoff
 from fleximq.client.contexts import MessageIterator
 from fleximq.client.errors import ConnectionLost
 from fleximq.client.events import Delivery, Notification
 from fleximq.client.jobs import Job
+from fleximq.client.loops.box_waiting import BoxWaiting
 from fleximq.client.loops.connection import DRAIN_BYTES, Cancel, Loop
 from fleximq.client.loops.link import LoopLink
 from fleximq.client.loops.worker import LoopJobs, LoopWorker
 from fleximq.client.protocol.client_state import ClientState
-from fleximq.client.protocol.completion import Pending, resolveAll
+from fleximq.client.protocol.completion import Pending
 from fleximq.client.protocol.consumers import JobBox
 from fleximq.client.protocol.conversation import Conversation, conversationOn
 from fleximq.client.protocol.inbox import Box, BoxReader
 from fleximq.client.protocol.publications import FrameMaker
 from fleximq.client.protocol.queue_operations import QueueOperations
 from fleximq.client.protocol.unconfirmed import ContextAccounts
-from fleximq.client.protocol.work_rules import WorkRules, checkWork
-from fleximq.client.settings import TIMEOUT, ClientSettings, State
+from fleximq.client.protocol.work_rules import WorkRules
+from fleximq.client.settings import ClientSettings, State
 from fleximq.values.urls import Url
 
 _log = logging.getLogger(__name__)
@@ -47,6 +47,7 @@ class LoopClient(LoopLink, QueueOperations["LoopSubscription[Delivery]", "LoopSu
     """
 
     _dialect = "FlexiMQ"
+    _mayWait = True
 
     def __init__(self, loop: Loop, urls: Sequence[Url], settings: ClientSettings) -> None:
         super().__init__(loop, urls, settings, _log)
@@ -59,7 +60,7 @@ class LoopClient(LoopLink, QueueOperations["LoopSubscription[Delivery]", "LoopSu
         self._paused = False
         self._answers = 0
         self._areSettling = False
-        self._workers: set[LoopWorker] = set()
+        self._workers = set()
 
     def claim(self) -> None:
         """Attribute the next publication to the caller, even if it is sent in a copy of the caller's context."""
@@ -162,30 +163,8 @@ class LoopClient(LoopLink, QueueOperations["LoopSubscription[Delivery]", "LoopSu
         self._clientState.sendSettlements()
         self._connection.writePending()
 
-    async def work(
-        self,
-        queue: str,
-        function: Callable[[Job], object],
-        /,
-        *,
-        concurrency: int = 1,
-        prefetch: int | None = None,
-        retry: Backoff | None = None,
-        timeout: float | None = TIMEOUT,
-    ) -> None:
-        checkWork(function, concurrency, mayWait=True)
-        jobs = await self.consume(queue, prefetch or concurrency, timeout)
-        worker = LoopWorker(self._loop, jobs, WorkRules(function, retry, self._log), concurrency)
-        self._workers.add(worker)
-        try:
-            await worker.run()
-        finally:
-            self._workers.discard(worker)
-            jobs.close()
-
-    def stop_work(self) -> None:
-        for worker in tuple(self._workers):
-            worker.stop()
+    def _newWorker(self, jobs: LoopJobs, rules: WorkRules, concurrency: int) -> LoopWorker:
+        return LoopWorker(self._loop, jobs, rules, concurrency)
 
     def _requested(self) -> None:
         if self._answers < _MAX_ANSWERS:
@@ -217,7 +196,7 @@ class LoopClient(LoopLink, QueueOperations["LoopSubscription[Delivery]", "LoopSu
         return await value if inspect.isawaitable(value) else value
 
 
-class LoopSubscription(BoxReader, MessageIterator[M]):
+class LoopSubscription(BoxReader, BoxWaiting, MessageIterator[M]):
     """The messages of a topic or pattern, in order: iterate over it, or call :meth:`next`.
 
     While the subscriptions of a client hold more than ``prefetch`` unread bytes, the client stops reading, unless a
@@ -225,10 +204,9 @@ class LoopSubscription(BoxReader, MessageIterator[M]):
     """
 
     def __init__(self, client: LoopClient, box: Box) -> None:
+        BoxWaiting.__init__(self, client._loop, box)
         self._client = client
         self._take = client._clientState.inbox.take
-        self._box = box
-        self._waiters: list[Pending[None]] = []
 
     async def __anext__(self) -> M:
         if self._box.waiting:
@@ -244,22 +222,10 @@ class LoopSubscription(BoxReader, MessageIterator[M]):
         :raises SubscribeFailed: the broker ended the subscription, since it cannot deliver the next message.
         :raises Overrun: too many deliveries were unread.
         """
-        box = self._box
-        while not box.waiting:
-            if box.end is not None:
-                if isinstance(box.end, Exception):
-                    raise box.end
+        while not self._box.waiting:
+            if not await self._news(timeout, "a delivery"):
                 return None
-            box.onNews = self._told
-            try:
-                await self._client._loop.waitAmong(self._waiters, timeout, "a delivery")
-            except TimeoutError:
-                return None
-        return self._take(box)  # type: ignore[no-any-return]
-
-    def _told(self) -> None:
-        self._box.onNews = None
-        resolveAll(self._waiters)
+        return self._take(self._box)  # type: ignore[no-any-return]
 
     def close(self) -> None:
         """Unsubscribe; unread deliveries can still be read."""

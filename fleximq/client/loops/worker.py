@@ -7,9 +7,10 @@ from typing import Protocol
 from fleximq.client.contexts import MessageIterator
 from fleximq.client.errors import NotSettled
 from fleximq.client.jobs import Job
+from fleximq.client.loops.box_waiting import BoxWaiting
 from fleximq.client.loops.connection import Cancel, Loop
 from fleximq.client.protocol.client_state import ClientState
-from fleximq.client.protocol.completion import Pending, resolveAll
+from fleximq.client.protocol.completion import Pending
 from fleximq.client.protocol.consumers import JobBox
 from fleximq.client.protocol.work_rules import WorkRules
 
@@ -27,7 +28,7 @@ class Consuming(Protocol):
     def _unsubscribe(self, box: JobBox) -> None: ...
 
 
-class LoopJobs(MessageIterator[Job]):
+class LoopJobs(BoxWaiting, MessageIterator[Job]):
     """The jobs of a queue: iterate over it, or call :meth:`next`.
 
     A job is acknowledged when the next one is requested, so after the body of the loop, unless it is settled. If the
@@ -35,11 +36,12 @@ class LoopJobs(MessageIterator[Job]):
     not share an iterator; the client's ``work`` runs several jobs at once.
     """
 
+    _box: JobBox
+
     def __init__(self, client: Consuming, box: JobBox) -> None:
+        super().__init__(client._loop, box)
         self._client = client
-        self._box = box
         self._handed: Job | None = None
-        self._waiters: list[Pending[None]] = []
 
     def __repr__(self) -> str:
         return f"<Jobs of {self.queue}, {self.waiting} waiting>"
@@ -73,22 +75,11 @@ class LoopJobs(MessageIterator[Job]):
 
     async def take(self, timeout: float | None = None) -> Job | None:
         """Return the next job without acknowledging any; otherwise as :meth:`next`."""
-        box, consumers = self._box, self._client._clientState.consumers
-        while (job := consumers.next(box)) is None:
-            if box.end is not None:
-                if isinstance(box.end, Exception):
-                    raise box.end
-                return None
-            box.onNews = self._told
-            try:
-                await self._client._loop.waitAmong(self._waiters, timeout, "a job")
-            except TimeoutError:
+        consumers = self._client._clientState.consumers
+        while (job := consumers.next(self._box)) is None:
+            if not await self._news(timeout, "a job"):
                 return None
         return job
-
-    def _told(self) -> None:
-        self._box.onNews = None
-        resolveAll(self._waiters)
 
     def halt(self) -> None:
         """Get no more jobs, and return the unread ones; those that were read can still be settled."""

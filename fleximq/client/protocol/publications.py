@@ -1,10 +1,12 @@
 """Publications of a client before they are sent: the fields of their headers, and chunks of values. Without I/O."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
 from fleximq.client.payloads import packed
 from fleximq.client.protocol.conversation import Conversation
+from fleximq.client.times import Duration, milliseconds, moment
 from fleximq.limits import BASE_BYTES, MEBIBYTE
 
 #: Makes the bytes to send, once the connection is known.
@@ -26,6 +28,30 @@ def headerFields(headers: Mapping[str, Any] | None, **named: Any) -> Mapping[str
     if clash:
         raise ValueError(f"headers must not contain {', '.join(sorted(clash))}, which is given as an argument")
     return fields | dict(headers)
+
+
+def jobFields(
+    headers: Mapping[str, Any] | None,
+    delay: Duration | None,
+    at: datetime | None,
+    expires: Duration | None,
+    **named: Any,
+) -> Mapping[str, Any]:
+    """Return the header fields of a job, as :func:`headerFields`.
+
+    :param delay: how long it waits before it is put into its queue, or ``at``: until when.
+    :param expires: after how long it is removed if no consumer has it.
+    :raises ValueError: both ``delay`` and ``at`` are given, or a time has no zone.
+    """
+    if delay is not None and at is not None:
+        raise ValueError("give a delay or a time, not both")
+    return headerFields(
+        headers,
+        deliver_in=None if delay is None else milliseconds("delay", delay),
+        deliver_at=None if at is None else moment("at", at),
+        expires_in=None if expires is None else milliseconds("expires", expires),
+        **named,
+    )
 
 
 def chunksOf(

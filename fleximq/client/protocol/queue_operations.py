@@ -3,25 +3,51 @@
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Generic, Literal, TypeVar
+from logging import Logger
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from fleximq.client.backoff import Backoff
 from fleximq.client.jobs import Job
 from fleximq.client.payloads import severalOf
 from fleximq.client.protocol.consumers import JobBox
 from fleximq.client.protocol.operations import Deliveries, Notifications
-from fleximq.client.protocol.publications import chunksOf, headerFields
+from fleximq.client.protocol.publications import chunksOf, jobFields
 from fleximq.client.protocol.schedule_operations import ScheduleOperations, valueOf
+from fleximq.client.protocol.work_rules import WorkRules, checkWork
 from fleximq.client.settings import TIMEOUT
-from fleximq.client.times import Duration, milliseconds, moment, seconds
+from fleximq.client.times import Duration, seconds
 from fleximq.client.topic_warnings import literalTopic
 
+
+class Closable(Protocol):
+    """What this module needs of an iterator over jobs."""
+
+    def close(self) -> None:
+        """Stop consuming."""
+
+
+class Worker(Protocol):
+    """Runs a function for the jobs of a queue."""
+
+    def stop(self) -> None:
+        """Start no more jobs."""
+
+    async def run(self) -> None:
+        """Work until :meth:`stop` or the end of the consumer; raises its error."""
+
+
 #: The form's iterator over jobs.
-Consumed = TypeVar("Consumed")
+Consumed = TypeVar("Consumed", bound=Closable)
 
 
 class QueueOperations(ScheduleOperations[Deliveries, Notifications], Generic[Deliveries, Notifications, Consumed]):
-    """The operations of one client, with those on queues and schedules."""
+    """The operations of one client, with those on queues and schedules. ``_mayWait``: the functions of its workers may
+    be coroutine functions.
+    """
+
+    _mayWait = False
+    _log: Logger
+    _workers: set[Worker]
 
     @abstractmethod
     def _jobs(self, box: JobBox) -> Consumed:
@@ -59,18 +85,8 @@ class QueueOperations(ScheduleOperations[Deliveries, Notifications], Generic[Del
         :param message_id: by which :meth:`cancel` finds it; with a journal, the broker drops a repeated one.
         :param headers: as for :meth:`publish`.
         """
-        if delay is not None and at is not None:
-            raise ValueError("give a delay or a time, not both")
-        fields = headerFields(
-            headers,
-            queue=True,
-            priority=priority,
-            deliver_in=None if delay is None else milliseconds("delay", delay),
-            deliver_at=None if at is None else moment("at", at),
-            expires_in=None if expires is None else milliseconds("expires", expires),
-            key=key,
-            message_id=message_id,
-        )
+        named = {"queue": True, "priority": priority, "key": key, "message_id": message_id}
+        fields = jobFields(headers, delay, at, expires, **named)
         payload = self._settings.codec.pack(value)
         await self._post(len(payload), lambda conversation: conversation.publication(queue, payload, fields))
 
@@ -79,8 +95,7 @@ class QueueOperations(ScheduleOperations[Deliveries, Notifications], Generic[Del
         self, queue: str, values: Iterable[object], /, *, priority: int | None = None, expires: Duration | None = None
     ) -> None:
         """Put several values into a queue, several times as fast as single ones; as :meth:`publish_many`."""
-        expiry = None if expires is None else milliseconds("expires", expires)
-        fields = headerFields(None, queue=True, priority=priority, expires_in=expiry)
+        fields = jobFields(None, None, None, expires, queue=True, priority=priority)
         for size, make in chunksOf(queue, severalOf(values), self._settings.codec.pack, fields):
             await self._post(size, make)
 
@@ -100,6 +115,9 @@ class QueueOperations(ScheduleOperations[Deliveries, Notifications], Generic[Del
         return self._jobs(await self._subscribed(made, timeout, f"the consumer of {queue}"))
 
     @abstractmethod
+    def _newWorker(self, jobs: Consumed, rules: WorkRules, concurrency: int) -> Worker:
+        """Return the form's worker."""
+
     async def work(
         self,
         queue: str,
@@ -126,10 +144,20 @@ class QueueOperations(ScheduleOperations[Deliveries, Notifications], Generic[Del
         :raises ConnectionLost: the connection ended, and the client will not reconnect.
         :raises SubscribeFailed: and others, as :meth:`consume`.
         """
+        checkWork(function, concurrency, self._mayWait)
+        jobs = await self.consume(queue, prefetch or concurrency, timeout)
+        worker = self._newWorker(jobs, WorkRules(function, retry, self._log), concurrency)
+        self._workers.add(worker)
+        try:
+            await worker.run()
+        finally:
+            self._workers.discard(worker)
+            jobs.close()
 
-    @abstractmethod
     def stop_work(self) -> None:
         """End all calls of :meth:`work` as soon as the functions that run have ended; it does not wait for that."""
+        for worker in tuple(self._workers):
+            worker.stop()
 
     async def cancel(self, queue: str, message_id: str, timeout: float | None = TIMEOUT) -> bool:
         """Remove a job that waits in a queue; return whether it did. A job that a consumer has is not removed.
