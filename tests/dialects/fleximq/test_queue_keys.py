@@ -11,7 +11,9 @@ from fleximq.broker.paths.path_table import PATHS
 from tests.dialects.fleximq.test_queues import QueueCase
 from tests.pages import ROOT, tableRows
 
-_SECTION = (ROOT / "docs/reference/dialects.rst").read_text().partition("\n.. _queues:\n")[2].partition("\n~~~")[2]
+_SECTION = (
+    (ROOT / "docs/reference/dialects.rst").read_text().partition("\n.. _queues:\n")[2].partition("\nNames\n~~~~~\n")[0]
+)
 
 
 class QueueKeysTests(QueueCase):
@@ -33,7 +35,7 @@ class QueueKeysTests(QueueCase):
         """Those of the page's table, and the broker's paths."""
         keys = [
             f"{message.split()[0]}_{key}"
-            for message, words, _ in tableRows(_SECTION.partition("A key with another")[0])
+            for message, words, _ in tableRows(_SECTION)
             for key in re.findall(r"``(\w+)", words)
         ]
         self.assertIn("PUB_priority", keys)
