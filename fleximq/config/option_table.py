@@ -99,7 +99,7 @@ OPTIONS = (
     ),
     _own(
         "keepalive", seconds, "SECONDS", "Idle seconds before a PING; after three times that the connection is closed.",
-        more="For dialects that have a PING.",
+        more="For dialects that have a PING. A FlexiMQ client may propose another number: fleximq.client does.",
     ),
     _own(
         "drain-timeout", seconds, "SECONDS", "Seconds that connections have to close when the broker stops.",
