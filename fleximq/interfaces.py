@@ -222,6 +222,11 @@ class IJournalAppend(Interface):
         :raises NotKept: the journal accepts nothing at present; then ``committed`` is not called.
         """
 
+    def tellCurrent(use: Callable[["IJournalAppend"], None]) -> None:
+        """Call with the journal that stores runs, now and after each change of it: the hot path appends there directly.
+        It is this journal, or the one to which this journal passes its calls.
+        """
+
     def whenCommitted(call: Callable[[], None], number: int | None = None) -> None:
         """Call when this run, or all so far, with all earlier state records, is committed or refused, at once if none
         is pending. Calls are in order with those of ``committed``.

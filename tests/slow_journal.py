@@ -9,7 +9,7 @@ from typing import Any
 from zope.interface import implementer
 
 from fleximq.errors import NotKept
-from fleximq.interfaces import IJournal
+from fleximq.interfaces import IJournal, IJournalAppend
 from fleximq.journal.writing.commit import Commits
 from fleximq.values.message import Message
 from fleximq.values.records import BacklogSize, OnCommitted, OnStaged, PublishedRun, Run, TopicBounds
@@ -89,6 +89,10 @@ class SlowJournal:
             next = self._waiting.pop(0)
             self.decided = max(self.decided, next.number)
             next.told(reason)
+
+    def tellCurrent(self, use: Callable[[IJournalAppend], None]) -> None:
+        """No other journal stores its runs."""
+        use(self)
 
     def whenCommitted(self, call: Callable[[], None], number: int | None = None) -> None:
         """Call behind the run of this number, or behind all."""

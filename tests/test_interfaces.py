@@ -27,7 +27,8 @@ def classes() -> Iterator[type]:
 
 
 def _fail(name: str) -> None:
-    raise ImportError(name)
+    if not name.startswith(_WITHOUT_INTERFACES):  # its packages may need what is not installed
+        raise ImportError(name)
 
 
 #: Slots that hold the methods of another object, since a call in between would cost a delivery half its time.

@@ -541,11 +541,11 @@ class Broker:
         """Return whether all publications so far of a client are committed or refused; in a mesh, also whether the
         other nodes have confirmed this node's subscriptions.
         """
-        return client.lastRun <= self.journal.decided  # type: ignore[no-any-return]
+        return client.lastRun <= self.orderedPath.current.decided  # type: ignore[no-any-return]
 
     def hasPendingPublications(self, client: ConnectedClient) -> bool:
         """Return whether publications of a client may wait for the disk, or for an earlier transaction."""
-        return client.lastRun > self.journal.decided or self.transactions.holds(client)
+        return client.lastRun > self.orderedPath.current.decided or self.transactions.holds(client)
 
     @property
     def overloaded(self) -> bool:

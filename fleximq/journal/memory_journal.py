@@ -6,7 +6,7 @@ from typing import Any
 from zope.interface import implementer
 
 from fleximq.errors import NotKept
-from fleximq.interfaces import IJournal
+from fleximq.interfaces import IJournal, IJournalAppend
 from fleximq.journal.writing.commit import Commits
 from fleximq.values.message import Message
 from fleximq.values.records import BacklogSize, OnCommitted, OnStaged, PublishedRun, Run
@@ -37,6 +37,9 @@ class MemoryJournal:
     def append(self, topic: str, publisher: int, name: str, dialect: str, run: Run, committed: OnCommitted) -> int:
         committed(0, None)
         return 0
+
+    def tellCurrent(self, use: Callable[[IJournalAppend], None]) -> None:
+        use(self)
 
     def whenCommitted(self, call: Callable[[], None], number: int | None = None) -> None:
         call()

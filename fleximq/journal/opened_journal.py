@@ -11,7 +11,7 @@ from typing import Any
 from zope.interface import Attribute, Interface, implementer
 
 from fleximq.errors import NotKept
-from fleximq.interfaces import IJournal, IQueueState
+from fleximq.interfaces import IJournal, IJournalAppend, IQueueState
 from fleximq.journal.files.folder_files import DurableEnd
 from fleximq.journal.files.journal_context import JournalContext
 from fleximq.journal.reading.reader_thread import ReaderThread
@@ -298,6 +298,9 @@ class OpenedJournal(StoredRecords):
     def _checkRoom(self, runs: Iterable[Run], count: int) -> None:
         self.writing.admit(runs, count)
         self.cleaner.check(count, self.group.waiting)
+
+    def tellCurrent(self, use: Callable[[IJournalAppend], None]) -> None:
+        use(self)
 
     def whenCommitted(self, call: Callable[[], None], number: int | None = None) -> None:
         self.group.whenCommitted(call, number)

@@ -16,6 +16,7 @@ from fleximq.journal import opened_journal as journalModule
 from fleximq.journal.broker_journal import BrokerJournal
 from fleximq.journal.files.file_system import readFile
 from fleximq.journal.files.folder_files import readEnd
+from fleximq.journal.memory_journal import MemoryJournal
 from fleximq.journal.recovery.recovery import offsetAfterGap
 from fleximq.journal.retention.cleaner_thread import RETRY_INTERVAL
 from fleximq.journal.retention.retention_rules import RetentionPolicy
@@ -97,6 +98,15 @@ class RestartTests(JournalCase):
     def test_beforeOpen(self) -> None:
         """A journal that is not open yet, as that of a node that follows another, has no topics for metrics."""
         self.assertEqual(BrokerJournal().bounds(), {})
+
+    def test_thePresentJournalIsToldAtOnceAndAfterEachChange(self) -> None:
+        """So that runs need not pass through this one."""
+        told: list[object] = []
+        closed, opened = MemoryJournal(), MemoryJournal()
+        journal = BrokerJournal(closed)
+        journal.tellCurrent(told.append)
+        journal.become(opened)
+        self.assertEqual(told, [closed, opened])
 
     def test_afterClose(self) -> None:
         """Then nothing is kept any more, a second close does nothing, and another broker may come."""

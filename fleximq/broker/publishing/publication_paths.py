@@ -21,7 +21,7 @@ from fleximq.broker.observers import RecordWatchers
 from fleximq.broker.publishing.transactions import Deliver, Transactions
 from fleximq.broker.topics.topic_table import Topic, TopicTable
 from fleximq.errors import NotKept, NotRecorded
-from fleximq.interfaces import IJournal
+from fleximq.interfaces import IJournal, IJournalAppend
 from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.header_pairs import runWithSender
 from fleximq.values.message_cost import OVERHEAD, costOf
@@ -91,6 +91,8 @@ class _Run:
 class OrderedPath:
     """The ordered path: publishes runs that guards may refuse, that are durable, or that must wait for pending runs.
 
+    ``current`` is the journal that stores runs at present, see :meth:`fleximq.interfaces.IJournal.tellCurrent`.
+
     :param transactions: deliver runs, after a transaction that is being read back from the journal.
     :param publishing: called with the publisher before its publications are delivered after a commit, and with None
         after that.
@@ -110,7 +112,11 @@ class OrderedPath:
 
     def __post_init__(self) -> None:
         self._onDisk: bool = self._journal.onDisk
+        self._journal.tellCurrent(self._storeIn)
         self._deliver = self._fanOut.deliver
+
+    def _storeIn(self, journal: IJournalAppend) -> None:
+        self.current = journal
 
     def publish(self, envelope: Envelope, body: Any, count: int, onDecided: OnDecided | None) -> None:
         """See :meth:`fleximq.broker.broker.Broker.publish`."""
@@ -179,7 +185,7 @@ class OrderedPath:
     @property
     def overloaded(self) -> bool:
         """Whether so many bytes await the disk that publishers should not be read."""
-        return self._waiting > OVERLOAD_BYTES or self._journal.overloaded
+        return self._waiting > OVERLOAD_BYTES or self.current.overloaded
 
     def whenRelieved(self, call: Callable[[], None]) -> None:
         """Call when ``overloaded`` should be checked again."""
@@ -205,9 +211,11 @@ class OrderedPath:
         :raises NotRecorded: the journal stores nothing at present; the run is not published.
         """
         topic, publisher = envelope.topic, envelope.publisher
-        if not topic.pendingRuns:
-            self._topics.beginPending(topic)
         line = topic.pendingRuns
+        # The table has nothing to do for a durable topic with subscribers: it needs order in any case, and is not idle.
+        if line == () or not (line or (topic.alwaysDurable and topic.members)):
+            self._topics.beginPending(topic)
+            line = topic.pendingRuns
         run = _Run(envelope, body, count, size, True, self._deliver, onDecided, indexes)
         line.append(run)
         if envelope.qos:
@@ -222,10 +230,10 @@ class OrderedPath:
                 stored = runWithSender(stored, publisher.sender)
             if len(stored.payloads) != count:
                 raise ValueError(f"the source of a run of {count} found {len(stored.payloads)} messages")
-            topic.last = publisher.lastRun = self._journal.append(
+            topic.last = publisher.lastRun = self.current.append(
                 topic.name, publisher.id, publisher.name, publisher.dialect, stored, partial(self._committed, run)
             )
-            run.time = self._journal.time
+            run.time = self.current.time
         except Exception as error:
             line.pop()
             self._resolve(topic, run)
@@ -279,7 +287,7 @@ class OrderedPath:
             if not self._appending:
                 self._publishing(nextRun.envelope.publisher)
             nextRun.deliver(nextRun.envelope, nextRun.body, nextRun.number)
-        if not line:
+        if not (line or (topic.alwaysDurable and topic.members)):
             self._topics.endPending(topic)
 
 
