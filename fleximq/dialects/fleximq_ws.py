@@ -31,7 +31,7 @@ class FlexiWebSocketProtocol(WebSocketSessionProtocol):
 
     def messagesReceived(self, messages: list[bytes]) -> None:
         """Pass on the bytes of these messages."""
-        self.session.received(messages[0] if len(messages) == 1 else b"".join(messages))
+        self.session.reads.received(messages[0] if len(messages) == 1 else b"".join(messages))
 
     def messageBegun(self, isText: bool) -> None:
         """Refuse text messages."""

@@ -348,6 +348,10 @@ class StreamSession(Session):
         super().__init__(context, outbox, address)
         self._inputEnded = False
 
+    def receiver(self) -> Callable[[bytes], None]:
+        """Return the function to call with each read: :meth:`received`, or what it calls in a part of the session."""
+        return self.received
+
     @abstractmethod
     def received(self, data: bytes) -> None:
         """Process a read, or the part of it that the protocol cut out; raises only BrokerError."""

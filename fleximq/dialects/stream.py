@@ -162,7 +162,7 @@ class StreamProtocol(SessionProtocol, Protocol):
 
     def receiver(self) -> Callable[[bytes], None]:
         """Return the function that processes each read; overridden by protocols that split reads."""
-        return self.session.received
+        return self.session.receiver()
 
     def resume(self) -> None:
         """Resume the session after a credential check; overridden by protocols that buffer input."""

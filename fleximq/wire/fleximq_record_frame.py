@@ -7,7 +7,7 @@ The journal stores a header without its topic, and replay adds the topic, the ti
 pairs are copied as the publisher's bytes, without decoding their values.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from struct import Struct
 
@@ -16,7 +16,7 @@ import msgpack
 from fleximq.limits import HEADER_BYTES
 from fleximq.values.header_pairs import SHORT, headerPairs, mapHead, namesSender, withSender
 from fleximq.wire.fleximq_header import MessageType, openHeader
-from fleximq.wire.fleximq_scanner import FIXED_BYTES, VERSION, singleFrames
+from fleximq.wire.fleximq_scanner import FIXED_BYTES, VERSION, Span, singleFrames
 
 _fixed = Struct(">BBI16xI").pack
 _number = Struct(">Q").pack
@@ -110,3 +110,14 @@ def recordFrames(prefixes: Iterable[bytes], offsets: Iterable[int] | None, paylo
         for prefix, offset, payload in zip(prefixes, offsets, payloads, strict=True):
             pieces += (prefix, _offsetAndLength(offset, len(payload)), payload)
     return b"".join(pieces)
+
+
+def spansWithSender(spans: Iterable[Span], sender: str) -> Iterator[Span]:
+    """Yield spans with the key of this sender in each PUB header. An invalid header stays, to be refused."""
+    for span in spans:
+        envelope, read, start, end, count = span
+        header = headerWithSender(envelope[FIXED_BYTES:], sender) if envelope[1] == MessageType.PUB else b""
+        if header:
+            envelope, frames = withHeader(envelope, header, read[start:end])
+            span = envelope, frames, 0, len(frames), count
+        yield span

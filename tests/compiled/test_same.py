@@ -281,7 +281,7 @@ def _played(steps: list[tuple[str, int]], kind: list[bool], cuts: Iterable[int])
         everybody.publisher = everybody.server.connect()
         everybody.publisher.variant = LAYOUT_B
         everybody.publisher.join().subscribe("none")
-        everybody.publisher.protocol.session._envelopes.hasDropped = crowded
+        everybody.publisher.protocol.session.reads.envelopes.hasDropped = crowded
         shaped = inLayoutB
     id = everybody.publisher.id.to_bytes(4, "big")
     data = b"".join(shaped(frame[:2] + id + frame[6:]) for frame in said(steps))

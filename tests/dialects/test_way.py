@@ -81,7 +81,7 @@ class FlexiWayTests(WayCase, FlexiCase):
         """The first PUB of a topic needs its header read and its routes found, a repeated one neither."""
         subscriber, publisher = self.server.join(), self.server.join()
         subscriber.subscribe("news")
-        self.assertWay(self.publishing("first PUB", publisher, subscriber), 43, 20, 54)
+        self.assertWay(self.publishing("first PUB", publisher, subscriber), 43, 20, 56)
         self.assertWay(self.publishing("repeated PUB", publisher, subscriber), 12, 5, 12)
 
     def test_aDurablePublicationTakesFewCalls(self) -> None:
@@ -96,7 +96,7 @@ class FlexiWayTests(WayCase, FlexiCase):
         subscriber.subscribe("news")
         self.publishing("first durable PUB", publisher, subscriber, journal.worker.drain)
         repeated = self.publishing("repeated durable PUB", publisher, subscriber, journal.worker.drain)
-        self.assertWay(repeated, 72, 21, 82)
+        self.assertWay(repeated, 67, 18, 72)
 
     def test_aRequestByNameTakesFewCalls(self) -> None:
         """A REQ to a client's name, from its bytes to the write to the service."""
@@ -133,7 +133,7 @@ class BlipWayTests(WayCase):
         step(ack(tag, id))()
         self.assertWay(way("POLL", peer, step(poll(id))), 26, 12, 29)
         tag = _correlation(peer.heard())
-        self.assertWay(way("ACK", peer, step(ack(tag, id))), 20, 10, 24)
+        self.assertWay(way("ACK", peer, step(ack(tag, id))), 18, 10, 22)
         self.assertEqual(peer.heard(), b"")
 
 

@@ -18,6 +18,7 @@ from fleximq.errors import BrokerError, JoinRejected, Unauthorized
 from fleximq.security.credentials import Certificate
 from fleximq.security.principal import Admitted
 from fleximq.status import Status
+from fleximq.wire.fleximq_frame import readPrefix
 from fleximq.wire.fleximq_header import MessageType, OpenHeader
 
 
@@ -56,13 +57,12 @@ class Joining:
     def __init__(self) -> None:
         self._challenge = ""
 
-    def read(
-        self, session: JoiningSession, replies: FlexiReplies, kind: int, client_id: int, opened: OpenHeader
-    ) -> None:
+    def read(self, session: JoiningSession, replies: FlexiReplies, opened: OpenHeader) -> None:
         """Process the first message of a client, or the second after a challenge; calls ``joined``, perhaps later.
 
         :raises BrokerError: it is no JOIN, or its client may not join.
         """
+        _, kind, client_id = readPrefix(opened.envelope)
         refusal = session.refusal()
         if kind != MessageType.JOIN:
             raise Unauthorized("the first message must be a JOIN")

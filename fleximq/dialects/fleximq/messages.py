@@ -17,36 +17,36 @@ from fleximq.broker.paths.settlement import SETTLE
 from fleximq.broker.replay.replay import Start
 from fleximq.dialects.answers import Answers
 from fleximq.dialects.connection.connection_state import ConnectionState
-from fleximq.dialects.connection.envelope_cache import CacheBudget, EnvelopeCache
 from fleximq.dialects.connection.keepalive import KeepAlive
 from fleximq.dialects.connection.read_pauses import ReadPause
 from fleximq.dialects.connection.slow_consumer import PausablePublisher
 from fleximq.dialects.context import ListenerContext
-from fleximq.dialects.fleximq.direct_cache import DirectCache
 from fleximq.dialects.fleximq.forms import REPLAY_FORMS, FlexiSource, records
-from fleximq.dialects.fleximq.queue_messages import PER_MESSAGE_KEYS, QueueMessages, RepeatedRun
+from fleximq.dialects.fleximq.queue_messages import PER_MESSAGE_KEYS, QueueMessages
+from fleximq.dialects.fleximq.read_loop import ReadLoop
 from fleximq.dialects.fleximq.replies import FlexiReplies, errorPayload
-from fleximq.dialects.outbox import Chunk, Outbox
+from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.replay_outlet import ReplayOutlet
 from fleximq.errors import (
     BadRequest,
     BrokerError,
     ClientNotFound,
+    Conflict,
+    Forbidden,
     InvalidRouting,
     InvalidTopic,
-    NotKept,
+    NotImplementedByBroker,
     NotPermitted,
-    NotRecorded,
     NotStored,
     SubscriptionFailed,
     TooManyRequests,
 )
 from fleximq.interfaces import IPeer
 from fleximq.rights import Action
-from fleximq.values.header_pairs import SENDER
+from fleximq.values.header_pairs import SENDER, SENDER_BYTES, isForged
 from fleximq.values.patterns import isPattern
-from fleximq.wire.fleximq_frame import payloadOf, words
-from fleximq.wire.fleximq_header import Header, MessageType, RoutingEntry, peek
+from fleximq.wire.fleximq_frame import NO_RESERVED, RESERVED, payloadOf, readPrefix, withZeroReserved, words
+from fleximq.wire.fleximq_header import Header, MessageType, OpenHeader, RoutingEntry, checkHeader
 from fleximq.wire.fleximq_record_frame import headerWithSender, withHeader
 from fleximq.wire.fleximq_scanner import FIXED_BYTES
 
@@ -54,8 +54,6 @@ from fleximq.wire.fleximq_scanner import FIXED_BYTES
 QUESTIONS = 64
 #: A client is not read while a request to the broker with so many bytes of arguments is not answered.
 LARGE_REQUEST = 1 << 16
-# A cache of its own would take 200 bytes of each connection that has no queues.
-_NONE_REPEATED: EnvelopeCache[RepeatedRun] = EnvelopeCache(CacheBudget(0))
 
 
 class Conversation(Protocol):
@@ -82,41 +80,51 @@ class Conversation(Protocol):
 
 
 class FlexiMessages:
-    """The messages of one joined client, after their header was checked: from the JOIN to the end of its session.
+    """The messages of one joined client that no cache knows: from the JOIN to the end of its session.
 
-    ``peer`` is its subscriber, ``replies`` answers it, ``envelopes`` and ``directs`` are the caches of the
-    session's read loop. ``questions`` is the number of its unanswered requests to the broker. ``repeated`` has a
-    function for each envelope whose runs are not mere publications.
+    ``peer`` is its subscriber, ``replies`` answers it, ``reads`` publishes its runs and caches its headers.
+    ``questions`` is the number of its unanswered requests to the broker.
     """
 
     __slots__ = (
-        "_broker", "_directs", "_envelopes", "_inputPauses", "_largeRequests", "_later", "_me", "_peer", "_replies",
-        "_queues", "_session", "questions", "repeated",
+        "_broker", "_inputPauses", "_largeRequests", "_later", "_me", "_peer", "_queues", "_reads", "_replies",
+        "_session", "questions",
     )  # fmt: skip
 
     def __init__(
-        self,
-        session: Conversation,
-        peer: IPeer,
-        me: ConnectedClient,
-        replies: FlexiReplies,
-        envelopes: EnvelopeCache[Envelope],
-        directs: DirectCache,
+        self, session: Conversation, peer: IPeer, me: ConnectedClient, replies: FlexiReplies, reads: ReadLoop
     ) -> None:
         self._session = session
         self._peer = peer
         self._broker = session.broker
         self._me = me
         self._replies = replies
-        self._envelopes = envelopes
-        self._directs = directs
-        self.repeated = _NONE_REPEATED
+        self._reads = reads
         self._queues: QueueMessages | None = None
         self.questions = 0
         self._largeRequests = 0
         self._inputPauses: PausablePublisher | None = None
         #: The number of SUBs and UNSUBs that await earlier publications.
         self._later = 0
+
+    def act(self, opened: OpenHeader, frame: bytes) -> None:
+        """Check the header of a message, and act by its type; raises BrokerError."""
+        envelope = opened.envelope
+        _, kind, client_id = readPrefix(envelope)
+        if kind == MessageType.JOIN:
+            raise Conflict("this connection has joined already")
+        if kind not in _ACTIONS:
+            raise NotImplementedByBroker(f"message type {kind} is not known")
+        if client_id != self._replies.id:
+            raise Forbidden(f"the client id is {client_id}, but this connection has {self._replies.id}")
+        if opened.unreadable is not None:
+            raise opened.unreadable
+        fields = opened.fields
+        header = checkHeader(MessageType(kind), fields)
+        if (SENDER in fields or SENDER_BYTES in fields) and isForged(fields, self._me.sender):
+            raise BadRequest(f"{SENDER!r} is set by the broker alone")
+        act: Callable[[Header, bytes, bytes], None] = getattr(self, _ACTIONS[kind])
+        act(header, envelope, frame if envelope[RESERVED] == NO_RESERVED else withZeroReserved(frame))
 
     def message_REQ(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Forward a request, or answer one to the broker itself."""
@@ -213,51 +221,19 @@ class FlexiMessages:
             self._broker.publishNarrowed(parsed, frame, 1, dict.fromkeys(ids))
             return
         if frame.startswith(envelope) and PER_MESSAGE_KEYS.isdisjoint(header.fields):
-            self._envelopes.remember(envelope, parsed)
+            self._reads.envelopes.remember(envelope, parsed)
         messageId = header.fields.get("message_id")
         if messageId is None:
-            self.publish(parsed, envelope, frame, 1)
+            self._reads.publish(parsed, envelope, frame, 1)
         else:
-            self.publish(parsed, envelope, frame, 1, (messageId,))
+            self._reads.publish(parsed, envelope, frame, 1, (messageId,))
 
     def _queueing(self) -> QueueMessages:
         """Return the acts on queues, made when the first one is needed."""
         if self._queues is None:
-            self._queues = QueueMessages(self._session, self._me, self._replies, self)
-            self.repeated = self._queues.repeated
+            self._queues = QueueMessages(self._session, self._me, self._replies, self._reads, self.lost)
+            self._reads.repeated = self._queues.repeated
         return self._queues
-
-    def publish(
-        self, parsed: Envelope, envelope: bytes, frames: Chunk, count: int, ids: Sequence[str] | None = None
-    ) -> None:
-        """Publish a run, and answer its refused messages, possibly later."""
-        onDecided = partial(self.reportRefused, parsed.topic.name)
-        try:
-            if ids is None:
-                self._broker.publish(parsed, frames, count, onDecided)
-            else:
-                self._broker.publishOnce(parsed, frames, ids, onDecided)
-        except NotKept as error:
-            self.reportNotKept(parsed.topic.name, envelope, error)
-
-    def reportNotKept(self, topic: str, envelope: bytes, error: NotKept) -> None:
-        """Report messages that were refused at once, with the bytes of their envelope."""
-        if isinstance(error, NotRecorded):
-            self.reportRefused(topic, error.reason, error.refused, inOrder=True)
-            return
-        fields = peek(envelope[FIXED_BYTES:])
-        for _ in error.refused:
-            self._session.refused(error, MessageType.PUB, fields, topic)
-
-    def reportRefused(self, topic: str, reason: str | None, indexes: Sequence[int], inOrder: bool = False) -> None:
-        """Report messages refused by the journal, before the PONG that awaits the commit or in the order of answers."""
-        if reason is None:
-            return
-        error = NotRecorded(reason)
-        say = self._session.answers.take if inOrder else self._session.outbox.take
-        for _ in indexes:
-            self._session.counted(error)
-            say(self._replies.error(error.status, words(str(error)), topic))
 
     def message_SUB(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Subscribe to a topic or pattern, from now on or from an offset in the journal."""
@@ -355,21 +331,15 @@ class FlexiMessages:
         """Cache a header that may be repeated with another id, unless the frame was modified."""
         if frame.startswith(envelope):
             entry = header.routing[0]
-            self._directs.remember(envelope, entry.target, entry.path or "", header.id or "")
+            self._reads.directs.remember(envelope, entry.target, entry.path or "", header.id or "")
 
     def rightsChanged(self, lost: Sequence[str]) -> None:
         """Clear the caches, and answer for each lost subscription as for a refused one."""
-        self.forget()
+        self._reads.forget()
         if self._me.service and not permits(self._me, Action.SERVE, self._me.service):
             self._broker.rename(self._me, "")
         for name in lost:
             self.lost(SubscriptionFailed(f"subscribing to {name!r} is not permitted any more"), name)
-
-    def forget(self) -> None:
-        """Clear the caches."""
-        self._envelopes.clear()
-        self._directs.clear()
-        self.repeated.clear()
 
     def inputEnded(self) -> None:
         """Return the deliveries that the client cannot settle any more."""
@@ -377,10 +347,9 @@ class FlexiMessages:
             self._queues.stopAll()
 
     def left(self) -> None:
-        """Clear the caches after the end of the connection."""
-        self.forget()
+        """Forget the acts on queues after the end of the connection."""
         self._queues = None
 
 
 #: The method of :class:`FlexiMessages` for each type.
-ACTIONS = {int(kind): f"message_{kind.name}" for kind in MessageType if kind is not MessageType.JOIN}
+_ACTIONS = {int(kind): f"message_{kind.name}" for kind in MessageType if kind is not MessageType.JOIN}

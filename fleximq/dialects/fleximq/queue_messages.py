@@ -50,24 +50,31 @@ class Reports(Protocol):
     def reportNotKept(self, topic: str, envelope: bytes, error: NotKept) -> None:
         """Report messages that were refused at once, with the bytes of their envelope."""
 
-    def lost(self, error: BrokerError, name: str) -> None:
-        """Report that the subscription or queue of this name is lost."""
-
 
 class QueueMessages:
     """The acts of one client.
 
-    ``repeated`` has a function for each cached envelope of these acts: the session calls it with later runs.
+    ``repeated`` has a function for each cached envelope of these acts: the read loop calls it with later runs.
+
+    :param lost: reports the loss of the queue of this name.
     """
 
-    __slots__ = ("_broker", "_consumed", "_me", "_paused", "_replies", "_reports", "_session", "repeated")
+    __slots__ = ("_broker", "_consumed", "_lost", "_me", "_paused", "_replies", "_reports", "_session", "repeated")
 
-    def __init__(self, session: Conversation, me: ConnectedClient, replies: FlexiReplies, reports: Reports) -> None:
+    def __init__(
+        self,
+        session: Conversation,
+        me: ConnectedClient,
+        replies: FlexiReplies,
+        reports: Reports,
+        lost: Callable[[BrokerError, str], None],
+    ) -> None:
         self._session = session
         self._broker = session.broker
         self._me = me
         self._replies = replies
         self._reports = reports
+        self._lost = lost
         self._consumed: set[str] = set()
         self._paused: set[str] = set()
         self.repeated: EnvelopeCache[RepeatedRun] = EnvelopeCache(session.context.envelopeBudget)
@@ -77,8 +84,8 @@ class QueueMessages:
     def publish(self, header: Header, keys: QueueKeys, parsed: Envelope, envelope: bytes, frame: bytes) -> None:
         """Publish a message for workers, whose topic gets a queue if it has none, or one that waits for its time.
 
-        Its envelope is cached here and not with those of other publications: the session may deliver their runs without
-        the broker, which would not make a queue again that has expired.
+        Its envelope is cached here and not with those of other publications: the read loop may deliver their runs
+        without the broker, which would not make a queue again that has expired.
 
         :param parsed: the value of ``envelope``, which are the bytes of ``frame`` before its payload.
         """
@@ -161,7 +168,7 @@ class QueueMessages:
 
     def _ended(self, name: str, error: BrokerError) -> None:
         self._consumed.discard(name)
-        self._reports.lost(error, name)
+        self._lost(error, name)
 
     def stop(self, keys: QueueKeys) -> None:
         """Be a consumer no more; unsettled deliveries return to the queue. A no-op if the client is none."""

@@ -141,7 +141,7 @@ class NonsenseTests(FlexiCase):
         """Check that the talker heard whole frames, little is held, Bob is well, and nothing was logged."""
         kinds = {each.kind for each in cut(room.talker.heard())}
         self.assertLessEqual(kinds, {"REP", "NOTIF", "PONG", "PUB", "REQ", "BCAST"})
-        self.assertLessEqual(room.talker.protocol.session._scanner.buffered, 4096)
+        self.assertLessEqual(room.talker.protocol.session.buffered, 4096)
         room.bob.messages()
         self.assertEqual(room.bob.barrier(), [])
         self.assertEqual(self.flushLoggedErrors(), [])

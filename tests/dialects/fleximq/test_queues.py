@@ -110,7 +110,7 @@ class EnqueueTests(QueueCase):
             produce(envelope, body, count, onDecided)
 
         self.patch(self.server.broker, "produce", produced)
-        unknown = self.patch(type(self.producer.protocol.session), "_unknown", None)
+        unknown = self.patch(type(self.producer.protocol.session.reads), "_unknown", None)
         frame = self.producer.variant.frame
         header = {"topic": "jobs", "queue": True}
         data = b"".join(frame("PUB", self.producer.id, header, msgpack.packb(number)) for number in range(50))
@@ -343,7 +343,7 @@ class SettleTests(QueueCase):
     def test_aRepeatedHeaderIsReadOnce(self) -> None:
         """Later notifications are not checked again, and their errors are answered one by one."""
         self.settle(self.worker, ack=[self.first])
-        self.patch(type(self.worker.protocol.session), "_unknown", None)
+        self.patch(type(self.worker.protocol.session.reads), "_unknown", None)
         frames = b"".join(
             self.worker.variant.frame(
                 "NOTIF", self.worker.id, TO_BROKER, msgpack.packb({"queue": "jobs", "ack": [tag]})

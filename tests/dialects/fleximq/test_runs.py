@@ -62,7 +62,7 @@ class Everybody:
                 for topic in TOPICS:
                     self.publisher.send("PUB", {"topic": topic})
         if crowded:
-            envelopes = self.publisher.protocol.session._envelopes
+            envelopes = self.publisher.protocol.session.reads.envelopes
             envelopes.clear()
             envelopes.hasDropped = True
         self.outcome()

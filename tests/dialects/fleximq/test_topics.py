@@ -516,7 +516,7 @@ class RememberedTests(TopicCase):
 
     def remembered(self, peer: FlexiPeer) -> int:
         """Return how many envelopes are remembered for a peer."""
-        return len(peer.protocol.session._envelopes)
+        return len(peer.protocol.session.reads.envelopes)
 
     def test_plainOnly(self) -> None:
         """Remembered are plain PUBs; not those with routing, ids or trace keys, and no other type."""
