@@ -243,6 +243,32 @@ class Attack:
 
         self._insist(said, 52)
 
+    def attack_schedules(self) -> None:
+        """Schedule for the past, for now, for as late as possible and for the year 9999, in memory and on disk."""
+        year9999, past, decade = 253_402_300_799_000, 1, 10 * 365 * 86_400_000
+
+        def said(id: int) -> bytes:
+            times = [{"deliver_at": past}, {"deliver_at": year9999}, {"deliver_in": 0}, {"deliver_in": decade}]
+            topics = [{"topic": "later"}, {"topic": "due", "queue": True}, {"topic": "d.later"}]
+            return b"".join(frame("PUB", id, {**topic, **when}, b"\x01") for topic in topics for when in times * 5)
+
+        self._insist(said, 60)
+
+    def attack_repeats(self) -> None:
+        """Define recurring schedules each millisecond, which is refused, and each second, again and again."""
+        numbers = itertools.count()
+
+        def one(id: int, every: int) -> bytes:
+            number = next(numbers)
+            header = {
+                "routing": [{"client_id": 1, "path": "/schedule/repeat"}],
+                "reqrep": {"type": "request", "id": str(number)},
+            }
+            repeat = {"name": f"r{number % 2000}", "topic": "often", "payload": number, "every": every}
+            return frame("REQ", id, header, msgpack.packb({**repeat, "catch_up": "all"}))
+
+        self._insist(lambda id: one(id, 1) * 10 + b"".join(one(id, 1000) for _ in range(10)), 20)
+
     # -- how ---------------------------------------------------------------------------------------
 
     def _again(self) -> Iterator[int]:

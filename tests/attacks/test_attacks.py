@@ -123,6 +123,21 @@ class BoundTests(AttackCase):
         for name in ("settles", "extensions", "prefetch", "headers", "definitions", "priorities"):
             self.grows(name)
 
+    def test_schedules(self) -> None:
+        """Messages for later, and recurring ones."""
+        for name in ("schedules", "repeats"):
+            self.grows(name)
+
+
+@nightly
+class BoundOnDiskTests(BoundTests):
+    """The same with a journal, in which queues and schedules are."""
+
+    options = (
+        *BoundTests.options, "--journal", "journal", "--durable", "d.#", "--journal-segment", "1MiB",
+        "--journal-max-bytes", "64MiB",
+    )  # fmt: skip
+
 
 @nightly
 class SlowTests(AttackCase):
