@@ -145,6 +145,9 @@ class IQueueWatcher(Interface):
         were not its own.
         """
 
+    def leaseEnded(queue: str, client: Any, tag: int) -> None:
+        """The lease of a client's delivery has ended; it has returned to the queue, or is a dead letter."""
+
     def left(queue: str, client: Any) -> None:
         """A client consumes no longer; its unsettled deliveries have returned to the queue."""
 

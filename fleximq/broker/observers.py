@@ -135,6 +135,9 @@ class QueueWatchers(_Registry[IQueueWatcher]):
     def settled(self, queue: str, client: Any, acks: Any, retries: Any, rejects: Any) -> None:
         self._notify("settled", queue, client, acks, retries, rejects)
 
+    def leaseEnded(self, queue: str, client: Any, tag: int) -> None:
+        self._notify("leaseEnded", queue, client, tag)
+
     def left(self, queue: str, client: Any) -> None:
         self._notify("left", queue, client)
 

@@ -71,6 +71,14 @@ class JobTracing:
         if not spans:
             del self.open[queue, client.id]
 
+    def leaseEnded(self, queue: str, client: ConnectedClient, tag: int) -> None:
+        """End the span of a delivery that returns to the queue."""
+        spans = self.open.get((queue, client.id))
+        if spans is not None:
+            _end(spans.pop(tag, None), "returned", "the lease ended")
+            if not spans:
+                del self.open[queue, client.id]
+
     def left(self, queue: str, client: ConnectedClient) -> None:
         """End the spans of deliveries that return to the queue since their consumer has left."""
         spans: Mapping[int, Span] = self.open.pop((queue, client.id), {})

@@ -31,6 +31,8 @@ from fleximq.telemetry.trace_context import MARK, contextOf
 
 #: In a separate package, loaded only for this exporter.
 _OTLP = "opentelemetry.exporter.otlp.proto.http.trace_exporter.OTLPSpanExporter"
+#: The only dialect with headers.
+_FLEXIMQ = "fleximq"
 
 
 @dataclass(eq=False, repr=False)
@@ -78,9 +80,9 @@ def _sending(choices: Choices) -> SpanProcessor:
 def contextIn(source: Any, body: Any) -> Mapping[str, str]:
     """Return the trace context in the header of a FlexiMQ PUB, empty without one; ``source`` reads the body.
 
-    Only runs of complete frames can have one; a search for its key recognizes most runs without a context.
+    A search for its key recognizes most frames without a context.
     """
-    if not isinstance(body, bytes) or MARK not in body:
+    if isinstance(body, bytes) and MARK not in body:
         return {}
     headers = source.run(body).headers
     return contextOf(headers if isinstance(headers, bytes) else next(iter(headers), b""))
@@ -152,7 +154,7 @@ class Tracing:
     # -- spans -------------------------------------------------------------------------------------
 
     def _begin(self, envelope: Envelope, body: Any, count: int) -> Span | None:
-        carried = contextIn(envelope.source, body)
+        carried = contextIn(envelope.source, body) if envelope.publisher.dialect == _FLEXIMQ else {}
         if not carried and not (self._sample and self._random() < self._sample):
             return None
         span = self._tracer.start_span(

@@ -39,7 +39,3 @@ class CarrierTests(SynchronousTestCase):
     def test_noText(self) -> None:
         """A value that is no text is none."""
         self.assertEqual(found(traceparent=5), {})
-
-    def test_otherDialects(self) -> None:
-        """What is no frame has no context."""
-        self.assertEqual(contextIn(object(), [b"traceparent"]), {})

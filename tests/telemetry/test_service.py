@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from fleximq.broker.broker import Broker
-from fleximq.broker.envelope import Envelope
+from fleximq.broker.envelope import Envelope, MessageSource
 from fleximq.broker.presence import OwnMessages
 from fleximq.broker.rules import BrokerRules
 from fleximq.errors import NotKept
@@ -22,6 +22,8 @@ from fleximq.telemetry.choices import Choices
 from fleximq.telemetry.jobs import JobTracing
 from fleximq.telemetry.service import TelemetryService
 from fleximq.values.message import Content, Message
+from fleximq.values.publication_head import headOf
+from fleximq.values.queue_definition import QueueDefinition
 from fleximq.wire.fleximq_frame import encodeFrame
 from fleximq.wire.fleximq_header import MessageType
 from tests.in_process.parts import contextOf
@@ -131,6 +133,42 @@ class SpanTests(TracingCase):
             self.assertEqual(f"{span.context.trace_id:032x}", PARENT[3:35])
             self.assertEqual(dict(span.attributes or {})["fleximq.attempt"], 1)
         verifyObject(IQueueWatcher, JobTracing(self.service._tracing._tracer))
+
+    def test_jobHasSpanUntilItsLeaseEnds(self) -> None:
+        """Each delivery has a span; a settlement after the end of the lease is not its outcome."""
+        self.broker.defineQueue(self.client, QueueDefinition("jobs", lease=5.0))
+        deliveries: list[Any] = []
+        consumers = [self.broker.join("fleximq") for _ in range(2)]
+        for consumer in consumers:
+            self.broker.consumeFrom(consumer, "jobs", deliveries.extend, self.failures.append)
+        self.publish("jobs", traceparent=PARENT)
+        self.journal.waiting.pop()(1, None)
+        self.clock.advance(5)
+        self.assertEqual(len(deliveries), 2)
+        for consumer in consumers:
+            self.broker.settle(consumer, "jobs", [deliveries[0].tag])
+        spans = [span for span in self.exporter.get_finished_spans() if span.name == "process jobs"]
+        found = [(dict(span.attributes or {})["fleximq.outcome"], span.status.description) for span in spans]
+        self.assertEqual(found, [("returned", "the lease ended"), ("acknowledged", None)])
+
+    def test_scheduledPublicationHasSpanWhenItsTimeHasCome(self) -> None:
+        """It belongs to the trace of its publisher, as a publication without delay does."""
+        message = Message(b"x", Content.MESSAGEPACK, head=headOf("a", msgpack.packb({"traceparent": PARENT}), 1000))
+        envelope = Envelope(self.broker.topicFor(self.client, "a"), self.client, MessageSource())
+        due = int(self.clock.seconds() * 1000) + 5000
+        self.broker.schedule(self.client, envelope, [message], 1, due, lambda *decision: None)
+        self.clock.advance(5)
+        self.clock.advance(0)
+        self.assertEqual(set(self.spans()), {"publish a", "deliver"})
+        self.assertEqual(f"{self.spans()['publish a'].parent.span_id:016x}", PARENT[36:52])
+
+    def test_otherDialects(self) -> None:
+        """Their messages have no header, and are not searched for a context."""
+        client = self.broker.join("blipmq")
+        envelope = Envelope(self.broker.topics.get("a"), client, MessageSource())
+        self.broker.publish(envelope, [Message(b"x", Content.BYTES, head=headOf("a", b"traceparent", 1))], 1)
+        self.clock.advance(0)
+        self.assertEqual(self.spans(), {})
 
     def test_state(self) -> None:
         """The trace state goes along."""

@@ -27,6 +27,7 @@ class QueueConsumer:
     """One client at one queue, which gets no deliveries while it ``isPaused``.
 
     ``unsettled`` are the tags of its deliveries with the sizes of their payloads; ``size`` is the sum of these.
+    ``leaseEnded`` is called with the tag of a delivery whose lease has ended, if it is not None.
 
     :param prefetch: maximum number of unsettled deliveries, up to :data:`MAX_PREFETCH`, 0: it gets no further ones;
         raises BadRequest.
@@ -34,7 +35,7 @@ class QueueConsumer:
     :param ended: called once if the client may not consume from the queue any more.
     """
 
-    __slots__ = ("_prefetch", "closed", "client", "deliver", "ended", "isPaused", "size", "unsettled")
+    __slots__ = ("_prefetch", "closed", "client", "deliver", "ended", "isPaused", "leaseEnded", "size", "unsettled")
 
     def __init__(
         self, client: ConnectedClient, prefetch: int, deliver: Deliver, ended: Callable[[BrokerError], None]
@@ -42,6 +43,7 @@ class QueueConsumer:
         self.client = client
         self.deliver = deliver
         self.ended = ended
+        self.leaseEnded: Callable[[int], object] | None = None
         self.setPrefetch(prefetch)
         self.unsettled: dict[int, int] = {}
         self.size = 0

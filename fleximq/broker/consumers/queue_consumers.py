@@ -49,6 +49,8 @@ class QueueConsumers:
             self._queues.ensure(name).distribution.hasRoom(consumer)
             return consumer
         consumer = QueueConsumer(client, prefetch, deliver, ended)
+        if self._watchers.present:
+            consumer.leaseEnded = partial(self._watchers.leaseEnded, name, client)
         queue = self._queues.ensureFor(client, name, source)
         self._byClient.setdefault(client, {})[name] = consumer
         queue.distribution.add(consumer)

@@ -314,6 +314,8 @@ class WorkQueue(QueueOwner):
         """Take a delivery whose lease has ended from its consumer, which then has room for others."""
         consumer = self._leased.pop(tag, None)
         if consumer is not None and consumer.remove([tag])[0]:
+            if consumer.leaseEnded is not None:
+                consumer.leaseEnded(tag)
             self._makeQueue.deadlines.callLater(0, partial(self.distribution.hasRoom, consumer))
 
     def _forgetIds(self, lane: Queue, tags: Iterable[int]) -> None:

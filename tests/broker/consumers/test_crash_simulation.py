@@ -1,4 +1,4 @@
-"""Power losses at moments of many loads of a queue; and that they are noticed if the broker loses what it should know."""
+"""Power losses at moments of many loads of a queue; and that they are noticed if the broker forgets its records."""
 
 from collections import Counter
 from collections.abc import Sequence
