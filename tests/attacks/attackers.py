@@ -249,7 +249,11 @@ class Attack:
 
         def said(id: int) -> bytes:
             times = [{"deliver_at": past}, {"deliver_at": year9999}, {"deliver_in": 0}, {"deliver_in": decade}]
-            topics = [{"topic": "later"}, {"topic": "due", "queue": True}, {"topic": "d.later"}]
+            topics: list[dict[str, object]] = [
+                {"topic": "later"},
+                {"topic": "due", "queue": True},
+                {"topic": "d.later"},
+            ]
             return b"".join(frame("PUB", id, {**topic, **when}, b"\x01") for topic in topics for when in times * 5)
 
         self._insist(said, 60)

@@ -4,6 +4,7 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
 from fleximq.dialects.connection.connection_rate import PAUSED
 from fleximq.services.network.connection_limit import TOO_MANY_NEW, TOO_MANY_THERE, TOO_MANY_WAIT
@@ -105,7 +106,7 @@ class SenderTests(AttackCase):
 class BoundTests(AttackCase):
     """Memory without any rates: what is bounded is bounded however fast it comes."""
 
-    options = (*_ONLY_HERE, *_LIMITS)
+    options: ClassVar[tuple[str, ...]] = (*_ONLY_HERE, *_LIMITS)
     port = 0
 
     def grows(self, name: str) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
+from typing import Any
 
 from fleximq.broker.envelope import Envelope, QueueDelivery
 from fleximq.values.queue_definition import QueueDefinition
@@ -100,7 +101,7 @@ class Load:
         self.life.broker.publish(envelope, batch(topic, header, *payloads), len(jobs))
         self.life.broker.whenCommitted(partial(self._holds, self.promises.confirmed, jobs))
 
-    def _header(self) -> dict[str, str | int]:
+    def _header(self) -> dict[str, Any]:
         if self.isOrdered:
             return {"key": self.random.choice(KEYS)} if self.random.random() < 0.8 else {}
         return {"priority": self.random.randrange(10)} if self.random.random() < 0.5 else {}
