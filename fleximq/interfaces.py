@@ -388,8 +388,8 @@ class IExtensionContext(Interface):
     def observe(observer: Any) -> None:
         """Register an :class:`IBrokerObserver`; its exceptions are logged."""
 
-    def tap(subscriber: Any, pattern: str) -> None:
-        """Deliver a copy of matching publications to an :class:`ISubscriber`, see ``Broker.tap``."""
+    def wiretap(subscriber: Any, pattern: str) -> None:
+        """Deliver a copy of matching publications to an :class:`ISubscriber`, see ``Broker.wiretap``."""
 
     def watch(watcher: Any) -> None:
         """Register an :class:`IRecordWatcher`; its exceptions are logged."""

@@ -18,7 +18,7 @@ from fleximq.client.blocking import Client, connect
 from fleximq.client.errors import Answered
 from fleximq.config.option_table import OPTIONS, TABLES
 from fleximq.dialects.registry import installed
-from fleximq.pipeline.broker_link import BrokerLink, Place
+from fleximq.pipeline.broker_link import BrokerAddress, BrokerLink
 from fleximq.pipeline.errors import BrokerRefused
 from fleximq.pipeline.main import JOBS, jobOf, mergeSettings
 from fleximq.pipeline.reader.broker_journal import RemoteJournal
@@ -164,7 +164,7 @@ class RoleTests(SynchronousTestCase):
     def test_pipeline(self) -> None:
         """The pipeline reads the journal, publishes a batch, reports progress, and sees the groups."""
         self.start(tablesOf("security.rst", "roles.pipeline"), etl="pipeline")
-        place = Place(self.url, {"type": "token", "token": "etl"}, timeout=0)
+        place = BrokerAddress(self.url, {"type": "token", "token": "etl"}, timeout=0)
         journal = RemoteJournal(place)
         self.addCleanup(journal.close)
         self.assertEqual(journal.bounds().next, journal.end().offset)

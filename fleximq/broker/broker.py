@@ -29,7 +29,7 @@ from fleximq.broker.consumers.state_log import StateLog
 from fleximq.broker.consumers.work_queues import WorkQueues
 from fleximq.broker.deadlines import Clock, Deadlines
 from fleximq.broker.envelope import BROKER_ID, ConnectedClient, Envelope, OnDecided, QueueDelivery
-from fleximq.broker.observers import Counts, Observers, QueueWatchers, RecordWatchers, Taps
+from fleximq.broker.observers import Counts, Observers, QueueWatchers, RecordWatchers, Wiretaps
 from fleximq.broker.pending_requests import PendingRequests
 from fleximq.broker.presence import Presence
 from fleximq.broker.publishing.deduplication import Deduplication, recentIdsOf
@@ -133,7 +133,7 @@ class Broker:
         self._durable = anyOf(rules.durable + rules.retain if journal.onDisk else ())
         self.topics = TopicTable(rules.limits.topics, self._announceTopic, self._announceChannels, self._durable)
         self.timesToLive = AgeLimits(rules.timesToLive)
-        self.taps = Taps(self.topics, onError)
+        self.wiretaps = Wiretaps(self.topics, onError)
         self.deadlines = Deadlines(clock, onError=onError, afterwards=afterwards)
         self.slices = Slices(clock, onError)
         self.requests = PendingRequests(self.deadlines, rules.requestTimeout, rules.limits.requests)
@@ -479,17 +479,17 @@ class Broker:
         """End a subscription by the name or pattern it was made with; a no-op if it does not exist."""
         self.clientSubscriptions.unsubscribe(client, name)
 
-    def tap(self, subscriber: ISubscriber, pattern: str) -> None:
+    def wiretap(self, subscriber: ISubscriber, pattern: str) -> None:
         """Pass a copy of matching publications to a subscriber that is not a client (:mod:`fleximq.broker.observers`),
         one if several of its patterns match.
 
         :raises InvalidTopic: the pattern is empty, too long or has too many levels.
         """
-        self.taps.add(subscriber, pattern)
+        self.wiretaps.add(subscriber, pattern)
 
-    def untap(self, subscriber: ISubscriber, pattern: str) -> None:
-        """Remove one pattern of a tap; a no-op if it does not have it."""
-        self.taps.remove(subscriber, pattern)
+    def endWiretap(self, subscriber: ISubscriber, pattern: str) -> None:
+        """Remove one pattern of a wiretap; a no-op if it does not have it."""
+        self.wiretaps.remove(subscriber, pattern)
 
     # -- commits -------------------------------------------------------------------------------------
 

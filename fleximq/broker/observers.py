@@ -1,6 +1,6 @@
-"""Observers, record watchers and taps of the broker, mostly of extensions, and the counts of events.
+"""Observers, record watchers and wiretaps of the broker, mostly of extensions, and the counts of events.
 
-Their exceptions are passed to ``onError`` and affect neither the broker nor the others. A tap receives publications
+Their exceptions are passed to ``onError`` and affect neither the broker nor the others. A wiretap receives publications
 without being a client. It costs one more rendering for each matching run, creates no topic and no channel, does not
 receive publications narrowed to certain clients, and is removed after too many errors in a row.
 """
@@ -17,7 +17,7 @@ from fleximq.values.counted_event import CountedEvent, EventFamily
 
 T = TypeVar("T")
 
-#: Failed publications in a row after which a tap is removed.
+#: Failed publications in a row after which a wiretap is removed.
 MAX_FAILURES = 10
 
 #: Replaces a run that could not be rendered.
@@ -25,10 +25,10 @@ _FAILED = object()
 
 
 @implementer(ISubscriber, IForm)
-class Tap:
+class Wiretap:
     """An extension's subscriber in the topic table; passes each of its exceptions to ``failed``."""
 
-    def __init__(self, subscriber: ISubscriber, failed: Callable[["Tap", Exception], None]) -> None:
+    def __init__(self, subscriber: ISubscriber, failed: Callable[["Wiretap", Exception], None]) -> None:
         self.form = self
         self.subscriber = subscriber
         self.patterns: Counter[str] = Counter()
@@ -53,40 +53,40 @@ class Tap:
             self.errors = 0
 
 
-class Taps:
-    """All taps of a broker; ``onError`` is called with their exceptions."""
+class Wiretaps:
+    """All wiretaps of a broker; ``onError`` is called with their exceptions."""
 
     def __init__(self, topics: TopicTable, onError: Callable[[Exception], None]) -> None:
         self._topics = topics
         self._onError = onError
-        self._taps: dict[ISubscriber, Tap] = {}
+        self._wiretaps: dict[ISubscriber, Wiretap] = {}
 
     def add(self, subscriber: ISubscriber, pattern: str) -> None:
-        """See :meth:`fleximq.broker.broker.Broker.tap`."""
-        tap = self._taps.get(subscriber) or Tap(subscriber, self._failed)
-        self._topics.subscribePattern(tap, pattern)
-        self._topics.others.add(tap)
-        tap.patterns[pattern] += 1
-        self._taps[subscriber] = tap
+        """See :meth:`fleximq.broker.broker.Broker.wiretap`."""
+        wiretap = self._wiretaps.get(subscriber) or Wiretap(subscriber, self._failed)
+        self._topics.subscribePattern(wiretap, pattern)
+        self._topics.others.add(wiretap)
+        wiretap.patterns[pattern] += 1
+        self._wiretaps[subscriber] = wiretap
 
     def remove(self, subscriber: ISubscriber, pattern: str) -> None:
-        """Remove one pattern of a tap; a no-op if it does not have it."""
-        tap = self._taps.get(subscriber)
-        if tap is None or not tap.patterns[pattern]:
+        """Remove one pattern of a wiretap; a no-op if it does not have it."""
+        wiretap = self._wiretaps.get(subscriber)
+        if wiretap is None or not wiretap.patterns[pattern]:
             return
-        self._topics.unsubscribePattern(tap, pattern)
-        tap.patterns[pattern] -= 1
-        if not tap.patterns.total():
-            del self._taps[subscriber]
-            self._topics.others.discard(tap)
+        self._topics.unsubscribePattern(wiretap, pattern)
+        wiretap.patterns[pattern] -= 1
+        if not wiretap.patterns.total():
+            del self._wiretaps[subscriber]
+            self._topics.others.discard(wiretap)
 
-    def _failed(self, tap: Tap, error: Exception) -> None:
+    def _failed(self, wiretap: Wiretap, error: Exception) -> None:
         self._onError(error)
-        tap.errors += 1
-        if tap.errors == MAX_FAILURES:
-            self._onError(RuntimeError(f"{MAX_FAILURES} publications in a row failed: the tap is taken off"))
-            for pattern in tuple(tap.patterns.elements()):
-                self.remove(tap.subscriber, pattern)
+        wiretap.errors += 1
+        if wiretap.errors == MAX_FAILURES:
+            self._onError(RuntimeError(f"{MAX_FAILURES} publications in a row failed: the wiretap is taken off"))
+            for pattern in tuple(wiretap.patterns.elements()):
+                self.remove(wiretap.subscriber, pattern)
 
 
 class _Registry(Generic[T]):

@@ -14,7 +14,7 @@ T = TypeVar("T")
 #: interrupt, and a packer for each value would take three times as long. The packer's buffer grows to the largest
 #: value that it has packed, so longer ones get their own.
 _PLAIN, _SIZED = frozenset({int, float, bool, type(None)}), frozenset({bytes, str})
-_LARGE = 64 * KIBIBYTE
+_SHARED_BYTES = 64 * KIBIBYTE
 _pack: Callable[[object], bytes] = msgpack.Packer(datetime=True).pack
 
 
@@ -30,7 +30,7 @@ def packed(value: object) -> bytes:
     :raises OverflowError: a number has more than 64 bits.
     """
     kind = type(value)
-    if kind in _PLAIN or (kind in _SIZED and len(value) <= _LARGE):  # type: ignore[arg-type]
+    if kind in _PLAIN or (kind in _SIZED and len(value) <= _SHARED_BYTES):  # type: ignore[arg-type]
         return _pack(value)
     if kind is Packed:
         return value  # type: ignore[return-value]

@@ -37,7 +37,7 @@ Check = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BrokerAddress:
     """The address of a broker, or of a cluster's nodes, and the credentials: the map of the FlexiMQ document, section
     5.2. ``authority``, ``certificate`` and ``key`` name PEM files; ``timeout`` is in seconds. Raises OptionRefused for
     a wrong URL.
@@ -55,8 +55,8 @@ class Place:
             addressesOf(self.url)
 
     @classmethod
-    def of(cls, options: Mapping[str, str], url: str | None = None) -> "Place":
-        """Return the place that options name, with ``url`` instead of theirs, if any; raises OptionRefused."""
+    def of(cls, options: Mapping[str, str], url: str | None = None) -> "BrokerAddress":
+        """Return the address that options name, with ``url`` instead of theirs, if any; raises OptionRefused."""
         named = url or options.get("url")
         if not named:
             raise OptionRefused("the option 'url' is missing: it names the broker, e.g. tcp://localhost:7890")
@@ -146,7 +146,10 @@ class BrokerLink:
     """
 
     def __init__(
-        self, place: Place, sleep: Callable[[float], None] = time.sleep, now: Callable[[], float] = time.monotonic
+        self,
+        place: BrokerAddress,
+        sleep: Callable[[float], None] = time.sleep,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.place = place
         self._sleep = sleep

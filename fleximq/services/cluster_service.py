@@ -41,7 +41,7 @@ from fleximq.journal.files.file_system import Files
 from fleximq.journal.journal_folder import JournalFolder
 from fleximq.journal.recovery.recovered_state import RecoveredJournal
 from fleximq.services.cluster_operator import ClusterOperator, settingsThatLast
-from fleximq.services.host import Host, Inputs, Place
+from fleximq.services.host import Host, Inputs, ListenerPlace
 from fleximq.services.journal_service import restore, warn
 from fleximq.services.mesh_node import Membership, MeshNode
 from fleximq.services.meshed_broker import MeshedBroker
@@ -211,11 +211,11 @@ class ClusterNode(Host):
     def owned(self) -> MultiService:
         return self.service.owned
 
-    def placeOf(self, listen: Listen, limit: ConnectionLimit) -> Place:
+    def placeOf(self, listen: Listen, limit: ConnectionLimit) -> ListenerPlace:
         if listen.isStdio:
-            return Place(self.owned)
+            return ListenerPlace(self.owned)
         # A node is ready when it follows: its listeners are open from then on.
-        return Place(self.ports, self.ports.sharing(listen, limit))
+        return ListenerPlace(self.ports, self.ports.sharing(listen, limit))
 
     def forwarded(self) -> int:
         return len(self.ports.forwarding.joined)

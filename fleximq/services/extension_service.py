@@ -72,10 +72,10 @@ class ExtensionContext:
         self.broker.observers.add(observer)
         self._undo.append(lambda: self.broker.observers.remove(observer))
 
-    def tap(self, subscriber: ISubscriber, pattern: str) -> None:
+    def wiretap(self, subscriber: ISubscriber, pattern: str) -> None:
         """Deliver a copy of each publication to matching topics until the extension stops; raises InvalidTopic."""
-        self.broker.tap(subscriber, pattern)
-        self._undo.append(lambda: self.broker.untap(subscriber, pattern))
+        self.broker.wiretap(subscriber, pattern)
+        self._undo.append(lambda: self.broker.endWiretap(subscriber, pattern))
 
     def watch(self, watcher: IRecordWatcher) -> None:
         """Notify a watcher of journal records until the extension stops."""

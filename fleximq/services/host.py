@@ -46,15 +46,15 @@ class Inputs:
     ownsProcess: bool
 
 
-class Place(NamedTuple):
+class ListenerPlace(NamedTuple):
     """The place of a listener.
 
     :param parent: the service that starts and stops it.
-    :param entrance: wraps the factory of its open port, outside all other layers such as TLS; None: no wrapper.
+    :param wrapPort: wraps the factory of its open port, outside all other layers such as TLS; None: no wrapper.
     """
 
     parent: MultiService
-    entrance: Callable[[IProtocolFactory], IProtocolFactory] | None = None
+    wrapPort: Callable[[IProtocolFactory], IProtocolFactory] | None = None
 
 
 class Host(ABC):
@@ -110,7 +110,7 @@ class Host(ABC):
         """The parents of listeners; the first is that of the listeners for dialects."""
 
     @abstractmethod
-    def placeOf(self, listen: Listen, limit: ConnectionLimit) -> Place:
+    def placeOf(self, listen: Listen, limit: ConnectionLimit) -> ListenerPlace:
         """Return the place of a listener for dialects; raises SettingError if this host does not serve it.
 
         :param limit: the limit of connections of all listeners.
@@ -177,8 +177,8 @@ class SingleHost(Host):
     def owned(self) -> MultiService:
         return self.served
 
-    def placeOf(self, listen: Listen, limit: ConnectionLimit) -> Place:
-        return Place(self.served)
+    def placeOf(self, listen: Listen, limit: ConnectionLimit) -> ListenerPlace:
+        return ListenerPlace(self.served)
 
     def forwarded(self) -> int:
         return 0

@@ -14,7 +14,7 @@ from fleximq.endpoints.listen import Listen, ListenDefaults
 from fleximq.security.access_policy import AccessPolicy
 from fleximq.security.listener_principal import ListenerAdmission
 from fleximq.security.rates.rate_limits import RateLimitedAdmission, RateLimits
-from fleximq.services.host import Host, Inputs, Place
+from fleximq.services.host import Host, Inputs, ListenerPlace
 from fleximq.services.network.connection_limit import ConnectionLimit
 from fleximq.services.network.connections import OpenConnections
 from fleximq.services.network.listener_factory import ListenerDialects, dialectsOf, factoryOf
@@ -77,9 +77,11 @@ class ListenerSet:
 
     def listenForWeb(self, listen: Listen, parent: MultiService) -> None:
         """Add a listener for HTTP only; ``parent`` is the service that starts it."""
-        self._add(listen, Place(parent), lambda context: _NO_DIALECTS)
+        self._add(listen, ListenerPlace(parent), lambda context: _NO_DIALECTS)
 
-    def _add(self, listen: Listen, place: Place, dialectsFor: Callable[[ListenerContext], ListenerDialects]) -> None:
+    def _add(
+        self, listen: Listen, place: ListenerPlace, dialectsFor: Callable[[ListenerContext], ListenerDialects]
+    ) -> None:
         listen.checkPassed()
         service = ListenerService(
             self._inputs.reactor,
@@ -89,7 +91,7 @@ class ListenerSet:
             self._inputs.abortRun,
             lambda: self._limit.refused,
             self._shortage.left,
-            place.entrance,
+            place.wrapPort,
         )
         service.setServiceParent(place.parent)
 

@@ -86,8 +86,8 @@ class DirectMessages:
         self._lost: set[int] = set()
         self._sending: tuple[int, int, str, str] = (Direct.NOTIF, 0, "", "")
         # Its events are for the clients of this node only.
-        itself = RemoteClient(BROKER_ID, broker.brokerClient.dialect, broker.brokerClient.name)
-        self._presence = Presence(broker.topics, itself, broker.fanOut.deliver)
+        remoteBroker = RemoteClient(BROKER_ID, broker.brokerClient.dialect, broker.brokerClient.name)
+        self._presence = Presence(broker.topics, remoteBroker, broker.fanOut.deliver)
 
     # -- the clients of this node ------------------------------------------------------------------
 

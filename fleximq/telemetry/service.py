@@ -1,4 +1,4 @@
-"""Traces publications while it runs, as a tap and as a watcher of the journal, and sends remaining spans when it stops.
+"""Traces publications while it runs, as a wiretap and as a watcher of the journal; sends remaining spans at its stop.
 
 A traced publication has a span ``publish``, from its arrival at the broker to its delivery; below it ``commit``, if it
 passes through the journal, and ``deliver``, which ends after the writes of its reactor turn. A publication with a
@@ -55,7 +55,7 @@ class TelemetryService(Service):
         self._provider.add_span_processor((self._process or _sending)(choices))
         tracer = self._provider.get_tracer("fleximq", __version__)
         self._tracing = Tracing(tracer, context.reactor, choices.sample, random)
-        context.tap(self._tracing, choices.pattern)
+        context.wiretap(self._tracing, choices.pattern)
         context.watch(self._tracing)
         context.watchQueues(JobTracing(tracer))
 

@@ -20,7 +20,8 @@ class UnexpectedEvent(Exception):
 
 class Transitions(dict[tuple[State, Event], State]):
     """The next state by state and event. A missing pair is a fault of the program: it leaves the state unchanged, and
-    the first one of a kind is logged as a warning, with the standard library's logging, which clients share.
+    the first one of a kind is logged as a warning, with the standard library's logging: clients have no other, and
+    twistd writes its lines to the broker's log.
 
     While ``strict``, as in tests, a missing pair raises :class:`UnexpectedEvent`.
     """

@@ -17,7 +17,7 @@ from twisted.logger import Logger
 from fleximq.broker.broker import Broker
 from fleximq.broker.paths import dead_letter_paths, queue_paths
 from fleximq.broker.paths.arguments import Listing, Path, number, page
-from fleximq.broker.paths.path_table import clients, operate, topics
+from fleximq.broker.paths.path_table import clients, performAct, topics
 from fleximq.broker.paths.rows import groupRow, overview
 from fleximq.broker.paths.schedule_paths import schedules
 from fleximq.config.option_table import OPTIONS
@@ -81,7 +81,7 @@ class Api:
 
     def pages(self) -> dict[str, Page]:
         """Return the pages by path."""
-        acts: dict[str, Answer] = {path: partial(self.operate, act) for path, act in _ACTS.items()}
+        acts: dict[str, Answer] = {path: partial(self.performAct, act) for path, act in _ACTS.items()}
         acts["/api/clients/disconnect"] = self.disconnect
         for path, function in (queue_paths.ACTING | dead_letter_paths.ACTING).items():
             acts[path.replace("/broker/", "/api/")] = partial(self.ask, function, False)
@@ -90,7 +90,7 @@ class Api:
             "/api/about": Page(self.about),
             "/api/groups": Page(self.groups),
             **{path: Page(partial(self.ask, *found)) for path, found in _LISTS.items()},
-            "/api/bans": Page(partial(self.operate, "bans"), Action.ADMIN),
+            "/api/bans": Page(partial(self.performAct, "bans"), Action.ADMIN),
             "/api/settings": Page(self.settings, Action.ADMIN),
             **{path: Page(partial(_logged, act), Action.ADMIN, post=True) for path, act in acts.items()},
         }
@@ -152,10 +152,10 @@ class Api:
             client.conversation.expel(Forbidden("disconnected by the operator"))
         return jsonReply({"disconnected": clientId})
 
-    async def operate(self, act: str, request: PageRequest) -> HttpReply:
+    async def performAct(self, act: str, request: PageRequest) -> HttpReply:
         """Perform an act of :class:`fleximq.services.operator.Operator` with the arguments of the request."""
         answered: Deferred[Any] = Deferred()
-        operate(self._broker, act, request.arguments, request.who, answered.callback)
+        performAct(self._broker, act, request.arguments, request.who, answered.callback)
         return jsonReply(await answered)
 
 

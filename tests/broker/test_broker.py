@@ -76,8 +76,8 @@ class OperationTests(BrokerCase):
     def test_everyOperationIsADocumentedMethodOfTheClass(self) -> None:
         """This also holds for those which one part performs."""
         names = (
-            "reserve release rename publish publishNarrowed subscribe follow checkSubscription unsubscribe recall tap "
-            "untap openRequests checkPath openSubscription subscription expectReplies consume consumeMany "
+            "reserve release rename publish publishNarrowed subscribe follow checkSubscription unsubscribe recall "
+            "wiretap endWiretap openRequests checkPath openSubscription subscription expectReplies consume consumeMany "
             "whenAvailable acknowledgeMessages"
         )
         for name in names.split():

@@ -3,7 +3,7 @@
 ::
 
     with Relay(broker.port(), context) as relay:
-        Place(f"tls://localhost:{relay.port}", ...)
+        BrokerAddress(f"tls://localhost:{relay.port}", ...)
 """
 
 import contextlib

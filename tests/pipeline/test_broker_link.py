@@ -8,7 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.errors import ConnectionLost, JoinRefused, RequestFailed
 from fleximq.pipeline import broker_link, wait_notice
-from fleximq.pipeline.broker_link import Behind, BrokerLink, Place
+from fleximq.pipeline.broker_link import Behind, BrokerAddress, BrokerLink
 from fleximq.pipeline.errors import BrokerGone, BrokerRefused, NotJournalled, OptionRefused
 
 URL = "tcp://localhost:7890"
@@ -19,41 +19,49 @@ class PlaceTests(SynchronousTestCase):
 
     def refuses(self, words: str, **options: str) -> str:
         """Check that options are refused, and return the sentence."""
-        error = self.assertRaises(OptionRefused, Place.of, {"url": URL, **options})
+        error = self.assertRaises(OptionRefused, BrokerAddress.of, {"url": URL, **options})
         self.assertIn(words, str(error))
         return str(error)
 
     def test_urlIsRequiredAndChecked(self) -> None:
-        self.assertIn("'url' is missing", str(self.assertRaises(OptionRefused, Place.of, {})))
-        self.assertIn("'url' cannot be used", str(self.assertRaises(OptionRefused, Place.of, {"url": "nowhere"})))
+        self.assertIn("'url' is missing", str(self.assertRaises(OptionRefused, BrokerAddress.of, {})))
+        self.assertIn(
+            "'url' cannot be used", str(self.assertRaises(OptionRefused, BrokerAddress.of, {"url": "nowhere"}))
+        )
 
     def test_credentialsAreATokenOrAMapInJson(self) -> None:
-        self.assertIsNone(Place.of({"url": URL}).credentials)
-        self.assertEqual(Place.of({"url": URL, "token": "s"}).credentials, {"type": "token", "token": "s"})
+        self.assertIsNone(BrokerAddress.of({"url": URL}).credentials)
+        self.assertEqual(BrokerAddress.of({"url": URL, "token": "s"}).credentials, {"type": "token", "token": "s"})
         written = '{"type": "basic", "username": "a"}'
-        self.assertEqual(Place.of({"url": URL, "credentials": written}).credentials, {"type": "basic", "username": "a"})
+        self.assertEqual(
+            BrokerAddress.of({"url": URL, "credentials": written}).credentials, {"type": "basic", "username": "a"}
+        )
 
     def test_credentialsAreNotShown(self) -> None:
         for bad in ("s3cret", '["s3cret"]', '{"s3cret": 1}'):
             self.assertNotIn("s3cret", self.refuses("'credentials' must be a JSON map", credentials=bad))
-        self.assertNotIn("s3cret", repr(Place.of({"url": URL, "token": "s3cret"})))
+        self.assertNotIn("s3cret", repr(BrokerAddress.of({"url": URL, "token": "s3cret"})))
 
     def test_timeoutHasLimits(self) -> None:
-        self.assertEqual(Place.of({"url": URL, "brokerTimeout": "0"}).timeout, 0)
-        self.assertEqual(Place.of({"url": URL, "brokerTimeout": "86400"}).timeout, 86_400)
+        self.assertEqual(BrokerAddress.of({"url": URL, "brokerTimeout": "0"}).timeout, 0)
+        self.assertEqual(BrokerAddress.of({"url": URL, "brokerTimeout": "86400"}).timeout, 86_400)
         for bad in ("-1", "86401", "nan", "soon"):
             self.refuses("'brokerTimeout'", brokerTimeout=bad)
 
     def test_placeCanBePickled(self) -> None:
-        place = Place.of({"url": URL, "token": "s", "caFile": "ca.pem", "certFile": "c.pem", "keyFile": "k.pem"})
+        place = BrokerAddress.of(
+            {"url": URL, "token": "s", "caFile": "ca.pem", "certFile": "c.pem", "keyFile": "k.pem"}
+        )
         self.assertEqual(pickle.loads(pickle.dumps(place)), place)
 
     def test_unreadableFilesAreRefusedBeforeConnecting(self) -> None:
-        place = Place.of({"url": "tls://localhost:7891", "caFile": "/nowhere/ca.pem"})
+        place = BrokerAddress.of({"url": "tls://localhost:7891", "caFile": "/nowhere/ca.pem"})
         self.assertIn("'caFile'", str(self.assertRaises(OptionRefused, place.connect)))
 
     def test_urlOfAnotherKindIsRefusedWhenUsed(self) -> None:
-        self.assertRaisesRegex(OptionRefused, "that a broker has started", Place.of({"url": "stdio://"}).connect)
+        self.assertRaisesRegex(
+            OptionRefused, "that a broker has started", BrokerAddress.of({"url": "stdio://"}).connect
+        )
 
 
 class FakeClient:
@@ -107,7 +115,7 @@ class LinkTests(SynchronousTestCase):
         def sleep(seconds: float) -> None:
             self.time += seconds
 
-        return BrokerLink(cast(Place, self.place), sleep, lambda: self.time)
+        return BrokerLink(cast(BrokerAddress, self.place), sleep, lambda: self.time)
 
     def test_oneConnectionServesAllRequests(self) -> None:
         link = self.link([1, 2])

@@ -8,7 +8,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.blocking import connect
-from fleximq.pipeline.broker_link import Place
+from fleximq.pipeline.broker_link import BrokerAddress
 from fleximq.pipeline.lag import Group, groups, report
 from tests.nightly import nightly
 from tests.pipeline.installed import missing as skip
@@ -50,7 +50,7 @@ class LiveTests(SynchronousTestCase):
 
     def groups(self) -> list[Group]:
         """Return what the broker knows."""
-        return groups(Place.of({"url": self.url}))
+        return groups(BrokerAddress.of({"url": self.url}))
 
     def where(self) -> list[Any]:
         """Return where each group is."""

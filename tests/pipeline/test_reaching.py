@@ -16,7 +16,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.blocking import connect
 from fleximq.client.errors import Untrusted
-from fleximq.pipeline.broker_link import Place
+from fleximq.pipeline.broker_link import BrokerAddress
 from fleximq.pipeline.errors import BrokerGone, BrokerRefused, PipelineError
 from tests.broker_process import BrokerProcess
 from tests.certificates import Made, makeCertificate
@@ -62,7 +62,7 @@ class ReachingCase(SynchronousTestCase):
 
     def slices(self, options: dict[str, str]) -> list[Slice]:
         """Return what there is to read."""
-        journal = RemoteJournal(Place.of(options))
+        journal = RemoteJournal(BrokerAddress.of(options))
         try:
             return journal.slices(0, journal.end().offset)
         finally:
@@ -72,7 +72,7 @@ class ReachingCase(SynchronousTestCase):
         """Return all offsets, as the driver and a task do it."""
         found: list[int] = []
         for part in self.slices(options) if slices is None else slices:
-            for batch in readRemote(part, Place.of(options), ("offset",), Selection(), self.fail):
+            for batch in readRemote(part, BrokerAddress.of(options), ("offset",), Selection(), self.fail):
                 found += batch.column("offset").to_pylist()
         return found
 
@@ -215,7 +215,7 @@ class AwayTests(ReachingCase):
         options = {"url": f"tcp://127.0.0.1:{port}", "brokerTimeout": "300"}
         [part] = self.slices(options)
         found: list[int] = []
-        for batch in readRemote(part, Place.of(options), ("offset",), Selection(), self.fail):
+        for batch in readRemote(part, BrokerAddress.of(options), ("offset",), Selection(), self.fail):
             if not found:
                 broker.stop(9)
                 self.during(partial(self.start, port=port))
@@ -228,7 +228,7 @@ class AwayTests(ReachingCase):
         self.fill(broker)
         # About half of it, whatever is read ahead.
         relay = self.relay(broker.port(), None, 3_000_000, True)
-        place = Place.of({"url": f"tcp://127.0.0.1:{relay.port}", "brokerTimeout": "0.3"})
+        place = BrokerAddress.of({"url": f"tcp://127.0.0.1:{relay.port}", "brokerTimeout": "0.3"})
         [part] = self.slices({"url": f"tcp://127.0.0.1:{broker.port()}"})
         found: list[int] = []
 
@@ -251,7 +251,7 @@ class AwayTests(ReachingCase):
     def test_otherJournalOfTheSameUrlIsNotRead(self) -> None:
         other, relay, options = self.otherJournals()
         slices = self.slices(options)
-        journal = RemoteJournal(Place.of(options))
+        journal = RemoteJournal(BrokerAddress.of(options))
         self.addCleanup(journal.close)
         relay.target = other.port()
         relay.cut()
@@ -263,7 +263,7 @@ class AwayTests(ReachingCase):
     def test_otherJournalBetweenTwoAnswersIsNotRead(self) -> None:
         other, relay, options = self.otherJournals()
         [part] = self.slices(options)
-        batches = readRemote(part, Place.of(options), ("offset",), Selection(), self.fail)
+        batches = readRemote(part, BrokerAddress.of(options), ("offset",), Selection(), self.fail)
         next(batches)
         relay.target = other.port()
         relay.cut()

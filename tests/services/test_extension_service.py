@@ -42,8 +42,8 @@ class Sample(Service):
 
     def startService(self) -> None:
         self.context.observe(self.witness)
-        self.context.tap(self.tapped, "#")
-        self.context.tap(self.tapped, "a")
+        self.context.wiretap(self.tapped, "#")
+        self.context.wiretap(self.tapped, "a")
         self._step("start")
 
     def stopService(self) -> Any:

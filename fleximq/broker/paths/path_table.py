@@ -89,7 +89,7 @@ def reload(broker: Broker, client: ConnectedClient, arguments: Arguments) -> Any
     return broker.operator.reload()
 
 
-def operate(broker: Broker, act: str, arguments: Arguments, by: str, answer: Answer) -> None:
+def performAct(broker: Broker, act: str, arguments: Arguments, by: str, answer: Answer) -> None:
     """Perform an operator's act, ``kick``, ``ban`` or ``unban``, at all nodes of a mesh, or list the ``bans``."""
     read, own = broker.operator.perform(act, arguments, by)
     if act != "bans":
@@ -98,7 +98,7 @@ def operate(broker: Broker, act: str, arguments: Arguments, by: str, answer: Ans
 
 
 def _operate(act: str) -> Path:
-    return lambda broker, client, arguments, answer: operate(
+    return lambda broker, client, arguments, answer: performAct(
         broker, act, arguments, client.principal or client.name, answer
     )
 

@@ -28,7 +28,7 @@ _HEADS = 1024
 #: Longer envelopes are not remembered.
 _REMEMBERED_BYTES = 1024
 #: Longer payloads of answers are views of the received bytes, not copies.
-_LARGE = 64 * KIBIBYTE
+_COPIED_BYTES = 64 * KIBIBYTE
 #: Size of the length before a payload.
 _LENGTH_BYTES = 8
 
@@ -200,7 +200,7 @@ class Conversation:
         head = len(envelope)
         header = received(peek(envelope[FIXED_BYTES:]), head - FIXED_BYTES)
         for frame in frames:
-            if kind == MessageType.REP and self.id and len(frame) > _LARGE:
+            if kind == MessageType.REP and self.id and len(frame) > _COPIED_BYTES:
                 event = self._reply(sender, header, memoryview(frame)[head + _LENGTH_BYTES :])
             else:
                 event = self._event(kind, sender, header, payloadOf(frame, head))

@@ -13,7 +13,7 @@ from fleximq.dialects.outbox import Chunk, Outbox
 from fleximq.wire.websocket_frame import BINARY, frameHead
 
 #: Chunks of at least so many bytes are not copied.
-_LARGE = 1 << 16
+_UNCOPIED_BYTES = 1 << 16
 #: The longest binary message that combines deliveries: clients refuse much longer ones.
 MESSAGE_BYTES = 1 << 19
 
@@ -89,7 +89,7 @@ def _messages(chunks: Sequence[Chunk]) -> list[Chunk]:
         return [frameHead(BINARY, size), *chunks] if size else []
     parts: list[Chunk] = []
     room = 0
-    for areLarge, group in groupby(chunks, lambda chunk: len(chunk) >= _LARGE):
+    for areLarge, group in groupby(chunks, lambda chunk: len(chunk) >= _UNCOPIED_BYTES):
         # Views of large chunks, which other readers may share.
         for chunk in group if areLarge else (b"".join(group),):
             view = memoryview(chunk)

@@ -21,7 +21,7 @@ _OVERHEAD = HEADER_BYTES + SHAPE.size + 14 * 8
 #: Bytes of a topic or publisher in its dictionary, without the name.
 _ENTRY = 8
 #: Above this average size, payloads are written from their own buffers; smaller ones are joined.
-_LARGE = 4096
+_JOINED_BYTES = 4096
 _BIG_ENDIAN = sys.byteorder == "big"
 
 
@@ -221,7 +221,7 @@ class ColumnBuilder:
         """Return the payloads as buffers: one joined buffer, or the original buffers if they are large and few."""
         size = self.payloadEnds[-1]
         pad = padding(size)
-        if size > _LARGE * len(self.payloads):
+        if size > _JOINED_BYTES * len(self.payloads):
             return [piece for piece in (*self.payloads, pad) if piece]
         joined = b"".join([*self.payloads, pad])
         return [joined] if joined else []

@@ -52,11 +52,11 @@ class MergedStateRecords:
     def add(self, note: StateRecord) -> None:
         """Add a state record; its array may be changed by the caller afterwards."""
         if type(note) is QueueAcknowledged:
-            gathered = self._acknowledged.get(note.key)
-            if gathered is None:
-                gathered = self._acknowledged[note.key] = array("Q")
-                self._records.append(QueueAcknowledged(note.key, gathered))
-            gathered.extend(note.offsets)
+            collected = self._acknowledged.get(note.key)
+            if collected is None:
+                collected = self._acknowledged[note.key] = array("Q")
+                self._records.append(QueueAcknowledged(note.key, collected))
+            collected.extend(note.offsets)
         elif type(note) is QueueDelivered:
             last = self._latestOf(note.key)
             if type(last) is QueueDelivered and _areHiddenAlike(last, note):

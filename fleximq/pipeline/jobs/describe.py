@@ -88,10 +88,10 @@ def _batches(parts: "Sequence[SlicePartition]", wanted: "Selection", words: str,
 
 
 def _groups(options: dict[str, str]) -> list[Facts]:
-    from fleximq.pipeline.broker_link import Place
+    from fleximq.pipeline.broker_link import BrokerAddress
     from fleximq.pipeline.lag import groups
 
-    found = [group for url in urlsIn(options["url"]) for group in groups(Place.of(options, url))]
+    found = [group for url in urlsIn(options["url"]) for group in groups(BrokerAddress.of(options, url))]
     return [{**group._asdict(), "told": _time(group.told * 1000)} for group in found]
 
 

@@ -168,14 +168,14 @@ def _source(arguments: Namespace, specs: "list[TableSpec]") -> dict[str, str]:
 def _reporter(arguments: Namespace, options: Mapping[str, str]) -> "Reporter | None":
     if arguments.consumer_group is None:
         return None
-    from fleximq.pipeline.broker_link import Place
+    from fleximq.pipeline.broker_link import BrokerAddress
     from fleximq.pipeline.lag import Reporter
 
     brokers = job.brokerOptions(arguments)
     urls = [arguments.lag_url] if arguments.lag_url else arguments.url
     if not urls:
         raise OptionRefused("--consumer-group needs --url or --lag-url: the broker to report to")
-    return Reporter(arguments.consumer_group, [Place.of(brokers, url) for url in urls])
+    return Reporter(arguments.consumer_group, [BrokerAddress.of(brokers, url) for url in urls])
 
 
 INGEST = job.Job(_prepare, _run)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from fleximq.config import option_values
 from fleximq.errors import SettingError
-from fleximq.pipeline.broker_link import BrokerLink, Place
+from fleximq.pipeline.broker_link import BrokerAddress, BrokerLink
 from fleximq.pipeline.command import job
 from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused
@@ -140,7 +140,7 @@ def _into(arguments: Namespace) -> dict[str, str]:
 
 def _look(into: Mapping[str, str], run: JobRun) -> None:
     """Report the delivery guarantee; raises PipelineError if the broker is away, or refuses the login."""
-    with BrokerLink(Place.of(into)) as link:
+    with BrokerLink(BrokerAddress.of(into)) as link:
         if link.ask("/broker/about")["journal"] is None:
             run.writeLine(
                 f"the broker at {into['url']} has no journal: messages may be published twice if this is interrupted"

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import listener
 
-from fleximq.pipeline.broker_link import Place
+from fleximq.pipeline.broker_link import BrokerAddress
 from fleximq.pipeline.lag.reporter import Reporter, groupName
 from fleximq.values.urls import urlsIn
 
@@ -29,7 +29,7 @@ def report(
     :param query: only the query with this name or id.
     :param options: options of the connection: ``token``, ``caFile`` and others.
     """
-    places = [Place.of(options, each) for each in urlsIn(url)]
+    places = [BrokerAddress.of(options, each) for each in urlsIn(url)]
     added = LagListener(spark, places, None if group is None else groupName(group), query)
     spark.streams.addListener(added)
     return added
@@ -38,7 +38,9 @@ def report(
 class LagListener(listener.StreamingQueryListener):
     """The listener that :func:`fleximq.pipeline.lag.report` returns."""
 
-    def __init__(self, spark: SparkSession, places: Sequence[Place], group: str | None, query: str | None) -> None:
+    def __init__(
+        self, spark: SparkSession, places: Sequence[BrokerAddress], group: str | None, query: str | None
+    ) -> None:
         self._spark = spark
         self._places = places
         self._group = group

@@ -10,7 +10,7 @@ from enum import Enum
 from threading import Condition, Thread
 from typing import Any, NamedTuple
 
-from fleximq.pipeline.broker_link import BrokerLink, Place
+from fleximq.pipeline.broker_link import BrokerAddress, BrokerLink
 from fleximq.pipeline.errors import OptionRefused, PipelineError
 from fleximq.values.state_records import MAX_GROUP_NAME_BYTES
 from fleximq.values.transitions import Transitions
@@ -37,7 +37,7 @@ class Group(NamedTuple):
     told: int
 
 
-def groups(place: Place) -> list[Group]:
+def groups(place: BrokerAddress) -> list[Group]:
     """Return all groups that a broker knows, by name; raises PipelineError if it is away or has no journal."""
     found: list[Group] = []
     after: str | None = ""
@@ -51,7 +51,7 @@ def groups(place: Place) -> list[Group]:
     return found
 
 
-def forget(place: Place, name: str) -> bool:
+def forget(place: BrokerAddress, name: str) -> bool:
     """Remove a group from a broker, until its next report; False if the name is unknown. Raises as :func:`groups`."""
     with BrokerLink(place) as link:
         return bool(link.ask("/pipeline/forget", {"group": name})["forgotten"])
@@ -69,7 +69,7 @@ class Reporter:
     because of a broker, and only :meth:`flush` and :meth:`close` wait for one.
     """
 
-    def __init__(self, group: str, places: Sequence[Place]) -> None:
+    def __init__(self, group: str, places: Sequence[BrokerAddress]) -> None:
         self._group = group
         self._reporters = [_BrokerReporter(place) for place in places]
 
@@ -144,7 +144,7 @@ TRANSITIONS = Transitions(
 class _BrokerReporter:
     """Reports to one broker, on a thread of its own that starts with the first report."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: BrokerAddress) -> None:
         self._place = replace(place, timeout=_TIMEOUT)
         self._changed = Condition()
         self._pending: list[dict[str, Any]] | None = None
@@ -216,8 +216,8 @@ class StreamProgress:
     def __init__(
         self,
         group: str,
-        places: Sequence[Place],
-        report: Callable[[str, Sequence[Place]], Reporter] = Reporter,
+        places: Sequence[BrokerAddress],
+        report: Callable[[str, Sequence[BrokerAddress]], Reporter] = Reporter,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._reporter = report(group, places)

@@ -16,7 +16,7 @@ from fleximq.journal.files.segment_summary import assignOffsets
 from fleximq.journal.format.control_frames import decodeGap, decodeTransaction, isJournalId
 from fleximq.journal.format.frame import FrameError, FrameHeader, FrameKind, readHeader
 from fleximq.limits import KIBIBYTE, MEBIBYTE
-from fleximq.pipeline.broker_link import Behind, BrokerLink, Check, Place
+from fleximq.pipeline.broker_link import Behind, BrokerAddress, BrokerLink, Check
 from fleximq.pipeline.errors import BrokerRefused
 from fleximq.pipeline.files.folder import End
 from fleximq.pipeline.files.frame_columns import RECORDS, PlacedFrame, decodeFrames, offsetsAndTimes
@@ -111,7 +111,7 @@ class RemoteJournal:
     raises PipelineError if the broker is away for too long, refuses the login, or has no journal.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: BrokerAddress) -> None:
         self.path = place.url
         self._link = BrokerLink(place)
         self._tried: dict[int, FrameHeader] = {}
@@ -268,7 +268,7 @@ class RemoteJournal:
 
 
 def readRemote(
-    part: Slice, place: Place, columns: Sequence[str], selection: Selection, missing: Callable[[Missing], None]
+    part: Slice, place: BrokerAddress, columns: Sequence[str], selection: Selection, missing: Callable[[Missing], None]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the selected records of a slice as batches of columns, ordered by offset. Exceptions of ``missing`` end the
     read. Raises PipelineError as :class:`RemoteJournal`, or if the broker has another journal now.

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import InputPartition
 from fleximq.errors import JournalError, systemReason
 from fleximq.journal.files.file_system import Files
 from fleximq.journal.files.folder_files import readIdentity
-from fleximq.pipeline.broker_link import TIMEOUT, Place
+from fleximq.pipeline.broker_link import TIMEOUT, BrokerAddress
 from fleximq.pipeline.errors import OptionRefused, PipelineError
 from fleximq.pipeline.files.journal_files import JournalFiles, readSlice
 from fleximq.pipeline.files.selection import FOREVER, Selection, Slice
@@ -59,7 +59,7 @@ class SlicePartition(InputPartition):
     """One slice of a journal, read through ``broker``, or from its folder or one of the ``others`` with the same."""
 
     slice: Slice
-    broker: Place | None = None
+    broker: BrokerAddress | None = None
     others: Sequence[str] = ()
 
 

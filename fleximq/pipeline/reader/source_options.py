@@ -8,7 +8,7 @@ from typing import Any
 
 from fleximq.config import option_values
 from fleximq.errors import SettingError
-from fleximq.pipeline.broker_link import Place, flag
+from fleximq.pipeline.broker_link import BrokerAddress, flag
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.files.schema import ALL_COLUMNS, COLUMNS
 from fleximq.pipeline.files.selection import SLICE_BYTES, Topics
@@ -18,7 +18,7 @@ from fleximq.pipeline.reader.decoded_columns import MADE, OPTIONS, Decoding
 from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Points, StartKind, pointsOf, timesOf
 from fleximq.values.urls import urlsIn
 
-#: The options for the connection to a broker (:meth:`fleximq.pipeline.broker_link.Place.of`).
+#: The options for the connection to a broker (:meth:`fleximq.pipeline.broker_link.BrokerAddress.of`).
 _BROKER = ("url", "token", "credentials", "caFile", "certFile", "keyFile", "brokerTimeout")
 _KNOWN = {
     *_BROKER,
@@ -59,9 +59,9 @@ class SourceOptions:
     failOnDataLoss: bool = True
     pushFilters: bool = False
     decoding: Decoding | None = None
-    brokers: tuple[Place, ...] = ()
+    brokers: tuple[BrokerAddress, ...] = ()
     group: str | None = None
-    told: tuple[Place, ...] = ()
+    told: tuple[BrokerAddress, ...] = ()
 
     @classmethod
     def of(cls, written: Mapping[str, str]) -> "SourceOptions":
@@ -99,7 +99,7 @@ class SourceOptions:
         )
 
 
-def _brokers(options: Mapping[str, str]) -> tuple[Place, ...]:
+def _brokers(options: Mapping[str, str]) -> tuple[BrokerAddress, ...]:
     """Return the brokers of the comma-separated URLs; none without a URL."""
     given = [name for name in _BROKER if name in options]
     if "url" not in options:
@@ -108,10 +108,12 @@ def _brokers(options: Mapping[str, str]) -> tuple[Place, ...]:
         return ()
     if "path" in options or "paths" in options:
         raise OptionRefused("the options 'path' and 'url' exclude each other: a folder is read, or brokers are asked")
-    return tuple(Place.of(options, url) for url in _list(options, "url", urlsIn))
+    return tuple(BrokerAddress.of(options, url) for url in _list(options, "url", urlsIn))
 
 
-def _group(options: Mapping[str, str], brokers: tuple[Place, ...]) -> tuple[str | None, tuple[Place, ...]]:
+def _group(
+    options: Mapping[str, str], brokers: tuple[BrokerAddress, ...]
+) -> tuple[str | None, tuple[BrokerAddress, ...]]:
     """Return the consumer group, and the brokers to report its progress to: those that are read, or of ``lagUrl``."""
     if "consumerGroup" not in options:
         if "lagUrl" in options:
@@ -122,7 +124,7 @@ def _group(options: Mapping[str, str], brokers: tuple[Place, ...]) -> tuple[str 
             raise OptionRefused(
                 "the options 'url' and 'lagUrl' exclude each other: reports go to the brokers that are read"
             )
-        brokers = tuple(Place.of(options, url) for url in _list(options, "lagUrl", urlsIn))
+        brokers = tuple(BrokerAddress.of(options, url) for url in _list(options, "lagUrl", urlsIn))
     if not brokers:
         raise OptionRefused("the option 'consumerGroup' needs 'lagUrl', the broker that is to know of it, or 'url'")
     return groupName(options["consumerGroup"]), brokers

@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 from fleximq.client.errors import ClientError
 from fleximq.client.payloads import Packed
 from fleximq.limits import KIBIBYTE, MEBIBYTE, isTooLong
-from fleximq.pipeline.broker_link import BrokerLink, Place, choice, flag
+from fleximq.pipeline.broker_link import BrokerAddress, BrokerLink, choice, flag
 from fleximq.pipeline.errors import (
     BrokerGone,
     BrokerRefused,
@@ -55,7 +55,7 @@ class SinkOptions:
     repeated one publishes nothing; "" for a new name.
     """
 
-    place: Place
+    place: BrokerAddress
     topic: str | None = None
     exactlyOnce: bool = False
     packed: bool = False
@@ -82,7 +82,7 @@ class SinkOptions:
         if bool(query) != ("txnVersion" in options):
             raise OptionRefused("the options 'txnAppId' and 'txnVersion' belong together")
         return cls(
-            Place.of(options),
+            BrokerAddress.of(options),
             topic,
             flag(options, "requireExactlyOnce", False),
             valueFormat == "messagepack",

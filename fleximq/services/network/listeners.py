@@ -41,7 +41,7 @@ class ListenerService(Service):
     :param abortRun: called with a sentence and the reactor if it fails later.
     :param refused: returns the number of connections closed at once so far.
     :param left: returns how many more the system's limit on open files permits.
-    :param entrance: returns the factory of the open port, made from that of its endpoint with all layers, such as TLS;
+    :param wrapPort: returns the factory of the open port, made from that of its endpoint with all layers, such as TLS;
         only for ports of TCP and UNIX sockets.
     """
 
@@ -52,7 +52,7 @@ class ListenerService(Service):
     _abortRun: Callable[[str, Any], None]
     _refused: Callable[[], int] = lambda: 0
     _left: Callable[[], int] = lambda: SCARCE + 1
-    _entrance: Callable[[IProtocolFactory], IProtocolFactory] | None = None
+    _wrapPort: Callable[[IProtocolFactory], IProtocolFactory] | None = None
     _opening: Deferred[Any] | None = field(default=None, init=False)
     _waiting: list[Deferred[None]] = field(default_factory=list, init=False)
     port: Any = field(default=None, init=False)
@@ -117,8 +117,8 @@ class ListenerService(Service):
 
     def _opened(self, port: Any) -> None:
         self.port = port
-        if self._entrance is not None:  # nothing was accepted yet: that takes another turn of the reactor
-            port.factory = self._entrance(port.factory)
+        if self._wrapPort is not None:  # nothing was accepted yet: that takes another turn of the reactor
+            port.factory = self._wrapPort(port.factory)
         tuneSocket(getattr(port, "socket", None))
         acceptFew(port, self._reactor, self._refused, self._left)
         if self.running:

@@ -60,7 +60,7 @@ class NodePorts(MultiService):
         self._host = ""
 
     def sharing(self, listen: Listen, limit: ConnectionLimit) -> "Callable[[IProtocolFactory], NodeFactory]":
-        """Return the entrance of a listener's port, see :class:`ListenerService`.
+        """Return the wrapper of a listener's port, see :class:`ListenerService`.
 
         :raises SettingError: its clients cannot be forwarded.
         """

@@ -99,13 +99,13 @@ class ProxiedProtocol(Handover):
 
     def _guardHeader(self, wrapper: Any) -> None:
         """Give Twisted the header in one piece, once it is complete; close if it is malformed."""
-        received, gathered = wrapper.dataReceived, b""
+        received, collected = wrapper.dataReceived, b""
 
         def receivedHeader(data: bytes) -> None:
-            nonlocal gathered
-            gathered += data
+            nonlocal collected
+            collected += data
             try:
-                split = splitHeader(gathered)
+                split = splitHeader(collected)
                 if split is None:
                     return
                 received(split[0])

@@ -32,7 +32,7 @@ class AuditTrail(Service):
         self._watcher = Watcher(self._trail.take, partial(datetime.now, UTC), choices.payloads)
         self._watcher.say("started")
         self._context.observe(self._watcher)
-        self._context.tap(self._watcher, choices.pattern)
+        self._context.wiretap(self._watcher, choices.pattern)
         self._flushing = LoopingCall(self._trail.flush)
         self._flushing.clock = reactor
         self._flushing.start(choices.every)

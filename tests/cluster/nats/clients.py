@@ -28,7 +28,7 @@ from tests.cluster.nats.servers import Servers, freePorts
 from tests.pipeline.installed import missing as withoutSpark
 
 if not withoutSpark:
-    from fleximq.pipeline.broker_link import BrokerLink, Place
+    from fleximq.pipeline.broker_link import BrokerAddress, BrokerLink
     from fleximq.pipeline.errors import PipelineError
 
 PATIENCE = 300.0
@@ -176,7 +176,7 @@ class Clients:
             self.until(lambda: self._connect(topic, form, more), f"a client {topic}")  # noqa: B023
 
         if not withoutSpark:
-            self.publishers.append(SinkPublisher("sink", Place(self.url), self._ending))
+            self.publishers.append(SinkPublisher("sink", BrokerAddress(self.url), self._ending))
 
     def _connect(self, topic: str, form: Any, more: dict[str, Any]) -> bool:
         try:

@@ -14,7 +14,7 @@ if not skip:
     import msgpack
 
     from fleximq.client.blocking import connect
-    from fleximq.pipeline.broker_link import Place
+    from fleximq.pipeline.broker_link import BrokerAddress
     from fleximq.pipeline.lag import Reporter
     from fleximq.values.message import Content
     from tests.pipeline.jobs.fake_run import runJob
@@ -97,7 +97,7 @@ class DescribeTests(SynchronousTestCase):
                 client.publish("orders", {"id": 2})
                 client.flush()
             (journal,) = self.facts("--url", url)["journals"]
-            reporter = Reporter("billing", [Place(url)])
+            reporter = Reporter("billing", [BrokerAddress(url)])
             reporter.report({str(journal["journal"]): 2})
             reporter.close(PATIENCE)
             facts = self.facts("--url", url)

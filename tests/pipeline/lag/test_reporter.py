@@ -13,7 +13,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.blocking import connect
-from fleximq.pipeline.broker_link import BrokerLink, Place
+from fleximq.pipeline.broker_link import BrokerAddress, BrokerLink
 from fleximq.pipeline.errors import NotJournalled, OptionRefused
 from fleximq.pipeline.lag import Reporter, forget, groups
 from fleximq.pipeline.lag.reporter import REPEAT_AFTER, TRANSITIONS, SendEvent, SendState, StreamProgress, groupName
@@ -30,13 +30,13 @@ class BrokerTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.began = time.time() * 1000
         self.broker = startBroker(self, "journal")
-        self.place = Place.of({"url": f"tcp://127.0.0.1:{self.broker.port()}"})
+        self.place = BrokerAddress.of({"url": f"tcp://127.0.0.1:{self.broker.port()}"})
         with connect(self.place.url) as client:
             client.publish_many("d.t", ["a", "b", "c"])
             client.flush()
             self.journal = client.ask("/journal/bounds")["journal"]
 
-    def reporter(self, group: str = "g", *places: Place) -> Reporter:
+    def reporter(self, group: str = "g", *places: BrokerAddress) -> Reporter:
         """Return what tells, which is closed at the end."""
         reporter = Reporter(group, places or [self.place])
         self.addCleanup(reporter.close, 0)
@@ -80,7 +80,7 @@ class BrokerTests(SynchronousTestCase):
         self.broker.wait()
         shutil.copytree(self.broker.folder / "journal", folder / "journal")
         with BrokerProcess("--journal", str(folder / "journal"), "--durable", "#") as again:
-            [group] = groups(Place.of({"url": f"tcp://127.0.0.1:{again.port()}"}))
+            [group] = groups(BrokerAddress.of({"url": f"tcp://127.0.0.1:{again.port()}"}))
         self.assertEqual((group.name, group.next), ("g", 3))
 
     def test_groupThatReadsNoJournalOfTheBrokerIsOneWarning(self) -> None:
@@ -94,7 +94,7 @@ class BrokerTests(SynchronousTestCase):
         self.assertEqual(groups(self.place), [])
 
     def test_absentBrokerIsAWarningAndTheOthersAreTold(self) -> None:
-        away = Place.of({"url": "tcp://127.0.0.1:1"})
+        away = BrokerAddress.of({"url": "tcp://127.0.0.1:1"})
         reporter = self.reporter("g", away, self.place)
         with self.assertLogs("fleximq.pipeline", logging.WARNING) as logged:
             reporter.report({self.journal: 2})
@@ -107,7 +107,7 @@ class BrokerTests(SynchronousTestCase):
         reporter.report({self.journal: 3})
 
     def test_closingSendsTheLatestOffsetsAtOnce(self) -> None:
-        place = Place.of({"url": "tcp://127.0.0.1:1"})
+        place = BrokerAddress.of({"url": "tcp://127.0.0.1:1"})
         reporter = self.reporter("g", place)
         with self.assertLogs("fleximq.pipeline", logging.WARNING):
             reporter.report({self.journal: 2})
@@ -148,7 +148,7 @@ class NoJournalTests(SynchronousTestCase):
 
     def test_brokerWithoutAJournalHasNoGroups(self) -> None:
         with BrokerProcess() as broker:
-            place = Place.of({"url": f"tcp://127.0.0.1:{broker.port()}"})
+            place = BrokerAddress.of({"url": f"tcp://127.0.0.1:{broker.port()}"})
             self.assertRaises(NotJournalled, groups, place)
             self.assertRaises(NotJournalled, forget, place, "g")
 
@@ -168,7 +168,7 @@ class FakeReporter:
 
     heard = True
 
-    def __init__(self, group: str, places: Sequence[Place]) -> None:
+    def __init__(self, group: str, places: Sequence[BrokerAddress]) -> None:
         self.group = group
         self.told: list[tuple[dict[str, int], dict[str, int]]] = []
         self.waited = 0

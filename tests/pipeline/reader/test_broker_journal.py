@@ -26,7 +26,7 @@ from tests.pipeline.started_broker import startBroker
 from tests.pipeline.written import TIME, Written
 
 if not skip:
-    from fleximq.pipeline.broker_link import Place
+    from fleximq.pipeline.broker_link import BrokerAddress
     from fleximq.pipeline.errors import BrokerGone, BrokerRefused, NotJournalled
     from fleximq.pipeline.files.journal_files import JournalFiles
     from fleximq.pipeline.files.selection import Selection, Topics
@@ -147,9 +147,9 @@ class RemoteCase(SlicesCase):
         self.near = NearPlace(self.written)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> BrokerAddress:
         """The place as what it stands for."""
-        return cast(Place, self.near)
+        return cast(BrokerAddress, self.near)
 
     def opened(self) -> RemoteJournal:
         """Return a new reader of the place."""
@@ -430,7 +430,7 @@ class RealBrokerTests(SynchronousTestCase):
 
     def test_publishedAndStagedRecordsAreRead(self) -> None:
         broker = startBroker(self, self.folder)
-        place = Place(f"tcp://127.0.0.1:{broker.port()}")
+        place = BrokerAddress(f"tcp://127.0.0.1:{broker.port()}")
         with connect(place.url) as client:
             client.publish_many("t", range(20_000))
             client.flush()
@@ -447,7 +447,7 @@ class RealBrokerTests(SynchronousTestCase):
 
     def test_brokerWithoutAJournalSaysSoAndAnAbsentOneIsGone(self) -> None:
         broker = startBroker(self)
-        place = Place(f"tcp://127.0.0.1:{broker.port()}", timeout=300)
+        place = BrokerAddress(f"tcp://127.0.0.1:{broker.port()}", timeout=300)
         error = self.assertRaises(NotJournalled, RemoteJournal, place)
         self.assertEqual(str(error), f"the broker at {place.url} has no journal; start it with --journal DIR")
         broker.stop()

@@ -7,7 +7,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from fleximq.broker.envelope import Envelope, MessageSource
-from fleximq.broker.observers import MAX_FAILURES, Tap
+from fleximq.broker.observers import MAX_FAILURES, Wiretap
 from fleximq.errors import InvalidTopic
 from fleximq.interfaces import IForm, ISubscriber
 from tests.broker.parts import Collector, makeBroker, text
@@ -48,14 +48,14 @@ class TapTests(SynchronousTestCase):
         self.broker.publish(envelope, text(*contents), len(contents))
 
     def test_interfaces(self) -> None:
-        """A tap is a subscriber with a form of its own."""
-        tap = Tap(self.tapped, lambda tap, error: None)
-        verifyObject(ISubscriber, tap)
-        verifyObject(IForm, tap)
+        """A wiretap is a subscriber with a form of its own."""
+        wiretap = Wiretap(self.tapped, lambda wiretap, error: None)
+        verifyObject(ISubscriber, wiretap)
+        verifyObject(IForm, wiretap)
 
     def test_everything(self) -> None:
-        """A tap of ``#`` gets what is published anywhere, whole runs at once."""
-        self.broker.tap(self.tapped, "#")
+        """A wiretap of ``#`` gets what is published anywhere, whole runs at once."""
+        self.broker.wiretap(self.tapped, "#")
         self.publish("a", "1", "2")
         self.publish("b.c", "3")
         self.assertEqual((self.tapped.payloads(), self.tapped.counts), ([b"1", b"2", b"3"], [2, 1]))
@@ -63,27 +63,27 @@ class TapTests(SynchronousTestCase):
     def test_pattern(self) -> None:
         """Any pattern will do, a plain name too; what matches twice comes once."""
         for pattern in ("a.*", "a.b", "x"):
-            self.broker.tap(self.tapped, pattern)
+            self.broker.wiretap(self.tapped, pattern)
         for name in ("a.b", "x", "y"):
             self.publish(name, name)
         self.assertEqual(self.tapped.payloads(), [b"a.b", b"x"])
 
     def test_untap(self) -> None:
         """It ends where it was begun; to end what never began changes nothing."""
-        self.broker.untap(self.tapped, "#")
-        self.broker.tap(self.tapped, "#")
-        self.broker.untap(self.tapped, "other")
+        self.broker.endWiretap(self.tapped, "#")
+        self.broker.wiretap(self.tapped, "#")
+        self.broker.endWiretap(self.tapped, "other")
         self.publish("a", "1")
-        self.broker.untap(self.tapped, "#")
-        self.broker.untap(self.tapped, "#")
+        self.broker.endWiretap(self.tapped, "#")
+        self.broker.endWiretap(self.tapped, "#")
         self.publish("a", "2")
         self.assertEqual(self.tapped.payloads(), [b"1"])
 
     def test_leavesNoTrace(self) -> None:
         """It makes no channel and no topic, and a topic's one route is as before when it is gone."""
-        self.broker.tap(self.tapped, "a")
+        self.broker.wiretap(self.tapped, "a")
         self.assertEqual((self.broker.topics.channels(), len(self.broker.topics)), ([], 0))
-        self.broker.untap(self.tapped, "a")
+        self.broker.endWiretap(self.tapped, "a")
         subscriber = Collector()
         self.broker.subscribe(self.client, subscriber, "a")
         self.publish("a", "1")
@@ -91,26 +91,26 @@ class TapTests(SynchronousTestCase):
 
     def test_wrongPattern(self) -> None:
         """A pattern that no subscription could have is refused, and nothing is left of it."""
-        self.assertRaises(InvalidTopic, self.broker.tap, self.tapped, "")
-        self.broker.untap(self.tapped, "")
+        self.assertRaises(InvalidTopic, self.broker.wiretap, self.tapped, "")
+        self.broker.endWiretap(self.tapped, "")
 
     def test_brokenTap(self) -> None:
         """What it raises is told, and others get their copy."""
         subscriber = Collector()
         self.broker.subscribe(self.client, subscriber, "a")
-        self.broker.tap(Broken(), "#")
-        self.broker.tap(Collector(Unable()), "#")  # type: ignore[arg-type]
+        self.broker.wiretap(Broken(), "#")
+        self.broker.wiretap(Collector(Unable()), "#")  # type: ignore[arg-type]
         self.publish("a", "1")
         self.assertEqual(subscriber.payloads(), [b"1"])
         self.assertEqual(sorted(map(str, self.errors)), ["broken", "unable"])
 
     def test_patience(self) -> None:
         """After too many errors in a row it is taken off, which is told; one success in between begins anew."""
-        tap = Broken()
-        tap.spared = frozenset({MAX_FAILURES})
-        self.broker.tap(tap, "#")
-        self.broker.tap(tap, "a")
+        wiretap = Broken()
+        wiretap.spared = frozenset({MAX_FAILURES})
+        self.broker.wiretap(wiretap, "#")
+        self.broker.wiretap(wiretap, "a")
         for _ in range(2 * MAX_FAILURES + 5):
             self.publish("a", "1")
-        self.assertEqual(tap.met, 2 * MAX_FAILURES)
-        self.assertEqual(str(self.errors[-1]), f"{MAX_FAILURES} publications in a row failed: the tap is taken off")
+        self.assertEqual(wiretap.met, 2 * MAX_FAILURES)
+        self.assertEqual(str(self.errors[-1]), f"{MAX_FAILURES} publications in a row failed: the wiretap is taken off")
