@@ -1,7 +1,8 @@
 """Calls functions on the reactor thread faster than ``callFromThread``, where the system allows it.
 
 Linux's eventfd wakes the reactor without a pipe, and functions run in the same reactor turn, not in the next. Measured
-between two idle threads: 9 us instead of 26.
+between two idle threads: 9 us instead of 26; a durable publication confirmed by a PONG, without syncs: 155 instead of
+235.
 """
 
 import os
