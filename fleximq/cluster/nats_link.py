@@ -2,6 +2,10 @@
 
 A node has this connection in addition to that of nats-py: if a server ends it because the node reads too slowly, the
 node's journal and its ownership are not affected. Messages are delivered at most once.
+
+nats-py cannot serve the mesh too: it runs on the event loop of another thread, and each packet would change threads
+twice at both nodes. This client cannot serve the journal: streams, keys and consumers are most of what nats-py has. TLS
+is that of the ``ssl`` module, since both clients verify servers by the same context, see ``connectOptions``.
 """
 
 import json
