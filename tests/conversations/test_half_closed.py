@@ -1,19 +1,7 @@
 """Peers that end their input and still listen, as ``printf ... | nc -N`` does."""
 
-import shutil
-import subprocess
-
 from tests.conversations.case import SocketCase
-from tests.conversations.clients import PATIENCE, Stream
-
-
-def blipFrames() -> bytes:
-    """Return HELLO, AUTH and a PING."""
-    frames = ((1, 1, b"\0\1"), (2, 2, b"\0\1k"), (7, 3, b""))
-    return b"".join(
-        (9 + len(payload)).to_bytes(4, "big") + bytes([kind]) + number.to_bytes(8, "big") + payload
-        for kind, number, payload in frames
-    )
+from tests.conversations.clients import Stream
 
 
 class HalfClosedTests(SocketCase):
@@ -61,14 +49,3 @@ class HalfClosedTests(SocketCase):
         answered = [stream.readAll().decode() for stream in streams]
         wanted = [f"{n}\n{n}:::{self.topic}.{n}:::x::::::\n" for n in range(200)]
         self.assertEqual(answered, wanted)
-
-    def test_netcatPrintsBothAnswers(self) -> None:
-        """Netcat prints both answers."""
-        netcat = shutil.which("nc")
-        usage = netcat and subprocess.run([netcat, "-h"], capture_output=True, timeout=PATIENCE).stderr.decode()
-        if not usage or "-N" not in usage:
-            self.skipTest("there is no netcat that knows -N")
-        port = self.place.address("minimq")[1]
-        line = f"printf 'PRODUCE:1:::{self.topic}:::x::::::\\nCONSUME:{self.topic}\\n' | nc -N 127.0.0.1 {port}"
-        printed = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=PATIENCE).stdout
-        self.assertEqual(printed, f"1\n1:::{self.topic}:::x::::::\n")

@@ -10,8 +10,6 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
-import msgpack
-
 from tests.conversations.case import Place, SocketCase
 from tests.conversations.clients import PATIENCE, Ended, FlexiClient, IdentityClient, Stream, WebSocketStream
 from tests.conversations.test_slow_consumers import MEBIBYTE, forgetPeak, status
@@ -24,7 +22,6 @@ Address = tuple[str, int]
 
 JOIN = frame("JOIN")
 HELLO = struct.pack(">IBQ", 11, 1, 1) + b"\0\1"
-PUBLICATION = frame("PUB", 1000, {"topic": "x"}, msgpack.packb("y"))
 UPGRADE = (
     b"GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
