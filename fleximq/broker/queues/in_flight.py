@@ -253,10 +253,13 @@ class InFlight:
             return own
         return self._timed[0].due if own is None else min(own, self._timed[0].due)
 
-    def dues(self) -> dict[int, float]:
-        """Return the tags of all deliveries that have a time, with the time when each is due."""
-        dues = {delivery.tag: span.due for span in self._timed for delivery in self._of(span)}
-        return dues | {tag: span.due for tag, span in self._own.items()}
+    def dues(self, held: bool = True) -> dict[int, float]:
+        """Return the tags of all deliveries that have a time, with the time when each is due; without ``held``, only
+        those of deliveries that have no holder.
+        """
+        timed = [span for span in self._timed if held or span.held is None]
+        dues = {delivery.tag: span.due for span in timed for delivery in self._of(span)}
+        return dues | {tag: span.due for tag, span in self._own.items() if held or span.held is None}
 
     def own(self) -> set[int]:
         """Return the tags of the messages with deadlines of their own."""

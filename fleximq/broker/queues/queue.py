@@ -313,7 +313,8 @@ class Queue:
                 flying.add((tag,), (message,), due, holder)
         if recorder is not None:
             if tags or again or stored.order is not None:
-                recorder.delivered(again, seconds)
+                # A lease does not outlive its holder's connection, which ends with the broker.
+                recorder.delivered(again, seconds if lease is None else 0.0)
             recorder.load()
         if not again:
             return tags, messages, _ONCE
@@ -443,13 +444,7 @@ class Queue:
 
     def extend(self, tag: int, seconds: float, holder: object) -> bool:
         """Hide a delivery of this holder for so many seconds from now; False if it is not in flight."""
-        flying = self.stored.flying
-        delivery = flying.get(tag)
-        if delivery is None or not flying.extend(tag, self.deadlines.seconds() + seconds, holder):
-            return False
-        if self.recorder is not None:
-            self.recorder.moved([delivery], seconds)
-        return True
+        return self.stored.flying.extend(tag, self.deadlines.seconds() + seconds, holder)
 
     def reject(self, tag: int, words: str = "", consumer: str = "", reason: DeathReason = DeathReason.REJECTED) -> bool:
         """Make a dead letter of the message in flight with this tag, however often it was delivered; False if it is not

@@ -181,7 +181,7 @@ class QueueRecorder(Recorder):
         state.handed = {each.message.offset: tag for each, tag in zip(delivered, tags, strict=True)}
         state.attempts = {tag: each.attempts for each, tag in zip(delivered, tags, strict=True) if each.attempts != 1}
         if not state.isSubscription:
-            due = queue.stored.flying.dues()
+            due = queue.stored.flying.dues(held=False)  # no holder outlives the broker
             state.due = {
                 tag: wall + round((due[each.tag] - now) * 1e6)
                 for each, tag in zip(delivered, tags, strict=True)

@@ -136,7 +136,7 @@ class QueueState:
                     self.due[tag] = time
 
     def moved(self, note: QueueMoved) -> None:
-        """Apply a record of messages that were parked or delayed, or whose deliveries were extended."""
+        """Apply a record of messages that were parked or delayed."""
         for offset in note.offsets:
             tag = self.handed.get(offset)
             if tag is None:

@@ -91,6 +91,20 @@ class RestartTests(SynchronousTestCase):
         self.world.clock.advance(60)
         self.assertEqual(self.got(), ["1", "3"])
 
+    def test_leasesEndWithTheBroker(self) -> None:
+        """No consumer outlives it: a job is delivered at once, also one whose lease was extended."""
+        self.define(lease=1000.0)
+        self.publish("t", "1", "2")
+        self.world.commit()
+        worker = Worker(self.world.broker).consume("t", 10)
+        self.world.broker.settle(worker.client, "t", extends=[(worker.got[0].tag, 5000.0)])
+        for isSnapshot in (False, True):
+            self.world.commit()
+            if isSnapshot:
+                self.world.journal.roll(self.world.broker)
+            self.world.kill()
+            self.assertEqual(self.got(), ["1", "2"])
+
     def test_recordsOfItsSourcesAreNeeded(self) -> None:
         self.define("a/*")
         self.publish("a/x", "1")

@@ -37,7 +37,8 @@ HOLDERS = st.sampled_from("xyz")
 @dataclass(eq=False)
 class _Kept:
     """A message in the model; ``hidden`` while it is in flight or delayed, ``due`` then until when, None: no limit.
-    ``recorded`` is the time of the last record: the journal does not learn that a holder left earlier.
+    A message without a holder was taken without a lease. ``recorded`` is the time of the last record: the journal does
+    not learn that a message returned earlier.
     """
 
     tag: int
@@ -118,8 +119,9 @@ class SettlingMachine(RuleBasedStateMachine):
         seconds = RETRY if lease is None else lease
         while len(found) < number and (following := self.next()) is not None:
             following.attempts += 1
-            following.hidden, following.holder = True, holder
-            following.due = following.recorded = self.world.clock.seconds() + seconds if seconds else None
+            following.hidden, following.holder = True, None if lease is None else holder
+            following.due = self.world.clock.seconds() + seconds if seconds else None
+            following.recorded = following.due if lease is None else None
             found.append((following.tag, following.message.payload, following.attempts))
         return found
 
@@ -157,7 +159,7 @@ class SettlingMachine(RuleBasedStateMachine):
     def take(self, holder: str, number: int, lease: float | None) -> None:
         taken: list[QueueDelivery] = []
         while len(taken) < number:
-            some = self.queue.takeMany(holder, number - len(taken), lease=lease)
+            some = self.queue.takeMany(None if lease is None else holder, number - len(taken), lease=lease)
             taken += some
             if not some and not self.queue.preparing and not self.queue.available():
                 break
@@ -203,7 +205,7 @@ class SettlingMachine(RuleBasedStateMachine):
         if each is None or not each.hidden or each.holder is None:
             return
         assert self.queue.extend(each.tag, seconds, each.holder)
-        each.due = each.recorded = self.world.clock.seconds() + seconds
+        each.due = self.world.clock.seconds() + seconds
 
     @rule(holder=HOLDERS)
     def consumerDies(self, holder: str) -> None:
@@ -232,7 +234,7 @@ class SettlingMachine(RuleBasedStateMachine):
         assert self.queue.recorder is not None
         self.queue.recorder.writeInto(state)
         for each in self.kept:
-            each.recorded = each.due
+            each.recorded = None if each.holder else each.due
         return state
 
     @precondition(lambda self: self.durable)
@@ -276,8 +278,7 @@ class SettlingMachine(RuleBasedStateMachine):
         self.queue = self.open(QueueState.load(self.base))
         self.restarted = True
         for each in self.kept:
-            each.holder = None
-            if each.hidden and each.due is None:
+            if each.holder is not None:
                 each.show()
 
     # -- both alike ----------------------------------------------------------------------------------
