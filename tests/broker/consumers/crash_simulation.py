@@ -30,8 +30,8 @@ QUEUE, SOURCES, DEAD = "w", "b/*", "$dead/w"
 KEYS = ("a", "b", "c")
 #: Longer than a sector, so that a power loss may tear records off their commit.
 FILLING = bytes(700)
-#: Seconds after which all retries and schedules are due.
-ALL_TIME = 8.0
+#: Seconds for which a delivery is its consumer's, in the queues of some loads; longer than a load.
+LEASE = 1000.0
 
 
 class Broken(Exception):
@@ -66,8 +66,10 @@ class Load:
         self.promises = Promises()
         self.life = Life(self.disk, segmentBytes=self.random.choice((1 << 13, 1 << 15, 1 << 20)))
         self.isOrdered = self.random.random() < 0.5
+        self.lease = self.random.choice((0.0, LEASE))
         ordered = "key" if self.isOrdered else None
-        self.life.broker.defineQueue(self.life.me, QueueDefinition(QUEUE, (SOURCES,), ordered_by=ordered))
+        definition = QueueDefinition(QUEUE, (SOURCES,), ordered_by=ordered, lease=self.lease)
+        self.life.broker.defineQueue(self.life.me, definition)
         self.life.commit()
         self.begun = self._now()
         self._made = 0
@@ -132,6 +134,8 @@ class Load:
             return
         worker, tag, job = self._unsettled.pop(self.random.randrange(len(self._unsettled)))
         promises, settle = self.promises, partial(self.life.broker.settle, worker.client, QUEUE)
+        if self.random.random() < 0.3:
+            settle(extends=[(tag, LEASE)])
         act = self.random.random()
         if act < 0.25:
             others = settle(retries=[(tag, self.random.choice((0.0, 0.05, 3.0)))])
@@ -225,20 +229,28 @@ def _jobOf(delivery: QueueDelivery) -> int:
 
 
 def _acknowledgeAll(life: Life, promises: Promises) -> list[int]:
-    """Return the delivered jobs, each acknowledged at once."""
+    """Return the jobs that are delivered until all leases have ended, each acknowledged at once."""
     worker = Worker(life.broker).consume(QUEUE, 1000)
     delivered: list[int] = []
-    for seconds in (0.0, 0.0, 0.01, 1.0, ALL_TIME, 0.0, 1.0, *[0.0] * 90):
+    for seconds in (0.0, 0.01, 1.0, 8.0, *[LEASE / 2] * 4):
         life.clock.advance(seconds)
-        life.commit()
-        life.clock.advance(0)
-        for each in worker.got[len(delivered) :]:
+        _settled(life)
+        while len(delivered) < len(worker.got):
+            each = worker.got[len(delivered)]
             job = _jobOf(each)
             delivered.append(job)
             if life.now() < promises.due.get(job, 0):
                 raise Broken(f"job {job} was delivered before its time")
             life.broker.settle(worker.client, QUEUE, [each.tag])
+            _settled(life)
     return delivered
+
+
+def _settled(life: Life) -> None:
+    """Carry out all commits, and what depends on them."""
+    for _ in range(3):
+        life.commit()
+        life.clock.advance(0)
 
 
 def _compare(promises: Promises, done: int, delivered: Counter[int], dead: Counter[int]) -> None:

@@ -4,13 +4,14 @@
 
     python -m tests.conversations.journal.queue_loop --kills 100
 
-Four producers enqueue to a queue with priorities, to a queue ordered by key, and for a later time; each waits for its
-PONG. Eight workers acknowledge, retry, reject, or close their connection with unsettled deliveries. At the end all
-queues are emptied and the scheduled messages are read from the journal. Then, of all that was confirmed:
+Four producers enqueue to a queue with priorities and leases, to a queue ordered by key, and for a later time; each
+waits for its PONG; a recurring schedule publishes each second. Eight workers acknowledge, retry, reject, extend leases,
+or close their connection with unsettled deliveries. At the end all queues are emptied and the scheduled messages are
+read from the journal. Then, of all that was confirmed:
 
 - no message is lost: each was acknowledged, or is a dead letter that a worker made;
 - none was delivered after its confirmed acknowledgement;
-- each schedule was published once, and not early;
+- each schedule was published once, and not early, and so was each due time of the recurring one;
 - while a message of a key was not settled, no later one of that key was delivered.
 """
 
@@ -33,6 +34,10 @@ from tests.wire.flexi_frames import Heard
 
 #: The queues: with priorities, ordered by key, and that of the scheduled messages.
 JOBS, ORDERED, LATER = "jobs", "ordered", "later"
+#: The topic of the recurring schedule, and its interval in milliseconds.
+TICKS, EVERY = "ticks", 1000
+#: Seconds of the lease of a job with a priority.
+LEASE = 60
 PRODUCERS, WORKERS = 4, 8
 #: Most messages between two confirmations, most unsettled deliveries of a worker.
 BURST, PREFETCH = 20, 10
@@ -61,6 +66,8 @@ class Jobs:
         self.buried: set[str] = set()
         self.letters: set[str] = set()
         self.deliveries = 0
+        self.extended = 0
+        self.ticks = 0
         self.faults: list[str] = []
         self._numbers: Counter[str] = Counter()
         self._ordered: dict[str, list[str]] = {}
@@ -126,6 +133,7 @@ def work(client: FlexiClient, jobs: Jobs, queue: str, heard: list[Heard]) -> Non
                 jobs.fault(f"a worker was answered {each}")
         acks, retries, rejects, done = [], [], [], []
         buried: list[str] = []
+        extends: list[list[int]] = []
         for each in deliveries:
             if each.kind != "PUB":
                 jobs.fault(f"a worker was answered {each}")
@@ -133,6 +141,8 @@ def work(client: FlexiClient, jobs: Jobs, queue: str, heard: list[Heard]) -> Non
             name, tag = msgpack.unpackb(each.payload), each.header["delivery"]["tag"]
             jobs.delivered(name)
             act = random.random()
+            if act < 0.2:
+                extends.append([tag, LEASE * 1000])
             if act < 0.8:
                 acks.append(tag)
             elif act < 0.95:
@@ -146,6 +156,9 @@ def work(client: FlexiClient, jobs: Jobs, queue: str, heard: list[Heard]) -> Non
             return  # with unsettled deliveries
         jobs.settling.update(done)
         jobs.rejected.update(buried)
+        if extends:
+            settle(client, queue, extend=extends)
+            jobs.extended += len(extends)
         settle(client, queue, ack=acks, retry=retries, reject=rejects)
         heard = client.barrier()
         jobs.finished.update(done)
@@ -161,7 +174,7 @@ class QueueLoop:
     def __init__(self, folder: str) -> None:
         self.jobs = Jobs()
         self._arguments = (
-            *("--listen", "tcp:0:interface=127.0.0.1", "--journal", folder, "--durable", f"{LATER}"),
+            *("--listen", "tcp:0:interface=127.0.0.1", "--journal", folder, "--durable", LATER, "--durable", TICKS),
             *("--journal-segment", "1MiB", "--max-deliveries", "1000"),
         )
 
@@ -184,11 +197,14 @@ class QueueLoop:
         with BrokerProcess(*self._arguments) as broker:
             self._empty(broker.address)
             self._checkSchedules(broker.address)
+            self._checkRecurring(broker.address)
 
     def _define(self, address: tuple[str, int]) -> None:
         with FlexiClient(Stream(address)) as client:
             client.join()
             client.ask("/queue/define", {"queue": ORDERED, "ordered_by": "key"})
+            client.ask("/queue/define", {"queue": JOBS, "lease": LEASE})
+            client.ask("/schedule/repeat", {"name": TICKS, "topic": TICKS, "every": EVERY, "catch_up": "all"})
 
     def _start(self, address: tuple[str, int]) -> list[threading.Thread]:
         def producing(number: int) -> None:
@@ -251,9 +267,10 @@ class QueueLoop:
                 self.jobs.fault(f"{name} is a dead letter, but no worker rejected it")
             self.jobs.letters.add(name)
         else:
+            # A job whose rejection was not confirmed may be delivered again, and be a dead letter as well.
             self.jobs.delivered(name)
             self.jobs.settling.add(name)
-        self.jobs.finished.add(name)
+            self.jobs.finished.add(name)
 
     def _checkSchedules(self, address: tuple[str, int]) -> None:
         """Read all scheduled messages from the journal: each is there once, not before its time."""
@@ -272,6 +289,23 @@ class QueueLoop:
         lost = {each for each in self.jobs.confirmed if each.startswith(LATER)} - found.keys()
         self.jobs.faults += [f"the schedule of {name} was confirmed and is lost" for name in sorted(lost)]
 
+    def _checkRecurring(self, address: tuple[str, int]) -> None:
+        """Read the publications of the recurring schedule from the journal: one for each due time, none early."""
+        dues: list[int] = []
+        with FlexiClient(Stream(address)) as client:
+            client.join()
+            client.ask("/schedule/cancel", {"name": TICKS})
+            client.publish(TICKS, "end")
+            client.barrier()
+            client.tell("SUB", {"topic": TICKS, "from": "first"})
+            while "schedule" in (heard := client.hear()).header:
+                dues.append(heard.header["schedule"]["due"])
+                if heard.header["stored_at"] < dues[-1]:
+                    self.jobs.fault(f"the schedule {TICKS} was published early: {heard.header}")
+        self.jobs.ticks = len(dues)
+        if not dues or dues != list(range(dues[0], dues[-1] + 1, EVERY)):
+            self.jobs.fault(f"the schedule {TICKS} was published at {dues}")
+
 
 def _isEmpty(address: tuple[str, int]) -> bool:
     """Return whether no message waits, for a consumer or for its time, or is unsettled."""
@@ -287,7 +321,8 @@ def report(kills: int, jobs: Jobs, seconds: float) -> str:
     scheduled = sum(each.startswith(LATER) for each in jobs.confirmed)
     return (
         f"{kills} kills in {seconds:.0f} seconds: {len(jobs.confirmed)} jobs confirmed, {scheduled} of them scheduled, "
-        f"{jobs.deliveries} deliveries, {len(jobs.rejected)} rejected, {len(jobs.faults)} faults"
+        f"{jobs.deliveries} deliveries, {jobs.extended} extended, {len(jobs.rejected)} rejected, "
+        f"{len(jobs.letters)} dead letters, {jobs.ticks} times recurring, {len(jobs.faults)} faults"
         + "".join(f"\n{fault}" for fault in jobs.faults[:20])
     )
 
