@@ -109,7 +109,7 @@ def serve(listener: socket.socket, modules: tuple[str, ...] = PRELOADED) -> Call
         raise SystemExit("the children would share the reactor of the fork server")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.freeze()  # so that collections in the children copy less memory
-    while 0 not in select.select([0, listener.fileno()], [], [])[0]:
+    while 0 not in _ready(0, listener.fileno()):
         link, _ = listener.accept()
         if not os.fork():
             listener.close()
@@ -120,6 +120,14 @@ def serve(listener: socket.socket, modules: tuple[str, ...] = PRELOADED) -> Call
     while _reaped():
         pass
     raise SystemExit
+
+
+def _ready(*descriptors: int) -> dict[int, int]:
+    """Wait for input or the end of some descriptors, of any number: a long run of tests has more than 1,024 open."""
+    found = select.poll()
+    for each in descriptors:
+        found.register(each, select.POLLIN)
+    return dict(found.poll())
 
 
 def _reaped() -> bool:
@@ -143,7 +151,7 @@ def _started(link: socket.socket) -> Callable[[], None]:
                 os.close(fd)
             link.sendall(ANSWER.pack(pid))
             end = os.pidfd_open(pid)
-            if end not in select.select([end, link.fileno()], [], [])[0]:
+            if end not in _ready(end, link.fileno()):
                 os.kill(pid, signal.SIGKILL)  # The client is gone.
             code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             with suppress(BrokenPipeError):

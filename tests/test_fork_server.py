@@ -1,6 +1,8 @@
 """A forked program looks like one started by ``exec``, from outside and to itself."""
 
+import fcntl
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +44,18 @@ class ForkedTests(SynchronousTestCase):
         """It inherits none of the sockets of the server."""
         folder = Path(f"/proc/{self.serving().pid}/fd")
         self.assertEqual([each for each in folder.iterdir() if os.readlink(each).startswith("socket:")], [])
+
+    def test_aServerWithAHighDescriptorAccepts(self) -> None:
+        """Its listener may be the last of thousands of descriptors."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(2048, hard)), hard))
+        one, other = os.pipe()
+        high = fcntl.fcntl(one, fcntl.F_DUPFD, 1100)
+        self.addCleanup(os.close, high)
+        os.close(one)
+        os.close(other)
+        self.assertEqual(list(fork_server._ready(high)), [high])
 
     test_descriptors.skip = None if Path("/proc/self/fd").exists() else "there is no /proc"  # type: ignore[attr-defined]
 
