@@ -165,6 +165,7 @@ class SettlingMachine(RuleBasedStateMachine):
                 break
         found = [(tag, message.payload, attempts) for tag, message, attempts in taken]
         assert sorted(found) == sorted(self.handOut(holder, number, lease)), found
+        self.world.clock.advance(0)  # the records are made at the end of the turn
 
     @rule(back=st.integers(0, 12))
     def acknowledge(self, back: int) -> None:
