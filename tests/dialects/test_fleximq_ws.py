@@ -98,6 +98,14 @@ class ConversationTests(FlexiWebSocketCase):
         joined.say(many)
         self.assertEqual((joined.frames(), joined.closed), ([], False))
 
+    def test_messagesOfAClosedConnectionAreIgnored(self) -> None:
+        """Those that were read before it was lost, and not yet processed."""
+        peer = self.client()
+        peer.protocol.messages = [frame("PING", peer.id, {"keepalive": {"timestamp": 1}})]
+        peer.protocol.session.lost()
+        peer.protocol.deliverMessages()
+        self.assertEqual((peer.frames(), self.flushLoggedErrors()), ([], []))
+
     def test_acrossTransports(self) -> None:
         """A publication reaches WebSockets and streams alike, from either."""
         peer = self.client()

@@ -163,7 +163,7 @@ class WebSocketSessionProtocol(SessionProtocol, BoundedProtocol, Protocol):
         """Pass received messages to the session."""
         if self.messages and not self.halted:
             messages, self.messages = self.messages, []
-            if self.session.state is not ConnectionState.ENDING:
+            if self.session.state not in (ConnectionState.ENDING, ConnectionState.CLOSED):
                 self.session.attempt(lambda: self.messagesReceived(messages))
                 if self.step is not UNLIMITED:
                     self._limitStep()
