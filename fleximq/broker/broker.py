@@ -391,12 +391,12 @@ class Broker:
 
     def schedule(
         self,
-        client: ConnectedClient,
         envelope: Envelope,
         body: Any,
         count: int,
         due: int,
         onDecided: OnDecided | None = None,
+        ids: Sequence[str] | None = None,
     ) -> None:
         """Publish a run at its time, in milliseconds since 1970, as if it arrived then; at once if the time is past.
 
@@ -404,6 +404,8 @@ class Broker:
 
         :param onDecided: called with None and the indexes of all messages when they are stored, after the commit of
             durable ones, or with the reason why they are not stored; perhaps before this returns.
+        :param ids: the id of each message: those of durable messages that repeat an id are not scheduled again, as
+            :meth:`publishOnce` says. The window begins when a message is scheduled, not at its time.
         :raises BadRequest: the time is more than ten years ahead.
         :raises TooManyRequests: the client's principal has the maximum number of schedules.
         :raises NoCapacity: the broker has the maximum number.
@@ -411,11 +413,17 @@ class Broker:
         :raises NotRecorded: the journal stores nothing at present.
         """
 
-        def added(ids: Sequence[int], reason: str | None) -> None:
-            if onDecided is not None:
-                onDecided(reason, range(count))
+        def add(envelope: Envelope, body: Any, count: int, onDecided: OnDecided | None) -> None:
+            def added(numbers: Sequence[int], reason: str | None) -> None:
+                if onDecided is not None:
+                    onDecided(reason, range(count))
 
-        self.addSchedules(envelope, body, count, due, added)
+            self.addSchedules(envelope, body, count, due, added)
+
+        if ids is None:
+            add(envelope, body, count, onDecided)
+        else:
+            self.deduplication.publish(envelope, body, ids, onDecided, add)
 
     def addSchedules(self, envelope: Envelope, body: Any, count: int, due: int, added: OnAdded) -> None:
         """Publish a run at its time as :meth:`schedule` does.

@@ -215,7 +215,8 @@ class InProcessClient:
         messageId, keys = fields.get("message_id"), header.queueing
         if keys is not None and keys.isScheduled:
             due = keys.dueAt(round(broker.wall() * 1000))
-            broker.schedule(client, envelope, body, len(payloads), due, decided)
+            ids = None if messageId is None else (messageId,)
+            broker.schedule(envelope, body, len(payloads), due, decided, ids)
         elif messageId is None:
             (broker.produce if isWork else broker.publish)(envelope, body, len(payloads), decided)
         else:

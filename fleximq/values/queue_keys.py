@@ -21,7 +21,7 @@ TEXT_KEYS: dict[str, tuple[type, ...]] = {
 }
 #: The highest priority.
 MOST_PRIORITY = 9
-#: Maximum of ``expires_in`` and ``deliver_in``: ten years.
+#: Maximum of ``expires_in`` and ``deliver_in``, and of the time until any schedule is due: ten years.
 MOST_MILLISECONDS = 10 * 365 * 86_400_000
 #: Maximum of ``deliver_at``, where JavaScript's numbers end; the broker has a nearer limit.
 _MOST_TIME = (1 << 53) - 1

@@ -156,7 +156,7 @@ class SpanTests(TracingCase):
         message = Message(b"x", Content.MESSAGEPACK, head=headOf("a", msgpack.packb({"traceparent": PARENT}), 1000))
         envelope = Envelope(self.broker.topicFor(self.client, "a"), self.client, MessageSource())
         due = int(self.clock.seconds() * 1000) + 5000
-        self.broker.schedule(self.client, envelope, [message], 1, due, lambda *decision: None)
+        self.broker.schedule(envelope, [message], 1, due, lambda *decision: None)
         self.clock.advance(5)
         self.clock.advance(0)
         self.assertEqual(set(self.spans()), {"publish a", "deliver"})

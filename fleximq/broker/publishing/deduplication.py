@@ -2,7 +2,8 @@
 
 A repeat is a message for a durable topic with an id that was published there within the window. It is stored only if
 the first message was refused. A repeat that arrives while the first message is being committed waits for the same
-commit, and is confirmed or refused with it; later repeats are confirmed at once. Beyond :data:`MAX_IDS` or
+commit, and is confirmed or refused with it; later repeats are confirmed at once. A message that waits for its time is
+published, in this sense, when it is scheduled. Beyond :data:`MAX_IDS` or
 :data:`MAX_BYTES` the oldest ids are forgotten before the end of the window, and counted. An id costs 3 us.
 """
 
@@ -16,9 +17,10 @@ from typing import Any
 from fleximq.broker.envelope import Envelope, OnDecided
 from fleximq.broker.publishing.publication_paths import FanOut, OrderedPath
 from fleximq.broker.rules import BrokerRules
+from fleximq.broker.schedules.schedule_header import SCHEDULES, publicationOf
 from fleximq.errors import BrokerError, NotKept
 from fleximq.values.counted_event import CountedEvent, EventFamily
-from fleximq.values.records import DIALECTS, StoredBatch, idsOf
+from fleximq.values.records import DIALECTS, SCHEDULED, StoredBatch, idsOf
 
 MAX_IDS = 1_000_000
 MAX_BYTES = 64 << 20
@@ -175,8 +177,10 @@ class RecentIds:
         for place, header in enumerate(batch.headers):
             if header and batch.timestamps[place] >= since and batch.dialects[place] in self._dialects:
                 messageId = idsOf(header)[0]
-                if messageId is not None:
-                    self.remember(batch.topics[batch.topicOf[place]], messageId, batch.timestamps[place])
+                if messageId is not None and not batch.contents[place] & SCHEDULED:  # its waiting record has it
+                    topic = batch.topics[batch.topicOf[place]]
+                    topic = publicationOf(header).topic if topic == SCHEDULES else topic
+                    self.remember(topic, messageId, batch.timestamps[place])
 
     def _add(self, key: Key, entry: int | PublicationKeys) -> None:
         self._entries[key] = entry

@@ -15,7 +15,7 @@ from typing import Any
 from fleximq.broker.envelope import Envelope
 from fleximq.broker.schedules.due_messages import DueMessage, Publisher
 from fleximq.broker.schedules.owners import Owners
-from fleximq.broker.schedules.schedule_header import dueOf, firedHeader, publicationOf, waitingHeader
+from fleximq.broker.schedules.schedule_header import SCHEDULES, dueOf, firedHeader, publicationOf, waitingHeader
 from fleximq.broker.schedules.timetable import Entries
 from fleximq.broker.schedules.waiting_messages import OnAdded, OnFetched, WaitingMessage, WaitingMessages
 from fleximq.errors import NotKept, NotRecorded
@@ -23,8 +23,6 @@ from fleximq.interfaces import IJournal
 from fleximq.values.records import Run, StoredBatch
 from fleximq.values.state_records import SchedulesEnded
 
-#: The topic of waiting records. No client can publish to it, and no replay has it.
-SCHEDULES = "$sys/schedules"
 #: The bytes of records that are read at a time.
 _CHUNK = 8 << 20
 

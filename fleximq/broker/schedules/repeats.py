@@ -26,13 +26,15 @@ MOST_REPEATS = 1000
 @dataclass(eq=False, slots=True)
 class Running:
     """A recurring schedule at work: ``next`` is the due time that is published next, None if there is no other.
-    ``busy``: one is being published, or was refused and is published again later.
+    ``busy``: one is being published, or was refused and is published again later. ``refused`` is the due time that was
+    refused last: it is not a missed one, so that it is published until another one is due.
     """
 
     definition: Repeat
     times: Occurrences
     next: int | None
     busy: bool = False
+    refused: int | None = None
 
     def done(self, due: int) -> None:
         """Continue after a due time that was published or skipped."""
@@ -47,7 +49,7 @@ class Running:
         last = self.times.last(now)
         if last is not None and last > self.next:
             self.next = last
-        if catchUp is CatchUp.NONE and self.next < now - LATE:
+        if catchUp is CatchUp.NONE and self.next < now - LATE and self.next != self.refused:
             self.next = self.times.after(now - LATE)
 
 
@@ -184,6 +186,7 @@ class Repeats:
             running.busy = False
             self._changed()
         else:
+            running.refused = due
             self._deadlines.callLater(self._retry, partial(self._again, running))
 
     def _again(self, running: Running) -> None:

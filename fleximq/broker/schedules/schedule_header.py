@@ -15,6 +15,8 @@ import msgpack
 from fleximq.values.header_pairs import SHORT, headerPairs, mapHead
 from fleximq.values.nesting import unpack
 
+#: The topic of waiting records. No client can publish to it, and no replay has it.
+SCHEDULES = "$sys/schedules"
 #: Keys that a publication does not have any more: the broker has carried them out, or sets them itself.
 _DONE = frozenset({"deliver_in", "deliver_at", "schedule"})
 _KEY = msgpack.packb("schedule")

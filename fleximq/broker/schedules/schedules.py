@@ -34,11 +34,10 @@ from fleximq.interfaces import IJournal
 from fleximq.limits import Limits
 from fleximq.rights import Action
 from fleximq.values.counted_event import CountedEvent, EventFamily
+from fleximq.values.queue_keys import MOST_MILLISECONDS
 
 #: Seconds between two looks at the system clock while schedules wait.
 LOOK = 1.0
-#: Schedules are at most this far in the future: ten years, in milliseconds.
-MOST_AHEAD = 10 * 366 * 86_400_000
 #: Maximum number of messages that are published in one turn of the reactor, 30 ms.
 BATCH = 10_000
 #: Seconds until messages that were refused at their time are published again.
@@ -110,7 +109,7 @@ class Schedules:
         :raises NoCapacity: the broker has the maximum number.
         :raises NotKept: the journal stores nothing at present, or the memory for schedules is full.
         """
-        if due > self.now() + MOST_AHEAD:
+        if due > self.now() + MOST_MILLISECONDS:
             raise BadRequest("a schedule is at most ten years ahead")
         store: WaitingMessages = self.inJournal if durable else self.inMemory
         owner = self.owners.claim(envelope.publisher.principal, count)

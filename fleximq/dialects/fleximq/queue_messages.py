@@ -104,7 +104,7 @@ class QueueMessages:
         onDecided = partial(self._reports.reportRefused, topic)
         try:
             if keys.isScheduled:
-                broker.schedule(self._me, parsed, frames, count, keys.dueAt(round(broker.wall() * 1000)), onDecided)
+                broker.schedule(parsed, frames, count, keys.dueAt(round(broker.wall() * 1000)), onDecided, ids)
             elif ids is None:
                 broker.produce(parsed, frames, count, onDecided)
             else:

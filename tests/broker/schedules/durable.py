@@ -71,7 +71,8 @@ class Life:
             told.append((reason, list(places)))
 
         envelope = Envelope(self.broker.topicFor(self.me, topic), self.me, SOURCE)
-        self.broker.schedule(self.me, envelope, batch(topic, header, *payloads), len(payloads), due, decided)
+        body, ids = batch(topic, header, *payloads), header.get("message_id")
+        self.broker.schedule(envelope, body, len(payloads), due, decided, ids and [ids] * len(payloads))
         return told
 
     def commit(self) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.schedules import messages_in_journal, schedules
-from fleximq.broker.schedules.messages_in_journal import SCHEDULES
+from fleximq.broker.schedules.schedule_header import SCHEDULES
 from fleximq.broker.schedules.schedules import RETRY
 from fleximq.errors import NotRecorded, TooManyRequests
 from tests.broker.parts import Collector, ask
@@ -40,6 +40,36 @@ class DurableTests(SynchronousTestCase):
         self.life.commit()
         self.assertEqual(self.life.published(), [b"a", b"b", b"c"])
         self.assertEqual(len(self.life.broker.schedules), 0)
+
+    def test_repeatedIdIsConfirmedAndNotScheduledAgain(self) -> None:
+        """While it waits, after a kill, and after its time."""
+        at = self.life.now() + 5000
+        told = [self.life.schedule(at, b"a", message_id="m") for _ in range(2)]
+        self.life.commit()
+        self.assertEqual((told, self.life.waitingIds()), ([[(None, [0])], [(None, [0])]], [1]))
+        for _ in range(2):
+            self.life = self.life.killed()
+            self.life.schedule(at, b"a", message_id="m")
+            self.life.schedule(at, b"b", message_id="n")
+            self.life.commit()
+        self.assertEqual(len(self.life.waitingIds()), 2)
+        self.life.finish(10)
+        self.life = self.life.killed()
+        self.life.schedule(at, b"a", message_id="m")
+        self.life.finish(10)
+        self.assertEqual(self.life.published(), [b"a", b"b"])
+
+    def test_refusedIdIsScheduledWhenItIsRepeated(self) -> None:
+        """It was not stored."""
+        group = self.life.journal.opened.group
+        group.readOnly = "the disk is full"
+        with self.assertRaises(NotRecorded):
+            self.life.schedule(self.life.now() + 10, b"a", message_id="m")
+        group.readOnly = None
+        self.life.schedule(self.life.now() + 10, b"a", message_id="m")
+        self.life.commit()
+        self.life.finish()
+        self.assertEqual(self.life.published(), [b"a"])
 
     def test_subscribersNeverSeeTheWaitingRecords(self) -> None:
         """Not even those of all topics of the broker."""

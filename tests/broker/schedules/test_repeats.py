@@ -125,6 +125,21 @@ class RepeatTests(SynchronousTestCase):
         self.wait(RETRY)
         self.assertEqual(self.dues()[0], 1)
 
+    def test_refusedOneIsNotMissed(self) -> None:
+        """However long the journal stores nothing; the next due time takes its place."""
+        self.define(every=60_000)
+        group = self.life.journal.opened.group
+        group.readOnly = "the disk is full"
+        self.life.clock.pump([1] * 100)
+        group.readOnly = None
+        self.wait(RETRY)
+        self.assertEqual(self.dues(), [60])
+        group.readOnly = "the disk is full"
+        self.life.clock.pump([1] * 100)
+        group.readOnly = None
+        self.wait(RETRY)
+        self.assertEqual(self.dues(), [60, 180])
+
     def test_notMoreThanTheMaximum(self) -> None:
         """Others are refused."""
         repeats = self.life.broker.schedules.repeats

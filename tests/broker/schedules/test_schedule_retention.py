@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.schedules.messages_in_journal import SCHEDULES
+from fleximq.broker.schedules.schedule_header import SCHEDULES
 from fleximq.journal.retention.retention_rules import RetentionPolicy
 from fleximq.journal.retention.segment_removal import SegmentRemoval
 from tests.broker.schedules.durable import Life

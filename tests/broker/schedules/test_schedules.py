@@ -8,9 +8,10 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.envelope import Envelope
-from fleximq.broker.schedules.schedules import LOOK, MOST_AHEAD, RETRY
+from fleximq.broker.schedules.schedules import LOOK, RETRY
 from fleximq.errors import BadRequest
 from fleximq.limits import Limits
+from fleximq.values.queue_keys import MOST_MILLISECONDS
 from tests.broker.parts import AsMessages, Collector, makeBroker
 from tests.broker.schedules.durable import SOURCE, batch
 
@@ -48,7 +49,7 @@ class InMemoryTests(SynchronousTestCase):
 
         body = batch(topic, header, *payloads)
         envelope = Envelope(self.broker.topicFor(self.me, topic), self.me, SOURCE)
-        self.broker.schedule(self.me, envelope, body, len(payloads), due, decided)
+        self.broker.schedule(envelope, body, len(payloads), due, decided)
         return told
 
     def test_publishesAtTheDueTime(self) -> None:
@@ -133,7 +134,7 @@ class InMemoryTests(SynchronousTestCase):
 
     def test_tooFarAheadIsRefused(self) -> None:
         """Ten years are the limit."""
-        self.schedule(self.now() + MOST_AHEAD, b"a")
+        self.schedule(self.now() + MOST_MILLISECONDS, b"a")
         with self.assertRaises(BadRequest):
-            self.schedule(self.now() + MOST_AHEAD + 1, b"a")
+            self.schedule(self.now() + MOST_MILLISECONDS + 1, b"a")
         self.assertEqual(len(self.broker.schedules), 1)
