@@ -26,7 +26,7 @@ from fleximq.broker.publishing.deduplication import RecentIds
 from fleximq.broker.queues.queue_state import NO_EXPIRIES, QueueState
 from fleximq.broker.queues.recorder import Recorder
 from fleximq.broker.rules import AgeLimits
-from fleximq.broker.schedules.schedule_header import SCHEDULES
+from fleximq.broker.schedules.schedule_header import SCHEDULES, publishedTo
 from fleximq.broker.schedules.schedule_recovery import ScheduleRecovery
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.interfaces import IQueueState, IRecoveredState
@@ -207,7 +207,7 @@ class Checkpointer:
             return
         arrival = Arrival.of(batch)
         self._recent.append(arrival)
-        self._recentIds.learn(batch)
+        self._recentIds.learn(batch, publishedTo)
         self._schedules.stored(batch)
         self._arrive(arrival, self._sources.of)
 

@@ -17,7 +17,6 @@ from typing import Any
 from fleximq.broker.envelope import Envelope, OnDecided
 from fleximq.broker.publishing.publication_paths import FanOut, OrderedPath
 from fleximq.broker.rules import BrokerRules
-from fleximq.broker.schedules.schedule_header import SCHEDULES, publicationOf
 from fleximq.errors import BrokerError, NotKept
 from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.records import DIALECTS, SCHEDULED, StoredBatch, idsOf
@@ -169,8 +168,11 @@ class RecentIds:
         for time, topic, messageId in sorted(known):
             self.remember(topic, messageId, time)
 
-    def learn(self, batch: StoredBatch) -> None:
-        """Add the ids of records read from the journal."""
+    def learn(self, batch: StoredBatch, publishedTo: Callable[[str, bytes], str] = lambda topic, header: topic) -> None:
+        """Add the ids of records read from the journal.
+
+        :param publishedTo: returns the topic for which a record with this topic and header was published.
+        """
         since = self._wall() - self._window
         if not len(batch) or batch.timestamps[-1] < since or self._dialects.isdisjoint(batch.dialects):
             return
@@ -178,8 +180,7 @@ class RecentIds:
             if header and batch.timestamps[place] >= since and batch.dialects[place] in self._dialects:
                 messageId = idsOf(header)[0]
                 if messageId is not None and not batch.contents[place] & SCHEDULED:  # its waiting record has it
-                    topic = batch.topics[batch.topicOf[place]]
-                    topic = publicationOf(header).topic if topic == SCHEDULES else topic
+                    topic = publishedTo(batch.topics[batch.topicOf[place]], header)
                     self.remember(topic, messageId, batch.timestamps[place])
 
     def _add(self, key: Key, entry: int | PublicationKeys) -> None:

@@ -71,6 +71,11 @@ def publicationOf(header: bytes) -> Publication:
     return read(header[: start - len(_WAITING)], header[start + 8 :])
 
 
+def publishedTo(topic: str, header: bytes) -> str:
+    """Return the topic for which a record was published; a waiting one names it in its header."""
+    return publicationOf(header).topic if topic == SCHEDULES else topic
+
+
 @lru_cache(maxsize=4096)
 def _publicationOf(head: bytes, rest: bytes) -> Publication:
     unpacker = msgpack.Unpacker(strict_map_key=False, max_buffer_size=len(rest), timestamp=1)
