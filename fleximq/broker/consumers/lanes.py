@@ -1,22 +1,26 @@
 """The lanes of one work queue: a queue for each priority that its messages have had.
 
 Messages of a higher priority are delivered before all others. The lane of the usual priority exists from the start, so
-that a queue without priorities is one :class:`~fleximq.broker.queues.queue.Queue`. The tag of a delivery is its tag in
-its lane and the priority, as one number.
+that a queue without priorities is one :class:`~fleximq.broker.queues.queue.Queue`. The tag of a delivery is, as one
+number, the message's tag in its lane, the last four bits of the number of earlier deliveries, and the priority. So each
+delivery of a message has another tag: one that is settled late does not settle the next.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from operator import itemgetter
 
 from fleximq.broker.envelope import QueueDelivery
-from fleximq.broker.queues.queue import Queue
+from fleximq.broker.queues.queue import ONCE, Queue
 from fleximq.values.message import Message
 from fleximq.values.message_cost import ANY, cost
 from fleximq.values.publication_head import PRIORITIES, PRIORITY
 
 #: There are ten priorities, from 0 to 9.
 _PRIORITIES = len(PRIORITIES)
+_ATTEMPTS = 16
+_STEP = _ATTEMPTS * _PRIORITIES
 _new = tuple.__new__
 # In C, since many messages are delivered by it.
 _delivery = partial(_new, QueueDelivery)
@@ -104,22 +108,26 @@ class Lanes:
     def divided(self, tags: Iterable[int]) -> Iterator[tuple[Queue, list[int]]]:
         """Yield the lanes that tags of deliveries mean, each with its own tags."""
         if len(self._order) == 1:
-            mine = [tag // _PRIORITIES for tag in tags if tag % _PRIORITIES == PRIORITY]
+            mine = [tag // _STEP for tag in tags if tag % _PRIORITIES == PRIORITY]
             if mine:
                 yield self.first, mine
             return
         found: dict[int, list[int]] = {}
         for tag in tags:
-            found.setdefault(tag % _PRIORITIES, []).append(tag // _PRIORITIES)
+            found.setdefault(tag % _PRIORITIES, []).append(tag // _STEP)
         for priority, mine in found.items():
             lane = self._find(priority)
             if lane is not None:
                 yield lane, mine
 
-    def outer(self, lane: Queue, tags: Sequence[int]) -> list[int]:
-        """Return the tags by which consumers settle the messages with these tags of a lane."""
+    def outer(self, lane: Queue, tag: int, attempts: int) -> int:
+        """Return the tag by which a consumer settles a delivery of the message with this tag of a lane."""
         [priority] = [each for each, other in self._order if other is lane]
-        return [tag * _PRIORITIES + priority for tag in tags]
+        return _outer(priority, tag, attempts)
+
+    def isOneOf(self, lane: Queue, tags: Sequence[int], outer: int) -> bool:
+        """Return whether a tag of a consumer means a message with one of these tags of a lane."""
+        return self._find(outer % _PRIORITIES) is lane and outer // _STEP in tags
 
     def watch(self, call: Callable[[], object]) -> None:
         """Call once for each lane, when it may have more messages; a no-op for lanes where that is expected already."""
@@ -145,5 +153,13 @@ def innerDeliveries(taken: Taken) -> list[QueueDelivery]:
 def outerDeliveries(priority: int, taken: Taken) -> list[QueueDelivery]:
     """Return deliveries of the lane of a priority with the tags by which consumers settle them."""
     tags, messages, attempts = taken
-    outer = [tag * _PRIORITIES + priority for tag in tags]
+    if attempts is ONCE:
+        outer = [tag * _STEP + priority for tag in tags]
+    else:
+        attempts = [*islice(attempts, len(tags))]
+        outer = [_outer(priority, *each) for each in zip(tags, attempts, strict=True)]
     return list(map(_delivery, zip(outer, messages, attempts, strict=False)))
+
+
+def _outer(priority: int, tag: int, attempts: int) -> int:
+    return tag * _STEP + (attempts - 1) % _ATTEMPTS * _PRIORITIES + priority

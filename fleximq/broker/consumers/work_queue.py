@@ -276,7 +276,9 @@ class WorkQueue(QueueOwner):
         for lane, tags in self.lanes.divided(mine):
             if len(self._ids):
                 self._forgetIds(lane, tags)
-            others += self.lanes.outer(lane, lane.acknowledgeMany(tags))
+            unknown = lane.acknowledgeMany(tags)
+            if unknown:
+                others += [tag for tag in mine if self.lanes.isOneOf(lane, unknown, tag)]
         for tag, delay in retries:
             others += self._apart(consumer, tag, partial(self._retry, delay))
         for tag, words in rejects:
@@ -414,7 +416,7 @@ class WorkQueue(QueueOwner):
         note = self._ids.forget if gone else self._ids.returned
         note(delivery.message.message_id or "", (lane, delivery.tag))
         if self._leased:
-            self._leaseEnded(*self.lanes.outer(lane, [delivery.tag]))
+            self._leaseEnded(self.lanes.outer(lane, delivery.tag, delivery.attempts))
 
 
 def _reject(words: str, consumer: str, lane: Queue, tag: int) -> object:

@@ -48,7 +48,7 @@ REDELIVERED = CountedEvent(EventFamily.REDELIVERED)
 _new = tuple.__new__
 # In C, since many messages are delivered by it.
 _delivery: Callable[[tuple[int, Message, int]], QueueDelivery] = partial(_new, QueueDelivery)
-_ONCE = repeat(1)
+ONCE = repeat(1)
 #: Messages taken from the backlog at a time, in the order of keys: the limit of parked ones is checked between them.
 _FEW = 1000
 
@@ -317,9 +317,9 @@ class Queue:
                 recorder.delivered(again, seconds if lease is None else 0.0)
             recorder.load()
         if not again:
-            return tags, messages, _ONCE
+            return tags, messages, ONCE
         tagsAgain, messagesAgain, attempts = zip(*again, strict=True)
-        return [*tagsAgain, *tags], [*messagesAgain, *messages], chain(attempts, _ONCE)
+        return [*tagsAgain, *tags], [*messagesAgain, *messages], chain(attempts, ONCE)
 
     def _noteLast(self, again: Sequence[QueueDelivery], tags: Sequence[int], consumer: str) -> None:
         """Note who has the last deliveries of messages."""
