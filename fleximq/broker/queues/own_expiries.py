@@ -48,8 +48,12 @@ class OwnExpiries:
         self._overdue: set[int] = set()
 
     def __iter__(self) -> Iterator[tuple[float, int, int]]:
-        """Iterate over times, and the first and last tags of messages that expire then; some may have left."""
-        return iter(self._heap)
+        """Iterate over times, and the first and last tags of messages that expire then; some may have left. Messages in
+        flight whose time is over are among them.
+        """
+        yield from self._heap
+        now = self._deadlines.seconds()
+        yield from ((now, tag, tag) for tag in self._overdue)
 
     def arrived(self, messages: Sequence[Message]) -> None:
         """Record the times of messages that are the last ones in the backlog."""

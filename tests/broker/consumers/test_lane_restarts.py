@@ -62,6 +62,16 @@ class LaneRestartTests(SynchronousTestCase):
             self.kill()
         self.assertGreater(worker.got[1].attempts, 1)
 
+    def test_expiryOfAMessageThatAConsumerHad(self) -> None:
+        """A snapshot after its time knows that it must not be delivered again."""
+        self.put("a", expires_in=5000)
+        self.assertEqual(self.worker(1).names, "a")
+        self.world.clock.advance(6)
+        self.world.commit()
+        self.world.journal.roll(self.world.broker)
+        self.kill()
+        self.assertEqual(self.worker(1).names, "")
+
     def test_delaysOfAllPriorities(self) -> None:
         """A retry waits as long as without the restart."""
         self.put("a")
