@@ -1,8 +1,7 @@
-"""How a broker ends, and how it does not begin."""
+"""How a broker ends. How it does not begin is shown in tests.test_tap."""
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.broker_process import BrokerProcess, runToTheEnd
+from tests.broker_process import BrokerProcess
 from tests.conversations.clients import (
     BlipClient,
     Ended,
@@ -131,50 +130,3 @@ class StoppingTests(SynchronousTestCase):
             with BrokerProcess("--listen", f"unix:{path}"), MiniClient(str(path)) as mini:
                 self.assertEqual(mini.barrier(), [])  # now it minds signals
             self.assertEqual(list(Path(folder).iterdir()), [])
-
-
-class NotStartingTests(SynchronousTestCase):
-    """What cannot begin ends with exit code 1 and one sentence."""
-
-    def assertSentence(self, arguments: tuple[str, ...], sentence: str) -> None:
-        """Check how a broker with these arguments ends."""
-        code, output = runToTheEnd(*arguments)
-        self.assertEqual(code, 1, output)
-        said = [line for line in output.splitlines() if line.startswith("fleximq: ")]
-        self.assertEqual(said, [f"fleximq: {sentence}"])
-        self.assertNotIn("Traceback", output)
-
-    def test_takenPort(self) -> None:
-        """A port that somebody else has, also where another listener could be opened."""
-        with socket.create_server(("127.0.0.1", 0)) as other:
-            listen = f"tcp:{other.getsockname()[1]}:interface=127.0.0.1"
-            self.assertSentence(
-                ("--listen", "tcp:0:interface=127.0.0.1", "--listen", f"minimq+{listen}"),
-                f"cannot listen on minimq+{listen}: address already in use",
-            )
-
-    def test_badPath(self) -> None:
-        """A folder that is not there."""
-        listen = "unix:/no/such/folder/s"
-        self.assertSentence(("--listen", listen), f"cannot listen on {listen}: no such file or directory")
-
-    def test_wrongOptions(self) -> None:
-        """Values and names that cannot be, each named in the sentence."""
-        for arguments in (
-            ("--keepalive", "soon"),
-            ("--redelivery", "0"),
-            ("--max-message", "2GiB"),
-            ("--listen", "nonsense:1"),
-            ("--listen", "smtp+tcp:1"),
-            ("--listen", ""),
-            ("--allowed-origin", "example.com"),
-        ):
-            code, output = runToTheEnd(*arguments)
-            self.assertEqual((code, output.count("\n")), (1, 1), output)
-            self.assertRegex(output, f"^fleximq: {arguments[0][2:]} (is|names) ")
-
-    def test_unknownOption(self) -> None:
-        """An option that does not exist."""
-        code, output = runToTheEnd("--no-such-option")
-        self.assertEqual((code, output.count("\n")), (1, 1), output)
-        self.assertIn("no-such-option", output)

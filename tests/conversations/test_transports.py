@@ -13,7 +13,7 @@ from pathlib import Path
 
 from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
-from tests.broker_process import BrokerProcess, runToTheEnd
+from tests.broker_process import BrokerProcess
 from tests.certificates import makeCertificate
 from tests.conversations.all_dialects import converse
 from tests.conversations.clients import (
@@ -104,20 +104,6 @@ class SocketTests(TransportCase):
         self.running(f"ipc://{self.folder}/s")
         converse(lambda: unix(self.folder / "s"))
 
-    def test_ipcTaken(self) -> None:
-        """A socket that somebody serves is not; a second folder that is missing is not made. One sentence each."""
-        self.running(f"ipc://{self.folder}/s")
-        for path, words in {
-            f"{self.folder}/s": "address already in use",
-            f"{self.folder}/a/b/s": "no such file or directory",
-        }.items():
-            code, output = runToTheEnd("--listen", f"ipc://{path}")
-            self.assertEqual(code, 1)
-            self.assertIn(f"fleximq: cannot listen on ipc://{path}: {words}\n", output)
-            self.assertNotIn("Traceback", output)
-        unix(self.folder / "s").close()
-        self.assertFalse((self.folder / "a").exists())
-
     def test_localPeerBehindHaproxyIsRemote(self) -> None:
         """Behind haproxy: a local peer is remote: it is not served, unless everybody is."""
         hello = b"PROXY TCP4 192.0.2.7 127.0.0.1 50000 7890\r\n"
@@ -184,14 +170,6 @@ class TlsTests(TransportCase):
             flexi.join().publish("news", "hello")
             self.assertTrue(identity.hear().endswith(":hello"))
 
-    def test_noCertificate(self) -> None:
-        """Without a certificate the broker does not start."""
-        code, output = runToTheEnd("--listen", "wss://127.0.0.1:0")
-        self.assertEqual(
-            (code, output),
-            (1, "fleximq: listen is 'wss://127.0.0.1:0', but wss:// needs --tls-certificate and --tls-key\n"),
-        )
-
 
 class WebSocketTests(TransportCase):
     """ws:// URLs."""
@@ -244,12 +222,6 @@ class SystemdTests(TransportCase):
             with broker:
                 self.assertEqual(broker.listeners, [f"systemd:127.0.0.1:{listening.getsockname()[1]}"])
                 converse(self.tcp(broker))
-
-    def test_notPassed(self) -> None:
-        """Without one, the broker does not start."""
-        code, output = runToTheEnd("--listen", "systemd:domain=INET:index=0")
-        self.assertEqual(code, 1)
-        self.assertIn("listen is 'systemd:domain=INET:index=0', but systemd passed no such socket; ", output)
 
     def test_systemdSocketActivateStartsBrokerWithFirstConnectionWhichIs(self) -> None:
         """systemd-socket-activate starts the broker with the first connection, which is served too."""
