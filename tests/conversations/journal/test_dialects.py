@@ -1,8 +1,6 @@
 """What each dialect finds again after its broker was killed."""
 
-import time
-
-from tests.conversations.clients import Delivery, Nack
+from tests.conversations.clients import Delivery
 from tests.conversations.journal.journaled import JournalCase
 
 
@@ -112,41 +110,9 @@ class BlipTests(JournalCase):
         self.assertEqual(client.poll(subscription), Delivery(3, 1, "t", b"c"))
         self.assertIsNone(client.poll(subscription))
 
-    def test_sinceTheCrash(self) -> None:
-        """The subscription takes what comes after the restart, and its tags go on."""
-        client = self.blip()
-        subscription = client.subscribe("t")
-        client.publish("t", b"a").barrier()
-        self.restart()
-        client = self.blip()
-        client.publish("t", b"b").barrier()
-        self.assertEqual([client.poll(subscription).tag for _ in range(2)], [1, 2])
-
-    def test_otherKey(self) -> None:
-        """It still belongs to its key."""
-        subscription = self.blip().subscribe("t")
-        self.blip().barrier()
-        self.restart()
-        self.assertIsInstance(self.blip("another-key").poll(subscription), Nack)
-
-    def test_subscriptionWithQoS0DoesNotSurvive(self) -> None:
-        """A subscription with QoS 0 does not survive."""
-        subscription = self.blip().subscribe("t", 0)
-        self.restart()
-        self.assertIsInstance(self.blip().poll(subscription), Nack)
-
-    def test_newIds(self) -> None:
-        """A subscription that is made later gets an id that none had."""
-        first = self.blip().subscribe("t")
-        self.blip().barrier()
-        self.restart()
-        self.assertGreater(self.blip().subscribe("t"), first)
-
 
 class MiniTests(JournalCase):
     """MiniMQ's queues."""
-
-    options = ("--redelivery", "3")
 
     def test_messagesWhoseIdsCameBackAreThereInOrderFieldByField(self) -> None:
         """Messages whose ids came back are there, in order, field by field."""
@@ -168,32 +134,6 @@ class MiniTests(JournalCase):
         self.assertEqual(client.ack("1").barrier(), [])
         self.restart()
         self.assertEqual(self.mini().consume("jobs"), "2:::jobs:::b::::::")
-
-    def test_acknowledgedLater(self) -> None:
-        """What was in flight can be acknowledged by its id after the crash, from another connection."""
-        client = self.mini()
-        client.produce("jobs", "1", "a")
-        self.assertEqual(client.consume("jobs"), "1:::jobs:::a::::::")
-        client.produce("others", "2", "what is kept behind the hand-out")
-        self.restart("--redelivery", "1")
-        client = self.mini()
-        self.assertEqual(client.ack("1").barrier(), [])
-        self.restart("--redelivery", "1")
-        self.assertEqual(self.mini().consume("jobs"), "NO_MSG")
-
-    def test_inFlight(self) -> None:
-        """What was in flight comes again when its time is over, and not before."""
-        client = self.mini()
-        client.produce("jobs", "1", "a")
-        consumed = time.monotonic()
-        client.consume("jobs")
-        client.produce("others", "1", "what is kept behind the hand-out")
-        self.restart()
-        client = self.mini()
-        while (answer := client.consume("jobs")) == "NO_MSG" and time.monotonic() < consumed + 300:
-            time.sleep(0.02)
-        self.assertEqual(answer, "1:::jobs:::a::::::")
-        self.assertGreater(time.monotonic(), consumed + 2.5)
 
     def test_generatedId(self) -> None:
         """An id that the broker made is the same after the crash."""

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from zlib import crc32
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -77,7 +76,7 @@ class StartTests(JournalCase):
 
 
 class NotStartingTests(SynchronousTestCase):
-    """Folders that cannot be the broker's journal: exit code 1, one sentence."""
+    """A folder that cannot be the broker's journal: exit code 1 and one sentence; others: tests.journal.files."""
 
     def assertRefused(self, folder: str, words: str) -> None:
         """Check how a broker with this journal ends."""
@@ -96,27 +95,3 @@ class NotStartingTests(SynchronousTestCase):
             self.assertRefused(folder, "in use")
             with FlexiClient(Stream(broker.address)) as client:
                 self.assertEqual(client.join().barrier(), [])
-
-    def test_notOurs(self) -> None:
-        """One with something else in it; nothing is written there."""
-        folder = Path(self.mktemp()).absolute()
-        folder.mkdir()
-        (folder / "thesis.txt").write_text("x")
-        self.assertRefused(str(folder), "thesis.txt")
-        self.assertEqual([each.name for each in folder.iterdir()], ["thesis.txt"])
-
-    def test_noFolder(self) -> None:
-        """A file, and a folder in one that is not there."""
-        path = Path(self.mktemp()).absolute()
-        path.write_text("x")
-        self.assertRefused(str(path), "not a folder")
-        self.assertRefused(f"{path}-no/such/folder", "the folder above it is missing")
-
-    def test_folderOfNewerVersionIsRefused(self) -> None:
-        """One of a version that is not known yet."""
-        folder = Path(self.mktemp()).absolute()
-        with BrokerProcess("--journal", str(folder)) as broker:
-            broker.waitForOutput("journal is ready")
-        line = f"fleximq-journal 2 {'0' * 32} "
-        (folder / "identity").write_text(f"{line}{crc32(line.encode()):08x}\n")
-        self.assertRefused(str(folder), "version 2")
