@@ -12,7 +12,7 @@ from typing import Any
 
 from zope.interface import implementer
 
-from fleximq.broker.authorization import permit
+from fleximq.broker.authorization import permit, permits
 from fleximq.broker.clients import Clients
 from fleximq.broker.consumer_groups import ConsumerGroups
 from fleximq.broker.consumers.cancellation import Cancellation
@@ -750,10 +750,11 @@ class Broker:
 
         :param done: called with False if a consumer has it, or if there is none; perhaps before this returns. A
             :meth:`whenStored` after that waits until it is on disk.
-        :raises NotPermitted: the client may not consume from the queue.
+        :raises NotPermitted: the client may neither consume from the queue nor publish to its topic.
         :raises NotFound: there is no such queue.
         """
-        permit(client, Action.CONSUME, name)
+        if not permits(client, Action.PUBLISH, name):
+            permit(client, Action.CONSUME, name)
         queue = self.queues.get(name)
         if queue is None:
             raise NotFound(f"there is no queue of {name!r}")

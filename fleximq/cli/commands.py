@@ -69,7 +69,9 @@ def parser() -> CommandParser:
     return parser
 
 
-_OPTIONS_WITHOUT_COMMAND = ("-h", "--help", "--version")  #: Options that need no command.
+_HELP = ("-h", "--help")
+_OPTIONS_WITHOUT_COMMAND = (*_HELP, "--version")  #: Options that need no command.
+_LISTING = ("schedules", "ban")  #: Groups of commands that list what there is if no command follows.
 
 
 def run(words: Sequence[str]) -> int:
@@ -84,6 +86,8 @@ def run(words: Sequence[str]) -> int:
         named = next((word for word in words if word in names), "COMMAND")
         option = words[0].partition("=")[0]
         parser().error(f"options follow the command: fleximq {named} {option}")
+    if words[0] in _LISTING and all(word.startswith("-") and word not in _HELP for word in words[1:2]):
+        words = [words[0], "ls", *words[1:]]
     arguments, strange = parser().parse_known_args(words)
     work, own = arguments.chosen
     if strange:

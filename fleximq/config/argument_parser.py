@@ -47,6 +47,9 @@ class CommandParser(argparse.ArgumentParser):
 
     def error(self, message: str, hint: str | None = None) -> NoReturn:
         """Exit with this sentence, and a hint in place of that to the help; raises SystemExit always."""
+        for action in self._get_positional_actions():
+            if action.metavar == "COMMAND" and action.choices and message.endswith("required: COMMAND"):
+                message = f"a command must follow: {', '.join(action.choices)}"
         raise SystemExit(f"{self.prog}: {message}; {hint or f'{self.prog} --help says more'}")
 
     def refuse(self, words: Sequence[str]) -> NoReturn:

@@ -41,6 +41,13 @@ class MainTests(SynchronousTestCase):
         ):
             self.assertEqual(self.refused(*words), f"fleximq {words[0]}: {said}")
 
+    def test_groupsListByDefault(self) -> None:
+        """As ``ls`` does: here without a broker."""
+        for words in (("schedules",), ("schedules", "--json"), ("ban",), ("queues",)):
+            with redirect_stderr(io.StringIO()) as said:
+                self.assertEqual(main([*words, "--url", "tcp://127.0.0.1:1"]), 1)
+            self.assertIn("cannot connect", said.getvalue())
+
     def test_optionInFront(self) -> None:
         """An option in front of the command is told where it belongs, whoever has it."""
         for words, place in (
@@ -69,6 +76,11 @@ class MainTests(SynchronousTestCase):
                 ("queues", "jobs"),
                 "fleximq queues: there is no command 'jobs'; only ls, info, purge, peek, define, pause, resume, move; "
                 "fleximq queues info jobs shows one",
+            ),
+            (
+                ("cluster",),
+                "fleximq cluster: a command must follow: try, status, move, refill, adopt; "
+                "fleximq cluster --help says more",
             ),
             (("pub", "a", "{}", "--as", "jsn"), "fleximq pub: --as is 'jsn'; did you mean json?"),
         ):

@@ -38,21 +38,40 @@ class Settlement(TypedDict, total=False):
 
 
 _decode = msgspec.msgpack.Decoder(Settlement).decode
+_TIMES = f"[tag, milliseconds] with at most {_MOST_MILLISECONDS} milliseconds"
+#: What the value of each key must be, as it is told to clients.
+_RULES = {
+    "queue": f"a string of 1 to {TOPIC_BYTES} bytes, the name of a queue",
+    "ack": f"an array of at most {_MOST_TAGS} tags",
+    "retry": f"an array of at most {_MOST_TAGS} entries {_TIMES}, or nil for those of the queue",
+    "reject": f"an array of at most {_MOST_TAGS} entries [tag, words] with at most {WORDS_BYTES} bytes of words",
+    "extend": f"an array of at most {_MOST_TAGS} entries {_TIMES}",
+}
 
 
 def readSettlement(packed: bytes) -> Settlement:
-    """Return the arguments from their MessagePack; raises msgspec's errors, or BadRequest for too many words."""
-    found = _decode(packed)
-    for _, words in found.get("reject", ()):
-        if len(words.encode()) > WORDS_BYTES:
-            raise BadRequest(f"the words of a rejection may have {WORDS_BYTES} bytes")
+    """Return the arguments from their MessagePack; raises BadRequest for wrong ones, or an error of msgspec if the
+    bytes are not MessagePack.
+    """
+    try:
+        found = _decode(packed)
+    except msgspec.ValidationError as error:
+        # It ends with the place of the wrong value, like $.ack[0]; without one, the whole is wrong.
+        place = str(error).rpartition("`$.")[2]
+        raise _wrong(next((key for key in _RULES if place.startswith(key)), "queue")) from None
+    if any(len(words.encode()) > WORDS_BYTES for _, words in found.get("reject", ())):
+        raise _wrong("reject")
     return found
+
+
+def _wrong(key: str) -> BadRequest:
+    return BadRequest(f"{key!r} of a settlement must be {_RULES[key]}")
 
 
 def settle(broker: Broker, client: ConnectedClient, arguments: Any) -> list[int]:
     """Settle deliveries, and return the tags that are not this consumer's; raises BadRequest without arguments."""
     if not arguments:
-        raise BadRequest("'queue' must be the name of a queue")
+        raise _wrong("queue")
     get = arguments.get
     retries = [(tag, None if delay is None else delay / 1000) for tag, delay in get("retry", ())]
     extends = [(tag, seconds / 1000) for tag, seconds in get("extend", ())]

@@ -1,6 +1,7 @@
 """The paths ``/queue/...`` of clients that use queues: define, list, settle, pause."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -50,15 +51,16 @@ def queues(broker: Broker, client: ConnectedClient, arguments: Arguments, answer
     def shows(queue: WorkQueue) -> bool:
         return sees(client, queue.name)
 
-    Listing("queues", broker.queues, attrgetter("name"), _row, *page(arguments, str, ""), shows).answer(broker, answer)
+    row = partial(_row, broker.clock.seconds())
+    Listing("queues", broker.queues, attrgetter("name"), row, *page(arguments, str, ""), shows).answer(broker, answer)
 
 
-def _row(queue: WorkQueue) -> Mapping[str, Any]:
+def _row(now: float, queue: WorkQueue) -> Mapping[str, Any]:
     return {
         "queue": queue.name,
         "definition": None if queue.definition is None else queue.definition.dump(),
         "sources": list(queue.sources),
-        "consumers": len(queue.distribution.consumers),
+        "consumers": queue.consumers(now),
         "messages": queue.depth,
         "in_flight": queue.inFlight,
         "bytes": queue.size,

@@ -53,7 +53,7 @@ class WorkRules:
         pause = self._retry.pause(job.attempt)
         if pause is None:
             self._failed(job, error, "that was its last attempt, and it becomes a dead letter")
-            job.reject(f"{type(error).__name__}: {error}")
+            job.reject(f"attempt {job.attempt}, the last, failed: {type(error).__name__}: {error}")
         else:
             self._failed(job, error, f"it is delivered again in {pause:.3g} s")
             job.retry(pause)

@@ -93,6 +93,12 @@ class ListTests(WorkQueuePathCase):
         self.assertEqual(numbers, expected)
         self.assertEqual(second["definition"], {"lease": 30})
 
+    def test_aConsumerThatAsksCounts(self) -> None:
+        """As in ``/broker/queues``."""
+        self.broker.consumeMany(self.client, "jobs", 1)
+        found = [self.ask(path)["queues"][0]["consumers"] for path in ("/queue/list", "/broker/queues")]
+        self.assertEqual(found, [1, 1])
+
     def test_itIsPaged(self) -> None:
         """By name."""
         for name in "abc":

@@ -43,7 +43,7 @@ class WorkRulesTests(SynchronousTestCase):
         with self.assertLogs(_log, "ERROR") as logs:
             self.assertEqual(self.settled(OSError("x")), ("retry", (None,)))
             self.assertEqual(self.settled(OSError("x"), backoff), ("retry", (3000,)))
-            self.assertEqual(self.settled(OSError("x"), last), ("reject", ("OSError: x",)))
+            self.assertEqual(self.settled(OSError("x"), last), ("reject", ("attempt 2, the last, failed: OSError: x",)))
         for line, words in zip(logs.output, ("its queue", "delivered again in 3 s", "last attempt"), strict=True):
             self.assertIn(words, line)
 

@@ -380,19 +380,22 @@ class SettleTests(QueueCase):
 
     def test_malformedSettlementsAreRefused(self) -> None:
         """400, and nothing is settled."""
-        for wrong in (
-            {},
-            {"queue": 1},
-            {"queue": "jobs", "ack": [-1]},
-            {"queue": "jobs", "ack": ["1"]},
-            {"queue": "jobs", "retry": [[1]]},
-            {"queue": "jobs", "extend": [[1, -1]]},
-            {"queue": "jobs", "reject": [[1, "é" * 2049]]},
-            {"queue": "jobs", "ack": [1] * 65_536},
+        for key, wrong in (
+            ("queue", {}),
+            ("queue", ["jobs"]),
+            ("queue", {"queue": 1}),
+            ("queue", {"ack": [1]}),
+            ("ack", {"queue": "jobs", "ack": [-1]}),
+            ("ack", {"queue": "jobs", "ack": ["1"]}),
+            ("retry", {"queue": "jobs", "retry": [[1]]}),
+            ("extend", {"queue": "jobs", "extend": [[1, -1]]}),
+            ("reject", {"queue": "jobs", "reject": [[1, "é" * 2049]]}),
+            ("ack", {"queue": "jobs", "ack": [1] * 65_536}),
         ):
             self.worker.tell("NOTIF", TO_BROKER, wrong)
             [heard] = self.worker.barrier()
             self.assertEqual((heard.status, heard.header["routing"][0]["path"]), (400, SETTLE), wrong)
+            self.assertTrue(heard.value.startswith(f"'{key}' of a settlement must be a"), heard.value)
         self.worker.send("NOTIF", TO_BROKER)
         self.assertEqual([each.status for each in self.worker.barrier()], [400])
         self.worker.tell("NOTIF", TO_BROKER, [])
@@ -572,10 +575,13 @@ class RightsTests(QueueCase):
         self.assertEqual(self.ask(worker, SETTLE, queue="jobs", ack=[second]).value, {"unknown": []})
 
     def test_pathsNeedTheirRights(self) -> None:
-        """``consume`` to define, ``admin`` to replace and to pause, ``read`` to list."""
+        """``consume`` to define, that or ``publish`` to cancel, ``admin`` to replace and to pause, ``read`` to list."""
         self.enqueue("a")
         worker = self.server.join()
         for grants, path, more, status in (
+            ({}, "/queue/cancel", {"message_id": "m"}, 403),
+            ({"consume": ("jobs",)}, "/queue/cancel", {"message_id": "m"}, 200),
+            ({"publish": ("jobs",)}, "/queue/cancel", {"message_id": "m"}, 200),
             ({}, "/queue/define", {}, 403),
             ({"consume": ("jobs",)}, "/queue/define", {"paused": True}, 403),
             ({"consume": ("jobs",)}, "/queue/define", {}, 200),
