@@ -59,7 +59,7 @@ class QueueMessages:
     :param lost: reports the loss of the queue of this name.
     """
 
-    __slots__ = ("_broker", "_consumed", "_lost", "_me", "_paused", "_replies", "_reports", "_session", "repeated")
+    __slots__ = ("_broker", "_consumed", "_isPaused", "_lost", "_me", "_replies", "_reports", "_session", "repeated")
 
     def __init__(
         self,
@@ -75,8 +75,9 @@ class QueueMessages:
         self._replies = replies
         self._reports = reports
         self._lost = lost
-        self._consumed: set[str] = set()
-        self._paused: set[str] = set()
+        #: The queues that it consumes; the one that has filled its output most recently is the last.
+        self._consumed: dict[str, None] = {}
+        self._isPaused = False
         self.repeated: EnvelopeCache[RepeatedRun] = EnvelopeCache(session.context.envelopeBudget)
 
     # -- publications ------------------------------------------------------------------------------
@@ -140,17 +141,28 @@ class QueueMessages:
         """
         name = keys.queue or ""
         deliver = partial(self._deliver, name, DeliveryForm(name))
-        self._broker.consumeFrom(self._me, name, deliver, partial(self._ended, name), keys.prefetch, topic)
-        self._consumed.add(name)
+        consume = partial(self._broker.consumeFrom, self._me, name, deliver, partial(self._ended, name))
+        if self._isPaused:
+            consume(0, topic)
+            self._broker.pauseConsuming(self._me, name, True)
+        consume(keys.prefetch, topic)
+        self._consumed.setdefault(name)
 
     def _deliver(self, name: str, form: DeliveryForm, deliveries: Sequence[QueueDelivery]) -> None:
         outbox = self._session.outbox
         outbox.traffic.messagesOut += len(deliveries)
         self._replies.writer.replay(form.render(deliveries))
         if outbox.full or outbox.pendingBytes > MAX_UNREAD:
-            if not self._paused:
-                self._soon(self._resume)
-            self._paused.add(name)
+            self._consumed.pop(name, None)
+            self._consumed[name] = None
+            self._pause()
+
+    def _pause(self) -> None:
+        """Let no queue deliver: their number must not multiply the unread output."""
+        if not self._isPaused:
+            self._isPaused = True
+            self._soon(self._resume)
+        for name in self._consumed:
             self._broker.pauseConsuming(self._me, name, True)
 
     def _soon(self, call: Callable[[], None]) -> None:
@@ -162,24 +174,26 @@ class QueueMessages:
         if outbox.full:
             outbox.whenRelieved(partial(self._soon, self._resume))
             return
-        names, self._paused = self._paused, set()
-        for name in names:
+        self._isPaused = False
+        for name in list(self._consumed):
+            if self._isPaused:  # the output is full again
+                return
             self._broker.pauseConsuming(self._me, name, False)
 
     def _ended(self, name: str, error: BrokerError) -> None:
-        self._consumed.discard(name)
+        self._consumed.pop(name, None)
         self._lost(error, name)
 
     def stop(self, keys: QueueKeys) -> None:
         """Be a consumer no more; unsettled deliveries return to the queue. A no-op if the client is none."""
         name = keys.queue or ""
-        self._consumed.discard(name)
+        self._consumed.pop(name, None)
         self._broker.stopConsuming(self._me, name)
 
     def stopAll(self) -> None:
         """Stop consuming from all queues."""
         while self._consumed:
-            self._broker.stopConsuming(self._me, self._consumed.pop())
+            self._broker.stopConsuming(self._me, self._consumed.popitem()[0])
 
     # -- settlement --------------------------------------------------------------------------------
 

@@ -523,6 +523,51 @@ class SlowConsumerTests(QueueCase):
         self.assertEqual(len(read), 100)
 
 
+class SlowConsumerOfManyQueuesTests(QueueCase):
+    """A client that consumes five queues and does not read: each has 20 messages of 100 KiB."""
+
+    names = tuple("abcde")
+
+    def setUp(self) -> None:
+        """Consume all queues, two of them when there are no messages yet."""
+        super().setUp()
+        self.slow = self.server.join()
+        for name in self.names[:2]:
+            self.consume(self.slow, 11, name, name)
+        self.slow.producer.pauseProducing()
+        for name in self.names:
+            for _ in range(20):
+                self.producer.publish(name, bytes(100_000), queue=True)
+        for name in self.names[2:]:
+            self.consume(self.slow, 11, name, name)
+
+    def outstanding(self) -> list[int]:
+        """Return how many deliveries of each queue are unsettled."""
+        found = [self.server.broker.queues.get(name) for name in self.names]
+        return [each.inFlight for each in found if each is not None]
+
+    def test_itsQueuesShareTheBoundOfItsOutput(self) -> None:
+        """About 1 MiB is unread, and not 1 MiB of each queue."""
+        for _ in range(20):
+            self.clock.advance(0)
+        self.assertLess(sum(self.outstanding()), 25)
+        self.assertFalse(self.slow.closed)
+
+    def test_allQueuesHaveTheirTurn(self) -> None:
+        """While it reads slowly, no queue waits until another one is empty."""
+        seen: list[str] = []
+        for _ in range(30):
+            self.slow.producer.resumeProducing()
+            heard = self.slow.messages()
+            self.slow.producer.pauseProducing()
+            for each in heard:
+                delivery = each.header["delivery"]
+                seen.append(delivery["queue"])
+                self.settle(self.slow, delivery["queue"], ack=[delivery["tag"]])
+        self.assertEqual({name: seen.count(name) for name in self.names}, dict.fromkeys(self.names, 20))
+        self.assertEqual(set(seen[:60]), set(self.names))
+
+
 class RightsTests(QueueCase):
     """What clients with few permissions may do."""
 
