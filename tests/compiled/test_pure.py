@@ -21,6 +21,9 @@ CHOOSING = [
     )
 ]  # fmt: skip
 
+#: The models of queues, which otherwise run over the compiled core.
+MODELS = ["tests.broker.consumers.test_named_queue_model", "tests.broker.queues.test_settling_model"]
+
 
 class PureTests(SynchronousTestCase):
     """``FLEXIMQ_PURE=1`` in another process."""
@@ -30,8 +33,15 @@ class PureTests(SynchronousTestCase):
 
     def test_dialects(self) -> None:
         """The tests of the dialects pass."""
-        command = [sys.executable, "-m", "tests.run", "--temp-directory", os.path.abspath(self.mktemp())]
-        command += ["tests.dialects"] if NIGHTLY else CHOOSING
+        self.passes(["tests.dialects"] if NIGHTLY else CHOOSING)
+
+    def test_queues(self) -> None:
+        """Queues are like their models."""
+        self.passes(MODELS)
+
+    def passes(self, tests: list[str]) -> None:
+        """Check that these tests pass."""
+        command = [sys.executable, "-m", "tests.run", "--temp-directory", os.path.abspath(self.mktemp()), *tests]
         variables = {**os.environ, "FLEXIMQ_PURE": "1"}
         ended = subprocess.run(
             command, cwd=ROOT, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=900
