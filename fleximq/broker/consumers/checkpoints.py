@@ -205,10 +205,12 @@ class Checkpointer:
     def _restored(self, batch: StoredBatch) -> None:
         if not len(batch):
             return
-        arrival = Arrival.of(batch)
-        self._recent.append(arrival)
         self._recentIds.learn(batch, publishedTo)
         self._schedules.stored(batch)
+        if batch.topics == [SCHEDULES]:  # no queue receives them
+            return
+        arrival = Arrival.of(batch)
+        self._recent.append(arrival)
         self._arrive(arrival, self._sources.of)
 
     def _noted(self, note: StateRecord) -> None:

@@ -7,6 +7,7 @@ schedules, see :meth:`MessagesInJournal.needed`. Hot: 1.5 us for each due messag
 
 import sys
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import ge
@@ -15,7 +16,14 @@ from typing import Any
 from fleximq.broker.envelope import Envelope
 from fleximq.broker.schedules.due_messages import DueMessage, Publisher
 from fleximq.broker.schedules.owners import Owners
-from fleximq.broker.schedules.schedule_header import SCHEDULES, dueOf, firedHeader, publicationOf, waitingHeader
+from fleximq.broker.schedules.schedule_header import (
+    SCHEDULES,
+    dueOf,
+    firedHeader,
+    publicationOf,
+    waitingColumns,
+    waitingHeader,
+)
 from fleximq.broker.schedules.timetable import Entries
 from fleximq.broker.schedules.waiting_messages import OnAdded, OnFetched, WaitingMessage, WaitingMessages
 from fleximq.errors import NotKept, NotRecorded
@@ -121,8 +129,13 @@ class MessagesInJournal(WaitingMessages):
 
     def stored(self, batch: StoredBatch) -> None:
         """Add the waiting records of a batch that was stored after the snapshot."""
-        for row in _waitingIn(batch):
-            self.timetable.add(row.due, row.number, self._owners.add(row.principal))
+        if SCHEDULES not in batch.topics:
+            return
+        mine = batch.only(SCHEDULES.__eq__)
+        dues, principals = waitingColumns(mine.headers)
+        owners = {principal: self._owners.add(principal, number) for principal, number in Counter(principals).items()}
+        columns = array("Q", mine.offsets), array("H", [owners[principal] for principal in principals])
+        self.timetable.addAll(Entries(dues, *columns))
 
     def forget(self, due: int, number: int) -> None:
         """Remove an entry that was published or cancelled after the snapshot."""

@@ -40,11 +40,11 @@ class Owners:
         self._all += number
         return index
 
-    def add(self, principal: str | None) -> int:
-        """Count a schedule of a principal that is in the journal already, and return its index."""
+    def add(self, principal: str | None, number: int) -> int:
+        """Count schedules of a principal that are in the journal already, and return its index."""
         index = self.index(principal)
-        self._counts[index] += 1
-        self._all += 1
+        self._counts[index] += number
+        self._all += number
         return index
 
     def release(self, index: int, number: int = 1) -> None:

@@ -6,6 +6,8 @@ content, so a publication with the flag proves that its schedule has fired: one 
 while two records of one commit may be separated by a crash. Hot: 0.4 us for each message.
 """
 
+from array import array
+from collections.abc import Iterable
 from functools import lru_cache
 from struct import Struct
 from typing import Any, NamedTuple
@@ -64,6 +66,21 @@ def dueOf(header: bytes) -> int:
     return due
 
 
+def waitingColumns(headers: Iterable[bytes]) -> "tuple[array[int], list[str | None]]":
+    """Return the due times and the principals of waiting records, 0.5 us each if their headers differ only in those."""
+    dues: array[int] = array("Q")
+    principals: list[str | None] = []
+    known: dict[bytes, str | None] = {}
+    for header in headers:
+        start = _headBytes(header) + len(_WAITING)
+        dues.append(_u64.unpack_from(header, start)[0])
+        rest = header[start + 8 :]
+        if rest not in known:
+            known[rest] = _unpackFirst(rest)[1]
+        principals.append(known[rest])
+    return dues, principals
+
+
 def publicationOf(header: bytes) -> Publication:
     """Return what a waiting record with this header publishes."""
     start = _headBytes(header) + len(_WAITING)
@@ -78,12 +95,17 @@ def publishedTo(topic: str, header: bytes) -> str:
 
 @lru_cache(maxsize=4096)
 def _publicationOf(head: bytes, rest: bytes) -> Publication:
-    unpacker = msgpack.Unpacker(strict_map_key=False, max_buffer_size=len(rest), timestamp=1)
-    unpacker.feed(rest)
-    topic, principal = unpacker.unpack(), unpacker.unpack()
-    pairs = rest[unpacker.tell() :]
+    topic, principal, end = _unpackFirst(rest)
+    pairs = rest[end:]
     number = (head[0] & 0x0F if len(head) == 1 else int.from_bytes(head[1:], "big")) - 1
     return Publication(topic, principal, number, pairs, opensQueue(mapHead(number) + pairs))
+
+
+def _unpackFirst(rest: bytes) -> tuple[str, str | None, int]:
+    """Return topic and principal, which follow the due time of a waiting record, and where the pairs begin."""
+    unpacker = msgpack.Unpacker(strict_map_key=False, max_buffer_size=len(rest), timestamp=1)
+    unpacker.feed(rest)
+    return unpacker.unpack(), unpacker.unpack(), unpacker.tell()
 
 
 def opensQueue(header: bytes) -> bool:

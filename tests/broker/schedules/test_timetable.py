@@ -13,6 +13,7 @@ from fleximq.broker.schedules.timetable import Entries, Timetable
 ACTS = st.lists(
     st.one_of(
         st.tuples(st.just("add"), st.integers(0, 20), st.integers(0, 60)),
+        st.tuples(st.just("addAll"), st.integers(0, 20), st.integers(0, 60)),
         st.tuples(st.just("remove"), st.integers(0, 20), st.integers(0, 60)),
         st.tuples(st.just("take"), st.integers(0, 20), st.integers(0, 9)),
     ),
@@ -40,6 +41,14 @@ class TimetableTests(SynchronousTestCase):
             if act == "add":
                 table.add(due, number, number % 7)
                 model.setdefault((due, number), number % 7)
+            elif act == "addAll":
+                several = Entries.none()
+                for more in range(9):
+                    key = due + more // 3, number + 7 * more % 5 + more
+                    if key not in [row[:2] for row in rows(several)]:
+                        several.insert(more % 2 and several.size, *key, key[1] % 7)
+                        model.setdefault(key, key[1] % 7)
+                table.addAll(several)
             elif act == "remove":
                 self.assertEqual(table.remove(due, number), model.pop((due, number), None))
             else:
@@ -53,6 +62,13 @@ class TimetableTests(SynchronousTestCase):
         for due, number in [(0, 0), (5, 5), (5, 6), (20, 60)]:
             after = [row for row in ordered if row[:2] > (due, number)][:3] if acts else []
             self.assertEqual(rows(table.after(due, number, 3)), after)
+
+    def test_foundAfterTheyWereAddedTogether(self) -> None:
+        """Those that filled the last block, and those of new ones."""
+        table = Timetable()
+        table.add(1, 1)
+        table.addAll(Entries(array("Q", [2, 3, 4, 5]), array("Q", [2, 3, 4, 5]), array("H", [7, 7, 7, 7])))
+        self.assertEqual([table.remove(each, each) for each in (2, 3, 4, 5, 1)], [7, 7, 7, 7, 0])
 
     @given(st.sets(st.tuples(st.integers(0, 9), st.integers(0, 99)), max_size=30))
     def test_loadedAsItWas(self, keys: set[tuple[int, int]]) -> None:
@@ -78,6 +94,15 @@ class MemoryTests(SynchronousTestCase):
             size = sum(getsizeof(column) for block in table.blocks() for column in block)
             size += sum(getsizeof(block) for block in table.blocks())
             self.assertLess(size / 100_000, 24)
+
+    def test_addedTogether(self) -> None:
+        """Also a few at a time, as commits have them; the blocks are full."""
+        table = Timetable()
+        for first in range(0, 100_000, 8):
+            block = range(first, first + 8)
+            table.addAll(Entries(array("Q", block), array("Q", block), array("H", bytes(16))))
+        self.assertEqual(len(table.blocks()), -(-100_000 // (timetable._BLOCK // 2)))
+        self.assertEqual(len(table), 100_000)
 
     def test_columnsAreNumbers(self) -> None:
         """Of 18 bytes."""
