@@ -26,6 +26,8 @@ DEAD = "$dead/"
 #: Prefixes of the topics that feed only the queue of a name, and only the BlipMQ subscription with an id. Only the
 #: broker publishes there.
 FEED, SUBSCRIPTION_FEED = "$queue/", "$subscription/"
+#: The longest time that a message, a queue or a schedule may have, also until it is due: ten years.
+MOST_MILLISECONDS = 10 * 365 * 86_400_000
 #: BlipMQ document, "Frame Layout": the most that a frame's length field may announce.
 BLIP_FRAME_BYTES = 16 * MEBIBYTE
 

@@ -12,10 +12,11 @@ from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
 from fleximq.errors import BadRequest
+from fleximq.limits import MOST_MILLISECONDS
 from fleximq.values.printable import shortened
 
 #: The shortest and the longest interval in milliseconds, and the most characters of an expression.
-LEAST_EVERY, MOST_EVERY, EXPRESSION = 1000, 10 * 366 * 86_400_000, 256
+LEAST_EVERY, MOST_EVERY, EXPRESSION = 1000, MOST_MILLISECONDS, 256
 #: The most bytes of a name, and of header and payload together.
 NAME_BYTES, CONTENT_BYTES = 256, 16 << 10
 

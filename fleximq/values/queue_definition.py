@@ -11,12 +11,12 @@ from random import random
 from typing import Any
 
 from fleximq.errors import BadRequest
-from fleximq.limits import isTooLong
+from fleximq.limits import MOST_MILLISECONDS, isTooLong
 
 #: Most sources of one queue.
 MAX_SOURCES = 100
-#: The longest time in seconds that a definition may contain: ten years.
-MOST_SECONDS = 315_360_000.0
+#: The longest time in seconds that a definition may contain.
+MOST_SECONDS = MOST_MILLISECONDS / 1000
 #: The largest number of messages, bytes or attempts.
 _MOST_NUMBER = 1 << 48
 _DEATHS = ("drop", "dead")

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from fleximq.errors import BadRequest
+from fleximq.limits import MOST_MILLISECONDS
 
 #: The keys of a PUB that are checked here.
 PUB_KEYS = frozenset({"queue", "priority", "expires_in", "deliver_in", "deliver_at", "delivery"})
@@ -21,8 +22,6 @@ TEXT_KEYS: dict[str, tuple[type, ...]] = {
 }
 #: The highest priority.
 MOST_PRIORITY = 9
-#: Maximum of ``expires_in`` and ``deliver_in``, and of the time until any schedule is due: ten years.
-MOST_MILLISECONDS = 10 * 365 * 86_400_000
 #: Maximum of ``deliver_at``, where JavaScript's numbers end; the broker has a nearer limit.
 _MOST_TIME = (1 << 53) - 1
 #: Maximum number of unsettled deliveries of one consumer.

@@ -5,7 +5,8 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import BadRequest
-from fleximq.values.queue_keys import MOST_MILLISECONDS, QueueKeys
+from fleximq.limits import MOST_MILLISECONDS
+from fleximq.values.queue_keys import QueueKeys
 from fleximq.wire.fleximq_header import MessageType, checkHeader
 
 

@@ -8,7 +8,7 @@ from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.paths.arguments import Answer, Arguments, answerStored
 from fleximq.errors import BadRequest
-from fleximq.limits import KIBIBYTE, TOPIC_BYTES
+from fleximq.limits import KIBIBYTE, MOST_MILLISECONDS, TOPIC_BYTES
 
 #: The path, also of notifications to the broker, which are not answered.
 SETTLE = "/queue/settle"
@@ -16,11 +16,9 @@ SETTLE = "/queue/settle"
 WORDS_BYTES = 4 * KIBIBYTE
 #: Maximum number of tags in each list: those that a consumer can have.
 _MOST_TAGS = 65_535
-#: Maximum of a delay: ten years.
-_MOST_MILLISECONDS = 10 * 365 * 86_400_000
 
 _Tag = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
-_Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=_MOST_MILLISECONDS)]
+_Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=MOST_MILLISECONDS)]
 _Words = Annotated[str, msgspec.Meta(max_length=WORDS_BYTES)]
 _Most = msgspec.Meta(max_length=_MOST_TAGS)
 
@@ -38,7 +36,7 @@ class Settlement(TypedDict, total=False):
 
 
 _decode = msgspec.msgpack.Decoder(Settlement).decode
-_TIMES = f"[tag, milliseconds] with at most {_MOST_MILLISECONDS} milliseconds"
+_TIMES = f"[tag, milliseconds] with at most {MOST_MILLISECONDS} milliseconds"
 #: What the value of each key must be, as it is told to clients.
 _RULES = {
     "queue": f"a string of 1 to {TOPIC_BYTES} bytes, the name of a queue",

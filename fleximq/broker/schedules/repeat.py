@@ -7,8 +7,6 @@ from typing import Any
 from fleximq.errors import BadRequest
 from fleximq.values.occurrences import (
     CONTENT_BYTES,
-    LEAST_EVERY,
-    MOST_EVERY,
     NAME_BYTES,
     CatchUp,
     CronTimes,
@@ -54,8 +52,6 @@ class Repeat:
             raise BadRequest(f"a recurring schedule has a name of 1 to {NAME_BYTES} bytes")
         if (self.every is None) == (self.cron is None):
             raise BadRequest("a recurring schedule has either 'every' or 'cron'")
-        if self.every is not None and not LEAST_EVERY <= self.every <= MOST_EVERY:
-            raise BadRequest(f"'every' must be from {LEAST_EVERY} to {MOST_EVERY} milliseconds")
         if len(self.payload) + len(self.header) > CONTENT_BYTES:
             raise BadRequest(f"header and payload of a recurring schedule have at most {CONTENT_BYTES} bytes")
 

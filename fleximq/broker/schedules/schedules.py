@@ -31,10 +31,9 @@ from fleximq.broker.schedules.waiting_messages import (
 )
 from fleximq.errors import BadRequest, BrokerError
 from fleximq.interfaces import IJournal
-from fleximq.limits import Limits
+from fleximq.limits import MOST_MILLISECONDS, Limits
 from fleximq.rights import Action
 from fleximq.values.counted_event import CountedEvent, EventFamily
-from fleximq.values.queue_keys import MOST_MILLISECONDS
 
 #: Seconds between two looks at the system clock while schedules wait.
 LOOK = 1.0

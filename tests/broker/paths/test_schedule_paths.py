@@ -6,7 +6,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import BadRequest, BrokerError, Conflict, NotPermitted
-from fleximq.limits import NO_LIMITS
+from fleximq.limits import MOST_MILLISECONDS, NO_LIMITS
 from fleximq.rights import Action
 from tests.broker.parts import ask
 from tests.broker.schedules.durable import Life
@@ -76,6 +76,7 @@ class PathTests(SynchronousTestCase):
             ("'message_id' must be", {"topic": "t", "deliver_in": 1, "header": {"message_id": [1]}}),
             ("'delivery' is set by", {"topic": "t", "deliver_in": 1, "header": {"delivery": {}}}),
             ("at most ten years ahead", {"topic": "t", "deliver_at": 1 << 62}),
+            ("at most ten years ahead", {"topic": "t", "deliver_in": MOST_MILLISECONDS + 1}),
         ):
             with self.assertRaisesRegex(BadRequest, words):
                 self.ask("add", **arguments)
@@ -156,6 +157,7 @@ class PathTests(SynchronousTestCase):
             ("either 'every' or 'cron'", {}),
             ("either 'every' or 'cron'", {"every": 1000, "cron": "* * * * *"}),
             ("'every' must be", {"every": 999}),
+            ("'every' must be", {"every": MOST_MILLISECONDS + 1}),
             ("'catch_up' must be none, last or all", {"every": 1000, "catch_up": "some"}),
             ("'paused' must be true or false", {"every": 1000, "paused": 1}),
             ("at most 16384 bytes", {"every": 1000, "payload": "x" * (16 << 10)}),

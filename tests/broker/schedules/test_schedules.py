@@ -10,8 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.broker.envelope import Envelope
 from fleximq.broker.schedules.schedules import LOOK, RETRY
 from fleximq.errors import BadRequest
-from fleximq.limits import Limits
-from fleximq.values.queue_keys import MOST_MILLISECONDS
+from fleximq.limits import MOST_MILLISECONDS, Limits
 from tests.broker.parts import AsMessages, Collector, makeBroker
 from tests.broker.schedules.durable import SOURCE, batch
 
