@@ -3,10 +3,11 @@
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO
 
 from fleximq.cli.client_commands.broker_options import Address, count, rate
@@ -20,6 +21,7 @@ from fleximq.errors import SettingError, systemReason
 from fleximq.status import Status
 
 _TOGETHER = 1000  #: Values are published together in chunks of this size.
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 _READ = 1 << 16  #: Bytes of standard input read at once, at most.
 _INSTEAD = "pub also reaches the queue of a topic, once it exists"
 _ONLY_CERTIFICATE = f"MiniMQ has no credentials but a client certificate (--tls-certificate); {_INSTEAD}"
@@ -92,8 +94,9 @@ def sendAll(
     values: Iterator[list[Any]],
     send: Callable[[list[Any]], object],
     flush: Callable[[], object] = lambda: None,
+    told: Mapping[str, Any] = _NOTHING,
 ) -> None:
-    """Send chunks of values, at the rate of ``--rate``, and report their number."""
+    """Send chunks of values, at the rate of ``--rate``, and report their number, and what else is ``told`` by then."""
     total = arguments.count or (1 if arguments.value is not None or arguments.file else None)
     begun = time.monotonic()
     done = 0
@@ -108,9 +111,10 @@ def sendAll(
         flush()
     took = time.monotonic() - begun
     if arguments.json:
-        outJson({"published": done, "topic": arguments.topic, "seconds": round(took, 6)})
+        outJson({"published": done, "topic": arguments.topic, "seconds": round(took, 6), **told})
     elif not arguments.quiet:
-        say(f"published {done} to {arguments.topic} in {took:.3f} s")
+        more = "".join(f", {name} {value}" for name, value in told.items())
+        say(f"published {done} to {arguments.topic} in {took:.3f} s{more}")
 
 
 def chunksOfValues(arguments: Namespace) -> Iterator[list[Any]]:

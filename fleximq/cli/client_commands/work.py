@@ -24,7 +24,9 @@ from fleximq.cli.client_commands.pub import VALUES, chunksOfValues, sendAll
 from fleximq.cli.client_commands.texts import FORMATTERS, INPUT, STRICT, checkTopics
 from fleximq.cli.command import argument
 from fleximq.cli.output import jsonOption, outJson, say
+from fleximq.client.blocking import Client
 from fleximq.client.jobs import Job, Reject
+from fleximq.client.times import milliseconds
 from fleximq.errors import SettingError
 
 _RETRY, _CANNOT_RUN = 75, (126, 127)  #: Exit codes.
@@ -56,8 +58,15 @@ def enqueue(arguments: Namespace, address: Address) -> None:
         raise SettingError("give --delay or --at, not both")
     same = {"priority": arguments.priority, "expires": arguments.expires}
     own = {name: getattr(arguments, name) for name in ("delay", "at", "key", "message_id")}
+    isOne = arguments.count in (None, 1) and (arguments.value is not None or bool(arguments.file))
+    isLater = arguments.delay is not None or arguments.at is not None
+    isScheduled = isOne and isLater and arguments.message_id is None  # a repeated id has no schedule of its own
+    told: dict[str, Any] = {}
 
     def send(values: list[Any]) -> None:
+        if isScheduled:
+            told["schedule"] = _schedule(arguments, client, values[0])
+            return
         if not any(each is not None for each in own.values()):
             client.enqueue_many(arguments.topic, values, **same)
             return
@@ -66,7 +75,16 @@ def enqueue(arguments: Namespace, address: Address) -> None:
 
     values = chunksOfValues(arguments)
     with address.connect() as client:
-        sendAll(arguments, values, send, client.flush)
+        sendAll(arguments, values, send, client.flush, told)
+
+
+def _schedule(arguments: Namespace, client: Client, value: Any) -> int:
+    """Schedule one job, and return the id by which ``fleximq schedules rm`` removes it."""
+    expires = None if arguments.expires is None else milliseconds("expires", arguments.expires)
+    fields = {"priority": arguments.priority, "key": arguments.key, "expires_in": expires}
+    headers = {name: each for name, each in fields.items() if each is not None}
+    when = {"delay": arguments.delay, "at": arguments.at}
+    return client.schedule(arguments.topic, value, **when, queue=True, headers=headers)
 
 
 class CommandWorker:

@@ -79,7 +79,8 @@ class QueueOperations(ScheduleOperations[Deliveries, Notifications], Generic[Del
         After :meth:`flush` the job is in its queue and, with a journal, on disk.
 
         :param priority: 0 to 9; jobs with higher ones are first. Without it 4.
-        :param delay: seconds until it is put into the queue, or ``at``: a time with a zone; a schedule until then.
+        :param delay: seconds until it is put into the queue, or ``at``: a time with a zone; a schedule until then. To
+            be able to withdraw it, use :meth:`schedule` with ``queue=True``, which returns an id.
         :param expires: seconds after which it is removed if no consumer has it; after ``delay`` or ``at``.
         :param key: in a queue that is ordered by keys, jobs with equal keys run one after the other.
         :param message_id: by which :meth:`cancel` finds it; with a journal, the broker drops a repeated one.

@@ -59,6 +59,20 @@ class WorkTests(CommandCase):
         out, _ = process.communicate(timeout=PATIENCE)
         self.assertEqual((out, process.returncode, self.left()), (b"done\n", 0, []))
 
+    def test_aLaterJobIsWithdrawnByItsSchedule(self) -> None:
+        """Whose id is told; the job has the other options."""
+        words = ("--delay", "3600", "--priority", "9", "--key", "k", "--expires", "60", "--json")
+        number = json.loads(ran("enqueue", "jobs", "a", *words).out)["schedule"]
+        self.assertIn(f", schedule {number + 1}", ran("enqueue", "jobs", "b", "--delay", "7200").err)
+        self.assertEqual([ran("schedules", "rm", str(number)).code for _ in range(2)], [0, 1])
+        self.assertEqual(ran("schedules", "rm", str(number + 1)).code, 0)
+
+    def test_aRepeatedIdIsScheduledOnce(self) -> None:
+        """A job with an id is dropped if it is repeated, so it has no schedule of its own."""
+        for _ in range(2):
+            ran("enqueue", "jobs", "a", "--delay", "3600", "--message-id", "m")
+        self.assertEqual(len(ran("schedules", "ls", "--json").lines), 1)
+
     def test_wrongOptions(self) -> None:
         """One sentence each."""
         both = ran("enqueue", "jobs", "a", "--delay", "1", "--at", "2030-01-01T00:00")
