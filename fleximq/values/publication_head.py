@@ -46,7 +46,7 @@ def headOf(topic: str, pairs: bytes, publisher: int) -> Head:
     """
     if topic.startswith(_FEEDS):
         topic = _originOf(pairs, topic)
-    if topic.startswith(DEAD) or not any(key in pairs for key in _KEYS):
+    if topic.startswith(DEAD) or not (_KEYS[0] in pairs or _KEYS[1] in pairs or _KEYS[2] in pairs):
         return Head(topic, pairs, publisher)
     return Head(topic, pairs, publisher, *(_fields if len(pairs) <= _SHORT else _fields.__wrapped__)(pairs))
 

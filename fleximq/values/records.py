@@ -406,6 +406,6 @@ def _readIds(header: bytes) -> tuple[str | None, ...]:
 
 def idsOf(header: bytes) -> tuple[str | None, ...]:
     """Return message_id, correlation_id and reply_to of a header; None if absent, or if it is no MessagePack map."""
-    if not header:
+    if b"_id" not in header and b"reply_to" not in header:  # most have none of them and need not be decoded
         return _NO_IDS
     return _readIds(header) if len(header) <= _REPEATED else _readIds.__wrapped__(header)

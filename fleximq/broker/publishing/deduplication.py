@@ -23,8 +23,6 @@ from fleximq.values.records import DIALECTS, SCHEDULED, StoredBatch, idsOf
 
 MAX_IDS = 1_000_000
 MAX_BYTES = 64 << 20
-#: The key of ids in headers: one without these bytes has no id, and need not be decoded.
-_ID = b"message_id"
 #: Bytes of memory for an id in addition to its characters (measured on CPython 3.11).
 ENTRY_BYTES = 224
 #: Counted when ids are forgotten before their time.
@@ -179,7 +177,7 @@ class RecentIds:
         if not len(batch) or batch.timestamps[-1] < since or self._dialects.isdisjoint(batch.dialects):
             return
         for place, header in enumerate(batch.headers):
-            if _ID in header and batch.timestamps[place] >= since and batch.dialects[place] in self._dialects:
+            if header and batch.timestamps[place] >= since and batch.dialects[place] in self._dialects:
                 messageId = idsOf(header)[0]
                 if messageId is not None and not batch.contents[place] & SCHEDULED:  # its waiting record has it
                     topic = publishedTo(batch.topics[batch.topicOf[place]], header)
