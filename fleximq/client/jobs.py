@@ -1,6 +1,7 @@
 """Jobs: messages of a queue that were delivered to this client alone, until it settles them or its connection ends."""
 
 from collections.abc import Callable, Mapping
+from logging import Logger
 from typing import Any
 
 from fleximq.client.errors import NotSettled
@@ -115,6 +116,17 @@ class Job:
     def _check(self) -> None:
         if self.is_settled:
             raise NotSettled(Status.NOT_FOUND, f"the job {self.tag} of {self.queue!r} is already settled", self.queue)
+
+
+def acknowledgeHanded(job: Job | None, log: Logger) -> None:
+    """Acknowledge the job that an iterator handed out before, unless it is settled. One that does not belong to the
+    client any more is logged, since it is delivered again.
+    """
+    if job is not None and not job.is_settled:
+        try:
+            job.ack()
+        except NotSettled as error:
+            log.warning("%r is not acknowledged: %s", job, error.words)
 
 
 def _cut(words: str) -> str:

@@ -3,6 +3,7 @@
 Deliveries arrive during an operation of the broker and are only stored; the program reads them in a later turn.
 """
 
+import logging
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, cast
@@ -13,13 +14,15 @@ from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import ConnectedClient, QueueDelivery
 from fleximq.broker.paths.settlement import settle
 from fleximq.client.errors import NotSettled
-from fleximq.client.jobs import Job
+from fleximq.client.jobs import Job, acknowledgeHanded
 from fleximq.client.protocol.consumers import Consumers, JobBox
 from fleximq.client.protocol.conversation import Conversation
 from fleximq.dialects.fleximq.delivery_form import DeliveryForm
 from fleximq.errors import BrokerError
 from fleximq.in_process.subscription import Subscription
 from fleximq.status import Status
+
+_log = logging.getLogger(__name__)
 
 
 class InProcessConsumers:
@@ -99,7 +102,6 @@ class Jobs(Subscription[Job]):
 
     async def _next(self, timeout: float | None) -> Job | None:
         handed, self._handed = self._handed, None
-        if handed is not None and not handed.is_settled:
-            handed.ack()
+        acknowledgeHanded(handed, _log)
         self._handed = await super()._next(timeout)
         return self._handed

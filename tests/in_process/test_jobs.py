@@ -10,6 +10,7 @@ from fleximq.client.jobs import Job
 from fleximq.errors import BadRequest, Conflict, ConsumerEnded, NotPermitted, SettingError
 from fleximq.in_process.jobs import Jobs
 from fleximq.security.permissions import Rights
+from fleximq.values.queue_definition import QueueDefinition
 from tests.in_process.case import InProcessCase
 
 
@@ -89,6 +90,19 @@ class JobsTests(JobsCase):
         job.ack()
         for again in (job.ack, job.retry, job.reject):
             self.assertRaises(NotSettled, again)
+
+    def test_aLoopGoesOnAfterTheEndOfALease(self) -> None:
+        """The job is not acknowledged, but logged, and delivered again."""
+        me = self.aBroker.clients.find(self.producer.id)
+        assert me is not None
+        self.aBroker.defineQueue(me, QueueDefinition("jobs", lease=5.0))
+        self.enqueue(1)
+        jobs = self.consume()
+        self.next(jobs)
+        self.clock.advance(6)
+        with self.assertLogs("fleximq.in_process.jobs", "WARNING") as logged:
+            self.assertEqual(self.next(jobs).attempt, 2)
+        self.assertIn("is not acknowledged", logged.output[0])
 
     def test_closingReturnsUnsettledJobs(self) -> None:
         self.enqueue(1, 2)

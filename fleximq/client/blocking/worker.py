@@ -11,8 +11,7 @@ from typing import Any, Protocol
 
 from fleximq.client.blocking.shared_connection import SIGNAL_SECONDS, SharedConnection
 from fleximq.client.contexts import ClosedOnExit
-from fleximq.client.errors import NotSettled
-from fleximq.client.jobs import Job
+from fleximq.client.jobs import Job, acknowledgeHanded
 from fleximq.client.protocol.client_state import ClientState
 from fleximq.client.protocol.consumers import JobBox
 from fleximq.client.protocol.work_rules import WorkRules
@@ -73,11 +72,7 @@ class Jobs(ClosedOnExit):
         """
         handed: Job | None = getattr(self._handed, "job", None)
         self._handed.job = None
-        if handed is not None and not handed.is_settled:
-            try:
-                handed.ack()
-            except NotSettled as error:
-                _log.warning("%r is not acknowledged: %s", handed, error.words)
+        acknowledgeHanded(handed, _log)
         job = self._handed.job = self.take(timeout)
         return job
 

@@ -5,8 +5,7 @@ import logging
 from typing import Protocol
 
 from fleximq.client.contexts import MessageIterator
-from fleximq.client.errors import NotSettled
-from fleximq.client.jobs import Job
+from fleximq.client.jobs import Job, acknowledgeHanded
 from fleximq.client.loops.box_waiting import BoxWaiting
 from fleximq.client.loops.connection import Cancel, Loop
 from fleximq.client.protocol.client_state import ClientState
@@ -65,11 +64,7 @@ class LoopJobs(BoxWaiting, MessageIterator[Job]):
         :raises SubscribeFailed: the client may not consume from the queue any more.
         """
         handed, self._handed = self._handed, None
-        if handed is not None and not handed.is_settled:
-            try:
-                handed.ack()
-            except NotSettled as error:
-                _log.warning("%r is not acknowledged: %s", handed, error.words)
+        acknowledgeHanded(handed, _log)
         self._handed = await self.take(timeout)
         return self._handed
 
