@@ -145,8 +145,8 @@ class SpanTests(TracingCase):
         self.journal.waiting.pop()(1, None)
         self.clock.advance(5)
         self.assertEqual(len(deliveries), 2)
-        for consumer in consumers:
-            self.broker.settle(consumer, "jobs", [deliveries[0].tag])
+        for consumer, delivery in zip(consumers, deliveries, strict=True):
+            self.broker.settle(consumer, "jobs", [delivery.tag])
         spans = [span for span in self.exporter.get_finished_spans() if span.name == "process jobs"]
         found = [(dict(span.attributes or {})["fleximq.outcome"], span.status.description) for span in spans]
         self.assertEqual(found, [("returned", "the lease ended"), ("acknowledged", None)])
