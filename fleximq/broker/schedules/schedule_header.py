@@ -67,7 +67,7 @@ def dueOf(header: bytes) -> int:
 
 
 def waitingColumns(headers: Iterable[bytes]) -> "tuple[array[int], list[str | None]]":
-    """Return the due times and the principals of waiting records, 0.5 us each if their headers differ only in those."""
+    """Return the due times and the principals of waiting records."""
     dues: array[int] = array("Q")
     principals: list[str | None] = []
     known: dict[bytes, str | None] = {}
