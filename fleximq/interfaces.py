@@ -347,6 +347,9 @@ class IQueueState(Interface):
     def reading() -> Mapping[str, int]:
         """Return the next offset of each consumer group; these do not delay retention."""
 
+    def begun() -> None:
+        """The journal stores records from now on."""
+
 
 class IRecoveredState(Interface):
     """The state of the broker that a journal has when it is opened: the last snapshot, and access to the later log."""

@@ -176,6 +176,7 @@ class OpenedJournal(StoredRecords):
         self._hasBegun = True
         for sentence in self._notices:
             self._context.log(sentence)
+        self._queues.begun()
 
     def close(self) -> str | None:
         """Write all pending runs and a last checkpoint, and unlock the folder; idempotent. Blocks for 30 s at most.

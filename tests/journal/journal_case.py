@@ -43,6 +43,9 @@ class FakeKeeper:
         """See Keeper."""
         return {}
 
+    def begun(self) -> None:
+        """See Keeper."""
+
 
 class JournalCase(SynchronousTestCase):
     """``journal`` is open and begun; what becomes of runs is in ``told``, sentences for the operator in ``log``."""

@@ -97,6 +97,9 @@ class Queues:
         """There are no consumer groups."""
         return {}
 
+    def begun(self) -> None:
+        """There are no schedules."""
+
     def restore(self, found: Any) -> None:
         """Take what a journal found when it was opened."""
         if found.snapshot is not None:

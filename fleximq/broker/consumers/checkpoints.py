@@ -165,6 +165,10 @@ class Checkpointer:
         """Return the offset that each consumer group reads next; records are not retained for groups."""
         return self._groups.reading()
 
+    def begun(self) -> None:
+        """Begin to publish schedules, which would be refused before."""
+        self._schedules.begin()
+
     def snapshot(self) -> dict[str, Any]:
         """Return the state that a restart cannot derive from the later log, as MessagePack values."""
         self.flush()
@@ -254,7 +258,6 @@ class Checkpointer:
                 self._queues.restore(state, idle)
         self._queues.allRestored()
         self._stateLog.soon(lambda: self._queues.restoredIds.read(self._stateLog.journal))
-        self._schedules.restored()
 
     def _idsGiven(self, last: int) -> None:
         self._subscriptions.lastId = self._stateLog.lastId = max(self._subscriptions.lastId, last)

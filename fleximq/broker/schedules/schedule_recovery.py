@@ -14,13 +14,13 @@ from fleximq.values.state_records import RepeatDefined, SchedulesEnded, StateRec
 class ScheduleRecovery:
     """Saves and restores the schedules of a broker.
 
-    :param restored: called when all schedules are restored.
+    :param begin: called when all schedules are restored and the journal stores publications.
     """
 
-    def __init__(self, messages: MessagesInJournal, repeats: Repeats, restored: Callable[[], None]) -> None:
+    def __init__(self, messages: MessagesInJournal, repeats: Repeats, begin: Callable[[], None]) -> None:
         self._messages = messages
         self._repeats = repeats
-        self.restored = restored
+        self.begin = begin
 
     def needed(self) -> "array[int]":
         """Return the offsets of the waiting records."""

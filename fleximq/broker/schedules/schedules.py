@@ -68,7 +68,7 @@ class Schedules:
         self.inMemory = MessagesInMemory(FIRST_VOLATILE + firstId, limits.queueBytes)
         self.inJournal = MessagesInJournal(journal, self.owners)
         self.repeats = Repeats(journal, publisher, deadlines, RETRY, self._arm)
-        self.recovery = ScheduleRecovery(self.inJournal, self.repeats, self._restored)
+        self.recovery = ScheduleRecovery(self.inJournal, self.repeats, self._begin)
         self.now = milliseconds
         self._stores: tuple[WaitingMessages, ...] = (self.inMemory, self.inJournal)
         self._publisher = publisher
@@ -90,7 +90,7 @@ class Schedules:
         if self._isOpen:
             self.repeats.settle(repeats)
 
-    def _restored(self) -> None:
+    def _begin(self) -> None:
         self._isOpen = True
         self.repeats.settle(self._settings)
         self._arm()

@@ -35,6 +35,9 @@ class NoQueueState:
     def reading(self) -> Mapping[str, int]:
         return {}
 
+    def begun(self) -> None:
+        pass
+
 
 @implementer(IRecoveredState)
 class RecoveredJournal:

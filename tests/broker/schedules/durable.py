@@ -50,10 +50,14 @@ class Life:
         self.broker = makeBroker(self.clock, self.journal, self.errors.append, self.wall, durable=("t",))
         found = self.journal.open(self.broker.checkpointer)
         self.broker.checkpointer.restore(found)
+        self.beforeBegin()
         self.journal.begin()
         self.me = self.broker.join("fleximq")
         self.seen = Collector()
         self.broker.subscribe(self.me, self.seen, "t")
+
+    def beforeBegin(self) -> None:
+        """Called when the broker is restored, and the journal stores nothing yet."""
 
     def wall(self) -> float:
         """Return the seconds of the system clock."""
@@ -107,6 +111,6 @@ class Life:
         """Return the next process on the same disk and clocks."""
         self.broker.stop()
         assert isinstance(self.disk, Recorder)
-        life = Life(Recorder(self.disk.now()), self.clock)
+        life = type(self)(Recorder(self.disk.now()), self.clock)
         life.ahead = self.ahead
         return life

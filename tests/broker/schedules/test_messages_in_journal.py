@@ -12,6 +12,15 @@ from tests.broker.parts import Collector, ask
 from tests.broker.schedules.durable import Life
 
 
+class SlowLife(Life):
+    """A broker whose journal needs some turns to begin, as after a change of owner in a cluster."""
+
+    def beforeBegin(self) -> None:
+        """Let a minute pass."""
+        for _ in range(60):
+            self.clock.advance(1)
+
+
 class DurableTests(SynchronousTestCase):
     """Messages for the durable topic "t"."""
 
@@ -58,6 +67,16 @@ class DurableTests(SynchronousTestCase):
         self.life.schedule(at, b"a", message_id="m")
         self.life.finish(10)
         self.assertEqual(self.life.published(), [b"a", b"b"])
+
+    def test_nothingIsPublishedBeforeTheJournalStoresIt(self) -> None:
+        """It would be refused, and be late when the journal begins."""
+        self.life = SlowLife()
+        self.life.schedule(self.life.now() + 1000, b"a")
+        self.life.commit()
+        self.life = self.life.killed()
+        self.life.clock.advance(0)
+        self.life.commit()
+        self.assertEqual(self.life.published(), [b"a"])
 
     def test_refusedIdIsScheduledWhenItIsRepeated(self) -> None:
         """It was not stored."""

@@ -23,7 +23,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgpack
@@ -165,6 +165,13 @@ def work(client: FlexiClient, jobs: Jobs, queue: str, heard: list[Heard]) -> Non
         jobs.buried.update(buried)
 
 
+#: The options of a broker.
+OPTIONS = (
+    *("--listen", "tcp:0:interface=127.0.0.1", "--durable", LATER, "--durable", TICKS),
+    *("--journal-segment", "1MiB", "--max-deliveries", "1000"),
+)
+
+
 class QueueLoop:
     """A journal, the brokers that open it one after the other, and what their clients know.
 
@@ -173,50 +180,63 @@ class QueueLoop:
 
     def __init__(self, folder: str) -> None:
         self.jobs = Jobs()
-        self._arguments = (
-            *("--listen", "tcp:0:interface=127.0.0.1", "--journal", folder, "--durable", LATER, "--durable", TICKS),
-            *("--journal-segment", "1MiB", "--max-deliveries", "1000"),
-        )
+        self._arguments = (*OPTIONS, "--journal", folder)
 
     def run(self, kills: int) -> None:
         """Kill so many times, then empty the queues and check; faults are in ``jobs.faults``."""
         for number in range(kills):
             with BrokerProcess(*self._arguments) as broker:
                 if not number:
-                    self._define(broker.address)
-                threads = self._start(broker.address)
-                wanted = len(self.jobs.confirmed) + random.randint(*LIVES)
-                deadline = time.monotonic() + 300
-                while len(self.jobs.confirmed) < wanted and time.monotonic() < deadline:
-                    time.sleep(random.uniform(0, 0.02))
+                    self.define(broker.address)
+                threads = self.start([broker.address])
+                self.waitForJobs()
                 broker.stop(signal.SIGKILL)
-                for thread in threads:
-                    thread.join(300)
-                    if thread.is_alive():
-                        self.jobs.fault("a client did not notice that the broker is gone")
+                self.join(threads)
         with BrokerProcess(*self._arguments) as broker:
-            self._empty(broker.address)
-            self._checkSchedules(broker.address)
-            self._checkRecurring(broker.address)
+            self.check(broker.address)
 
-    def _define(self, address: tuple[str, int]) -> None:
+    def waitForJobs(self) -> None:
+        """Wait until a random number of further jobs is confirmed."""
+        wanted = len(self.jobs.confirmed) + random.randint(*LIVES)
+        deadline = time.monotonic() + 300
+        while len(self.jobs.confirmed) < wanted and time.monotonic() < deadline:
+            time.sleep(random.uniform(0, 0.02))
+
+    def join(self, threads: list[threading.Thread]) -> None:
+        """Wait for the end of the clients whose broker was killed."""
+        for thread in threads:
+            thread.join(300)
+            if thread.is_alive():
+                self.jobs.fault("a client did not notice that the broker is gone")
+
+    def check(self, address: tuple[str, int]) -> None:
+        """Empty the queues, and compare all with what was confirmed."""
+        self._empty(address)
+        self._checkSchedules(address)
+        self._checkRecurring(address)
+
+    def define(self, address: tuple[str, int]) -> None:
         with FlexiClient(Stream(address)) as client:
             client.join()
             client.ask("/queue/define", {"queue": ORDERED, "ordered_by": "key"})
             client.ask("/queue/define", {"queue": JOBS, "lease": LEASE})
             client.ask("/schedule/repeat", {"name": TICKS, "topic": TICKS, "every": EVERY, "catch_up": "all"})
 
-    def _start(self, address: tuple[str, int]) -> list[threading.Thread]:
+    def start(
+        self, addresses: Sequence[tuple[str, int]], goesOn: Callable[[], bool] | None = None
+    ) -> list[threading.Thread]:
+        """Start all clients, in turn at these addresses; one that loses its connection makes another while ``goesOn``."""
+
         def producing(number: int) -> None:
-            with FlexiClient(Stream(address)) as client:
+            with FlexiClient(Stream(addresses[number % len(addresses)])) as client:
                 client.join()
                 while True:
                     produce(client, self.jobs, number)
 
         def working(number: int) -> None:
             queue = (JOBS, ORDERED, LATER)[number % 3]
-            while True:
-                with FlexiClient(Stream(address)) as client:
+            while goesOn is None or goesOn():
+                with FlexiClient(Stream(addresses[number % len(addresses)])) as client:
                     client.join()
                     client.tell("SUB", {"topic": queue, "queue": True, "prefetch": random.randint(1, PREFETCH)})
                     work(client, self.jobs, queue, client.barrier())
@@ -224,8 +244,10 @@ class QueueLoop:
         def until(end: Callable[[int], None], number: int) -> None:
             try:
                 end(number)
-            except (Ended, OSError):
-                pass  # the broker was killed
+            except (Ended, OSError):  # the broker was killed
+                time.sleep(0.05)
+                if goesOn is not None and goesOn():
+                    until(end, number)
             except Exception as error:
                 self.jobs.fault(f"{end.__name__} {number}: {error!r}")
 
@@ -304,7 +326,7 @@ class QueueLoop:
                     self.jobs.fault(f"the schedule {TICKS} was published early: {heard.header}")
         self.jobs.ticks = len(dues)
         if not dues or dues != list(range(dues[0], dues[-1] + 1, EVERY)):
-            self.jobs.fault(f"the schedule {TICKS} was published at {dues}")
+            self.jobs.fault(f"the schedule {TICKS} was published at {dues}, followed by {heard}")
 
 
 def _isEmpty(address: tuple[str, int]) -> bool:

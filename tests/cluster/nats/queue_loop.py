@@ -1,0 +1,120 @@
+"""The loop of kills over queues and schedules on three nodes: the owner is killed, and clients are at all nodes.
+
+::
+
+    python -m tests.cluster.nats.queue_loop --kills 20
+
+Clients, jobs and checks are those of :mod:`tests.conversations.journal.queue_loop`. The clients of the other nodes lose
+their connections with the owner, connect again, and go on at the next owner.
+"""
+
+import argparse
+import random
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.broker_process import BrokerProcess
+from tests.cluster.nats.servers import Servers
+from tests.conversations.journal.queue_loop import OPTIONS, QueueLoop, report
+
+#: Seconds until a node serves.
+PATIENCE = 300.0
+
+
+class Nodes:
+    """Three nodes with their servers in an empty folder; those that are killed start again."""
+
+    def __init__(self, folder: Path, held: ExitStack) -> None:
+        servers = Servers(str(folder / "servers"), 3)
+        held.callback(servers.end)
+        servers.wait()
+        words = [word for url in servers.urls for word in ("--cluster", url)]
+        self._owned: dict[BrokerProcess, int] = {}
+        self.all: list[BrokerProcess] = []
+        for name in "abc":
+            self._begin((*words, *OPTIONS, "--allow-anonymous", "--node", name, "--journal", str(folder / name)))
+        held.callback(self._end)
+
+    def _begin(self, arguments: tuple[str, ...]) -> None:
+        self.all.append(BrokerProcess(*arguments))
+        self.all[-1].start()
+
+    def _end(self) -> None:
+        for each in self.all:
+            each.stop(signal.SIGKILL)
+
+    def owner(self) -> BrokerProcess:
+        """Return the node that owns the journal, when one does and all nodes take clients."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            owners = [each for each in self.all if "this node owns shard" in each.output]
+            if owners and all(each.listeners for each in self.all):
+                return owners[0]
+            time.sleep(0.05)
+        raise AssertionError([each.output for each in self.all])
+
+    def kill(self, owner: BrokerProcess) -> None:
+        """Kill a node, and start it again."""
+        owner.stop(signal.SIGKILL)
+        self.all.remove(owner)
+        self._begin(owner.arguments)
+
+
+class ClusterLoop(QueueLoop):
+    """The loop with three nodes."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        super().__init__("")
+        self._nodes = nodes
+        self._goesOn = True
+
+    def run(self, kills: int) -> None:
+        owner = self._nodes.owner()
+        self.define(owner.address)
+        for number in range(kills):
+            others = [each.address for each in self._nodes.all if each is not owner]
+            self._goesOn = True
+            threads = self.start(others, lambda: self._goesOn)
+            self.waitForJobs()
+            self._nodes.kill(owner)
+            owner = self._nodes.owner()
+            self.waitForJobs()  # of clients that have followed to the next owner
+            self._goesOn = False
+            time.sleep(0.5)  # a client that connects now finds this owner
+            self._nodes.kill(owner)
+            self.join(threads)
+            owner = self._nodes.owner()
+        standby = next(each for each in self._nodes.all if each is not owner)
+        self.check(standby.address)
+
+
+def campaign(folder: Path, kills: int) -> ClusterLoop:
+    """Run a campaign in an empty folder, with twice so many kills, and return it."""
+    with ExitStack() as held:
+        loop = ClusterLoop(Nodes(folder, held))
+        loop.run(kills)
+        return loop
+
+
+def main() -> int:
+    """Run as the command line says, and print the report; 1 if anything is lost or wrong."""
+    parser = argparse.ArgumentParser(description="Kill the owners of a cluster, and compare its queues.")
+    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=None)
+    arguments = parser.parse_args()
+    random.seed(arguments.seed)
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        loop = campaign(Path(folder), arguments.kills // 2)
+    print(report(arguments.kills // 2 * 2, loop.jobs, time.monotonic() - began))
+    return 1 if loop.jobs.faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
