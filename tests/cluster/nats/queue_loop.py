@@ -13,9 +13,7 @@ import random
 import signal
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -77,7 +75,7 @@ class ClusterLoop(QueueLoop):
     def run(self, kills: int) -> None:
         owner = self._nodes.owner()
         self.define(owner.address)
-        for number in range(kills):
+        for _ in range(kills):
             others = [each.address for each in self._nodes.all if each is not owner]
             self._goesOn = True
             threads = self.start(others, lambda: self._goesOn)

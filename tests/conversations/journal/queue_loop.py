@@ -225,7 +225,7 @@ class QueueLoop:
     def start(
         self, addresses: Sequence[tuple[str, int]], goesOn: Callable[[], bool] | None = None
     ) -> list[threading.Thread]:
-        """Start all clients, in turn at these addresses; one that loses its connection makes another while ``goesOn``."""
+        """Start all clients, in turn at these addresses; one that is cut off connects again while ``goesOn``."""
 
         def producing(number: int) -> None:
             with FlexiClient(Stream(addresses[number % len(addresses)])) as client:
