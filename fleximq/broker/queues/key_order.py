@@ -12,8 +12,10 @@ from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.message_place import ONLY_IN_JOURNAL
 from fleximq.values.message import Message
 
-#: Maximum number of parked messages of a queue.
-MAX_PARKED = 10_000
+#: Maximum number of parked messages of a queue: 20 MB.
+MAX_PARKED = 100_000
+#: So many are parked in one turn of the reactor: 20 ms.
+PARKED_AT_ONCE = 10_000
 #: Keys longer than this are stored as hashes.
 _LONG = 64
 

@@ -27,7 +27,7 @@ from fleximq.broker.queues.bounds import Bounds
 from fleximq.broker.queues.delivery_limit import DeliveryLimit
 from fleximq.broker.queues.expiry import Expiry
 from fleximq.broker.queues.in_flight import InFlight
-from fleximq.broker.queues.key_order import KeyOrder, keyOf
+from fleximq.broker.queues.key_order import PARKED_AT_ONCE, KeyOrder, keyOf
 from fleximq.broker.queues.message_place import offsetsOf, placeOf
 from fleximq.broker.queues.own_expiries import OwnExpiries
 from fleximq.broker.queues.queued_form import QUEUED
@@ -359,6 +359,9 @@ class Queue:
                     most -= costOf(message)
                 else:
                     parked.append(self._park(order, tag, message))
+            if len(parked) >= PARKED_AT_ONCE:
+                self.deadlines.callLater(0, self.wake)
+                break
         if parked and self.recorder is not None:
             self.recorder.parked(parked)
         return again, [tag for tag, _ in fresh], [message for _, message in fresh]

@@ -1,7 +1,7 @@
 """Queues that deliver one message of a key at a time."""
 
 from fleximq.broker.envelope import LastDelivery
-from fleximq.broker.queues import key_order
+from fleximq.broker.queues import key_order, queue
 from fleximq.broker.queues.key_order import keyOf
 from fleximq.broker.queues.queue import Queue
 from fleximq.values.message import Content, Message
@@ -93,6 +93,22 @@ class KeyOrderTests(QueueCase):
         self.assertEqual((self.taken(9), called), ("", []))
         self.queue.acknowledge(1)
         self.assertEqual((self.taken(9), called), ("a2 b1 c1", [1]))
+
+    def test_aTurnParksAFew(self) -> None:
+        """Consumers are called again in the next turn, until there is a message of another key."""
+        self.patch(queue, "PARKED_AT_ONCE", 2)
+        self.add("a1 a2 a3 a4 a5 a6 b1")
+        found = [self.taken(1)]
+
+        def take() -> None:
+            found.append(self.taken(2))
+            if not found[-1]:
+                self.queue.whenReady(take)
+
+        take()
+        for _ in range(9):
+            self.advance(0)
+        self.assertEqual(found, ["a1", "", "", "b1"])
 
     def test_parkedOnesCount(self) -> None:
         """Parked messages count against the bounds, and are shown."""
