@@ -133,10 +133,10 @@ class SubscriptionFailed(BrokerError, status=Status.SUBSCRIPTION_FAILED):
 
 
 class ConsumerEnded(SubscriptionFailed):
-    """A client may not consume from a queue any more (603)."""
+    """A client does not consume from a queue any more (603): by default since it may not."""
 
-    def __init__(self, queue: str) -> None:
-        super().__init__(f"consuming from {queue!r} is not permitted any more")
+    def __init__(self, queue: str, reason: str = "") -> None:
+        super().__init__(reason or f"consuming from {queue!r} is not permitted any more")
         self.queue = queue
 
 

@@ -793,6 +793,25 @@ class Broker:
         """
         return self.consumers.define(client, definition, replace)
 
+    def bindQueue(
+        self, client: ConnectedClient, name: str, added: Sequence[str], removed: Sequence[str]
+    ) -> QueueDefinition:
+        """Add sources to a queue, and remove others except the topic of its name; return its definition.
+
+        :raises NotFound: there is no such queue.
+        :raises BrokerError: as :meth:`defineQueue`; the client may not consume from the queue or one of its sources.
+        """
+        return self.consumers.bind(client, name, added, removed)
+
+    def deleteQueue(self, client: ConnectedClient, name: str) -> int:
+        """Remove a queue with its messages, whose number is returned, and with its definition; its consumers end.
+
+        :raises NotPermitted: the client may not consume from it.
+        :raises NotFound: there is no such queue.
+        :raises Conflict: it is in the settings file.
+        """
+        return self.consumers.delete(client, name)
+
     def pauseQueue(self, client: ConnectedClient, name: str, paused: bool) -> None:
         """Stop or resume the deliveries of a queue; raises NotFound if it does not exist."""
         self.consumers.pause(client, name, paused)

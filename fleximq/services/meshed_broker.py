@@ -174,6 +174,16 @@ class MeshedBroker(Broker):
         self._checkOwner()
         return super().defineQueue(client, definition, replace)
 
+    def bindQueue(
+        self, client: ConnectedClient, name: str, added: Sequence[str], removed: Sequence[str]
+    ) -> QueueDefinition:
+        self._checkOwner()
+        return super().bindQueue(client, name, added, removed)
+
+    def deleteQueue(self, client: ConnectedClient, name: str) -> int:
+        self._checkOwner()
+        return super().deleteQueue(client, name)
+
     def pauseQueue(self, client: ConnectedClient, name: str, paused: bool) -> None:
         self._checkOwner()
         super().pauseQueue(client, name, paused)

@@ -7,6 +7,7 @@ from functools import partial
 from fleximq.broker.authorization import permit, permits
 from fleximq.broker.consumers.queue_consumer import Deliver, QueueConsumer
 from fleximq.broker.consumers.queue_settings import QueueSettings
+from fleximq.broker.consumers.work_queue import WorkQueue
 from fleximq.broker.consumers.work_queues import WorkQueues
 from fleximq.broker.envelope import ConnectedClient, QueueDelivery
 from fleximq.broker.observers import QueueWatchers
@@ -132,6 +133,31 @@ class QueueConsumers:
                 raise Conflict(f"the queue {definition.name!r} is in the broker's settings: {present.dump()}")
         self._queues.define(client, definition)
         return definition
+
+    def bind(self, client: ConnectedClient, name: str, added: Sequence[str], removed: Sequence[str]) -> QueueDefinition:
+        """See :meth:`fleximq.broker.broker.Broker.bindQueue`."""
+        permit(client, Action.CONSUME, name)
+        queue = self._existing(name)
+        present = queue.definition or QueueDefinition(name)
+        gone = {*removed} - {name}
+        return self.define(client, replace(present, sources=tuple({*present.sources, *added} - gone)), mayReplace=True)
+
+    def delete(self, client: ConnectedClient, name: str) -> int:
+        """See :meth:`fleximq.broker.broker.Broker.deleteQueue`."""
+        permit(client, Action.CONSUME, name)
+        queue = self._existing(name)
+        if name in self._settings:
+            raise Conflict(f"the queue {name!r} is in the broker's settings")
+        for consumer in list(queue.distribution.consumers.values()):
+            self.leave(consumer.client, name)
+            consumer.ended(ConsumerEnded(name, f"the queue {name!r} was deleted"))
+        return self._queues.remove(queue)
+
+    def _existing(self, name: str) -> WorkQueue:
+        queue = self._queues.get(name)
+        if queue is None:
+            raise NotFound(f"there is no queue of {name!r}")
+        return queue
 
     def pause(self, client: ConnectedClient, name: str, paused: bool) -> None:
         """See :meth:`fleximq.broker.broker.Broker.pauseQueue`."""

@@ -34,6 +34,7 @@ from fleximq.values.queue_definition import QueueDefinition
 
 #: Counted for the messages dropped with a queue.
 DROPPED_EXPIRED = CountedEvent(EventFamily.DROPPED, "queue expired")
+DROPPED_DELETED = CountedEvent(EventFamily.DROPPED, "queue deleted")
 #: Seconds without a consumer after which empty queues and reply queues expire, unless an operator sets another time.
 IDLE_SECONDS = 3600.0
 
@@ -298,14 +299,22 @@ class WorkQueues:
         if left > TOLERANCE or self._mustStay(queue):
             self._watch(queue, left if left > TOLERANCE else idle)
             return
-        del self._expiries[queue.name]
+        self.onExpired(queue, self.remove(queue, DROPPED_EXPIRED))
+
+    def remove(self, queue: WorkQueue, event: str = DROPPED_DELETED) -> int:
+        """Remove a queue with its definition; return the number of its messages, which are counted by this event."""
+        expiry = self._expiries.pop(queue.name, None)
+        if expiry is not None:
+            expiry.cancel()
         del self._byTopic[queue.name]
+        if queue.name.startswith(DEAD):
+            self._dead -= 1
         dropped = queue.close()
         if dropped:
-            self._makeQueue.counted(DROPPED_EXPIRED, dropped)
+            self._makeQueue.counted(event, dropped)
         self._stateLog.ended(queue)
         queue_sources.unsubscribe(self._topics, queue)
-        self.onExpired(queue, dropped)
+        return dropped
 
     def _mustStay(self, queue: WorkQueue) -> bool:
         """Tell whether an unused queue does not expire: it is defined, or has messages that are to be stored."""

@@ -1,6 +1,6 @@
 """The paths ``/queue/...`` of clients that use queues: define, list, settle, pause."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -9,12 +9,12 @@ from fleximq.broker.authorization import permitPath, sees
 from fleximq.broker.broker import Broker
 from fleximq.broker.consumers.work_queue import WorkQueue
 from fleximq.broker.envelope import ConnectedClient
-from fleximq.broker.paths.arguments import Answer, Arguments, Listing, Path, answerStored, page, text
+from fleximq.broker.paths.arguments import Answer, Arguments, Listing, Path, answerStored, array, page, text
 from fleximq.broker.paths.settlement import SETTLE, readSettlement, settled
 from fleximq.errors import BadRequest
 from fleximq.limits import DEAD, HEADER_BYTES, TOPIC_BYTES
 from fleximq.rights import Action
-from fleximq.values.queue_definition import QueueDefinition
+from fleximq.values.queue_definition import MAX_SOURCES, QueueDefinition
 
 DEFINE, PAUSE = "/queue/define", "/queue/pause"
 _NAME_BYTES = TOPIC_BYTES + len(DEAD)
@@ -35,6 +35,41 @@ def define(broker: Broker, client: ConnectedClient, arguments: Arguments, answer
         permitPath(client, Action.ADMIN, DEFINE)
     defined = broker.defineQueue(client, QueueDefinition.read(name, keys), mayReplace)
     answerStored(broker, answer, {"queue": name, **defined.dump()})
+
+
+def bind(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+    """Answer ``/queue/bind`` when it is on disk: the definition of a ``queue`` with ``sources`` added."""
+    _bind(broker, client, arguments, answer, _sources(arguments), ())
+
+
+def unbind(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+    """Answer ``/queue/unbind`` when it is on disk: the definition of a ``queue`` without these ``sources``."""
+    _bind(broker, client, arguments, answer, (), _sources(arguments))
+
+
+def _bind(
+    broker: Broker,
+    client: ConnectedClient,
+    arguments: Arguments,
+    answer: Answer,
+    added: Sequence[str],
+    removed: Sequence[str],
+) -> None:
+    name = text(arguments, "queue", _NAME_BYTES)
+    answerStored(broker, answer, {"queue": name, **broker.bindQueue(client, name, added, removed).dump()})
+
+
+def _sources(arguments: Arguments) -> list[str]:
+    found = array(arguments, "sources", MAX_SOURCES)
+    if not all(isinstance(each, str) for each in found):
+        raise BadRequest("'sources' must be an array of topics and patterns")
+    return found
+
+
+def delete(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+    """Answer ``/queue/delete`` when it is on disk: how many messages of the ``queue`` were ``deleted`` with it."""
+    deleted = broker.deleteQueue(client, text(arguments, "queue", _NAME_BYTES))
+    answerStored(broker, answer, {"deleted": deleted})
 
 
 def cancel(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
@@ -82,11 +117,14 @@ def pause(broker: Broker, client: ConnectedClient, arguments: Arguments, answer:
 #: All paths, and those of them that need rights to queues and topics, and not to the path.
 WORK_QUEUE_PATHS: dict[str, Path] = {
     DEFINE: define,
+    "/queue/bind": bind,
+    "/queue/unbind": unbind,
+    "/queue/delete": delete,
     "/queue/list": queues,
     "/queue/cancel": cancel,
     SETTLE: settled,
     PAUSE: pause,
 }
-OWN_RIGHTS = frozenset({define, cancel, settled})
+OWN_RIGHTS = frozenset({define, bind, unbind, delete, cancel, settled})
 #: Readers of the arguments of paths that take many.
 WORK_QUEUE_READERS: dict[Path, Callable[[bytes], Any]] = {settled: readSettlement}

@@ -154,6 +154,39 @@ class QueueKeysTests(QueueCase):
         self.clock.advance(10)
         self.assertEqual(self.deliveries(self.client), [("b", 2)])
 
+    def test_queue_bind(self) -> None:
+        """A queue gets further sources; its other settings stay."""
+        self.answer("/queue/define", queue="jobs", max_attempts=7)
+        for _ in range(2):
+            defined = self.answer("/queue/bind", queue="jobs", sources=["a.*"])
+        self.assertEqual(defined, {"queue": "jobs", "sources": ["a.*"], "max_attempts": 7})
+        self.producer.publish("a.b", "x")
+        self.assertEqual(self.deliveries(self.consumer()), [("x", 1)])
+        self.answer("/queue/bind", 404, queue="unknown", sources=["a"])
+        self.answer("/queue/bind", 400, queue="jobs", sources=[7])
+
+    def test_queue_unbind(self) -> None:
+        """A queue loses sources, but not the topic of its name."""
+        self.answer("/queue/define", queue="jobs", sources=["a", "b"])
+        self.assertEqual(self.answer("/queue/unbind", queue="jobs", sources=["a", "c", "jobs"])["sources"], ["b"])
+        for topic in ("a", "b", "jobs"):
+            self.producer.publish(topic, topic)
+        self.assertEqual([value for value, _ in self.deliveries(self.consumer(9))], ["b", "jobs"])
+
+    def test_queue_delete(self) -> None:
+        """With its messages and its definition; its consumers are told."""
+        self.answer("/queue/define", queue="jobs", max_attempts=7)
+        self.enqueue("a", "b")
+        worker = self.consumer(1)
+        self.tags(worker)
+        self.assertEqual(self.answer("/queue/delete", queue="jobs"), {"deleted": 2})
+        [heard] = worker.messages()
+        self.assertEqual((heard.status, heard.value["queue"]), (603, "jobs"))
+        self.assertEqual(self.answer("/queue/list")["queues"], [])
+        self.answer("/queue/delete", 404, queue="jobs")
+        self.enqueue("c")
+        self.assertEqual(self.deliveries(self.consumer()), [("c", 1)])
+
     def test_queue_cancel(self) -> None:
         """Of a message that waits, once."""
         self.enqueue("a", message_id="m")
