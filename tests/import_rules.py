@@ -55,6 +55,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "cli.cluster_commands": _GROUND | {"values", "config", "cluster", "journal.files", "journal.format"},
     "cli.journal": _GROUND | {"values", "config", "wire", "journal.files", "journal.format", "journal.recovery"},
     "reader": _GROUND | {"pipeline.files"},
+    "integrations": _GROUND | {"values", "client"},
     "pipeline": _GROUND
     | {"values", "config.option_values", "config.argument_parser", "wire", "client"}
     | {"journal.files", "journal.format"},
@@ -146,6 +147,8 @@ OWNERS: dict[str, frozenset[str]] = {
     "nats": frozenset({"cluster.nats"}),
     "fleximq.cluster.nats": frozenset({"cluster.nats", "services.cluster_service", "cli.cluster_commands.connection"}),
     **dict.fromkeys(SPARK, frozenset({"pipeline", "reader"})),
+    **dict.fromkeys(("amqp", "celery", "kombu"), frozenset({"integrations"})),
+    "fleximq.integrations": frozenset({"integrations"}),
 }
 
 #: Bases that document no method of ours.

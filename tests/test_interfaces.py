@@ -11,8 +11,8 @@ from zope.interface.verify import verifyClass
 
 import fleximq
 
-#: The room that never meets Twisted or its interfaces, and whose modules load Spark.
-_WITHOUT_INTERFACES = "fleximq.pipeline"
+#: The rooms that never meet Twisted or its interfaces, and whose modules load Spark and other frameworks.
+_WITHOUT_INTERFACES = "fleximq.pipeline", "fleximq.integrations"
 
 
 def classes() -> Iterator[type]:

@@ -25,6 +25,8 @@ NATS = frozenset({"nats"})
 FASTER = frozenset({"zlib_ng"})
 #: What only cron expressions need.
 CRON = frozenset({"cronsim"})
+#: What only the transport of kombu imports.
+KOMBU = {"amqp", "kombu"}
 PIPELINE = ("spark", "java", "delta", "iceberg")
 
 
@@ -72,11 +74,12 @@ class MetadataTests(SynchronousTestCase):
     def test_requirements(self) -> None:
         """Required is what fleximq imports, and the two packages that Twisted wants for TLS; nothing else.
 
-        What only the pipeline or tracing imports is an extra, and so is what makes faster where it is there.
+        What only the pipeline, tracing or an integration imports is an extra, and so is what makes faster where it is there.
         """
         required = {_name(line) for line in _lines(self.setup["options"]["install_requires"])}
         self.assertEqual(
-            required, _foreignPackages() - SPARK - OTEL - NATS - FASTER - CRON | {"pyopenssl", "service-identity"}
+            required,
+            _foreignPackages() - SPARK - OTEL - NATS - FASTER - CRON - KOMBU | {"pyopenssl", "service-identity"},
         )
 
     def test_spark(self) -> None:

@@ -25,7 +25,8 @@ class SenderTests(SynchronousTestCase):
         signed = withSender(msgpack.packb(fields | {SENDER: "somebody"}), name)
         self.assertEqual(msgpack.unpackb(signed), fields | {SENDER: name})
         self.assertEqual((senderOf(signed), withSender(signed, name)), (name, signed))
-        self.assertEqual(msgpack.unpackb(withSender(signed, "") or b"\x80"), {**fields})
+        others = {key: value for key, value in fields.items() if key != SENDER}
+        self.assertEqual(msgpack.unpackb(withSender(signed, "") or b"\x80"), others)
 
     def test_whatLooksLikeKeyInsideOfAnotherValueIsNone(self) -> None:
         """What looks like the key inside of another value is none."""

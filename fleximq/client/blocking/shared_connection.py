@@ -130,6 +130,10 @@ class SharedConnection:
         self._state = TRANSITIONS[self._state, WireEvent.ATTACHED]
         self.lost = None
 
+    def fileno(self) -> int:
+        """Return the descriptor that is readable when there are bytes to read; -1 without a connection."""
+        return -1 if self._socket is None else self._socket.fileno()
+
     def _takeDue(self) -> None:
         if self._hasRoom:
             self._pendingOutput.extend(self._conversation.toSend)

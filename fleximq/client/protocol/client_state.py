@@ -329,10 +329,14 @@ class ClientState:
         """Return the unread jobs of a consumer to its queue, and have the broker deliver no more while others run."""
         if box.end is None:
             self.consumers.halt(box)
-            box.prefetch = 0
-            if self.state is State.JOINED:
-                self._send(self._subOf(box))
+            self.setPrefetch(box, 0)
             self.sendSettlements()
+
+    def setPrefetch(self, box: JobBox, prefetch: int) -> None:
+        """Change the maximum number of unsettled deliveries of a consumer; 0: it gets no more."""
+        box.prefetch = prefetch
+        if self.state is State.JOINED:
+            self._send(self._subOf(box))
 
     def addSettlement(self, job: Job, kind: str, more: Any) -> None:
         """Add a settlement, which counts as a message that the next flush confirms; errors as :meth:`Consumers.add`."""
