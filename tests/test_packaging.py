@@ -74,7 +74,7 @@ class MetadataTests(SynchronousTestCase):
     def test_requirements(self) -> None:
         """Required is what fleximq imports, and the two packages that Twisted wants for TLS; nothing else.
 
-        What only the pipeline, tracing or an integration imports is an extra; so is what makes it faster if it is there.
+        What only the pipeline, tracing or integrations import is an extra; so is what makes it faster.
         """
         required = {_name(line) for line in _lines(self.setup["options"]["install_requires"])}
         self.assertEqual(
