@@ -172,7 +172,8 @@ class Channel(base.StdChannel):
 
     def prepare_queue_arguments(self, arguments: Mapping[str, Any], **options: Any) -> Mapping[str, Any]:
         """Return the arguments of a queue in RabbitMQ's words."""
-        return base.to_rabbitmq_queue_arguments(arguments or {}, **options)
+        found: Mapping[str, Any] = base.to_rabbitmq_queue_arguments(arguments or {}, **options)
+        return found
 
     def queue_declare(
         self,
