@@ -19,6 +19,7 @@ REASONS = {
     "client/loops/reactor.py": "the next turn of the reactor, which no step delays by more than the turn",
     "client/loops/steady_timers.py": "finds out whether a reactor's seconds are those of the system clock",
     "dialects/fleximq/replies.py": "the time in a PING",
+    "integrations/kombu/channel.py": "whether the ETA of a message is in the future",
     "pipeline/command/java.py": "the age of a cached file",
     "pipeline/jobs/stats.py": "finds out which times of messages are in the future",
     "pipeline/jobs/upkeep.py": "the retention of a lake",
