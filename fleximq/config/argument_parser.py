@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 #: Arguments that consume all that follow, so that options cannot be placed between them.
 _GREEDY = (argparse.PARSER, argparse.REMAINDER)
-_MANY = 8  #: More choices than these are left to the help.
+_MANY = 10  #: More choices than these are left to the help.
 #: Names of options and commands in other programs, or of others of ours.
 _SYNONYMS = {
     "--as": "--format --json",

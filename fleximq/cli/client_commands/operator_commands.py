@@ -94,7 +94,7 @@ _LIMITED, _FILTERED = ("limit",), ("limit", "id", "reason", "consumer", "older",
 
 #: The commands, with their help, the name of their argument and their actions; the first one is the default.
 NOUNS: Mapping[str, tuple[str, str, Mapping[str, Action]]] = {
-    "queues": ("List, inspect, define and purge work queues.", "TOPIC", {
+    "queues": ("List, inspect, define, purge and delete work queues.", "TOPIC", {
         "ls": Action("list all, and BlipMQ subscriptions", "/broker/queues", "queues",
                    {"topic": "topic", "subscription": "subscription", **_LOAD},
                    more=("/broker/subscriptions", "subscriptions")),
@@ -109,6 +109,8 @@ NOUNS: Mapping[str, tuple[str, str, Mapping[str, Action]]] = {
                       sentence="deliveries of {name} are paused"),
         "resume": Action("resume its deliveries", "/queue/pause", subject=lambda name: {"queue": name, "paused": False},
                        sentence="deliveries of {name} are resumed"),
+        "delete": Action("delete it with its messages", "/queue/delete", subject=_named,
+                       sentence="queue {name} is deleted, with messages: {deleted}"),
         "move": Action("put its messages into another one, without their ids", "/queue/list", subject=_named,
                      options=("limit", "to"), sentence="messages of {name} moved to {to}: {moved}", act=move),
     }),

@@ -33,6 +33,8 @@ class QueueTests(CommandCase):
         self.assertEqual(ran("consume", "jobs", "--count", "2"), (0, b"sweep\na\n", ""))
         self.assertEqual([row["content"] for row in rows("consume", "jobs", "--count", "1")], ["b"])
         self.assertEqual(ran("queues", "purge", "jobs"), (0, b"messages of jobs discarded: 1\n", ""))
+        self.assertEqual(ran("queues", "delete", "jobs"), (0, b"queue jobs is deleted, with messages: 0\n", ""))
+        self.assertIn("there is no queue", ran("queues", "delete", "jobs").err)
         over = "fleximq: the time of --for is over after 0 of 1 messages\n"
         self.assertEqual(ran("consume", "jobs", "--for", "0.1", "--count", "1"), (1, b"", over))
 
