@@ -74,8 +74,8 @@ class MainTests(SynchronousTestCase):
             (("ban", "rm", "10.0.0.1"), "fleximq ban: there is no command 'rm'; did you mean remove?"),
             (
                 ("queues", "jobs"),
-                "fleximq queues: there is no command 'jobs'; only ls, info, purge, peek, define, pause, resume, delete, "
-                "move; fleximq queues info jobs shows one",
+                "fleximq queues: there is no command 'jobs'; only ls, info, purge, peek, define, pause, resume, "
+                "delete, move; fleximq queues info jobs shows one",
             ),
             (
                 ("cluster",),
