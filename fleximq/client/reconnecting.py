@@ -22,6 +22,9 @@ _ADDRESS_SECONDS = 5.0
 class Reconnecting(ABC):
     """A client that reconnects by itself; raises SettingError for TLS settings and a URL without TLS."""
 
+    #: Whether a loss was logged that has not ended.
+    _isMissed = False
+
     def __init__(self, urls: Sequence[Url], settings: ClientSettings, log: Logger) -> None:
         checkTls(urls[0], settings.tls)
         #: In random order, so that clients spread over the addresses, also after the loss of one.
@@ -130,6 +133,10 @@ class Reconnecting(ABC):
                 if names:
                     some = ", ".join(names[:_NAMED]) + (" and others" if len(names) > _NAMED else "")
                     self._log.warning("%s until the client has rejoined: %s (%s)", words, some, why)
+                    self._isMissed = True
+        if state is State.JOINED and self._isMissed:
+            self._isMissed = False
+            self._log.info("The client has rejoined")
         if self._settings.on_state is not None:
             try:
                 self._settings.on_state(state, why)

@@ -62,6 +62,9 @@ class CommandParser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
+            if isinstance(value, int):
+                first, *_, last = action.choices
+                self.error(f"{action.option_strings[-1]} is {value}, but must be {first} to {last}")
             hint = _nearest(str(value).lower(), list(action.choices))
             if not action.option_strings:
                 few = f"only {', '.join(action.choices)}" if len(list(action.choices)) <= _MANY else None

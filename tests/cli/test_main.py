@@ -82,6 +82,10 @@ class MainTests(SynchronousTestCase):
                 "fleximq cluster: a command must follow: try, status, move, refill, adopt; "
                 "fleximq cluster --help says more",
             ),
+            (
+                ("enqueue", "q", "v", "--priority", "10"),
+                "fleximq enqueue: --priority is 10, but must be 0 to 9; fleximq enqueue --help says more",
+            ),
             (("pub", "a", "{}", "--as", "jsn"), "fleximq pub: --as is 'jsn'; did you mean json?"),
         ):
             self.assertEqual(self.refused(*words), sentence)

@@ -57,8 +57,8 @@ class QueueConsumer:
 
     @property
     def name(self) -> str:
-        """The name of its client."""
-        return self.client.name
+        """The name that its client has given itself, else that of its connection."""
+        return self.client.service or self.client.name
 
     @property
     def room(self) -> int:

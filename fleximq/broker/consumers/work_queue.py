@@ -282,7 +282,7 @@ class WorkQueue(QueueOwner):
         for tag, delay in retries:
             others += self._apart(consumer, tag, partial(self._retry, delay))
         for tag, words in rejects:
-            others += self._apart(consumer, tag, partial(_reject, shortWords(words), consumer.client.name))
+            others += self._apart(consumer, tag, partial(_reject, shortWords(words), consumer.name))
         others += [tag for tag, seconds in extends if not self._extend(consumer, tag, seconds)]
         self.lastUsed = self._seconds()
         self.distribution.hasRoom(consumer)

@@ -69,6 +69,7 @@ _LOAD = {
     "consumers": "consumers",
     "memory": "bytes",
     "durable": "kept",
+    "paused": "paused",
 }
 _PEEKED = {"value": "value", "id": "message_id", "deliveries": "deliveries", "bytes": "bytes"}
 _LETTERS = {
@@ -79,7 +80,12 @@ _CLIENTS = {
     "name": "name", "as": "client_name", "id": "client_id", "dialect": "dialect", "principal": "principal",
     "from": "address", "seconds": "connected", "subs": "subscriptions", "node": "node",
 }  # fmt: skip
-_RARE = ("client_name", "node", "subscription")  #: Fields of which a table has no column if no row has a value.
+_RARE = (
+    "client_name",
+    "node",
+    "paused",
+    "subscription",
+)  #: Fields of which a table has no column if no row has a value.
 
 
 def _named(name: str) -> Row:
@@ -214,7 +220,12 @@ def _act(action: Action, arguments: Namespace, answer: Row) -> int:
     tellMissing(answer)
     if answer.get("disconnected") == 0:
         raise SettingError(f"there is no client {arguments.name}")
-    tell(arguments, action.sentence.format(**answer, name=arguments.name), **answer)
+    name = arguments.name
+    if "returned" in answer:
+        name = name.removeprefix(DEAD)
+        if not answer["returned"] and arguments.id:
+            raise SettingError(f"no dead letter of {name} has the id {' or '.join(arguments.id)}")
+    tell(arguments, action.sentence.format(**answer, name=name), **answer)
     if answer.get("reason"):
         say(f"fleximq: not all: {answer['reason']}")
     return 1 if answer.get("reason") else 0

@@ -103,6 +103,10 @@ class Jobs(ClosedOnExit):
             connection.wake()
         connection.writePending()
 
+    def stopAll(self) -> None:
+        """End all calls of ``work`` of the client as soon as the functions that run have ended."""
+        self._client.stop_work()
+
     def close(self) -> None:
         """Stop consuming; jobs that are not settled return to the queue at once."""
         self._client._unsubscribe(self._box)
@@ -112,7 +116,7 @@ class Worker:
     """Runs a function for the jobs of a queue in threads.
 
     The calling thread only waits, so that a signal has an effect at once. A signal whose handler is the default one
-    ends the worker; the second one has its usual effect.
+    ends all workers of the client; the second one has its usual effect.
     """
 
     def __init__(self, jobs: Jobs, rules: WorkRules, concurrency: int) -> None:
@@ -139,7 +143,7 @@ class Worker:
                 except Empty:
                     continue
                 if news is True:
-                    self._jobs.halt()
+                    self._jobs.stopAll()
                     continue
                 running -= 1
                 if isinstance(news, BaseException):

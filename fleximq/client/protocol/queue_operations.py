@@ -13,7 +13,7 @@ from fleximq.client.protocol.consumers import JobBox
 from fleximq.client.protocol.operations import Deliveries, Notifications
 from fleximq.client.protocol.publications import chunksOf, jobFields
 from fleximq.client.protocol.schedule_operations import ScheduleOperations, valueOf
-from fleximq.client.protocol.work_rules import WorkRules, checkWork
+from fleximq.client.protocol.work_rules import WorkRules, checkBackoff, checkWork
 from fleximq.client.settings import TIMEOUT
 from fleximq.client.times import Duration, seconds
 from fleximq.client.topic_warnings import literalTopic
@@ -145,7 +145,7 @@ class QueueOperations(ScheduleOperations[Deliveries, Notifications], Generic[Del
         :raises ConnectionLost: the connection ended, and the client will not reconnect.
         :raises SubscribeFailed: and others, as :meth:`consume`.
         """
-        checkWork(function, concurrency, self._mayWait)
+        checkWork(function, concurrency, self._mayWait, retry)
         jobs = await self.consume(queue, prefetch or concurrency, timeout)
         worker = self._newWorker(jobs, WorkRules(function, retry, self._log), concurrency)
         self._workers.add(worker)
@@ -245,6 +245,7 @@ class QueueOperations(ScheduleOperations[Deliveries, Notifications], Generic[Del
 
 
 def _delays(retry: Backoff) -> dict[str, float]:
+    checkBackoff(retry)
     if retry.attempts is not None:
         raise ValueError("max_attempts limits the attempts of a queue, not attempts of its Backoff")
     return {"first": retry.first, "most": retry.most, "factor": retry.factor, "jitter": retry.jitter}

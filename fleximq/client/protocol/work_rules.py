@@ -11,8 +11,17 @@ from fleximq.client.jobs import Job, Reject
 from fleximq.errors import SettingError
 
 
-def checkWork(function: Callable[[Job], Any], concurrency: int, mayWait: bool = False) -> None:
+def checkBackoff(retry: object) -> None:
+    """Raise TypeError unless delays between attempts are a Backoff or None."""
+    if retry is not None and not isinstance(retry, Backoff):
+        raise TypeError(f"retry is {retry!r}, but must be a Backoff")
+
+
+def checkWork(
+    function: Callable[[Job], Any], concurrency: int, mayWait: bool = False, retry: Backoff | None = None
+) -> None:
     """Raise TypeError or SettingError for wrong arguments; ``mayWait`` allows coroutine functions."""
+    checkBackoff(retry)
     if not callable(function) or (inspect.iscoroutinefunction(function) and not mayWait):
         kind = "a function" if mayWait else "a function that is no coroutine function"
         raise TypeError(f"work needs {kind} that takes a job, not {function!r}")

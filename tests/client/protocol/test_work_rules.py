@@ -68,4 +68,5 @@ class WorkRulesTests(SynchronousTestCase):
         checkWork(wait, 1, mayWait=True)
         self.assertRaises(TypeError, checkWork, wait, 1)
         self.assertRaises(TypeError, checkWork, None, 1, mayWait=True)
+        self.assertRaises(TypeError, checkWork, wait, 1, mayWait=True, retry=5)
         self.assertRaises(SettingError, checkWork, print, 0)
