@@ -14,7 +14,7 @@ from fleximq.client.errors import Answered
 from fleximq.security.checkers.passwords import hashOf as hashOfPassword
 from tests.broker_process import BrokerProcess
 
-_MISSING = "" if find_spec("kombu") else "needs the extra celery"
+_MISSING = "" if find_spec("amqp") else "needs the extra celery"
 if not _MISSING:
     import kombu
     from amqp.exceptions import NotFound, PreconditionFailed

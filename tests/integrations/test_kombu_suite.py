@@ -15,7 +15,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.broker_process import BrokerProcess
 from tests.pages import ROOT
 
-_MISSING = "" if find_spec("kombu") and find_spec("pytest") else "needs kombu and pytest: tox -e frameworks"
+_MISSING = "" if find_spec("amqp") and find_spec("pytest") else "needs kombu and pytest: tox -e frameworks"
 
 
 def fetched(name: str, folder: Path) -> Path:

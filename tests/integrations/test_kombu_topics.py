@@ -6,7 +6,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.values.patterns import anyOf
 
-_MISSING = "" if find_spec("kombu") else "needs the extra celery"
+_MISSING = "" if find_spec("amqp") else "needs the extra celery"
 if not _MISSING:
     from fleximq.integrations.kombu.topics import bindingSource, topicOf
 

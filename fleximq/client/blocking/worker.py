@@ -30,6 +30,8 @@ class Consuming(Protocol):
 
     def _unsubscribe(self, box: JobBox) -> None: ...
 
+    def stop_work(self) -> None: ...
+
 
 class Jobs(ClosedOnExit):
     """The jobs of a queue: iterate over it, or call :meth:`next`.
