@@ -163,6 +163,15 @@ class DeliveryTests(KombuCase):
         self.assertEqual([queue.get(no_ack=True).payload for _ in range(2)], ["a", "b"])
         self.assertIsNone(queue.get())
 
+    def test_onlyPropertiesOfAmqpAreSent(self) -> None:
+        """A program may pass others, which no serializer knows."""
+        self.declare("q")
+        self.publish("q", "x", correlation_id="c", signal=object())
+        found = self.consume("q")
+        self.drain(found, 1)
+        properties = found[0].properties
+        self.assertEqual((properties.get("correlation_id"), properties.get("signal")), ("c", None))
+
     def test_valuesOfOtherClients(self) -> None:
         """A message without kombu's parts is JSON."""
         self.declare("q")

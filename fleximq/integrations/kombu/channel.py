@@ -26,6 +26,13 @@ from fleximq.status import Status
 _UNUSED_SECONDS = 60.0
 
 
+#: The properties of a message in AMQP; others that a publisher names are not sent, as by py-amqp.
+_PROPERTIES = frozenset(
+    {"app_id", "cluster_id", "correlation_id", "delivery_mode", "expiration", "message_id", "priority", "reply_to"}
+    | {"timestamp", "type", "user_id"}
+)
+
+
 class Declared(NamedTuple):
     """The answer to a declaration; the numbers are 0 unless it was passive."""
 
@@ -108,7 +115,9 @@ class Channel(base.StdChannel):
             "content_type": content_type,
             "content_encoding": content_encoding,
             "headers": dict(headers or {}),
-            "properties": {**(properties or {}), **named},
+            "properties": {
+                name: value for name, value in {**(properties or {}), **named}.items() if name in _PROPERTIES
+            },
         }
 
     def message_to_python(self, received: Received) -> base.Message:
