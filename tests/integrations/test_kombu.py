@@ -10,7 +10,8 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.client.errors import Answered
+from fleximq.client.errors import Answered, ConnectionLost
+from fleximq.client.settings import KEEP_ALIVE
 from fleximq.security.checkers.passwords import hashOf as hashOfPassword
 from tests.broker_process import BrokerProcess
 
@@ -18,10 +19,11 @@ _MISSING = "" if find_spec("amqp") else "needs the extra celery"
 if not _MISSING:
     import kombu
     from amqp.exceptions import NotFound, PreconditionFailed
+    from kombu.asynchronous import Hub
     from kombu.exceptions import OperationalError
 
     from fleximq.client.blocking.client import connect
-    from fleximq.integrations.kombu import Channel, Transport
+    from fleximq.integrations.kombu import Channel, Transport, transport
 
 #: Seconds that a delivery may take.
 PATIENCE = 60.0
@@ -187,6 +189,98 @@ class DeliveryTests(KombuCase):
         self.broker.stop(signal.SIGKILL)
         self.assertRaises(self.connection.connection_errors, self.connection.drain_events, timeout=PATIENCE)
         self.assertFalse(self.connection.connected)
+
+
+class RedeliveryTests(KombuCase):
+    """How often a message may be delivered."""
+
+    def requeue(self, times: int) -> list[Any]:
+        """Return one message so many times, and return its deliveries, the last one unsettled."""
+        found = self.consume("q", prefetch=1)
+        for number in range(1, times + 1):
+            self.drain(found, number)
+            found[-1].requeue()
+        self.barrier()
+        return found
+
+    def test_messagesAreDeliveredAnyNumberOfTimes(self) -> None:
+        """A worker that restarts counts as one for all that it has prefetched and not run."""
+        self.declare("q")
+        self.publish("q", "job")
+        self.assertEqual(len(self.drain(self.requeue(25), 26)), 26)
+
+    def test_theDeliveryLimitOfAQueue(self) -> None:
+        """Then the message is a dead letter."""
+        self.declare("q", queue_arguments={"x-delivery-limit": 2})
+        self.publish("q", "job")
+        self.requeue(2)
+        with connect(f"tcp://127.0.0.1:{self.broker.port()}") as client:
+            [letter] = client.ask("/broker/dead-letters", {"queue": "q"})["letters"]
+        self.assertEqual(letter["attempts"], 2)
+
+
+class EventLoopTests(KombuCase):
+    """Kombu's hub, as Celery uses it: the connection is registered before its consumers begin."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.hub = Hub()
+        self.addCleanup(self.hub.close)
+        self.declare("q")
+        self.publish("q", "job")
+        self.connection.register_with_event_loop(self.hub)
+
+    def turn(self, times: int) -> None:
+        """Run the event loop for some turns, each of which ends at the latest after a moment."""
+        turns = self.hub.create_loop()
+        for _ in range(times):
+            self.hub.call_later(0.02, lambda: None)
+            next(turns)
+
+    def test_messagesThatWaitedAreDelivered(self) -> None:
+        """Those that arrive with the answer to the consumer's beginning, before anything else happens."""
+        found = self.consume("q", prefetch=4)
+        self.turn(10)
+        self.assertEqual([each.payload for each in found], ["job"])
+
+    def test_timeoutsOfConsumersAreRaised(self) -> None:
+        """They do not mean that there is no delivery."""
+
+        def fail(got: object) -> None:
+            raise TimeoutError("in the task")
+
+        self.hub.propagate_errors = (TimeoutError,)
+        self.channel.basic_consume("q", callback=fail)
+        kombu.Producer(self.connect().default_channel).publish("other", routing_key="q")
+        self.assertRaises(TimeoutError, self.turn, 10)
+
+
+class HeartbeatTests(SynchronousTestCase):
+    """How often a connection sends a PING."""
+
+    if _MISSING:
+        skip = _MISSING
+
+    def settings(self, **options: Any) -> Any:
+        """Return the settings with which a connection is made."""
+        found: list[Any] = []
+
+        def refuse(urls: object, settings: Any) -> None:
+            found.append(settings)
+            raise ConnectionLost("only its settings are wanted")
+
+        self.patch(transport, "KombuClient", refuse)
+        connection = kombu.Connection(transport=Transport, hostname="127.0.0.1", **options)
+        self.assertRaises(ConnectionLost, connection.transport.establish_connection)
+        return found[0]
+
+    def test_notLessOftenThanOtherClients(self) -> None:
+        """Celery asks for 120 seconds, and would notice a silent broker after minutes."""
+        self.assertEqual(self.settings(heartbeat=120).keep_alive, KEEP_ALIVE)
+
+    def test_moreOftenIfAsked(self) -> None:
+        """As the heartbeat of kombu says."""
+        self.assertEqual(self.settings(heartbeat=2).keep_alive, 2)
 
 
 class TimeTests(KombuCase):

@@ -24,6 +24,9 @@ from fleximq.status import Status
 
 #: Seconds without a consumer after which an automatically deleted or exclusive queue is deleted.
 _UNUSED_SECONDS = 60.0
+#: Deliveries of a message of a queue without ``x-delivery-limit``, in effect any number: each restart of a worker is
+#: one for all messages that it has prefetched, although it has not run them.
+_ANY_NUMBER = 1 << 48
 
 
 #: The properties of a message in AMQP; others that a publisher names are not sent, as by py-amqp.
@@ -355,7 +358,8 @@ class Channel(base.StdChannel):
 
 def _definition(durable: bool, isTemporary: bool, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keys of a queue's definition for those of AMQP."""
-    found: dict[str, Any] = {"when_full": "refuse"}
+    attempts = arguments.get("x-delivery-limit")
+    found: dict[str, Any] = {"when_full": "refuse", "max_attempts": _ANY_NUMBER if attempts is None else attempts}
     if arguments.get("x-max-length") is not None:
         found |= {"max_messages": arguments["x-max-length"], "when_full": "drop-oldest"}
     if arguments.get("x-max-length-bytes") is not None:

@@ -97,6 +97,8 @@ class Connection:
             box = self.inner.box(queue)
             assert box is not None
             box.onNews = self._news
+            if box.waiting:  # read with the answer: without a wake-up, an event loop waits until the next delivery
+                self._news()
         return box
 
     def _unsettled(self, queue: str) -> int:
@@ -163,6 +165,11 @@ class Connection:
         :raises socket.timeout: there was none.
         :raises ConnectionLost: the connection has ended.
         """
+        if not self.passAvailable(timeout):
+            raise TimeoutError("no delivery")
+
+    def passAvailable(self, timeout: float | None) -> bool:
+        """As :meth:`drain`, but return whether there was any; so a TimeoutError is one of a consumer."""
         if not self._hasNews():
             self.inner.waitFor(self._hasNews, timeout)
         found = False
@@ -173,8 +180,7 @@ class Connection:
         finally:
             self._isDraining = False
             self.inner.settleNow()
-        if not found:
-            raise TimeoutError("no delivery")
+        return found
 
     def _pass(self, queue: str) -> bool:
         """Pass the deliveries of one queue to its consumers in turn; return whether there were any."""

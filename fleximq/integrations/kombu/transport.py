@@ -1,6 +1,5 @@
 """The transport of kombu: connects to the broker, and drives connections from kombu's event loop."""
 
-from contextlib import suppress
 from typing import Any
 
 from amqp.exceptions import ConsumerCancelled, RecoverableConnectionError
@@ -60,7 +59,9 @@ class Transport(base.Transport):
         password = client.password() if callable(client.password) else client.password
         if client.userid and password is not None:
             options.setdefault("credentials", {"type": "basic", "username": client.userid, "password": password})
-        settings = {"timeout": client.connect_timeout or TIMEOUT, "keep_alive": client.heartbeat or KEEP_ALIVE}
+        # Celery asks for a heartbeat of 120 seconds; a worker would wait for a silent broker for minutes.
+        every = min(client.heartbeat or KEEP_ALIVE, KEEP_ALIVE)
+        settings = {"timeout": client.connect_timeout or TIMEOUT, "keep_alive": every}
         inner = KombuClient(addressesOf(url), ClientSettings(**{**settings, **options, "reconnect": None}))
         return Connection(client, inner)
 
@@ -98,6 +99,5 @@ class Transport(base.Transport):
     def on_readable(self, connection: Connection, loop: Any) -> None:
         """Pass the deliveries that there are."""
         connection.slept()
-        with suppress(TimeoutError):
-            connection.drain(0)
+        if connection.passAvailable(0):
             loop.call_soon(self.on_readable, connection, loop)
