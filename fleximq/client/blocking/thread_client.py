@@ -341,7 +341,7 @@ class ThreadClient(QueueOperations[Subscription[Delivery], Subscription[Notifica
             self._connection.writePending()
 
     def _newWorker(self, jobs: Jobs, rules: WorkRules, concurrency: int) -> Worker:
-        return Worker(jobs, rules, concurrency)
+        return Worker(jobs, rules, concurrency, self.stop_work)
 
     def _startServing(self) -> None:
         for _ in range(self._settings.threads):

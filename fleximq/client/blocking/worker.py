@@ -3,7 +3,7 @@
 import logging
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from types import FrameType
@@ -29,8 +29,6 @@ class Consuming(Protocol):
     def _sendSettlements(self) -> None: ...
 
     def _unsubscribe(self, box: JobBox) -> None: ...
-
-    def stop_work(self) -> None: ...
 
 
 class Jobs(ClosedOnExit):
@@ -105,10 +103,6 @@ class Jobs(ClosedOnExit):
             connection.wake()
         connection.writePending()
 
-    def stopAll(self) -> None:
-        """End all calls of ``work`` of the client as soon as the functions that run have ended."""
-        self._client.stop_work()
-
     def close(self) -> None:
         """Stop consuming; jobs that are not settled return to the queue at once."""
         self._client._unsubscribe(self._box)
@@ -119,12 +113,15 @@ class Worker:
 
     The calling thread only waits, so that a signal has an effect at once. A signal whose handler is the default one
     ends all workers of the client; the second one has its usual effect.
+
+    :param stopAll: ends all workers of the client as soon as the functions that run have ended.
     """
 
-    def __init__(self, jobs: Jobs, rules: WorkRules, concurrency: int) -> None:
+    def __init__(self, jobs: Jobs, rules: WorkRules, concurrency: int, stopAll: Callable[[], None]) -> None:
         self._jobs = jobs
         self._rules = rules
         self._concurrency = concurrency
+        self._stopAll = stopAll
         #: True for a signal; otherwise the end of a thread, and its error. A signal may put while another call runs.
         self._news: SimpleQueue[BaseException | bool | None] = SimpleQueue()
 
@@ -145,7 +142,7 @@ class Worker:
                 except Empty:
                     continue
                 if news is True:
-                    self._jobs.stopAll()
+                    self._stopAll()
                     continue
                 running -= 1
                 if isinstance(news, BaseException):

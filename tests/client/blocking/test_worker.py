@@ -32,6 +32,17 @@ with connect(sys.argv[1]) as client:
     print("over", flush=True)
 """
 
+_TWO_WORKERS = """
+import sys, threading
+from fleximq.client.blocking import connect
+with connect(sys.argv[1]) as client:
+    other = threading.Thread(target=client.work, args=("other", print))
+    other.start()
+    client.work("signals", lambda job: print("begun", flush=True))
+    other.join()
+    print("over", flush=True)
+"""
+
 
 def deliver(peer: Peer, *tags: int) -> None:
     """Send jobs."""
@@ -112,6 +123,22 @@ class SettlingTests(ScriptedCase):
 
 class SignalTests(ScriptedCase):
     """A worker in a process of its own."""
+
+    def test_aSignalEndsAllWorkersOfTheClient(self) -> None:
+        """Also those in other threads, which no signal reaches."""
+        url = f"tcp://127.0.0.1:{_broker.broker.port()}"
+        client = connect(url)
+        self.addCleanup(client.hang_up)
+        client.enqueue("signals", "a")
+        client.flush()
+        process = subprocess.Popen(
+            [sys.executable, "-c", _TWO_WORKERS, url], cwd=ROOT, text=True, stdout=subprocess.PIPE
+        )
+        with process:
+            assert process.stdout is not None
+            self.assertEqual(process.stdout.readline(), "begun\n")
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual((process.communicate(timeout=PATIENCE)[0], process.returncode), ("over\n", 0))
 
     def test_aWorkerFinishesItsJobAtSigterm(self) -> None:
         """And leaves the other one to others."""
