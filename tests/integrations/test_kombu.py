@@ -324,6 +324,13 @@ class QueueTests(KombuCase):
         with self.assertRaises(PreconditionFailed):
             self.channel.queue_declare("q", durable=True, arguments={"x-max-length": 7})
 
+    def test_settingsThatNoDeclarationNamesAreTheOperators(self) -> None:
+        """A queue that was defined before is used as it is."""
+        with connect(f"tcp://127.0.0.1:{self.broker.port()}") as client:
+            client.define_queue("q", max_attempts=3, when_full="drop-oldest")
+            self.declare("q")
+            self.assertEqual(client.define_queue("q", max_attempts=3, when_full="drop-oldest")["max_attempts"], 3)
+
     def test_unboundQueuesReceiveNoMore(self) -> None:
         """The others do."""
         exchange = kombu.Exchange("logs", type="direct")

@@ -34,6 +34,8 @@ _PROPERTIES = frozenset(
     {"app_id", "cluster_id", "correlation_id", "delivery_mode", "expiration", "message_id", "priority", "reply_to"}
     | {"timestamp", "type", "user_id"}
 )
+#: Settings of a queue that its declaration does not name: an operator's are as good.
+_CHOSEN_HERE = {"when_full": "refuse", "max_attempts": _ANY_NUMBER}
 
 
 class Declared(NamedTuple):
@@ -214,7 +216,7 @@ class Channel(base.StdChannel):
             present = self._ask("/queue/define", Status.CONFLICT, queue=name, **wanted)
             if present is None:  # another client was faster
                 present = self._ask("/queue/bind", queue=name, sources=[])
-        different = [key for key in wanted if present.get(key) != wanted[key]]
+        different = [key for key, value in wanted.items() if value not in (present.get(key), _CHOSEN_HERE.get(key))]
         if different and len(present) > 1:
             raise PreconditionFailed(f"the queue {name!r} is {present}, not {wanted}")
         if exclusive:
