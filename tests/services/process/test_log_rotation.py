@@ -50,6 +50,11 @@ class RotationTests(SynchronousTestCase):
             self.assertLess(time.monotonic(), deadline, {each.name: each for each in self.broker.folder.iterdir()})
             between()
 
+    def isOpen(self, path: Path) -> bool:
+        """Return whether the broker has this file open."""
+        opened = Path(f"/proc/{self.broker.pid}/fd").iterdir()
+        return path.exists() and any(each.exists() and each.samefile(path) for each in opened)
+
     def ping(self, client: socket.socket) -> None:
         """Wait for an answer."""
         client.settimeout(PATIENCE)
@@ -113,7 +118,8 @@ class RotationTests(SynchronousTestCase):
         """Three rotations with and without ``create``: every client is in one of the files."""
         for each in range(3):
             self.rotate(("create", "nocreate")[each % 2])
-            self.until(lambda: self.log.exists() and self.audit.exists(), lambda: self.ping(self.client))
+            # With ``create`` they exist before the broker has got the signal.
+            self.until(lambda: self.isOpen(self.log) and self.isOpen(self.audit), lambda: self.ping(self.client))
             self.join()
             self.until(lambda: len(self.joined(self.log)) == 1, lambda: self.ping(self.client))
             self.until(lambda: self.audit.read_text().count('"login"') == 1, lambda: self.ping(self.client))
