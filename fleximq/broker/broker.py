@@ -50,7 +50,7 @@ from fleximq.broker.slices import Slices
 from fleximq.broker.topics.names import isBrokerTopic
 from fleximq.broker.topics.topic_table import SYSTEM, Topic, TopicTable
 from fleximq.broker.traffic import TrafficTotals
-from fleximq.errors import BrokerError, ClientNotFound, Forbidden, NotFound, NotImplementedByBroker, NotKept
+from fleximq.errors import BrokerError, ClientNotFound, Forbidden, NotImplementedByBroker, NotKept
 from fleximq.interfaces import IConversation, IJournal, IOperator, IPeer, IRights, ISubscriber
 from fleximq.rights import EVERYTHING, Action
 from fleximq.values.message import Message
@@ -755,10 +755,7 @@ class Broker:
         """
         if not permits(client, Action.PUBLISH, name):
             permit(client, Action.CONSUME, name)
-        queue = self.queues.get(name)
-        if queue is None:
-            raise NotFound(f"there is no queue of {name!r}")
-        Cancellation(self.journal, queue, messageId, done).begin()
+        Cancellation(self.journal, self.queues.existing(name), messageId, done).begin()
 
     def settle(
         self,

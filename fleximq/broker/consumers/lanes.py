@@ -125,7 +125,7 @@ class Lanes:
         [priority] = [each for each, other in self._order if other is lane]
         return _outer(priority, tag, attempts)
 
-    def isOneOf(self, lane: Queue, tags: Sequence[int], outer: int) -> bool:
+    def isOneOf(self, lane: Queue, tags: frozenset[int], outer: int) -> bool:
         """Return whether a tag of a consumer means a message with one of these tags of a lane."""
         return self._find(outer % _PRIORITIES) is lane and outer // _STEP in tags
 

@@ -7,11 +7,10 @@ from functools import partial
 from fleximq.broker.authorization import permit, permits
 from fleximq.broker.consumers.queue_consumer import Deliver, QueueConsumer
 from fleximq.broker.consumers.queue_settings import QueueSettings
-from fleximq.broker.consumers.work_queue import WorkQueue
 from fleximq.broker.consumers.work_queues import WorkQueues
 from fleximq.broker.envelope import ConnectedClient, QueueDelivery
 from fleximq.broker.observers import QueueWatchers
-from fleximq.errors import BrokerError, Conflict, ConsumerEnded, NotFound
+from fleximq.errors import BrokerError, Conflict, ConsumerEnded
 from fleximq.limits import DEAD
 from fleximq.rights import Action
 from fleximq.values.queue_definition import QueueDefinition
@@ -137,7 +136,7 @@ class QueueConsumers:
     def bind(self, client: ConnectedClient, name: str, added: Sequence[str], removed: Sequence[str]) -> QueueDefinition:
         """See :meth:`fleximq.broker.broker.Broker.bindQueue`."""
         permit(client, Action.CONSUME, name)
-        queue = self._existing(name)
+        queue = self._queues.existing(name)
         present = queue.definition or QueueDefinition(name)
         gone = {*removed} - {name}
         return self.define(client, replace(present, sources=tuple({*present.sources, *added} - gone)), mayReplace=True)
@@ -145,7 +144,7 @@ class QueueConsumers:
     def delete(self, client: ConnectedClient, name: str) -> int:
         """See :meth:`fleximq.broker.broker.Broker.deleteQueue`."""
         permit(client, Action.CONSUME, name)
-        queue = self._existing(name)
+        queue = self._queues.existing(name)
         if name in self._settings:
             raise Conflict(f"the queue {name!r} is in the broker's settings")
         for consumer in list(queue.distribution.consumers.values()):
@@ -153,15 +152,7 @@ class QueueConsumers:
             consumer.ended(ConsumerEnded(name, f"the queue {name!r} was deleted"))
         return self._queues.remove(queue)
 
-    def _existing(self, name: str) -> WorkQueue:
-        queue = self._queues.get(name)
-        if queue is None:
-            raise NotFound(f"there is no queue of {name!r}")
-        return queue
-
     def pause(self, client: ConnectedClient, name: str, paused: bool) -> None:
         """See :meth:`fleximq.broker.broker.Broker.pauseQueue`."""
-        queue = self._queues.get(name)
-        if queue is None:
-            raise NotFound(f"there is no queue {name!r}")
+        queue = self._queues.existing(name)
         self._queues.define(client, replace(queue.definition or QueueDefinition(name), paused=paused))

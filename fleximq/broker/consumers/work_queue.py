@@ -276,9 +276,9 @@ class WorkQueue(QueueOwner):
         for lane, tags in self.lanes.divided(mine):
             if len(self._ids):
                 self._forgetIds(lane, tags)
-            unknown = lane.acknowledgeMany(tags)
-            if unknown:
-                others += [tag for tag in mine if self.lanes.isOneOf(lane, unknown, tag)]
+            if unknown := lane.acknowledgeMany(tags):
+                gone = frozenset(unknown)  # searched once for each tag
+                others += [tag for tag in mine if self.lanes.isOneOf(lane, gone, tag)]
         for tag, delay in retries:
             others += self._apart(consumer, tag, partial(self._retry, delay))
         for tag, words in rejects:

@@ -24,7 +24,7 @@ from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.broker.topics.names import isBrokerTopic
 from fleximq.broker.topics.topic_table import SYSTEM, TopicTable
-from fleximq.errors import BadRequest, Conflict, InvalidTopic, NoCapacity
+from fleximq.errors import BadRequest, Conflict, InvalidTopic, NoCapacity, NotFound
 from fleximq.limits import DEAD, TOPIC_BYTES
 from fleximq.rights import UNRESTRICTED, Action
 from fleximq.values.counted_event import CountedEvent, EventFamily
@@ -89,6 +89,13 @@ class WorkQueues:
     def get(self, topic: str) -> WorkQueue | None:
         """Return the queue of this topic, None if it has none."""
         return self._byTopic.get(topic)
+
+    def existing(self, topic: str) -> WorkQueue:
+        """Return the queue of this topic; raises NotFound if it has none."""
+        queue = self._byTopic.get(topic)
+        if queue is None:
+            raise NotFound(f"there is no queue of {topic!r}")
+        return queue
 
     def letterTopic(self, name: str) -> str:
         """Return the topic of the dead letters of a queue."""
