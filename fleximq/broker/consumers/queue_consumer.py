@@ -9,9 +9,8 @@ from operator import itemgetter
 
 from fleximq.broker.envelope import ConnectedClient, QueueDelivery
 from fleximq.errors import BadRequest, BrokerError
+from fleximq.values.queue_keys import MOST_PREFETCH
 
-#: The largest ``prefetch``.
-MAX_PREFETCH = 65_535
 #: A consumer gets no further deliveries while the payloads of its unsettled ones have so many bytes.
 UNSETTLED_BYTES = 16 << 20
 
@@ -29,7 +28,7 @@ class QueueConsumer:
     ``unsettled`` are the tags of its deliveries with the sizes of their payloads; ``size`` is the sum of these.
     ``leaseEnded`` is called with the tag of a delivery whose lease has ended, if it is not None.
 
-    :param prefetch: maximum number of unsettled deliveries, up to :data:`MAX_PREFETCH`, 0: it gets no further ones;
+    :param prefetch: maximum number of unsettled deliveries, up to :data:`MOST_PREFETCH`, 0: it gets no further ones;
         raises BadRequest.
     :param deliver: called with deliveries, at most ``prefetch`` at once; it may call :meth:`QueueConsumers.leave`.
     :param ended: called once if the client may not consume from the queue any more.
@@ -51,8 +50,8 @@ class QueueConsumer:
 
     def setPrefetch(self, number: int) -> None:
         """Change the maximum number of unsettled deliveries; raises BadRequest."""
-        if not 0 <= number <= MAX_PREFETCH:
-            raise BadRequest(f"prefetch is {number}, but must be between 0 and {MAX_PREFETCH}")
+        if not 0 <= number <= MOST_PREFETCH:
+            raise BadRequest(f"prefetch is {number}, but must be between 0 and {MOST_PREFETCH}")
         self._prefetch = number
 
     @property

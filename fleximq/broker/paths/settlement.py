@@ -9,18 +9,18 @@ from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.paths.arguments import Answer, Arguments, answerStored
 from fleximq.errors import BadRequest
 from fleximq.limits import KIBIBYTE, MOST_MILLISECONDS, TOPIC_BYTES
+from fleximq.values.queue_keys import MOST_PREFETCH
 
 #: The path, also of notifications to the broker, which are not answered.
 SETTLE = "/queue/settle"
 #: Maximum bytes of the words of a rejection.
 WORDS_BYTES = 4 * KIBIBYTE
-#: Maximum number of tags in each list: those that a consumer can have.
-_MOST_TAGS = 65_535
 
 _Tag = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 _Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=MOST_MILLISECONDS)]
 _Words = Annotated[str, msgspec.Meta(max_length=WORDS_BYTES)]
-_Most = msgspec.Meta(max_length=_MOST_TAGS)
+#: A list has at most the tags that a consumer can have.
+_Most = msgspec.Meta(max_length=MOST_PREFETCH)
 
 
 class Settlement(TypedDict, total=False):
@@ -40,10 +40,10 @@ _TIMES = f"[tag, milliseconds] with at most {MOST_MILLISECONDS} milliseconds"
 #: What the value of each key must be, as it is told to clients.
 _RULES = {
     "queue": f"a string of 1 to {TOPIC_BYTES} bytes, the name of a queue",
-    "ack": f"an array of at most {_MOST_TAGS} tags",
-    "retry": f"an array of at most {_MOST_TAGS} entries {_TIMES}, or nil for those of the queue",
-    "reject": f"an array of at most {_MOST_TAGS} entries [tag, words] with at most {WORDS_BYTES} bytes of words",
-    "extend": f"an array of at most {_MOST_TAGS} entries {_TIMES}",
+    "ack": f"an array of at most {MOST_PREFETCH} tags",
+    "retry": f"an array of at most {MOST_PREFETCH} entries {_TIMES}, or nil for those of the queue",
+    "reject": f"an array of at most {MOST_PREFETCH} entries [tag, words] with at most {WORDS_BYTES} bytes of words",
+    "extend": f"an array of at most {MOST_PREFETCH} entries {_TIMES}",
 }
 
 

@@ -12,13 +12,12 @@ from fleximq.client.events import Delivery
 from fleximq.client.jobs import Job, Settle
 from fleximq.errors import SettingError
 from fleximq.status import Status
+from fleximq.values.queue_keys import MOST_PREFETCH
 
 #: The path of settlements, and of the answers to those that are refused.
 SETTLE = "/queue/settle"
 #: The keys of the field ``delivery`` in the header of a job.
 _ABOUT = {"queue", "tag", "attempt"}
-#: Limit of one consumer's prefetch.
-_MOST_PREFETCH = 65_535
 
 
 class JobBox:
@@ -69,8 +68,8 @@ class Consumers:
         :raises SettingError: the prefetch is out of range.
         :raises ValueError: the client consumes from this queue already.
         """
-        if not 1 <= prefetch <= _MOST_PREFETCH:
-            raise SettingError(f"prefetch is {prefetch}, but must be between 1 and {_MOST_PREFETCH}")
+        if not 1 <= prefetch <= MOST_PREFETCH:
+            raise SettingError(f"prefetch is {prefetch}, but must be between 1 and {MOST_PREFETCH}")
         if queue in self.boxes:
             raise ValueError(f"this client consumes from {queue!r} already; several threads or tasks may share that")
         box = self.boxes[queue] = JobBox(queue, prefetch)

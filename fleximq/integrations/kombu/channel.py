@@ -21,6 +21,7 @@ from fleximq.client.wrapper import completed
 from fleximq.integrations.kombu.client import KombuClient
 from fleximq.integrations.kombu.topics import bindingSource, topicOf
 from fleximq.status import Status
+from fleximq.values.queue_keys import MOST_PRIORITY
 
 #: Seconds without a consumer after which an automatically deleted or exclusive queue is deleted.
 _UNUSED_SECONDS = 60.0
@@ -84,8 +85,8 @@ class Consumption(Protocol):
     def adjust(self, queue: str) -> None:
         """Tell the broker how many deliveries of a queue may be unsettled."""
 
-    def settled(self, queue: str) -> None:
-        """Send a settlement of a delivery from a queue."""
+    def settled(self, queue: str, isConsumed: bool) -> None:
+        """Send a settlement of a delivery from a queue, whose consumer still consumes or not."""
 
     def get(self, channel: "Channel", queue: str, noAck: bool) -> Received | None:
         """Return one message of a queue, None if there is none."""
@@ -156,7 +157,7 @@ class Channel(base.StdChannel):
         headers, properties = message["headers"], message["properties"]
         fields: dict[str, Any] = {}
         if properties.get("priority") is not None:
-            fields["priority"] = min(max(int(properties["priority"]), 0), 9)
+            fields["priority"] = min(max(int(properties["priority"]), 0), MOST_PRIORITY)
         if properties.get("expiration") is not None:
             fields["expires_in"] = max(1, int(float(properties["expiration"])))
         due = _dueOf(headers.get("eta"))
@@ -320,7 +321,7 @@ class Channel(base.StdChannel):
 
     def basic_reject(self, delivery_tag: int, requeue: bool = False, **options: Any) -> None:
         """Return a delivery to its queue, or make a dead letter of it."""
-        self._settle(delivery_tag, False, (lambda job: job.retry(0)) if requeue else lambda job: job.reject())
+        self.basic_nack(delivery_tag, requeue=requeue)
 
     def basic_nack(self, delivery_tag: int, multiple: bool = False, requeue: bool = True, **options: Any) -> None:
         """As :meth:`basic_reject`, also of all deliveries up to one."""
@@ -334,14 +335,14 @@ class Channel(base.StdChannel):
     def _settle(self, tag: int, multiple: bool, settle: Callable[[Job], None]) -> None:
         tags = [each for each in list(self.unsettled) if each <= tag] if multiple else [tag]
         for each in tags:
-            job, _ = self.unsettled.pop(each, (None, ""))
+            job, consumerTag = self.unsettled.pop(each, (None, ""))
             if job is None:
                 continue
             try:
                 settle(job)
             except NotSettled as error:
                 raise RecoverableConnectionError(error.words) from error
-            self.connection.settled(job.queue)
+            self.connection.settled(job.queue, consumerTag in self._consumers)
 
     # -- the end -----------------------------------------------------------------------------------
 

@@ -11,9 +11,8 @@ from fleximq.client.protocol.consumers import JobBox
 from fleximq.client.wrapper import completed
 from fleximq.integrations.kombu.channel import Channel, Consumer, Received
 from fleximq.integrations.kombu.client import KombuClient
+from fleximq.values.queue_keys import MOST_PREFETCH
 
-#: The most unsettled deliveries of one consumer, also of one without a limit.
-_MOST_PREFETCH = 65_535
 #: Seconds in which :meth:`Connection.get` waits for a message that must be read from disk.
 _READ_SECONDS = 1.0
 
@@ -110,12 +109,12 @@ class Connection:
         """
         consumers = self._consumers.get(queue, ())
         if any(not each.channel.prefetch for each in consumers):
-            return _MOST_PREFETCH
+            return MOST_PREFETCH
         tags = {each.tag for each in consumers}
         others = sum(
             job.queue == queue and tag not in tags for each in self.channels for job, tag in each.unsettled.values()
         )
-        return min(sum(each.channel.prefetch for each in consumers) + (others if consumers else 0), _MOST_PREFETCH)
+        return min(sum(each.channel.prefetch for each in consumers) + (others if consumers else 0), MOST_PREFETCH)
 
     def adjust(self, queue: str) -> None:
         """Tell the broker how many deliveries of a queue may be unsettled."""
@@ -128,17 +127,22 @@ class Connection:
         if box is not None and not self._consumers.get(queue) and not self._unsettled(queue):
             self.inner.stopConsuming(box)
 
-    def settled(self, queue: str) -> None:
-        """Send a settlement, at once unless deliveries are being passed on, and adjust what may be unsettled."""
+    def settled(self, queue: str, isConsumed: bool) -> None:
+        """Send a settlement, at once unless deliveries are being passed on.
+
+        :param isConsumed: whether the consumer of the delivery still consumes. If not, the delivery was counted beside
+            what the others may have; counting all of them again costs the number of unsettled deliveries.
+        """
         if not self._isDraining:
             self.inner.settleNow()
-        self.adjust(queue)
-        self._stopIfUnused(queue)
+        if not isConsumed:
+            self.adjust(queue)
+            self._stopIfUnused(queue)
 
     def get(self, channel: Channel, queue: str, noAck: bool) -> Received | None:
         """Return one message of a queue, None if there is none."""
         box = self._open(queue)
-        self.inner.setPrefetch(box, min(self._unsettled(queue) + 1, _MOST_PREFETCH))
+        self.inner.setPrefetch(box, min(self._unsettled(queue) + 1, MOST_PREFETCH))
         completed(self.inner.flush())
         if not box.waiting and channel.queue_declare(queue, passive=True).message_count:
             self.inner.waitFor(lambda: box.waiting, _READ_SECONDS)

@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from fleximq.broker.consumers.queue_consumer import MAX_PREFETCH, UNSETTLED_BYTES
+from fleximq.broker.consumers.queue_consumer import UNSETTLED_BYTES
 from fleximq.broker.envelope import Envelope, MessageSource
 from fleximq.errors import BadRequest, Conflict, NotFound
 from fleximq.values.publication_head import Head
 from fleximq.values.queue_definition import QueueDefinition, RetryDelays
+from fleximq.values.queue_keys import MOST_PREFETCH
 from tests.broker.consumers.consuming import ConsumingCase
 from tests.broker.queueing import message
 
@@ -53,9 +54,9 @@ class PrefetchTests(ConsumingCase):
         self.assertEqual(worker.names, "abc")
 
     def test_itsLimits(self) -> None:
-        for number in (-1, MAX_PREFETCH + 1):
+        for number in (-1, MOST_PREFETCH + 1):
             self.assertRaises(BadRequest, self.worker, number)
-        self.worker(MAX_PREFETCH)
+        self.worker(MOST_PREFETCH)
         self.worker(0)
 
     def test_noMoreThanSoManyBytesAreUnsettled(self) -> None:
