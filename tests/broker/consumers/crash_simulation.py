@@ -10,7 +10,6 @@ one key were delivered in their order.
 ``python -m tests.broker.consumers.crash_simulation --seeds 1000`` prints how many points were tried.
 """
 
-import argparse
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from typing import Any
 from fleximq.broker.envelope import Envelope, QueueDelivery
 from fleximq.values.queue_definition import QueueDefinition
 from tests.broker.consumers.consuming import Worker
+from tests.broker.power_losses import Broken, main, tryPoints
 from tests.broker.schedules.durable import SOURCE, Life, batch
 from tests.journal.recorder import WAYS, Recorder, State, crashes
 
@@ -32,10 +32,6 @@ KEYS = ("a", "b", "c")
 FILLING = bytes(700)
 #: Seconds for which a delivery is its consumer's, in the queues of some loads; longer than a load.
 LEASE = 1000.0
-
-
-class Broken(Exception):
-    """A promise was not kept; the text says which."""
 
 
 @dataclass
@@ -195,13 +191,8 @@ def explore(seed: int, points: Counter[str], most: int) -> None:
     except Exception as error:
         raise Broken(f"seed {seed}: {error!r}") from error
     random = Random(seed)
-    found = [each for each in crashes(load.disk, random, WAYS) if each[0] >= load.begun]
-    for done, how, state in random.sample(found, min(most, len(found))):
-        points[how] += 1
-        try:
-            _check(load, done, state)
-        except Exception as error:
-            raise Broken(f"seed {seed}, {how} after {done} operations: {error!r}") from error
+    found = (each for each in crashes(load.disk, random, WAYS) if each[0] >= load.begun)
+    tryPoints(seed, found, points, most, random, partial(_check, load))
 
 
 def _check(load: Load, done: int, state: State) -> None:
@@ -274,19 +265,5 @@ def _compare(promises: Promises, done: int, delivered: Counter[int], dead: Count
             raise Broken(f"job {job} was confirmed, and is neither delivered nor a dead letter")
 
 
-def main() -> int:
-    """Explore some seeds and print a report."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=1000)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--points", type=int, default=50)
-    options = parser.parse_args()
-    points: Counter[str] = Counter()
-    for seed in range(options.first, options.first + options.seeds):
-        explore(seed, points, options.points)
-    print(f"{points.total()} points: {dict(points)}")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, explore))

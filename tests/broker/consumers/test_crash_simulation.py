@@ -10,7 +10,8 @@ from fleximq.broker.queues.key_order import KeyOrder
 from fleximq.broker.queues.offset_ranges import OffsetRanges
 from fleximq.broker.queues.queue_recorder import QueueRecorder
 from fleximq.broker.queues.queue_state import QueueState
-from tests.broker.consumers.crash_simulation import Broken, explore
+from tests.broker.consumers.crash_simulation import explore
+from tests.broker.power_losses import Broken
 from tests.nightly import repetitions
 
 

@@ -8,10 +8,10 @@ or after its cancelling was confirmed; and each due time of the recurring schedu
 ``python -m tests.broker.schedules.crash_simulation --seeds 1000`` prints how many points were tried.
 """
 
-import argparse
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 
 import msgpack
@@ -19,15 +19,12 @@ import msgpack
 from fleximq.broker.schedules.repeat import Repeat
 from fleximq.values.occurrences import CatchUp
 from fleximq.values.records import QOS1
+from tests.broker.power_losses import Broken, main, tryPoints
 from tests.broker.schedules.durable import Life
 from tests.journal.recorder import WAYS, Recorder, State, crashes
 
 #: The interval of the recurring schedule in milliseconds.
 EVERY = 1000
-
-
-class Broken(Exception):
-    """A promise was not kept; the text says which."""
 
 
 @dataclass
@@ -129,13 +126,8 @@ def explore(seed: int, points: Counter[str], most: int) -> None:
     """Let the power go at some moments of one load, at most about ``most``; raises Broken."""
     load = Load(seed)
     random = Random(seed)
-    found = list(crashes(load.disk, random, WAYS))
-    for done, how, state in random.sample(found, min(most, len(found))):
-        points[how] += 1
-        try:
-            _check(load, done, state)
-        except Exception as error:
-            raise Broken(f"seed {seed}, {how} after {done} operations: {error!r}") from error
+    found = crashes(load.disk, random, WAYS)
+    tryPoints(seed, found, points, most, random, partial(_check, load))
 
 
 def _check(load: Load, done: int, state: State) -> None:
@@ -177,19 +169,5 @@ def _compare(promises: Promises, done: int, published: Counter[bytes]) -> None:
             raise Broken(f"{payload[:4]!r} was confirmed, and never published")
 
 
-def main() -> int:
-    """Explore some seeds and print a report."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=1000)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--points", type=int, default=50)
-    options = parser.parse_args()
-    points: Counter[str] = Counter()
-    for seed in range(options.first, options.first + options.seeds):
-        explore(seed, points, options.points)
-    print(f"{points.total()} points: {dict(points)}")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, explore))

@@ -8,7 +8,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.broker.schedules.messages_in_journal import MessagesInJournal
 from fleximq.broker.schedules.repeats import Repeats
 from fleximq.values.records import StoredBatch
-from tests.broker.schedules.crash_simulation import Broken, explore
+from tests.broker.power_losses import Broken
+from tests.broker.schedules.crash_simulation import explore
 from tests.nightly import repetitions
 
 

@@ -8,18 +8,15 @@ Clients, jobs and checks are those of :mod:`tests.conversations.journal.queue_lo
 their connections with the owner, connect again, and go on at the next owner.
 """
 
-import argparse
-import random
 import signal
 import sys
-import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
 
 from tests.broker_process import BrokerProcess
 from tests.cluster.nats.servers import Servers
-from tests.conversations.journal.queue_loop import OPTIONS, QueueLoop, report
+from tests.conversations.journal.queue_loop import OPTIONS, QueueLoop, main
 
 #: Seconds until a node serves.
 PATIENCE = 300.0
@@ -75,7 +72,7 @@ class ClusterLoop(QueueLoop):
     def run(self, kills: int) -> None:
         owner = self._nodes.owner()
         self.define(owner.address)
-        for _ in range(kills):
+        for _ in range(kills // 2):
             others = [each.address for each in self._nodes.all if each is not owner]
             self._goesOn = True
             threads = self.start(others, lambda: self._goesOn)
@@ -92,27 +89,13 @@ class ClusterLoop(QueueLoop):
         self.check(standby.address)
 
 
-def campaign(folder: Path, kills: int) -> ClusterLoop:
-    """Run a campaign in an empty folder, with twice so many kills, and return it."""
+def campaign(folder: str, kills: int) -> ClusterLoop:
+    """Run a campaign with nodes in an empty folder and an even number of kills, and return it."""
     with ExitStack() as held:
-        loop = ClusterLoop(Nodes(folder, held))
+        loop = ClusterLoop(Nodes(Path(folder), held))
         loop.run(kills)
         return loop
 
 
-def main() -> int:
-    """Run as the command line says, and print the report; 1 if anything is lost or wrong."""
-    parser = argparse.ArgumentParser(description="Kill the owners of a cluster, and compare its queues.")
-    parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=None)
-    arguments = parser.parse_args()
-    random.seed(arguments.seed)
-    began = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        loop = campaign(Path(folder), arguments.kills // 2)
-    print(report(arguments.kills // 2 * 2, loop.jobs, time.monotonic() - began))
-    return 1 if loop.jobs.faults else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main("Kill the owners of a cluster, and compare its queues.", campaign))

@@ -21,7 +21,7 @@ class QueueLoopTests(SynchronousTestCase):
         kills = 2 * repetitions(1, 50)
         folder = Path(self.mktemp()).absolute()
         folder.mkdir()
-        loop = campaign(folder, kills // 2)
+        loop = campaign(str(folder), kills)
         self.assertEqual(loop.jobs.faults, [], report(kills, loop.jobs, 0))
         self.assertGreater(len(loop.jobs.finished), kills)
         self.assertGreater(sum(each.startswith(LATER) for each in loop.jobs.confirmed), 0)

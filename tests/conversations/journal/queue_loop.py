@@ -349,20 +349,26 @@ def report(kills: int, jobs: Jobs, seconds: float) -> str:
     )
 
 
-def main() -> int:
-    """Run as the command line says, and print the report; 1 if anything is lost or wrong."""
-    parser = argparse.ArgumentParser(description="Kill a broker again and again, and compare its queues.")
+def campaign(folder: str, kills: int) -> QueueLoop:
+    """Run a campaign with a journal in an empty folder, and return it."""
+    loop = QueueLoop(folder)
+    loop.run(kills)
+    return loop
+
+
+def main(description: str, campaign: Callable[[str, int], QueueLoop]) -> int:
+    """Run a campaign as the command line says, and print the report; 1 if anything is lost or wrong."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--seed", type=int, default=None)
     arguments = parser.parse_args()
     random.seed(arguments.seed)
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        loop = QueueLoop(folder)
-        loop.run(arguments.kills)
+        loop = campaign(folder, arguments.kills)
     print(report(arguments.kills, loop.jobs, time.monotonic() - began))
     return 1 if loop.jobs.faults else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main("Kill a broker again and again, and compare its queues.", campaign))
