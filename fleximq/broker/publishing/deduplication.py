@@ -3,8 +3,8 @@
 A repeat is a message for a durable topic with an id that was published there within the window. It is stored only if
 the first message was refused. A repeat that arrives while the first message is being committed waits for the same
 commit, and is confirmed or refused with it; later repeats are confirmed at once. A message that waits for its time is
-published, in this sense, when it is scheduled. Beyond :data:`MAX_IDS` or
-:data:`MAX_BYTES` the oldest ids are forgotten before the end of the window, and counted. An id costs 3 us.
+published, in this sense, when it is scheduled. Beyond :data:`MAX_IDS` or :data:`MAX_BYTES` the oldest ids are forgotten
+before the end of the window, and counted. An id costs 3 us.
 """
 
 from array import array

@@ -80,12 +80,8 @@ _CLIENTS = {
     "name": "name", "as": "client_name", "id": "client_id", "dialect": "dialect", "principal": "principal",
     "from": "address", "seconds": "connected", "subs": "subscriptions", "node": "node",
 }  # fmt: skip
-_RARE = (
-    "client_name",
-    "node",
-    "paused",
-    "subscription",
-)  #: Fields of which a table has no column if no row has a value.
+#: Fields of which a table has no column if no row has a value.
+_RARE = ("client_name", "node", "paused", "subscription")
 
 
 def _named(name: str) -> Row:
