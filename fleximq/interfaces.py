@@ -21,8 +21,8 @@ class ISource(Interface):
     def messages(body: Any) -> Sequence[Message]:
         """Return the messages of a run, in order."""
 
-    def size(body: Any) -> int:
-        """Return the bytes of the messages of a run, as the bounds of queues count them."""
+    def size(body: Any, count: int) -> int:
+        """Return the bytes of the ``count`` messages of a run, as the bounds of queues count them."""
 
     def run(body: Any) -> "Run":
         """Return the run as the journal stores it: payloads in the publisher's form, and headers."""

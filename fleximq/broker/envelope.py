@@ -76,9 +76,8 @@ class MessageSource:
         messages: Sequence[Message] = body
         return messages
 
-    def size(self, body: Any) -> int:
-        messages = self.messages(body)
-        return cost(messages) - OVERHEAD * len(messages)
+    def size(self, body: Any, count: int) -> int:
+        return cost(self.messages(body)) - OVERHEAD * count
 
     def run(self, body: Any) -> Run:
         return runOf(self.messages(body))

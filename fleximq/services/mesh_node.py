@@ -73,7 +73,7 @@ class RemoteForm:
             headers = run.headers if isinstance(run.headers, bytes) else list(run.headers)
             contents = run.contents if isinstance(run.contents, int) else list(run.contents)
             payloads = list(run.payloads)
-            head, content, size = 0, (headers, payloads, contents), source.size(body)
+            head, content, size = 0, (headers, payloads, contents), source.size(body, count)
         who = publisher.id, publisher.name, publisher.dialect
         return (envelope.topic.name, *who, envelope.qos, count, head, content, size)
 

@@ -220,7 +220,7 @@ class WorkQueues:
 
     def refusal(self, queue: WorkQueue, envelope: Envelope, body: Any, count: int) -> str | None:
         """Return why a queue refuses a publication for workers, of any dialect; None if it accepts it."""
-        size = envelope.source.size(body)
+        size = envelope.source.size(body, count)
         most = envelope.publisher.rights.limits.queueBytes
         if most is not None and not queue.durable and queue.queue.bounds.isHeavier(most - size):
             return "the queue is as full as the limits of its publisher permit"

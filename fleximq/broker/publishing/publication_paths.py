@@ -132,7 +132,7 @@ class OrderedPath:
         size = 0
         words = ""
         if (topic.guards or (topic.queues and self._onDisk)) and envelope.qos:
-            size = envelope.source.size(body)
+            size = envelope.source.size(body, count)
             if refusal(topic, count, size) is not None:
                 taken, refused, size, words = _admitted(envelope, body)
                 if taken and refused:
@@ -249,7 +249,7 @@ class OrderedPath:
     def _wait(self, envelope: Envelope, body: Any, count: int, deliver: Deliver) -> None:
         """Call ``deliver`` with a volatile run after all earlier pending runs of its topic are decided."""
         topic = envelope.topic
-        size = len(body) if isinstance(body, bytes | memoryview) else envelope.source.size(body)
+        size = len(body) if isinstance(body, bytes | memoryview) else envelope.source.size(body, count)
         topic.pendingRuns.append(_Run(envelope, body, count, size, False, deliver))
         self._waiting += size
         envelope.publisher.lastRun = max(envelope.publisher.lastRun, topic.last)

@@ -52,7 +52,7 @@ class BlipSource(MessageSource):
         qos = self._qos
         return [_new(Message, (payload, _BYTES, qos, None, None, None, False, False, 0, None)) for payload in body]
 
-    def size(self, body: list[bytes]) -> int:
+    def size(self, body: list[bytes], count: int) -> int:
         """Return the bytes of the payloads: these messages have no ids."""
         return sum(map(len, body))
 

@@ -21,7 +21,7 @@ from fleximq.values.records import CONTENTS, Run, StoredBatch, contentOf
 from fleximq.wire.fleximq_frame import encodeFrame
 from fleximq.wire.fleximq_header import Header, MessageType, packHeader
 from fleximq.wire.fleximq_record_frame import framePrefix, recordFrames, timedPrefix, timedPrefixes, withoutTopic
-from fleximq.wire.fleximq_scanner import FIXED_BYTES, payloads, singleFrames
+from fleximq.wire.fleximq_scanner import FIXED_BYTES, singleFrames
 from fleximq.wire.payload_conversion import toMessagePack
 
 
@@ -97,11 +97,10 @@ class FlexiSource(MessageSource):
         """Return the payloads of the frames with the ids of their header, and one head for all."""
         return choice.messagesOf(bytes(body), self.envelopeBytes, self._others(body))
 
-    def size(self, body: bytes | memoryview) -> int:
-        """Return the cost of the messages without their overhead; 0.1 us each, since no message is made."""
-        found = payloads(bytes(body), self.envelopeBytes)
+    def size(self, body: bytes | memoryview, count: int) -> int:
+        """Return the cost of the messages without their overhead, in constant time: all other bytes are equal."""
         each = costOf(_new(Message, (b"", *self._others(body)))) - OVERHEAD
-        return sum(map(len, found)) + each * len(found)
+        return len(body) + count * (each - self.envelopeBytes - 8)
 
     def _others(self, body: bytes | memoryview) -> tuple[Any, ...]:
         """Return the fields of each message after its payload."""

@@ -21,7 +21,7 @@ class CostTests(SynchronousTestCase):
         """Ids, CorrelationIDs and ReplyTos are the clients' own, and may be long."""
         full = Message(b"abc", Content.TEXT, 1, "1234", "56", "7", line=True)
         self.assertEqual(cost([full, message("x")]), 3 + 7 + 1 + 2 * OVERHEAD)
-        self.assertEqual(MessageSource().size([full, message("x")]), 3 + 7 + 1)
+        self.assertEqual(MessageSource().size([full, message("x")], 2), 3 + 7 + 1)
         self.assertEqual(costOf(full), 3 + 7 + OVERHEAD)
 
     def test_wideIds(self) -> None:

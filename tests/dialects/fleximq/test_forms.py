@@ -57,7 +57,8 @@ class SourceTests(SynchronousTestCase):
         for more in ({}, {"message_id": "mé", "reply_to": "r"}, {"x": "y" * 1000}):
             for payloads in ([b"\x01"], [b""] * 20, [b"\x01", b"\x02" * 300]):
                 source, body = run({"topic": "t", **more}, *payloads)
-                self.assertEqual(source.size(body), MessageSource.size(source, body))
+                count = len(payloads)
+                self.assertEqual(source.size(body, count), MessageSource.size(source, body, count))
 
     def test_run(self) -> None:
         """What is kept are the payloads, and one header for all, whose other pairs are as they were sent."""
