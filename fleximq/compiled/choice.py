@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from importlib import import_module
 from typing import Any
 
-from fleximq.values import message_cost
+from fleximq.values import message_cost, message_loops
 from fleximq.values.message import Message
 from fleximq.values.records import Blobs
 from fleximq.wire import (
@@ -43,6 +43,8 @@ joinedPayloads = (_fleximq or fleximq_scanner).joinedPayloads
 messagesOf: Callable[[bytes, int, tuple[Any, ...]], list[Message]] = (_deliveries or fleximq_scanner).messagesOf
 framesOf: Callable[[bytes, Any, Sequence[Any]], bytes | None] = (_deliveries or fleximq_delivery_frame).framesOf
 message_cost.compiled = None if _deliveries is None else _deliveries.measure
+if _deliveries is not None:
+    message_loops.use(_deliveries)
 fromLayoutB: Callable[[bytes, int], bytes] = (_fleximq or fleximq_layout_b).fromLayoutB
 toLayoutB: Callable[[bytes], bytes] = (_fleximq or fleximq_layout_b).toLayoutB
 

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.broker.envelope import QueueDelivery
 from fleximq.compiled import choice
 from fleximq.errors import BrokerError
-from fleximq.values import message_cost
+from fleximq.values import message_cost, message_loops
 from fleximq.values.message import Content, Message
 from fleximq.values.message_cost import ANY, OVERHEAD
 from fleximq.values.publication_head import Head
@@ -252,6 +253,41 @@ class SameTests(SynchronousTestCase):
         self.assertIsNotNone(message_cost.compiled)
         with reference():
             self.assertEqual(compiled, (message_cost.cost(run), message_cost.measure(run, most)))
+
+    @given(st.lists(messages, max_size=20), st.integers(0, 1), st.integers(0, 1 << 60), st.data())
+    def test_loops(self, run: list[Message], qos: int, first: int, data: st.DataObject) -> None:
+        """Loops over the messages of queues return the same, and leave the same."""
+
+        def play(tags: list[int]) -> Any:
+            made = message_loops.firstDeliveries(QueueDelivery, range(5, 5 + len(run)), 160, 4, run)
+            sizes: dict[int, int] = {3: 7}
+            added = message_loops.addSizes(sizes, made)
+            removed = message_loops.popEach(sizes, tags)
+            inner = message_loops.quotients(tags, 160, 10, 4)
+            return message_loops.placed(run, qos, first), made, added, removed, sizes, inner, set(map(type, made))
+
+        tags = data.draw(st.lists(st.integers(0, 2000) | st.integers(5, 25).map(lambda tag: tag * 160 + 4)))
+        compiled = play(tags)
+        self.assertIsNot(message_loops.placed, message_loops.REFERENCE["placed"])
+        with reference():
+            self.assertEqual(compiled, play(tags))
+
+    def test_loopsRefuseOtherValues(self) -> None:
+        """Values of another kind, or of another number, are an error as in the reference."""
+        loops, one = message_loops, Message(b"", Content.BYTES)
+        wrong: list[Callable[[], object]] = [
+            lambda: loops.placed([("payload",)], 1, 1),  # type: ignore[list-item]
+            lambda: loops.firstDeliveries(dict, [1], 1, 0, [one]),  # type: ignore[type-var]
+            lambda: loops.firstDeliveries(QueueDelivery, [1, 2], 1, 0, [one]),
+            lambda: loops.firstDeliveries(QueueDelivery, [], 1, 0, [one]),
+            lambda: loops.addSizes({}, [(1, one)]),  # type: ignore[list-item]
+            lambda: loops.popEach({}, 1),  # type: ignore[arg-type]
+            lambda: loops.quotients(["1"], 160, 10, 4),  # type: ignore[list-item]
+        ]
+        for each in wrong:
+            self.assertRaises((TypeError, ValueError), each)
+            with reference():
+                self.assertRaises((TypeError, ValueError), each)
 
     @given(
         st.lists(st.one_of(PUBLICATIONS, PUBLICATIONS, st.tuples(st.sampled_from(OTHERS), st.just(0))), max_size=40),

@@ -9,7 +9,7 @@ from unittest import TestCase
 from unittest.mock import patch
 
 from fleximq.compiled import choice
-from fleximq.values import message_cost
+from fleximq.values import message_cost, message_loops
 from fleximq.wire import (
     blipmq_frame,
     fleximq_delivery_frame,
@@ -43,7 +43,8 @@ REFERENCE: dict[str, Any] = {
 @contextmanager
 def reference() -> Iterator[None]:
     """Use the reference in a block."""
-    with patch.multiple(choice, **REFERENCE), patch.object(message_cost, "compiled", None):
+    loops = patch.multiple(message_loops, **message_loops.REFERENCE)
+    with patch.multiple(choice, **REFERENCE), patch.object(message_cost, "compiled", None), loops:
         yield
 
 

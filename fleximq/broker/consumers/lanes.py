@@ -13,6 +13,7 @@ from operator import itemgetter
 
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.queue import ONCE, Queue
+from fleximq.values import message_loops
 from fleximq.values.message import Message
 from fleximq.values.message_cost import ANY, cost
 from fleximq.values.publication_head import PRIORITIES, PRIORITY
@@ -108,7 +109,7 @@ class Lanes:
     def divided(self, tags: Iterable[int]) -> Iterator[tuple[Queue, list[int]]]:
         """Yield the lanes that tags of deliveries mean, each with its own tags."""
         if len(self._order) == 1:
-            mine = [tag // _STEP for tag in tags if tag % _PRIORITIES == PRIORITY]
+            mine = message_loops.quotients(tags, _STEP, _PRIORITIES, PRIORITY)
             if mine:
                 yield self.first, mine
             return
@@ -147,18 +148,25 @@ class Lanes:
 
 def innerDeliveries(taken: Taken) -> list[QueueDelivery]:
     """Return deliveries with the tags of their lane."""
-    return list(map(_delivery, zip(*taken, strict=False)))
+    return _deliveries(*taken, 1, 0)
 
 
 def outerDeliveries(priority: int, taken: Taken) -> list[QueueDelivery]:
     """Return deliveries of the lane of a priority with the tags by which consumers settle them."""
     tags, messages, attempts = taken
     if attempts is ONCE:
-        outer = [tag * _STEP + priority for tag in tags]
-    else:
-        attempts = [*islice(attempts, len(tags))]
-        outer = [_outer(priority, *each) for each in zip(tags, attempts, strict=True)]
-    return list(map(_delivery, zip(outer, messages, attempts, strict=False)))
+        return _deliveries(tags, messages, attempts, _STEP, priority)
+    attempts = [*islice(attempts, len(tags))]
+    outer = [_outer(priority, *each) for each in zip(tags, attempts, strict=True)]
+    return _deliveries(outer, messages, attempts, 1, 0)
+
+
+def _deliveries(
+    tags: Sequence[int], messages: Sequence[Message], attempts: Iterable[int], step: int, more: int
+) -> list[QueueDelivery]:
+    if attempts is ONCE:
+        return message_loops.firstDeliveries(QueueDelivery, tags, step, more, messages)
+    return [*map(_delivery, zip(tags, messages, attempts, strict=False))]
 
 
 def _outer(priority: int, tag: int, attempts: int) -> int:

@@ -4,19 +4,14 @@ It has at most ``prefetch`` unsettled deliveries, and none is added while these 
 """
 
 from collections.abc import Callable, Sequence
-from itertools import repeat
-from operator import itemgetter
 
 from fleximq.broker.envelope import ConnectedClient, QueueDelivery
 from fleximq.errors import BadRequest, BrokerError
+from fleximq.values import message_loops
 from fleximq.values.queue_keys import MOST_PREFETCH
 
 #: A consumer gets no further deliveries while the payloads of its unsettled ones have so many bytes.
 UNSETTLED_BYTES = 16 << 20
-
-# The tag is the first field of a delivery, and the message the second; the payload is the first field of a message.
-_tagOf = _payloadOf = itemgetter(0)
-_messageOf = itemgetter(1)
 
 #: Receives deliveries; each has the tag by which the consumer settles it.
 Deliver = Callable[[Sequence[QueueDelivery]], None]
@@ -68,13 +63,11 @@ class QueueConsumer:
 
     def add(self, deliveries: Sequence[QueueDelivery]) -> None:
         """Count deliveries as unsettled; 0.1 us each."""
-        sizes = [*map(len, map(_payloadOf, map(_messageOf, deliveries)))]
-        self.unsettled.update(zip(map(_tagOf, deliveries), sizes, strict=True))
-        self.size += sum(sizes)
+        self.size += message_loops.addSizes(self.unsettled, deliveries)
 
     def remove(self, tags: Sequence[int]) -> tuple[Sequence[int], list[int]]:
         """Stop counting deliveries; return those tags that it had, and the others. 0.1 us each."""
-        sizes = [*map(self.unsettled.pop, tags, repeat(None))]
+        sizes = message_loops.popEach(self.unsettled, tags)
         if None not in sizes:
             self.size -= sum(sizes)  # type: ignore[arg-type]  # there is no None
             return tags, []

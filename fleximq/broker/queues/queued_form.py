@@ -7,11 +7,10 @@ from zope.interface import implementer
 
 from fleximq.broker.envelope import Envelope
 from fleximq.interfaces import IForm
+from fleximq.values import message_loops
 from fleximq.values.message import Message
 from fleximq.values.publication_head import Head
 from fleximq.values.records import withHead
-
-_new = tuple.__new__
 
 
 @implementer(IForm)
@@ -23,12 +22,7 @@ class _QueuedForm:
         messages = envelope.source.messages(body)
         qos = envelope.qos
         if envelope.offset:
-            return [
-                _new(Message, (payload, content, qos, messageId, correlation, replyTo, legacy, line, offset, head))
-                for offset, (payload, content, _, messageId, correlation, replyTo, legacy, line, _, head) in enumerate(
-                    messages, envelope.offset
-                )
-            ]
+            return message_loops.placed(messages, qos, envelope.offset)
         for message in messages:
             if message.qos != qos:
                 return [message if message.qos == qos else message._replace(qos=qos) for message in messages]

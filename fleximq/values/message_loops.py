@@ -1,0 +1,63 @@
+"""The loops over single messages of queues; all other code of a delivery runs once for many of them. Hot.
+
+Users say ``message_loops.NAME`` at each call: :mod:`fleximq.compiled.choice` replaces the functions by those in C where
+it has chosen the compiled core. A message takes 0.04 to 0.3 us in each, in C 0.02 to 0.08 us.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from typing import Any, TypeVar
+
+from fleximq.values.message import Message
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+#: A named tuple of a tag, a message and the number of its deliveries.
+Delivery = TypeVar("Delivery", bound=tuple[int, Message, int])
+
+_new = tuple.__new__
+
+
+def placed(messages: Sequence[Message], qos: int, first: int) -> list[Message]:
+    """Return the messages with this QoS, and with neighbouring offsets from ``first`` on."""
+    return [
+        _new(Message, (payload, content, qos, messageId, correlation, replyTo, legacy, line, offset, head))
+        for offset, (payload, content, _, messageId, correlation, replyTo, legacy, line, _, head) in enumerate(
+            messages, first
+        )
+    ]
+
+
+def firstDeliveries(
+    kind: type[Delivery], tags: Sequence[int], step: int, more: int, messages: Sequence[Message]
+) -> list[Delivery]:
+    """Return the first deliveries of messages, each with one of these tags times ``step`` plus ``more``."""
+    return [_new(kind, (tag * step + more, message, 1)) for tag, message in zip(tags, messages, strict=True)]
+
+
+def addSizes(sizes: dict[int, int], deliveries: Iterable[tuple[int, Message, int]]) -> int:
+    """Add the bytes of each payload by the tag of its delivery, and return their sum."""
+    size = 0
+    for tag, message, _ in deliveries:
+        sizes[tag] = length = len(message[0])
+        size += length
+    return size
+
+
+def popEach(items: dict[Key, Value], keys: Iterable[Key]) -> list[Value | None]:
+    """Remove the items with these keys, and return their values; None for each that is not there."""
+    return [*map(items.pop, keys, repeat(None))]
+
+
+def quotients(numbers: Iterable[int], divisor: int, modulus: int, remainder: int) -> list[int]:
+    """Return the numbers that have this remainder by ``modulus``, divided by ``divisor``."""
+    return [number // divisor for number in numbers if number % modulus == remainder]
+
+
+#: The functions in pure Python, by name.
+REFERENCE: dict[str, Any] = {each.__name__: each for each in (placed, firstDeliveries, addSizes, popEach, quotients)}
+
+
+def use(others: Any) -> None:
+    """Replace these functions by those of the same names of another module."""
+    globals().update({name: getattr(others, name) for name in REFERENCE})
