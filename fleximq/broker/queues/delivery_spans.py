@@ -8,8 +8,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from fleximq.broker.envelope import QueueDelivery
-
 #: Messages delivered within so many seconds are due together.
 TOGETHER = 0.001
 #: Spans are made again when they cover more tags than four times those in flight and so many.
@@ -71,19 +69,18 @@ class Spans(deque[Span]):
                 if tags[0] <= first.first < end:
                     self.shorten(first, min(end, first.end))  # an empty one stays, as the next message may extend it
 
-    def coverAgain(self, of: Callable[[Span], Iterator[QueueDelivery]]) -> None:
+    def coverAgain(self, tagsOf: Callable[[Span], Iterator[int]]) -> None:
         """Replace each span by spans of the neighbouring tags in it that are in flight.
 
-        :param of: returns the deliveries of a span that are in flight.
+        :param tagsOf: returns the tags of a span that are in flight.
         """
         for _ in range(len(self)):
             span = self.drop()
             first = end = 0
-            for delivery in (*of(span), None):
-                if delivery is not None and delivery.tag == end:
+            for tag in (*tagsOf(span), 0):  # which follows none
+                if tag and tag == end:
                     end += 1
                     continue
                 if end:
                     self.put(Span(first, end, span.attempts, span.due, span.held))
-                if delivery is not None:
-                    first, end = delivery.tag, delivery.tag + 1
+                first, end = tag, tag + 1

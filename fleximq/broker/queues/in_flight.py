@@ -14,6 +14,7 @@ from fleximq.broker.deadlines import TOLERANCE, Deadline, Deadlines
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.delivery_spans import TOGETHER, UNUSED, Span, Spans
 from fleximq.broker.queues.own_deadlines import OwnDeadlines
+from fleximq.values import message_loops
 from fleximq.values.message import Message
 
 #: Deliveries taken back at once when they are due, or when their holder has left: about 5 ms.
@@ -159,8 +160,7 @@ class InFlight:
 
     def removeMany(self, tags: list[int]) -> list[Message | None]:
         """Forget deliveries and return their messages; None for each that is not in flight."""
-        pop = self._messages.pop
-        found = [pop(tag, None) for tag in tags] if len(tags) > 1 else [pop(tags[0], None)] if tags else []
+        found = message_loops.popEach(self._messages, tags)
         if self._attempts:
             for tag in tags:
                 self._attempts.pop(tag, None)
@@ -177,7 +177,7 @@ class InFlight:
             elif tags:
                 spans.trim(tags)
             if spans.covered > 4 * len(self._messages) + UNUSED:
-                spans.coverAgain(self._of)
+                spans.coverAgain(self._tagsOf)
         return found
 
     def release(self, holder: object) -> None:
@@ -293,8 +293,11 @@ class InFlight:
 
     def _of(self, span: Span) -> Iterator[QueueDelivery]:
         """Iterate over the deliveries of a span that are still in flight."""
-        own = self._own
-        for tag in range(span.first, span.end):
-            delivery = self.get(tag)
-            if delivery is not None and delivery.attempts == span.attempts and own.get(tag, span) is span:
-                yield delivery
+        return (delivery for tag in self._tagsOf(span) if (delivery := self.get(tag)) is not None)
+
+    def _tagsOf(self, span: Span) -> Iterator[int]:
+        """Iterate over their tags; without a call for each while no message has attempts or a deadline of its own."""
+        tags: Iterator[int] = filter(self._messages.__contains__, range(span.first, span.end))
+        if self._attempts or span.attempts != 1:
+            tags = (tag for tag in tags if self._attempts.get(tag, 1) == span.attempts)
+        return (tag for tag in tags if self._own.get(tag, span) is span) if self._own else tags
