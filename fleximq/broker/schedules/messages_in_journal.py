@@ -14,8 +14,8 @@ from operator import ge
 from typing import Any
 
 from fleximq.broker.envelope import Envelope
+from fleximq.broker.owners import Owners
 from fleximq.broker.schedules.due_messages import DueMessage, Publisher
-from fleximq.broker.schedules.owners import Owners
 from fleximq.broker.schedules.schedule_header import (
     SCHEDULES,
     dueOf,
@@ -24,8 +24,8 @@ from fleximq.broker.schedules.schedule_header import (
     waitingColumns,
     waitingHeader,
 )
-from fleximq.broker.schedules.timetable import Entries
 from fleximq.broker.schedules.waiting_messages import OnAdded, OnFetched, WaitingMessage, WaitingMessages
+from fleximq.broker.timetable import Entries
 from fleximq.errors import NotKept, NotRecorded
 from fleximq.interfaces import IJournal
 from fleximq.values.records import Run, StoredBatch

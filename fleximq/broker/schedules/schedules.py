@@ -14,13 +14,12 @@ from typing import Any
 from fleximq.broker.authorization import permit
 from fleximq.broker.deadlines import Deadline, Deadlines
 from fleximq.broker.envelope import ConnectedClient, Envelope
+from fleximq.broker.owners import Owners
 from fleximq.broker.schedules.due_messages import DueMessage, DuePublisher
 from fleximq.broker.schedules.messages_in_journal import MessagesInJournal
-from fleximq.broker.schedules.owners import Owners
 from fleximq.broker.schedules.repeat import Repeat
 from fleximq.broker.schedules.repeats import Repeats
 from fleximq.broker.schedules.schedule_recovery import ScheduleRecovery
-from fleximq.broker.schedules.timetable import Entries
 from fleximq.broker.schedules.waiting_messages import (
     FIRST_VOLATILE,
     MessagesInMemory,
@@ -29,6 +28,7 @@ from fleximq.broker.schedules.waiting_messages import (
     WaitingMessages,
     publishedRun,
 )
+from fleximq.broker.timetable import Entries
 from fleximq.errors import BadRequest, BrokerError
 from fleximq.interfaces import IJournal
 from fleximq.limits import MOST_MILLISECONDS, Limits
@@ -64,7 +64,7 @@ class Schedules:
         milliseconds: Callable[[], int],
         counted: Callable[[str, int], None],
     ) -> None:
-        self.owners = Owners(limits.schedules, limits.schedulesPerPrincipal)
+        self.owners = Owners("schedules", limits.schedules, limits.schedulesPerPrincipal)
         self.inMemory = MessagesInMemory(FIRST_VOLATILE + firstId, limits.queueBytes)
         self.inJournal = MessagesInJournal(journal, self.owners)
         self.repeats = Repeats(journal, publisher, deadlines, RETRY, self._arm)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from fleximq.broker.envelope import Envelope
 from fleximq.broker.schedules.due_messages import DueMessage, Publisher
 from fleximq.broker.schedules.schedule_header import Publication, firedHeader, opensQueue, publishedHeader
-from fleximq.broker.schedules.timetable import Entries, Timetable
+from fleximq.broker.timetable import Entries, Timetable
 from fleximq.errors import NotKept
 from fleximq.values.header_pairs import headerPairs, runWithSender
 from fleximq.values.records import DIALECTS, OTHER_DIALECT, Run

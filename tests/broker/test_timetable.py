@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.schedules import timetable
-from fleximq.broker.schedules.timetable import Entries, Timetable
+from fleximq.broker import timetable
+from fleximq.broker.timetable import Entries, Timetable
 
 ACTS = st.lists(
     st.one_of(

@@ -1,4 +1,4 @@
-"""The principals of waiting schedules: an index for each, and how many it has, within the limits."""
+"""The principals that have schedules or values: an index for each, and how many it has, within the limits."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,13 +10,15 @@ _MOST = 65_535
 
 
 class Owners:
-    """Counts the waiting schedules of each principal; None is that of anonymous clients.
+    """Counts what each principal has; None is that of anonymous clients.
 
-    :param most: the maximum number of schedules.
+    :param what: what is counted, in the plural, for errors.
+    :param most: the maximum number for all.
     :param mostEach: the maximum number for one principal.
     """
 
-    def __init__(self, most: int, mostEach: int) -> None:
+    def __init__(self, what: str, most: int, mostEach: int) -> None:
+        self._what = what
         self.most = most
         self.mostEach = mostEach
         self._names: list[str | None] = [None]
@@ -25,7 +27,7 @@ class Owners:
         self._all = 0
 
     def claim(self, principal: str | None, number: int) -> int:
-        """Count new schedules of a principal, and return its index.
+        """Count new ones of a principal, and return its index.
 
         :raises TooManyRequests: it has as many as one principal may have.
         :raises NoCapacity: there are as many as the broker may have.
@@ -33,22 +35,22 @@ class Owners:
         index = self.index(principal)
         if self._counts[index] + number > self.mostEach:
             who = principal or "anonymous"
-            raise TooManyRequests(f"{who} has {self._counts[index]} schedules, and may have {self.mostEach}")
+            raise TooManyRequests(f"{who} has {self._counts[index]} {self._what}, and may have {self.mostEach}")
         if self._all + number > self.most:
-            raise NoCapacity(f"the broker has {self._all} schedules, and may have {self.most}")
+            raise NoCapacity(f"the broker has {self._all} {self._what}, and may have {self.most}")
         self._counts[index] += number
         self._all += number
         return index
 
     def add(self, principal: str | None, number: int) -> int:
-        """Count schedules of a principal that are in the journal already, and return its index."""
+        """Count those of a principal that are in the journal already, and return its index."""
         index = self.index(principal)
         self._counts[index] += number
         self._all += number
         return index
 
     def release(self, index: int, number: int = 1) -> None:
-        """Stop counting schedules that have ended."""
+        """Stop counting what has ended."""
         self._counts[index] -= number
         self._all -= number
 
@@ -72,7 +74,7 @@ class Owners:
         return tuple(self._names)
 
     def load(self, names: Sequence[str | None], counts: Counter[int]) -> None:
-        """Continue with the principals of a snapshot, and how many schedules each has."""
+        """Continue with the principals of a snapshot, and how many each has."""
         self._names = list(names)
         self._indexes = {name: index for index, name in enumerate(names)}
         self._counts = counts
