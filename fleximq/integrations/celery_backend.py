@@ -1,0 +1,208 @@
+"""Results of Celery in FlexiMQ: ``result_backend = "fleximq://localhost:7890"``.
+
+A result is a value of the broker with a time to live (``result_expires``). Who waits for a result is answered by the
+broker when it is there: nothing is polled. Chords count their finished tasks by additions in the broker. See
+docs/guides/celery.rst.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from threading import Lock
+from typing import Any
+from urllib.parse import unquote
+
+try:
+    from celery import states
+    from celery.backends.base import KeyValueStoreBackend
+    from celery.exceptions import TimeoutError as ResultTimeout
+    from kombu.utils.encoding import bytes_to_str
+    from kombu.utils.functional import retry_over_time
+except ImportError as error:
+    raise ImportError('results of Celery need Celery: pip install "fleximq[celery]"') from error
+
+from fleximq.client.blocking.client import Client, connect
+from fleximq.client.errors import ConnectionLost, RequestFailed
+from fleximq.client.events import Value
+from fleximq.client.payloads import Packed
+from fleximq.status import Status
+
+#: Keys of one request.
+_MOST_KEYS = 1000
+#: Seconds for which one request waits for a result, if nobody asks for shorter intervals.
+_WAIT = 10.0
+#: After these, a request is sent again.
+_LOSSES = (ConnectionLost, TimeoutError)
+
+
+class ResultBackend(KeyValueStoreBackend):
+    """The result backend. Its URL is ``fleximq://[NAME:PASSWORD@]HOST:PORT[,HOST:PORT]``, or ``fleximq+`` and any URL
+    of :func:`fleximq.client.blocking.client.connect`, such as ``fleximq+tls://HOST:PORT``.
+
+    ``result_backend_transport_options`` are keyword arguments of that function, ``global_keyprefix``, and
+    ``retry_policy`` as of Celery's backend for Redis.
+    """
+
+    key_t = staticmethod(bytes_to_str)
+    task_keyprefix = "celery/task/"
+    group_keyprefix = "celery/group/"
+    chord_keyprefix = "celery/chord/"
+    implements_incr = True
+    supports_autoexpire = True
+    supports_native_join = True
+    supports_failure_expires = True
+    supports_result_compression = True
+    persistent = True
+
+    def __init__(self, url: str | None = None, **options: Any) -> None:
+        super().__init__(expires_type=int, url=url, **options)
+        conf = self.app.conf
+        self._options = dict(conf.get("result_backend_transport_options") or {})
+        self._options.pop("global_keyprefix", None)
+        self._policy = {**self.retry_policy, **self._options.pop("retry_policy", {})}
+        failures = conf.get("result_failure_expires")
+        self._failureExpires = self.expires if failures is None else self.prepare_expires(failures, type=int)
+        self.thread_safe = True
+        self._lock = Lock()
+        self._client: Client | None = None
+        self._process = 0
+
+    # -- the connection --------------------------------------------------------------------------------
+
+    def _connected(self) -> Client:
+        """Return the client of this process; a fork does not use that of its parent."""
+        with self._lock:
+            if self._client is None or self._process != os.getpid():
+                address, credentials = _addressOf(self.url or "")
+                self._client = connect(address, **{**credentials, **self._options})
+                self._process = os.getpid()
+            return self._client
+
+    def _call(self, work: Callable[[Client], Any]) -> Any:
+        """Do something with the client, again after a loss of the connection."""
+        return retry_over_time(lambda: work(self._connected()), _LOSSES, **self._policy)
+
+    def exception_safe_to_retry(self, exc: Exception) -> bool:
+        """Return whether Celery may try again after this error (``result_backend_always_retry``)."""
+        return isinstance(exc, _LOSSES)
+
+    def __reduce__(self, args: Any = (), kwargs: Any = None) -> Any:
+        return super().__reduce__(args, {**(kwargs or {}), "url": self.url})
+
+    # -- values ------------------------------------------------------------------------------------------
+
+    def get(self, key: str) -> bytes | None:
+        """Return a value; None if there is none."""
+        return self.mget([key])[0]
+
+    def mget(self, keys: Sequence[str]) -> list[bytes | None]:
+        """Return the values of keys, None for those that have none."""
+        found = self._call(lambda client: client.get_values(keys))
+        return [found[key].payload if key in found else None for key in keys]
+
+    def set(self, key: str, value: str | bytes, expires: int | None = None) -> None:
+        """Store a value for ``result_expires``."""
+        packed, expires = Packed(value.encode() if isinstance(value, str) else value), expires or self.expires
+        self._call(lambda client: client.put_value(key, packed, expires=expires or None))
+
+    def _set_with_state(self, key: str, value: str | bytes, state: str) -> None:
+        self.set(key, value, self._failureExpires if state == states.FAILURE else None)
+
+    def delete(self, key: str) -> None:
+        """Remove a value, if there is one."""
+        self._call(lambda client: client.delete_value(key))
+
+    def incr(self, key: str) -> int:
+        """Add 1 to a number, and return the sum."""
+        total: int = self._call(lambda client: client.add_to_value(key))
+        return total
+
+    def expire(self, key: str, value: int | None) -> None:
+        """Let a value expire after so many seconds from now, 0: never."""
+
+        def work(client: Client) -> None:
+            found = client.get_value(key)
+            if found is not None:
+                packed = Packed(found.payload)
+                client.put_value(key, packed, expires=value or None, if_revision=found.revision)
+
+        try:
+            self._call(work)
+        except RequestFailed as error:
+            if error.status != Status.CONFLICT:  # another process has just changed it, with a time to live of its own
+                raise
+
+    # -- waiting for results -----------------------------------------------------------------------------
+
+    def wait_for(
+        self,
+        task_id: str,
+        timeout: float | None = None,
+        interval: float = 0.5,
+        no_ack: bool = True,
+        on_interval: Callable[[], None] | None = None,
+    ) -> Any:
+        """Return the metadata of a task when it is ready; raises Celery's TimeoutError after ``timeout`` seconds."""
+        self._ensure_not_eager()
+        meta = self.get_task_meta(task_id)
+        if meta["status"] in states.READY_STATES:
+            return meta
+        for _, meta in self.get_many([task_id], timeout, interval, on_interval=on_interval):
+            return meta
+        return None
+
+    def get_many(
+        self,
+        task_ids: Iterable[str],
+        timeout: float | None = None,
+        interval: float | None = 0.5,
+        no_ack: bool = True,
+        on_message: Callable[[Any], None] | None = None,
+        on_interval: Callable[[], None] | None = None,
+        max_iterations: int | None = None,
+        READY_STATES: frozenset[str] = states.READY_STATES,
+    ) -> Iterator[tuple[str, Any]]:
+        """Yield the ids and the metadata of tasks as they become ready; raises Celery's TimeoutError after ``timeout``
+        seconds. ``on_interval`` is called every ``interval`` seconds.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        ids = list(dict.fromkeys(map(bytes_to_str, task_ids)))
+        longest = _WAIT if on_interval is None and max_iterations is None else interval or 0.5
+        for first in range(0, len(ids), _MOST_KEYS):
+            keys = {self.get_key_for_task(each): each for each in ids[first : first + _MOST_KEYS]}
+            iterations, after, wait = 0, 0, 0.0
+            while keys:
+                found = self._call(partial(_newer, list(keys), after, wait))
+                after = max((after, *(each.revision for each in found.values())))
+                for key, value in found.items():
+                    meta = self.decode_result(value.payload)
+                    if meta["status"] in READY_STATES:
+                        task = keys.pop(key)
+                        self._cache[task] = meta
+                        if on_message is not None:
+                            on_message(meta)
+                        yield task, meta
+                if wait and on_interval is not None:
+                    on_interval()
+                iterations += 1
+                if max_iterations and iterations > max_iterations:
+                    return
+                wait = longest if end is None else min(longest, end - time.monotonic())
+                if keys and wait <= 0:
+                    raise ResultTimeout("The operation timed out.")
+
+
+def _newer(keys: Sequence[str], after: int, wait: float, client: Client) -> Mapping[str, Value]:
+    return client.get_values(keys, after=after, wait=wait)
+
+
+def _addressOf(url: str) -> tuple[str, dict[str, Any]]:
+    """Return an address for :func:`connect`, and credentials as its keyword arguments."""
+    scheme, _, rest = url.partition("://")
+    user, at, place = rest.rpartition("@")
+    name, _, password = user.partition(":")
+    credentials = {"type": "basic", "username": unquote(name), "password": unquote(password)}
+    if scheme == "fleximq":
+        scheme, place = "tcp", place.rstrip("/") or "localhost:7890"
+    return f"{scheme}://{place}", {"credentials": credentials} if at else {}
