@@ -64,6 +64,8 @@ class Limits:
     requests: int = _limit("max-requests", 10_000)
     schedules: int = _limit("max-schedules", 10_000_000)
     schedulesPerPrincipal: int = _limit("max-schedules-per-principal", 1_000_000)
+    values: int = _limit("max-values", 10_000_000)
+    valuesPerPrincipal: int = _limit("max-values-per-principal", 1_000_000)
 
     def __post_init__(self) -> None:
         for each in fields(self):

@@ -69,7 +69,7 @@ STEPS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("broker",),
         ("broker.queues",),
         ("broker.publishing", "broker.replay"),
-        ("broker.schedules",),
+        ("broker.schedules", "broker.key_values"),
         ("broker.consumers",),
         ("broker.broker",),
         ("broker.paths",),

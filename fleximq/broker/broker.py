@@ -29,7 +29,11 @@ from fleximq.broker.consumers.state_log import StateLog
 from fleximq.broker.consumers.work_queues import WorkQueues
 from fleximq.broker.deadlines import Clock, Deadlines
 from fleximq.broker.envelope import BROKER_ID, ConnectedClient, Envelope, OnDecided, QueueDelivery
+from fleximq.broker.key_values.changes import Changes
+from fleximq.broker.key_values.key_values import KeyValues
+from fleximq.broker.key_values.value_stores import ValuesInJournal, ValuesInMemory
 from fleximq.broker.observers import Counts, Observers, QueueWatchers, RecordWatchers, Wiretaps
+from fleximq.broker.owners import Owners
 from fleximq.broker.pending_requests import PendingRequests
 from fleximq.broker.presence import Presence
 from fleximq.broker.publishing.deduplication import Deduplication, recentIdsOf
@@ -74,11 +78,12 @@ class NoOperator:
 class Broker:
     """Has the clients, topics, queues and requests of one broker; makes the parts for them and connects them.
 
-    ``itself`` is the client that publishes the broker's own messages. ``channelsChanged`` are callbacks for changes of
-    the list of topics with subscribers. ``admin`` purges queues and returns dead letters for an operator; ``groups`` is
-    the progress of the pipeline's consumer groups; ``checkpointer`` saves and restores queues and groups for the
-    journal. ``operator``, an :class:`IOperator`, carries out operators' requests to the process, for example a reload;
-    set it after the broker was made.
+    ``brokerClient`` is the client that publishes the broker's own messages. ``channelsChanged`` are callbacks for
+    changes of the list of topics with subscribers. ``admin`` purges queues and returns dead letters for an operator;
+    ``groups`` is the progress of the pipeline's consumer groups; ``keyValues`` has the values that clients store by
+    their keys, and ``valueChanges`` changes them; ``checkpointer`` saves and restores all of these for the journal.
+    ``operator``, an :class:`IOperator`, carries out operators' requests to the process, for example a reload; set it
+    after the broker was made.
 
     :param clock: a monotonic clock, for all durations in seconds.
     :param journal: stores durable publications; it may be opened later, but ``onDisk`` must be right from the start.
@@ -138,7 +143,9 @@ class Broker:
         self.slices = Slices(clock, onError)
         self.requests = PendingRequests(self.deadlines, rules.requestTimeout, rules.limits.requests)
         self._makePublishing(publishing)
-        self._makeSchedules(int(randomHex(7), 16) << 20)
+        first = int(randomHex(7), 16) << 20
+        self._makeSchedules(first)
+        self._makeValues(first)
         self._makeQueues(idOf)
 
     def _makePublishing(self, publishing: Callable[[ConnectedClient | None], None]) -> None:
@@ -224,6 +231,7 @@ class Broker:
             self.timesToLive,
             self.groups,
             self.schedules.recovery,
+            self.keyValues,
         )
 
     def _makeSchedules(self, first: int) -> None:
@@ -239,6 +247,19 @@ class Broker:
             lambda: int(self.wall() * 1000),
             self.observers.counted,
         )
+
+    def _makeValues(self, first: int) -> None:
+        """Make the parts that store values; ``first``: as of :meth:`_makeSchedules`."""
+        journal, limits = self.journal, self.rules.limits
+        store = ValuesInJournal(journal) if journal.onDisk else ValuesInMemory(1 + first, limits.queueBytes)
+        self.keyValues = KeyValues(
+            store,
+            Owners("values", limits.values, limits.valuesPerPrincipal),
+            self.deadlines,
+            lambda: int(self.wall() * 1000),
+            not journal.onDisk,
+        )
+        self.valueChanges = Changes(self.keyValues)
 
     def _announceTopic(self, topic: Topic) -> None:
         if not topic.name.startswith(SYSTEM):
@@ -256,8 +277,8 @@ class Broker:
     def changeRules(self, rules: BrokerRules) -> None:
         """Apply new rules, as far as they can change at run time.
 
-        These are the timeout of requests, the maximum numbers of requests, clients, subscriptions, queues and
-        schedules, the echo of broadcasts and the length of the history. Those over a reduced limit remain.
+        These are the timeout of requests, the maximum numbers of requests, clients, subscriptions, queues, schedules
+        and values, the echo of broadcasts and the length of the history. Those over a reduced limit remain.
         """
         self.rules = rules
         limits = rules.limits
@@ -268,6 +289,7 @@ class Broker:
         self.queues.maxQueues = limits.queues
         self.schedules.owners.most = limits.schedules
         self.schedules.owners.mostEach = limits.schedulesPerPrincipal
+        self.keyValues.owners.most, self.keyValues.owners.mostEach = limits.values, limits.valuesPerPrincipal
 
     def microseconds(self) -> int:
         """Return the microseconds since 1970."""
@@ -345,6 +367,7 @@ class Broker:
         self.polledSubscriptions.leave(client)
         self.consumers.leaveAll(client)
         self.requests.leave(client)
+        self.keyValues.leave(client)
         self.observers.clientLeft(client, reason)
         client.peer = client.conversation = None  # reference cycles
 

@@ -14,6 +14,7 @@ from fleximq.cli.client_commands.requests import notify, req, serve
 from fleximq.cli.client_commands.schedule_commands import SCHEDULES
 from fleximq.cli.client_commands.sub import consume, sub, tail
 from fleximq.cli.client_commands.top import top
+from fleximq.cli.client_commands.value_commands import VALUES
 from fleximq.cli.client_commands.work import enqueue, work
 from fleximq.cli.cluster import CLUSTER
 from fleximq.cli.command import addCommands, argument, command
@@ -56,7 +57,7 @@ def completion(arguments: Namespace) -> None:
 #: All commands, in the order of the help.
 COMMANDS = (
     broker, doctor, pub, sub, enqueue, work, produce, consume, req, serve, notify, tail, top, ping,
-    TOPICS, QUEUES, SCHEDULES, DEAD_LETTERS, CLIENTS, BAN, bench, checkConfig, JOURNAL, CLUSTER, PASSWD,
+    TOPICS, QUEUES, SCHEDULES, VALUES, DEAD_LETTERS, CLIENTS, BAN, bench, checkConfig, JOURNAL, CLUSTER, PASSWD,
     APIKEY, TOKEN, KEYPAIR, completion,
 )  # fmt: skip
 
@@ -71,7 +72,7 @@ def parser() -> CommandParser:
 
 _HELP = ("-h", "--help")
 _OPTIONS_WITHOUT_COMMAND = (*_HELP, "--version")  #: Options that need no command.
-_LISTING = ("schedules", "ban")  #: Groups of commands that list what there is if no command follows.
+_LISTING = ("schedules", "values", "ban")  #: Groups of commands that list what there is if no command follows.
 
 
 def run(words: Sequence[str]) -> int:

@@ -20,6 +20,20 @@ class Joined(NamedTuple):
     id: int
 
 
+class Value(NamedTuple):
+    """A value that the broker stores under a key. ``payload`` is the encoded value; ``revision`` is another number, a
+    larger one, whenever the value is changed.
+    """
+
+    revision: int
+    payload: bytes
+
+    @property
+    def value(self) -> Any:
+        """The value; raises ValueError if it cannot be decoded."""
+        return unpacked(self.payload)
+
+
 class Delivery(NamedTuple):
     """A publication. ``payload`` is the encoded value, ``header`` the complete map of its header."""
 

@@ -125,6 +125,12 @@ class Client(DeferredClient[LoopClient]):
     schedules = fired(LoopClient.schedules)
     cancel_schedule = fired(LoopClient.cancel_schedule)
     pause_schedule = fired(LoopClient.pause_schedule)
+    put_value = fired(LoopClient.put_value)
+    get_value = fired(LoopClient.get_value)
+    get_values = fired(LoopClient.get_values)
+    add_to_value = fired(LoopClient.add_to_value)
+    delete_value = fired(LoopClient.delete_value)
+    values = fired(LoopClient.values)
 
 
 class ClientProtocol(JoiningProtocol[Client]):

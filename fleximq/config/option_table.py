@@ -172,6 +172,14 @@ OPTIONS = (
         more="Others get 429.",
     ),
     _limit(
+        "max-values", count, "NUMBER", "Values that clients store by their keys.",
+        more="Others get 503. Each takes about 400 bytes of memory; its content is in the journal if there is one.",
+    ),
+    _limit(
+        "max-values-per-principal", count, "NUMBER", "Those of one principal; anonymous clients are one.",
+        more="Others get 429.",
+    ),
+    _limit(
         "outbox-bytes", size, "SIZE", "Bytes that one connection may leave unread.",
         more=(
             "From 1 MiB on the broker stops reading from BlipMQ and MiniMQ clients, and disconnects those that "

@@ -34,6 +34,7 @@ _OWNERS_PATHS = (
     "/broker/dead-letters",
     "/queue/",
     "/schedule/",
+    "/value/",
 )
 
 

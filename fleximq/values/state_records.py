@@ -1,4 +1,4 @@
-"""State records of queues, consumer groups and schedules: the changes that a journal stores. Pure.
+"""State records of queues, consumer groups, schedules and values: the changes that a journal stores. Pure.
 
 They are stored in NOTES frames (docs/reference/journal-format.rst, "State records"). A checkpoint contains the state of
 all consumer groups.
@@ -109,6 +109,12 @@ class RepeatDefined(NamedTuple):
     definition: Mapping[str, Any] | None
 
 
+class ValuesRemoved(NamedTuple):
+    """The values with these revisions, the offsets of their records, were deleted or have expired."""
+
+    revisions: Sequence[int]
+
+
 StateRecord = (
     QueueOpened
     | QueueClosed
@@ -121,6 +127,7 @@ StateRecord = (
     | SchedulesEnded
     | RepeatDefined
     | QueueMoved
+    | ValuesRemoved
 )
 
 

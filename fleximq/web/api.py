@@ -20,6 +20,7 @@ from fleximq.broker.paths.arguments import Listing, Path, number, page
 from fleximq.broker.paths.path_table import clients, performAct, topics
 from fleximq.broker.paths.rows import groupRow, overview
 from fleximq.broker.paths.schedule_paths import schedules
+from fleximq.broker.paths.value_paths import values
 from fleximq.config.option_table import OPTIONS
 from fleximq.config.settings import Settings
 from fleximq.errors import Conflict, Forbidden, NotFound
@@ -67,6 +68,7 @@ _LISTS: Mapping[str, tuple[Path, bool]] = {
     "/api/dead-letters": (dead_letter_paths.deadLetters, True),
     "/api/subscriptions": (queue_paths.subscriptions, True),
     "/api/schedules": (schedules, False),
+    "/api/values": (values, False),
 }
 
 Answer = Callable[[PageRequest], Coroutine[Any, Any, HttpReply]]

@@ -73,10 +73,11 @@ METRICS = (
     Metric("longest_queue_consumers", _GAUGE, "Consumers of each of the longest queues.", _QUEUE),
     Metric("redelivered_messages", _COUNTER, "Messages delivered again."),
     Metric("dead_letters", _COUNTER, "Messages that became dead letters, by reason.", ("reason",)),
-    # schedules
+    # schedules and values
     Metric("schedules", _GAUGE, "Messages that wait for their time, without the recurring schedules."),
     Metric("recurring_schedules", _GAUGE, "Recurring schedules."),
     Metric("schedules_late_seconds", _GAUGE, "Seconds by which the next scheduled message is late."),
+    Metric("values", _GAUGE, "Values that clients have stored by their keys."),
     # the journal
     Metric("journal_writable", _GAUGE, "1 while the journal stores messages, 0 after a fault."),
     Metric("journal_bytes", _GAUGE, "Size of the journal's files."),

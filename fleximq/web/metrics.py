@@ -131,6 +131,7 @@ class Metrics:
             "schedules": {(): len(broker.schedules)},
             "recurring_schedules": {(): len(broker.schedules.repeats)},
             "schedules_late_seconds": {(): broker.schedules.late},
+            "values": {(): len(broker.keyValues)},
             "reactor_lag_latest_seconds": {(): self._lag.latest},
             **{
                 name: {(dialect,): getattr(each, field) for dialect, each in broker.traffic.totals().items()}

@@ -186,6 +186,8 @@ TABLE: dict[str, tuple[Any, Callable[[Running], object], object, object]] = {
     "max-requests": (1, lambda case: case.asks(2), [], [429]),
     "max-schedules": (7, lambda case: case.broker().broker.schedules.owners.most, 10_000_000, 7),
     "max-schedules-per-principal": (7, lambda case: case.broker().broker.schedules.owners.mostEach, 1_000_000, 7),
+    "max-values": (7, lambda case: case.broker().broker.keyValues.owners.most, 10_000_000, 7),
+    "max-values-per-principal": (7, lambda case: case.broker().broker.keyValues.owners.mostEach, 1_000_000, 7),
     "schedules": (
         {"s": {"topic": "t", "every": 1}},
         lambda case: [each.definition.name for each in case.broker().broker.schedules.repeats],

@@ -22,6 +22,8 @@ from fleximq.broker.consumers.queue_sources import RestoredSources
 from fleximq.broker.consumers.state_log import IDS, StateLog
 from fleximq.broker.consumers.work_queue import WorkQueue
 from fleximq.broker.consumers.work_queues import WorkQueues
+from fleximq.broker.key_values.key_values import KeyValues
+from fleximq.broker.key_values.value_stores import VALUES, valuesIn
 from fleximq.broker.publishing.deduplication import RecentIds
 from fleximq.broker.queues.queue_state import NO_EXPIRIES, QueueState
 from fleximq.broker.queues.recorder import Recorder
@@ -42,6 +44,7 @@ from fleximq.values.state_records import (
     QueueMoved,
     QueueOpened,
     StateRecord,
+    ValuesRemoved,
     dumped,
 )
 
@@ -126,6 +129,7 @@ class Checkpointer:
     _timesToLive: AgeLimits
     _groups: ConsumerGroups
     _schedules: ScheduleRecovery
+    _values: KeyValues
     _states: dict[str, QueueState] = field(default_factory=dict)
     _sources: RestoredSources = field(default_factory=RestoredSources)
     #: The end of the journal at the last snapshot: earlier definitions are in it.
@@ -138,7 +142,7 @@ class Checkpointer:
 
     def needed(self) -> "dict[str, int | array[int]]":
         """Return the lowest offset that the queues of each topic need, ``end`` if they need none; and the offsets of
-        the waiting records of schedules.
+        the records of schedules that wait, and of values.
         """
         end = self._stateLog.journal.end
         needed: dict[str, int] = {}
@@ -152,8 +156,8 @@ class Checkpointer:
                 names = [owner.queue.name, feed] if feed in existing else [owner.queue.name]
             for name in names:
                 needed[name] = min(needed.get(name, end), lowest)
-        waiting = self._schedules.needed()
-        return {**needed, SCHEDULES: waiting} if waiting else {**needed}
+        single = {SCHEDULES: self._schedules.needed(), VALUES: self._values.needed()}
+        return {**needed, **{topic: offsets for topic, offsets in single.items() if offsets}}
 
     def _durable(self) -> Iterator[tuple[QueueOwner, Recorder]]:
         for owner in (*self._subscriptions, *self._queues):
@@ -166,8 +170,9 @@ class Checkpointer:
         return self._groups.reading()
 
     def begun(self) -> None:
-        """Begin to publish schedules, which would be refused before."""
+        """Begin to publish schedules and to remove expired values, which would be refused before."""
         self._schedules.begin()
+        self._values.begin()
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state that a restart cannot derive from the later log, as MessagePack values."""
@@ -178,6 +183,7 @@ class Checkpointer:
             "idempotence": self._recentIds.snapshot(),
             "groups": dumped(self._groups),
             "schedules": self._schedules.snapshot(),
+            "values": self._values.snapshot(),
             "definitions": [
                 [each.name, each.definition.dump()] for each in self._queues if each.definition is not None
             ],
@@ -203,6 +209,7 @@ class Checkpointer:
             self._recentIds.restore(found.snapshot["idempotence"])
             self._groups.restore(found.snapshot)
             self._schedules.restore(found.snapshot.get("schedules"))
+            self._values.restore(found.snapshot.get("values"))
         found.replay(self._restored, self._noted)
         self._finish(found.clean)
 
@@ -211,7 +218,8 @@ class Checkpointer:
             return
         self._recentIds.learn(batch, publishedTo)
         self._schedules.stored(batch)
-        if batch.topics == [SCHEDULES]:  # no queue receives them
+        self._values.learn(valuesIn(batch))
+        if batch.topics in ([SCHEDULES], [VALUES]):  # no queue receives them
             return
         arrival = Arrival.of(batch)
         self._recent.append(arrival)
@@ -235,6 +243,8 @@ class Checkpointer:
         elif isinstance(note, QueueAcknowledged):
             if note.key in self._states:
                 self._states[note.key].acknowledged(note.offsets)
+        elif isinstance(note, ValuesRemoved):
+            self._values.unlearn(note.revisions)
         elif not self._schedules.noted(note):
             self._groups.noted(note)
 

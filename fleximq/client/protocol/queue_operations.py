@@ -12,7 +12,8 @@ from fleximq.client.payloads import severalOf
 from fleximq.client.protocol.consumers import JobBox
 from fleximq.client.protocol.operations import Deliveries, Notifications
 from fleximq.client.protocol.publications import chunksOf, jobFields
-from fleximq.client.protocol.schedule_operations import ScheduleOperations, valueOf
+from fleximq.client.protocol.schedule_operations import valueOf
+from fleximq.client.protocol.value_operations import ValueOperations
 from fleximq.client.protocol.work_rules import WorkRules, checkBackoff, checkWork
 from fleximq.client.settings import TIMEOUT
 from fleximq.client.times import Duration, seconds
@@ -40,9 +41,9 @@ class Worker(Protocol):
 Consumed = TypeVar("Consumed", bound=Closable)
 
 
-class QueueOperations(ScheduleOperations[Deliveries, Notifications], Generic[Deliveries, Notifications, Consumed]):
-    """The operations of one client, with those on queues and schedules. ``_mayWait``: the functions of its workers may
-    be coroutine functions.
+class QueueOperations(ValueOperations[Deliveries, Notifications], Generic[Deliveries, Notifications, Consumed]):
+    """The operations of one client, with those on queues, values and schedules. ``_mayWait``: the functions of its
+    workers may be coroutine functions.
     """
 
     _mayWait = False

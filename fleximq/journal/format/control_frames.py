@@ -25,6 +25,7 @@ from fleximq.values.state_records import (
     RepeatDefined,
     SchedulesEnded,
     StateRecord,
+    ValuesRemoved,
 )
 
 
@@ -96,12 +97,13 @@ NOTES: tuple[tuple[Any, tuple[Callable[[Any], bool], ...]], ...] = (
     (RepeatDefined, (_isText, _isDefinition)),
     (QueueDefined, (_isText, _isDefinition, isNumber)),
     (QueueMoved, (_isText, _areOffsets, isNumber, isNumber)),
+    (ValuesRemoved, (_areOffsets,)),
 )
 #: Their names in docs/reference/journal-format.rst, for error sentences.
 NOTE_NAMES = (
     "Opened", "Closed", "HandedOut", "Acknowledged", "ClientIds", "Reached", "Forgotten", "Cancelled", "Repeated",
     "Defined",
-    "Moved",
+    "Moved", "Removed",
 )  # fmt: skip
 _CODES: Mapping[type, int] = {kind: code for code, (kind, _) in enumerate(NOTES)}
 

@@ -14,6 +14,7 @@ from fleximq.broker.paths.group_paths import GROUP_PATHS
 from fleximq.broker.paths.journal_paths import JOURNAL_PATHS
 from fleximq.broker.paths.path_table import PATHS
 from fleximq.broker.paths.schedule_paths import SCHEDULE_PATHS
+from fleximq.broker.paths.value_paths import VALUE_PATHS
 from fleximq.broker.paths.work_queue_paths import WORK_QUEUE_PATHS
 from fleximq.errors import BadRequest, NotFound, NotImplementedByBroker, NotPermitted
 from fleximq.interfaces import IOperator
@@ -56,8 +57,8 @@ class PathTests(SynchronousTestCase):
         acts = ["ban", "bans", "kick", "unban"]
         paths = sorted(f"/broker/{each}" for each in ("about", "clients", "reload", "topics", *acts))
         self.broker.operator = Changing()
-        others = {*JOURNAL_PATHS, *GROUP_PATHS, *WORK_QUEUE_PATHS, *SCHEDULE_PATHS, *queue_paths.READING}
-        others |= {*queue_paths.ACTING, *dead_letter_paths.READING, *dead_letter_paths.ACTING}
+        others = {*JOURNAL_PATHS, *GROUP_PATHS, *WORK_QUEUE_PATHS, *SCHEDULE_PATHS, *VALUE_PATHS}
+        others |= {*queue_paths.READING, *queue_paths.ACTING, *dead_letter_paths.READING, *dead_letter_paths.ACTING}
         self.assertEqual(sorted(set(PATHS) - others), paths)
         for path in paths:
             self.assertEqual(type(askAt(self.broker, path, None)), dict)

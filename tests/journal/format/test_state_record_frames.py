@@ -84,7 +84,7 @@ class RefusalTests(SynchronousTestCase):
     def test_kinds(self) -> None:
         """A note is an array that begins with a kind that is known."""
         note: Any
-        for note in (5, {}, [], [11, 1], [-1, "k"], ["k"], [True, "k"], [None]):
+        for note in (5, {}, [], [12, 1], [-1, "k"], ["k"], [True, "k"], [None]):
             self.assertEqual(self.refusal(note), "a note must be an array that begins with its kind")
 
     def test_values(self) -> None:

@@ -1,0 +1,1 @@
+"""Values that clients store by their keys, for a time or for good."""

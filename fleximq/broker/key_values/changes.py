@@ -1,0 +1,214 @@
+"""Changes of values: each sees the change of its key before it, stored.
+
+While a change of a key is being stored, later ones of this key wait. Additions to a number that wait together are
+stored together, so a counter is as fast as the disk permits, whoever counts.
+"""
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import msgpack
+
+from fleximq.broker.envelope import ConnectedClient
+from fleximq.broker.key_values.key_values import KeyValues, OnPut, Value
+from fleximq.errors import BrokerError, Conflict
+from fleximq.values.nesting import unpack
+
+#: The least and the largest number to which clients can add: those of 64 bits with a sign.
+LEAST, MOST = -(1 << 63), (1 << 63) - 1
+
+#: Receives whether there was a value, or why it is not removed.
+OnDeleted = Callable[[bool | BrokerError], None]
+
+
+class Changes:
+    """Changes the values of a broker. The callbacks are called once, perhaps before a method returns."""
+
+    def __init__(self, values: KeyValues) -> None:
+        self._values = values
+        #: The changes that wait for one of their key that is being stored.
+        self._following: dict[str, deque[_Change]] = {}
+
+    def put(
+        self, client: ConnectedClient, key: str, content: bytes, expires: int, revision: int | None, done: OnPut
+    ) -> None:
+        """Store a value in place of any other of its key.
+
+        :param expires: milliseconds since 1970, 0: never.
+        :param revision: change only a value that has this revision; 0: only if there is none.
+        :param done: called with the new revision, or with Conflict, or an error of :meth:`KeyValues.store`.
+        """
+        self._make(_Put(key, client, revision, done, content, expires))
+
+    def add(self, client: ConnectedClient, key: str, number: int, expires: int | None, done: OnPut) -> None:
+        """Add to a number in MessagePack; without a value it is 0.
+
+        :param expires: as of :meth:`put`; None: as it is, and never for a new value.
+        :param done: called with the sum; or with Conflict if the value is no number or the sum has more than 64 bits,
+            or with an error of :meth:`KeyValues.store`.
+        """
+        self._make(_Add(key, client, expires, [(number, done)]))
+
+    def delete(self, key: str, revision: int | None, done: OnDeleted) -> None:
+        """Remove a value, or only one that has this revision; ``done`` is called with whether there was one, or with
+        Conflict.
+        """
+        self._make(_Delete(key, revision, done))
+
+    def _make(self, change: "_Change") -> None:
+        following = self._following.get(change.key)
+        if following is None:
+            self._following[change.key] = deque([change])
+            self._continue(change.key)
+        elif not (following and following[-1].merge(change)):
+            following.append(change)
+
+    def _continue(self, key: str) -> None:
+        """Make the changes of a key that wait, until one must be stored first."""
+        following = self._following[key]
+        while following:
+            step = _Step(partial(self._continue, key))
+            following.popleft().make(self._values, step.end)
+            if step.takesTime():
+                return
+        del self._following[key]
+
+
+class _Step:
+    """One change that is being made. It calls ``go`` at its end unless it ends at once."""
+
+    def __init__(self, go: Callable[[], None]) -> None:
+        self._go = go
+        self._hasEnded = False
+        self._isAwaited = False
+
+    def end(self) -> None:
+        """The change is made or refused."""
+        self._hasEnded = True
+        if self._isAwaited:
+            self._go()
+
+    def takesTime(self) -> bool:
+        """Return whether it has not ended yet."""
+        self._isAwaited = not self._hasEnded
+        return self._isAwaited
+
+
+@dataclass(eq=False, slots=True)
+class _Change(ABC):
+    """A change of the value of one key."""
+
+    key: str
+
+    @abstractmethod
+    def make(self, values: KeyValues, end: Callable[[], None]) -> None:
+        """Make it; ``end`` is called when it is made or refused."""
+
+    def merge(self, change: "_Change") -> bool:
+        """Take over a later change, if both can be made together, and return whether they can."""
+        return False
+
+
+@dataclass(eq=False, slots=True)
+class _Put(_Change):
+    client: ConnectedClient
+    revision: int | None
+    done: OnPut
+    content: bytes
+    expires: int
+
+    def make(self, values: KeyValues, end: Callable[[], None]) -> None:
+        def stored(result: int | BrokerError) -> None:
+            self.done(result)
+            end()
+
+        try:
+            values.check(self.key, self.revision)
+            values.store(self.client, self.key, self.content, self.expires, stored)
+        except BrokerError as error:
+            stored(error)
+
+
+@dataclass(eq=False, slots=True)
+class _Delete(_Change):
+    revision: int | None
+    done: OnDeleted
+
+    def make(self, values: KeyValues, end: Callable[[], None]) -> None:
+        try:
+            exists = values.check(self.key, self.revision) is not None
+        except BrokerError as error:
+            self.done(error)
+        else:
+            if exists:
+                values.remove(self.key)
+            self.done(exists)
+        end()
+
+
+@dataclass(eq=False, slots=True)
+class _Add(_Change):
+    client: ConnectedClient
+    expires: int | None
+    numbers: list[tuple[int, OnPut]]
+
+    def merge(self, change: _Change) -> bool:
+        if not isinstance(change, _Add) or change.client is not self.client or change.expires != self.expires:
+            return False
+        self.numbers += change.numbers
+        return True
+
+    def make(self, values: KeyValues, end: Callable[[], None]) -> None:
+        held = values.held(self.key)
+        expires = self.expires if self.expires is not None else held.expires if held is not None else 0
+
+        def found(read: Mapping[str, Value], rest: Sequence[str]) -> None:
+            try:
+                present = _number(self.key, read)
+            except Conflict as error:
+                self._tell([error] * len(self.numbers), end)
+                return
+            self._store(values, present, expires, end)
+
+        values.get([self.key], 0, found)
+
+    def _store(self, values: KeyValues, present: int, expires: int, end: Callable[[], None]) -> None:
+        results: list[int | BrokerError] = []
+        for number, _ in self.numbers:
+            if LEAST <= present + number <= MOST:
+                present += number
+                results.append(present)
+            else:
+                results.append(Conflict(f"the number {self.key!r} would have more than 64 bits"))
+
+        def stored(result: int | BrokerError) -> None:
+            refused = isinstance(result, BrokerError)
+            self._tell([result] * len(results) if refused else results, end)
+
+        try:
+            values.store(self.client, self.key, msgpack.packb(present), expires, stored)
+        except BrokerError as error:
+            stored(error)
+
+    def _tell(self, results: Sequence[int | BrokerError], end: Callable[[], None]) -> None:
+        for (_, done), result in zip(self.numbers, results, strict=True):
+            done(result)
+        end()
+
+
+def _number(key: str, values: Mapping[str, Value]) -> int:
+    """Return the number that a value is, 0 without a value; raises Conflict."""
+    if key not in values:
+        return 0
+    content: Any = values[key].content
+    try:
+        found = unpack(content)
+    except ValueError:
+        found = None
+    if not isinstance(found, int) or isinstance(found, bool):
+        raise Conflict(f"the value of {key!r} is no whole number")
+    return found

@@ -1,0 +1,286 @@
+"""Values of a broker by their keys: clients put, get, delete and count them.
+
+A value is any bytes. Its revision is a number that is different for each value of a key and grows: a client may ask
+that a value is changed only if it still has a revision, or does not exist. All values are durable if the broker has a
+journal on disk; the memory then has only their keys, about 400 bytes for each.
+
+Readers see what is stored: a change that waits for the disk is not seen. A value expires by the system clock.
+"""
+
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from fleximq.broker.deadlines import Deadline, Deadlines
+from fleximq.broker.envelope import ConnectedClient
+from fleximq.broker.key_values.value_stores import ValueRecord, ValueStore
+from fleximq.broker.owners import Owners
+from fleximq.broker.timetable import Timetable
+from fleximq.errors import BrokerError, Conflict, NotKept
+from fleximq.values.sorted_names import SortedNames
+
+#: Seconds between two looks at the system clock while values expire.
+LOOK = 1.0
+#: Maximum number of values that are removed in one turn of the reactor.
+BATCH = 10_000
+
+
+class Held(NamedTuple):
+    """A value without its content. ``expires``: milliseconds since 1970, 0: never. ``owner``: the index of the
+    principal that has put it.
+    """
+
+    revision: int
+    expires: int
+    owner: int
+
+
+class Value(NamedTuple):
+    """A value as a reader gets it."""
+
+    revision: int
+    content: bytes
+
+
+#: Receives the new revision, or why the value is not changed.
+OnPut = Callable[[int | BrokerError], None]
+#: Receives the values that exist by their keys, and the keys that were not looked at.
+OnValues = Callable[[Mapping[str, Value], Sequence[str]], None]
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    """A reader that waits until one of these keys has a value with a larger revision than ``after``."""
+
+    client: ConnectedClient
+    keys: Sequence[str]
+    after: int
+    found: OnValues
+    deadline: Deadline | None = None
+
+
+class KeyValues:
+    """All values of a broker.
+
+    :param owners: counts the values of each principal.
+    :param milliseconds: returns the milliseconds since 1970, rounded down.
+    :param isOpen: whether changes can be stored already, without :meth:`begin`.
+    """
+
+    def __init__(
+        self, store: ValueStore, owners: Owners, deadlines: Deadlines, milliseconds: Callable[[], int], isOpen: bool
+    ) -> None:
+        self.owners = owners
+        self._store = store
+        self._deadlines = deadlines
+        self._now = milliseconds
+        self._held: dict[str, Held] = {}
+        self._keys: dict[int, str] = {}
+        self._names = SortedNames()
+        self._expiries = Timetable()
+        self._look: Deadline | None = None
+        self._isOpen = isOpen
+        #: Those who wait for a value, by its key and by client.
+        self._readers: dict[str, dict[_Waiting, None]] = {}
+        self._waiting: dict[ConnectedClient, dict[_Waiting, None]] = {}
+
+    def __len__(self) -> int:
+        """Return the number of values, including expired ones that are not removed yet."""
+        return len(self._held)
+
+    def page(self, limit: int, start: str = "") -> list[str]:
+        """Return the first keys from ``start`` on, at most ``limit``."""
+        return self._names.page(limit, start)
+
+    def held(self, key: str) -> Held | None:
+        """Return what is known of a value, None if it does not exist or has expired."""
+        found = self._held.get(key)
+        return None if found is None or 0 < found.expires <= self._now() else found
+
+    # -- reading ---------------------------------------------------------------------------------------
+
+    def get(self, keys: Sequence[str], after: int, found: OnValues) -> None:
+        """Read the values with a larger revision than ``after``, about 8 MiB of them at once; ``found`` is called,
+        perhaps before this returns.
+        """
+        there = {held.revision: key for key in keys if (held := self._newer(key, after)) is not None}
+
+        def read(contents: Mapping[int, bytes]) -> None:
+            values = {there[revision]: Value(revision, content) for revision, content in contents.items()}
+            # One that is missing may have been replaced since.
+            rest = [key for revision, key in there.items() if revision not in contents]
+            found(values, [key for key in rest if self.held(key) is not None])
+
+        if there:
+            self._store.read(list(there), read)
+        else:
+            found({}, ())
+
+    def _newer(self, key: str, after: int) -> Held | None:
+        held = self.held(key)
+        return None if held is None or held.revision <= after else held
+
+    def wait(self, client: ConnectedClient, keys: Sequence[str], after: int, seconds: float, found: OnValues) -> None:
+        """Read values as :meth:`get` does, as soon as there is one, after so many seconds at the latest. ``found`` is
+        not called after :meth:`leave`.
+        """
+        if any(self._newer(key, after) is not None for key in keys):
+            self.get(keys, after, found)
+            return
+        waiting = _Waiting(client, tuple(dict.fromkeys(keys)), after, found)
+        waiting.deadline = self._deadlines.callLater(seconds, partial(self._give, waiting))
+        for key in waiting.keys:
+            self._readers.setdefault(key, {})[waiting] = None
+        self._waiting.setdefault(client, {})[waiting] = None
+
+    def leave(self, client: ConnectedClient) -> None:
+        """Let a client wait no more."""
+        for waiting in list(self._waiting.get(client, ())):
+            self._forget(waiting)
+
+    def _give(self, waiting: _Waiting) -> None:
+        self._forget(waiting)
+        self.get(waiting.keys, waiting.after, waiting.found)
+
+    def _forget(self, waiting: _Waiting) -> None:
+        if waiting.deadline is not None:
+            waiting.deadline.cancel()
+        for key in waiting.keys:
+            _discard(self._readers, key, waiting)
+        _discard(self._waiting, waiting.client, waiting)
+
+    # -- changes, one at a time for each key: :mod:`fleximq.broker.key_values.changes` ----------------
+
+    def check(self, key: str, revision: int | None) -> Held | None:
+        """Return what is known of a value; raises Conflict if it has not this revision."""
+        held = self.held(key)
+        present = 0 if held is None else held.revision
+        if revision is None or revision == present:
+            return held
+        if held is None:
+            raise Conflict(f"there is no value of {key!r}")
+        raise Conflict(f"the value of {key!r} has the revision {present}")
+
+    def store(self, client: ConnectedClient, key: str, content: bytes, expires: int, stored: OnPut) -> None:
+        """Store a value in place of any other of its key.
+
+        :param expires: milliseconds since 1970, 0: never.
+        :param stored: called with the revision, or with NotKept if the journal cannot store it; perhaps before this
+            returns.
+        :raises TooManyRequests: and NoCapacity, see :meth:`Owners.claim`; NotKept: the journal stores nothing at
+            present, or the memory for values is full.
+        """
+        principal, present = client.principal, self._held.get(key)
+        isMine = present is not None and self.owners.name(present.owner) == principal
+        # A value that replaces one of the same principal is within the limits.
+        owner = self.owners.add(principal, 1) if isMine else self.owners.claim(principal, 1)
+
+        def decided(revision: int, reason: str | None) -> None:
+            if reason is not None:
+                self.owners.release(owner)
+                stored(NotKept(reason))
+                return
+            self._hold(key, Held(revision, expires, owner))
+            stored(revision)
+            for waiting in list(self._readers.get(key, ())):
+                self._give(waiting)
+
+        try:
+            self._store.write(client, key, content, expires, decided)
+        except BrokerError:
+            self.owners.release(owner)
+            raise
+
+    def remove(self, key: str) -> None:
+        """Remove a value that exists."""
+        self._store.remove([self._drop(key)])
+
+    def _hold(self, key: str, held: Held) -> None:
+        """Know a new value in place of any other."""
+        if key in self._held:
+            self._store.replaced(self._drop(key))
+        self._names.add(key)
+        self._held[key] = held
+        self._keys[held.revision] = key
+        if held.expires:
+            self._expiries.add(held.expires, held.revision, held.owner)
+            self._arm()
+
+    def _drop(self, key: str) -> int:
+        """Forget a value, and return its revision."""
+        held = self._held.pop(key)
+        del self._keys[held.revision]
+        self._names.remove(key)
+        if held.expires:
+            self._expiries.remove(held.expires, held.revision)
+        self.owners.release(held.owner)
+        return held.revision
+
+    # -- time ------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Begin to remove expired values: the journal stores changes now."""
+        self._isOpen = True
+        self._arm()
+
+    def _arm(self) -> None:
+        if self._isOpen and self._look is None and len(self._expiries):
+            self._look = self._deadlines.callLater(LOOK, self._expire)
+
+    def _expire(self) -> None:
+        """Remove values that have expired."""
+        self._look = None
+        taken = self._expiries.takeDue(self._now(), BATCH)
+        for revision in taken.numbers:
+            self._drop(self._keys[revision])
+        if taken.size:
+            self._store.remove(taken.numbers)
+        if taken.size == BATCH:
+            self._look = self._deadlines.callLater(0, self._expire)
+        else:
+            self._arm()
+
+    # -- restarts --------------------------------------------------------------------------------------
+
+    def needed(self) -> "array[int]":
+        """Return the offsets of the records that are needed, in any order."""
+        return array("Q", self._keys)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return all values for a restart, without their contents, as MessagePack values."""
+        rows = self._held.values()
+        columns = [[getattr(each, name) for each in rows] for name in Held._fields]
+        return {"keys": list(self._held), "columns": columns, "owners": list(self.owners.names)}
+
+    def restore(self, snapshot: Mapping[str, Any] | None) -> None:
+        """Continue with the values of a :meth:`snapshot`; None: that of a broker without values."""
+        if snapshot is None:
+            return
+        rows = [Held(*row) for row in zip(*snapshot["columns"], strict=True)]
+        self.owners.load(snapshot["owners"], Counter([each.owner for each in rows]))
+        for key, held in zip(snapshot["keys"], rows, strict=True):
+            self._hold(key, held)
+
+    def learn(self, records: Iterable[ValueRecord]) -> None:
+        """Learn values that were stored after the snapshot, in the order of the journal."""
+        for revision, key, expires, principal in records:
+            self._hold(key, Held(revision, expires, self.owners.add(principal, 1)))
+
+    def unlearn(self, revisions: Iterable[int]) -> None:
+        """Forget values that were removed after the snapshot."""
+        for revision in revisions:
+            if revision in self._keys:
+                self._drop(self._keys[revision])
+
+
+_K = TypeVar("_K")
+
+
+def _discard(table: dict[_K, dict[_Waiting, None]], key: _K, waiting: _Waiting) -> None:
+    readers = table[key]
+    del readers[waiting]
+    if not readers:
+        del table[key]

@@ -1,0 +1,135 @@
+"""The operations of a FlexiMQ client on values: what the broker stores by a key, for a time or for good."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fleximq.client.errors import ClientError
+from fleximq.client.events import Value
+from fleximq.client.payloads import packed
+from fleximq.client.protocol.operations import Deliveries, Notifications
+from fleximq.client.protocol.schedule_operations import ScheduleOperations, valueOf
+from fleximq.client.settings import TIMEOUT
+from fleximq.client.times import Duration, milliseconds, seconds
+
+#: Seconds for which one request waits for a value, the maximum of the broker.
+_WAIT = 60.0
+#: Maximum number of keys of one request.
+_MOST_KEYS = 1000
+
+
+class ValueOperations(ScheduleOperations[Deliveries, Notifications]):
+    """The operations of one client, with those on values and schedules."""
+
+    async def put_value(
+        self,
+        key: str,
+        value: object,
+        /,
+        *,
+        expires: Duration | None = None,
+        if_revision: int | None = None,
+        timeout: float | None = TIMEOUT,
+    ) -> int:
+        """Have the broker store a value under a key, in place of any other; return its revision, which grows.
+
+        The broker has stored it then, on disk if it has a journal.
+
+        :param value: of a type that MessagePack can encode, whatever the ``codec``.
+        :param expires: seconds after which it is gone; without it, it stays until it is deleted.
+        :param if_revision: store it only if the present value has this revision, 0: if there is none.
+        :raises RequestFailed: with the status 409 for another revision; something is not permitted, there are too many
+            values, or the disk is full.
+        """
+        asked = {"key": key, "value": packed(value), **_lifetime(expires), **_condition(if_revision)}
+        return valueOf(await self.ask("/value/put", asked, timeout), "revision", int)
+
+    async def get_value(
+        self, key: str, /, *, after: int = 0, wait: Duration = 0, timeout: float | None = TIMEOUT
+    ) -> Value | None:
+        """Return the value of a key, None if it has none.
+
+        :param after: return only a value with a larger revision than this.
+        :param wait: seconds to wait for the value if there is none, in addition to ``timeout``.
+        :raises RequestFailed: and others, as :meth:`ask`.
+        """
+        return (await self.get_values([key], after=after, wait=wait, timeout=timeout)).get(key)
+
+    async def get_values(
+        self, keys: Sequence[str], /, *, after: int = 0, wait: Duration = 0, timeout: float | None = TIMEOUT
+    ) -> dict[str, Value]:
+        """Return the values of those of these keys that have one, by key; errors as :meth:`ask`.
+
+        :param after: return only values with larger revisions than this; a later change of any key has a larger one.
+        :param wait: seconds to wait for the first value if there is none, in addition to ``timeout``; for up to 1,000
+            keys.
+        :raises ValueError: there are more than 1,000 keys to wait for.
+        """
+        asked: dict[str, Any] = {"after": after}
+        rest, left = list(dict.fromkeys(keys)), seconds("wait", wait)
+        if left and len(rest) > _MOST_KEYS:
+            raise ValueError(f"there are {len(rest)} keys to wait for, but at most {_MOST_KEYS} are possible")
+        found: dict[str, Value] = {}
+        while rest:
+            portion = 0.0 if found else min(left, _WAIT)
+            left -= portion
+            asked["keys"], asked["wait"] = rest[:_MOST_KEYS], milliseconds("wait", portion)
+            answer = await self.ask("/value/get", asked, None if timeout is None else timeout + portion)
+            found |= {key: _read(value) for key, value in valueOf(answer, "values", dict).items()}
+            if found or left <= 0:
+                rest = valueOf(answer, "rest", list) + rest[_MOST_KEYS:]
+        return found
+
+    async def add_to_value(
+        self,
+        key: str,
+        number: int = 1,
+        /,
+        *,
+        expires: Duration | None = None,
+        timeout: float | None = TIMEOUT,
+    ) -> int:
+        """Add to a number that the broker stores under a key, 0 if it has no value; return the sum. No addition of
+        another client is lost.
+
+        :param expires: seconds from now after which it is gone; without it, as before.
+        :raises RequestFailed: with the status 409 if the value is no whole number, or the sum has more than 64 bits;
+            others as :meth:`put_value`.
+        """
+        asked = {"key": key, "number": number, **_lifetime(expires)}
+        return valueOf(await self.ask("/value/add", asked, timeout), "sum", int)
+
+    async def delete_value(
+        self, key: str, /, *, if_revision: int | None = None, timeout: float | None = TIMEOUT
+    ) -> bool:
+        """Delete the value of a key, and return whether it had one.
+
+        :param if_revision: delete only a value with this revision.
+        :raises RequestFailed: as :meth:`put_value`.
+        """
+        asked = {"key": key, **_condition(if_revision)}
+        return valueOf(await self.ask("/value/delete", asked, timeout), "deleted", bool)
+
+    async def values(self, timeout: float | None = TIMEOUT) -> list[dict[str, Any]]:
+        """Return the keys that this client may see, in order, each a dictionary with ``revision``, ``expires``
+        (milliseconds since 1970, or None) and ``principal``. Errors as :meth:`ask`.
+        """
+        return await self._pages("/value/list", ("values",), timeout)
+
+
+def _lifetime(expires: Duration | None) -> dict[str, int]:
+    return {} if expires is None else {"expires_in": milliseconds("expires", expires)}
+
+
+def _condition(revision: int | None) -> dict[str, int]:
+    return {} if revision is None else {"if_revision": revision}
+
+
+def _read(found: Any) -> Value:
+    if (
+        not isinstance(found, list)
+        or len(found) != 2
+        or not isinstance(found[0], int)
+        or not isinstance(found[1], bytes)
+    ):
+        raise ClientError(f"the broker answered {str(found)[:100]} as a value; is it FlexiMQ of this version?")
+    return Value(*found)

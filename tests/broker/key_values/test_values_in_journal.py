@@ -1,0 +1,194 @@
+"""Values over restarts, on a full disk, and in the cleaning of the journal."""
+
+import errno
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import msgpack
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.broker.key_values.key_values import KeyValues
+from fleximq.broker.key_values.value_stores import VALUES, ValuesInJournal
+from fleximq.errors import NotKept, TooManyRequests
+from fleximq.journal.retention.retention_rules import RetentionPolicy
+from fleximq.journal.retention.segment_removal import SegmentRemoval
+from tests.broker.key_values.crash_simulation import explore
+from tests.broker.key_values.storing import StoringCase
+from tests.broker.power_losses import Broken
+from tests.broker.schedules.durable import Life
+from tests.nightly import repetitions
+
+RULES = RetentionPolicy(durable=lambda topic: False)
+
+
+class RestartTests(StoringCase):
+    """Of a broker that was killed, after a checkpoint or without one."""
+
+    def restart(self) -> None:
+        """Kill the broker and start the next one."""
+        self.life = self.life.killed()
+
+    def checkpoint(self) -> None:
+        """Write a checkpoint with the beginning of a segment."""
+        self.life.journal.opened.roll()
+        self.life.commit()
+
+    def test_valuesRemain(self) -> None:
+        """With revision, time and principal, whether in the checkpoint or after it; replaced ones do not return."""
+        alice = self.broker.join("fleximq", principal="alice")
+        kept = self.ask("put", alice, key="a", value=b"one", expires_in=50_000)["revision"]
+        self.put("b", b"former")
+        self.checkpoint()
+        self.put("b", b"two")
+        self.ask("add", key="n", number=3)
+        before = self.ask("list")
+        for _ in range(2):
+            self.restart()
+            self.assertEqual(self.ask("list"), before)
+            self.assertEqual(self.values("a", "b", "n"), {"a": b"one", "b": b"two", "n": msgpack.packb(3)})
+            self.put("a", b"one", if_revision=kept, expires_in=50_000)
+            kept = self.ask("get", keys=["a"])["values"]["a"][0]
+            before = self.ask("list")
+            self.checkpoint()
+
+    def test_deletedOnesDoNotReturn(self) -> None:
+        """Nor expired ones, also if the system clock is set back after that."""
+        for key in "abc":
+            self.put(key, b"", **({"expires_in": 100} if key == "b" else {}))
+        self.checkpoint()
+        self.put("d", b"", expires_in=100)
+        self.ask("delete", key="a")
+        self.advance(1)
+        self.advance(1)
+        self.life.ahead -= 10
+        self.restart()
+        self.assertEqual([row["key"] for row in self.ask("list")["values"]], ["c"])
+
+    def test_valuesExpireAfterARestart(self) -> None:
+        """At their time, and leave the memory."""
+        self.put("a", b"", expires_in=5000)
+        self.restart()
+        self.advance(4)
+        self.assertEqual(list(self.values("a")), ["a"])
+        self.advance(1)
+        self.assertEqual(list(self.values("a")), [])
+        self.advance(1)
+        self.assertEqual(len(self.broker.keyValues), 0)
+
+    def test_limitsCountOlderValues(self) -> None:
+        """Of the checkpoint, and after it."""
+        self.put("a", b"")
+        self.checkpoint()
+        self.put("b", b"")
+        self.restart()
+        self.broker.keyValues.owners.mostEach = 2
+        self.assertRaises(TooManyRequests, self.put, "c", b"")
+        self.ask("delete", key="a")
+        self.put("c", b"")
+
+    def test_nothingIsAnsweredBeforeTheCommit(self) -> None:
+        """Neither to the client that puts it nor to readers; a later change waits."""
+        first, second = self.begin("put", key="a", value=b"one"), self.begin("add", key="a")
+        self.assertEqual((first, second), ([], []))
+        self.assertEqual(self.begin("get", keys=["a"]), [{"values": {}, "rest": []}])
+        self.life.commit()
+        self.assertEqual([list(answer) for answer in first], [["revision"]])
+
+
+class FullDiskTests(StoringCase):
+    """A journal that stores nothing at present."""
+
+    def test_aRefusedValueChangesNothing(self) -> None:
+        """The one before remains, and the next one can be stored later."""
+        self.put("a", b"one")
+
+        def write(*arguments: Any) -> None:
+            raise OSError(errno.ENOSPC, "no space left")
+
+        self.patch(self.life.disk, "write", write)
+        answers = [self.begin("put", key="a", value=b"two"), self.begin("add", key="n")]
+        for _ in range(3):
+            self.life.commit()
+        self.assertEqual([type(answer) for [answer] in answers], [NotKept, NotKept])
+        self.assertRaises(NotKept, self.put, "a", b"three")
+        self.assertEqual(self.values("a", "n"), {"a": b"one"})
+
+
+class RetentionTests(SynchronousTestCase):
+    """A journal of small segments whose records are needed only by values."""
+
+    def test_onlyPresentValuesStay(self) -> None:
+        """Of one key with a hundred values the last one, and those of keys that were not changed; after cleaning they
+        can be read, also by the next broker.
+        """
+        case = StoringCase()
+        case.life = Life(segmentBytes=1 << 14)
+        for number in range(100):
+            case.put("often", b"%03d" % number + bytes(400))
+            case.put(f"key{number}", b"%03d" % number + bytes(400))
+            if number % 5:
+                case.ask("delete", key=f"key{number}")
+        life = case.life
+        life.journal.opened.roll()
+        life.commit()
+        size = life.journal.segments.bytes
+
+        def exclusively(work: Callable[[], None]) -> None:
+            work()
+            life.journal.opened.reader.forgetNow()
+
+        for _ in range(2):  # what is joined was rewritten before
+            removal = SegmentRemoval(life.disk, "/disk/journal", life.journal.segments, RULES, exclusively)
+            removal.clean(life.broker.checkpointer.needed(), frozenset(), int(life.wall() * 1_000_000))
+        self.assertLess(life.journal.segments.bytes, size // 3)
+        kept = [f"key{number}" for number in range(0, 100, 5)]
+        mine = (each.only(VALUES.__eq__) for each in life.journal.everything())
+        self.assertEqual(sum(len(each) for each in mine), len(kept) + 1)
+        for _ in range(2):
+            self.assertEqual(case.values("often")["often"][:3], b"099")
+            self.assertEqual(sorted(case.values(*kept)), sorted(kept))
+            case.life = life = life.killed()
+        life.stop()
+
+
+class CrashTests(SynchronousTestCase):
+    """Power losses at moments of random loads."""
+
+    def test_confirmedChangesRemain(self) -> None:
+        """At whatever moment the power goes."""
+        points: Counter[str] = Counter()
+        for seed in range(repetitions(150, 5000)):
+            explore(seed, points, repetitions(5, 12))
+        self.assertGreater(min(points.values()), 50)
+
+    def breaks(self) -> bool:
+        """Return whether one of some loads breaks a promise."""
+        try:
+            for seed in range(30):
+                explore(seed, Counter(), 12)
+        except Broken:
+            return True
+        return False
+
+    def test_aBrokerThatForgetsDeletions(self) -> None:
+        """Is noticed."""
+        self.patch(KeyValues, "unlearn", lambda values, revisions: None)
+        self.assertTrue(self.breaks())
+
+    def test_aBrokerWithoutItsCheckpoint(self) -> None:
+        """Is noticed."""
+        self.patch(KeyValues, "restore", lambda values, snapshot: None)
+        self.assertTrue(self.breaks())
+
+    def test_aBrokerThatAnswersBeforeTheCommit(self) -> None:
+        """Is noticed."""
+        write = ValuesInJournal.write
+
+        def early(store: ValuesInJournal, client: Any, key: str, content: bytes, expires: int, stored: Any) -> None:
+            end = store._journal.end
+            write(store, client, key, content, expires, lambda revision, reason: None)
+            stored(end, None)
+
+        self.patch(ValuesInJournal, "write", early)
+        self.assertTrue(self.breaks())
