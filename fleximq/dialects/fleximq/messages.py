@@ -13,6 +13,7 @@ from fleximq.broker.authorization import permits
 from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import BROKER_ID, ConnectedClient, Envelope
 from fleximq.broker.paths import path_table
+from fleximq.broker.paths.value_paths import VALUE_PATHS
 from fleximq.broker.paths.settlement import SETTLE
 from fleximq.broker.replay.replay import Start
 from fleximq.dialects.answers import Answers
@@ -52,6 +53,8 @@ from fleximq.wire.fleximq_scanner import FIXED_BYTES
 
 #: Maximum number of unanswered requests to the broker itself, since some answers are large.
 QUESTIONS = 64
+#: ... if they are about values: their answers are small or come one by one, and readers wait for them.
+VALUE_QUESTIONS = 1024
 #: A client is not read while a request to the broker with so many bytes of arguments is not answered.
 LARGE_REQUEST = 1 << 16
 
@@ -138,8 +141,9 @@ class FlexiMessages:
 
     def _answer(self, header: Header, path: str, payload: bytes) -> None:
         arguments = path_table.readArguments(self._broker, self._me, path, payload)
-        if self.questions >= QUESTIONS:
-            raise TooManyRequests(f"more than {QUESTIONS} requests to the broker are not answered yet")
+        most = VALUE_QUESTIONS if path in VALUE_PATHS else QUESTIONS
+        if self.questions >= most:
+            raise TooManyRequests(f"more than {most} requests to the broker are not answered yet")
         self.questions += 1
         isLarge = len(payload) > LARGE_REQUEST
         self._largeRequests += isLarge

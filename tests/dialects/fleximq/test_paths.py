@@ -4,7 +4,7 @@ import msgpack
 
 from fleximq.broker.envelope import BROKER_ID
 from fleximq.broker.paths.path_table import ARGUMENT_BYTES
-from fleximq.dialects.fleximq.messages import LARGE_REQUEST, QUESTIONS
+from fleximq.dialects.fleximq.messages import LARGE_REQUEST, QUESTIONS, VALUE_QUESTIONS
 from tests.dialects.flexi_peer import FlexiCase
 from tests.slow_journal import SlowJournal
 
@@ -102,6 +102,35 @@ class LatePathTests(PathCase):
         self.assertEqual({each.status for each in self.alice.messages()}, {400})
         self.ask("r")
         self.assertEqual(self.alice.messages(), [])
+
+
+class ValuePathTests(FlexiCase):
+    """A client that waits for values."""
+
+    def test_manyReadersOfOneClientWait(self) -> None:
+        """Up to a number, then 429; all are answered when the value is there, also on the way to other requests."""
+        server = self.makeServer()
+        alice, bob = server.join(), server.join()
+        for number in range(VALUE_QUESTIONS):
+            alice.request(BROKER_ID, "/value/get", str(number), {"keys": ["a"], "wait": 60_000})
+        self.assertEqual(alice.messages(), [])
+        alice.request(BROKER_ID, "/value/get", "over", {"keys": ["a"], "wait": 60_000})
+        [heard] = alice.messages()
+        self.assertError(heard, alice, 429, "over", "/value/get")
+        self.assertEqual(alice.barrier(), [])
+        bob.request(BROKER_ID, "/value/put", "p", {"key": "a", "value": b"x"})
+        self.assertEqual([each.status for each in bob.messages()], [200])
+        answers = alice.messages()
+        self.assertEqual(len(answers), VALUE_QUESTIONS)
+        self.assertEqual({bytes(each.value["values"]["a"][1]) for each in answers}, {b"x"})
+
+    def test_aValueAsLargeAsAMessage(self) -> None:
+        """More than the arguments of other paths may have."""
+        alice = self.makeServer().join()
+        alice.request(BROKER_ID, "/value/put", "p", {"key": "a", "value": bytes(3 << 20)})
+        alice.request(BROKER_ID, "/value/get", "g", {"keys": ["a"]})
+        _, found = alice.messages()
+        self.assertEqual(found.value["values"]["a"][1], bytes(3 << 20))
 
 
 class StagingTests(PathCase):
