@@ -13,8 +13,8 @@ from fleximq.broker.authorization import permits
 from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import BROKER_ID, ConnectedClient, Envelope
 from fleximq.broker.paths import path_table
-from fleximq.broker.paths.value_paths import VALUE_PATHS
 from fleximq.broker.paths.settlement import SETTLE
+from fleximq.broker.paths.value_paths import VALUE_PATHS
 from fleximq.broker.replay.replay import Start
 from fleximq.dialects.answers import Answers
 from fleximq.dialects.connection.connection_state import ConnectionState
