@@ -25,8 +25,8 @@ NATS = frozenset({"nats"})
 FASTER = frozenset({"zlib_ng"})
 #: What only cron expressions need.
 CRON = frozenset({"cronsim"})
-#: What only the transport of kombu imports.
-KOMBU = {"amqp", "kombu"}
+#: What only the integrations import.
+FRAMEWORKS = {"amqp", "dramatiq", "kombu", "taskiq"}
 PIPELINE = ("spark", "java", "delta", "iceberg")
 
 
@@ -79,7 +79,7 @@ class MetadataTests(SynchronousTestCase):
         required = {_name(line) for line in _lines(self.setup["options"]["install_requires"])}
         self.assertEqual(
             required,
-            _foreignPackages() - SPARK - OTEL - NATS - FASTER - CRON - KOMBU | {"pyopenssl", "service-identity"},
+            _foreignPackages() - SPARK - OTEL - NATS - FASTER - CRON - FRAMEWORKS | {"pyopenssl", "service-identity"},
         )
 
     def test_spark(self) -> None:

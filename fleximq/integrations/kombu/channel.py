@@ -18,6 +18,7 @@ from fleximq.client.errors import ClientError, NotSettled, RequestFailed, Subscr
 from fleximq.client.jobs import Job
 from fleximq.client.payloads import packed
 from fleximq.client.wrapper import completed
+from fleximq.integrations.definition import DEFINITION
 from fleximq.integrations.kombu.client import KombuClient
 from fleximq.integrations.kombu.topics import bindingSource, topicOf
 from fleximq.status import Status
@@ -25,9 +26,6 @@ from fleximq.values.queue_keys import MOST_PRIORITY
 
 #: Seconds without a consumer after which an automatically deleted or exclusive queue is deleted.
 _UNUSED_SECONDS = 60.0
-#: Deliveries of a message of a queue without ``x-delivery-limit``, in effect any number: each restart of a worker is
-#: one for all messages that it has prefetched, although it has not run them.
-_ANY_NUMBER = 1 << 48
 
 
 #: The properties of a message in AMQP; others that a publisher names are not sent, as by py-amqp.
@@ -35,8 +33,6 @@ _PROPERTIES = frozenset(
     {"app_id", "cluster_id", "correlation_id", "delivery_mode", "expiration", "message_id", "priority", "reply_to"}
     | {"timestamp", "type", "user_id"}
 )
-#: Settings of a queue that its declaration does not name: an operator's are as good.
-_CHOSEN_HERE = {"when_full": "refuse", "max_attempts": _ANY_NUMBER}
 
 
 class Declared(NamedTuple):
@@ -217,7 +213,7 @@ class Channel(base.StdChannel):
             present = self._ask("/queue/define", Status.CONFLICT, queue=name, **wanted)
             if present is None:  # another client was faster
                 present = self._ask("/queue/bind", queue=name, sources=[])
-        different = [key for key, value in wanted.items() if value not in (present.get(key), _CHOSEN_HERE.get(key))]
+        different = [key for key, value in wanted.items() if value not in (present.get(key), DEFINITION.get(key))]
         if different and len(present) > 1:
             raise PreconditionFailed(f"the queue {name!r} is {present}, not {wanted}")
         if exclusive:
@@ -361,8 +357,9 @@ class Channel(base.StdChannel):
 
 def _definition(durable: bool, isTemporary: bool, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keys of a queue's definition for those of AMQP."""
-    attempts = arguments.get("x-delivery-limit")
-    found: dict[str, Any] = {"when_full": "refuse", "max_attempts": _ANY_NUMBER if attempts is None else attempts}
+    found = dict(DEFINITION)
+    if arguments.get("x-delivery-limit") is not None:
+        found["max_attempts"] = arguments["x-delivery-limit"]
     if arguments.get("x-max-length") is not None:
         found |= {"max_messages": arguments["x-max-length"], "when_full": "drop-oldest"}
     if arguments.get("x-max-length-bytes") is not None:
