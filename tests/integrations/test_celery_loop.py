@@ -23,6 +23,6 @@ class CeleryLoopTests(SynchronousTestCase):
         folder = self.mktemp()
         loop = KillLoop(folder, command, publish)
         self.addCleanup(loop.stop)
-        loop.run(repetitions(2, 50))
+        loop.run(repetitions(2, 100))
         self.assertEqual(loop.faults, [], loop.report())
         self.assertGreater(len(loop.confirmed), 10)

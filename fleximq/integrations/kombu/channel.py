@@ -7,7 +7,7 @@ from itertools import count
 from math import ceil
 from time import time
 from typing import Any, NamedTuple, Protocol
-from uuid import uuid4
+from uuid import NAMESPACE_OID, uuid4, uuid5
 
 from amqp.exceptions import NotFound, PreconditionFailed, RecoverableConnectionError
 from kombu.exceptions import ChannelError
@@ -24,6 +24,9 @@ from fleximq.integrations.kombu.topics import bindingSource, topicOf
 from fleximq.status import Status
 from fleximq.values.queue_keys import MOST_PRIORITY
 
+#: The header of a message that is published again and again: a map of the arguments of ``/schedule/repeat`` without
+#: topic, payload and header.
+REPEAT = "fleximq_repeat"
 #: Seconds without a consumer after which an automatically deleted or exclusive queue is deleted.
 _UNUSED_SECONDS = 60.0
 
@@ -129,7 +132,10 @@ class Channel(base.StdChannel):
         if not (isinstance(value, dict) and value.keys() >= {"body", "content_type", "meta"}):
             value = {"body": json.dumps(value), "content_type": "application/json", "content_encoding": "utf-8"}
         meta = json.loads(value.get("meta") or "{}")
-        properties = meta.get("properties") or {}
+        headers, properties = meta.get("headers") or {}, meta.get("properties") or {}
+        fired = job.header.get("schedule")
+        if isinstance(fired, dict) and "name" in fired:
+            _identify(f"{fired['name']} {fired['due']}", headers, properties)
         info = {
             "exchange": meta.get("exchange", ""),
             "routing_key": meta.get("routing_key", job.topic),
@@ -143,13 +149,17 @@ class Channel(base.StdChannel):
             delivery_tag=received.delivery_tag,
             content_type=value["content_type"],
             content_encoding=value["content_encoding"],
-            headers=meta.get("headers") or {},
+            headers=headers,
             properties=properties,
             delivery_info=info,
         )
 
     def basic_publish(self, message: dict[str, Any], exchange: str = "", routing_key: str = "", **options: Any) -> None:
-        """Publish a message, and return when the broker has it: for a durable queue, on disk."""
+        """Publish a message, and return when the broker has it: for a durable queue, on disk.
+
+        With the header :data:`REPEAT` the broker publishes it again and again, and not now; each of its publications
+        has ids of its own.
+        """
         headers, properties = message["headers"], message["properties"]
         fields: dict[str, Any] = {}
         if properties.get("priority") is not None:
@@ -159,16 +169,20 @@ class Channel(base.StdChannel):
         due = _dueOf(headers.get("eta"))
         if due is not None:
             fields["deliver_at"] = due
-        meta = {"exchange": exchange, "routing_key": routing_key, "headers": headers, "properties": properties}
-        payload = packed(
-            {
-                "body": message["body"],
-                "content_type": message["content_type"],
-                "content_encoding": message["content_encoding"],
-                "meta": json.dumps(meta),
-            }
-        )
-        self._client.send(topicOf(exchange, routing_key), payload, fields)
+        recurring = headers.get(REPEAT)
+        told = {name: value for name, value in headers.items() if name != REPEAT}
+        meta = {"exchange": exchange, "routing_key": routing_key, "headers": told, "properties": properties}
+        value = {
+            "body": message["body"],
+            "content_type": message["content_type"],
+            "content_encoding": message["content_encoding"],
+            "meta": json.dumps(meta),
+        }
+        topic = topicOf(exchange, routing_key)
+        if recurring is not None:
+            self._ask("/schedule/repeat", topic=topic, payload=value, header=fields, **recurring)
+        else:
+            self._client.send(topic, packed(value), fields)
 
     # -- queues and exchanges ----------------------------------------------------------------------
 
@@ -383,6 +397,16 @@ def _dueOf(eta: object) -> int | None:
         return None
     due = ceil((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000)
     return due if due > time() * 1000 else None
+
+
+def _identify(occurrence: str, headers: dict[str, Any], properties: dict[str, Any]) -> None:
+    """Give the publication of a recurring schedule ids of its own, the same ones whenever it is delivered."""
+    own = str(uuid5(NAMESPACE_OID, occurrence))
+    for name in ("id", "root_id"):
+        if name in headers:
+            headers[name] = own
+    if "correlation_id" in properties:
+        properties["correlation_id"] = own
 
 
 def _drop(received: Received) -> None:
