@@ -89,7 +89,7 @@ class Distribution:
                     break
         finally:
             self._isRunning = False
-        if self.waiting:
+        if waiting:
             self._supply.watch()
 
     def _round(self, available: int, share: int) -> bool:
@@ -105,18 +105,18 @@ class Distribution:
             if not self._ready or taken >= available:
                 break
             consumer, _ = self._ready.popitem(last=False)
-            if consumer.room <= 0:  # its prefetch was reduced meanwhile
+            room = consumer.room
+            if room <= 0:  # its prefetch was reduced meanwhile
                 continue
-            number = self._give(consumer, share)
+            number = self._give(consumer, min(share, room, BATCH))
             if not number:
                 break
             taken += number
         return taken > 0
 
-    def _give(self, consumer: QueueConsumer, share: int) -> int:
-        """Deliver a share to a consumer, and return the number of messages; without any, it is the next in the line."""
-        number = min(share, consumer.room, BATCH)
-        deliveries = self._supply.takeFor(consumer, number, UNSETTLED_BYTES - consumer.size)
+    def _give(self, consumer: QueueConsumer, most: int) -> int:
+        """Deliver up to ``most`` messages to a consumer, and return how many; without any, it is the next in the line."""
+        deliveries = self._supply.takeFor(consumer, most, UNSETTLED_BYTES - consumer.size)
         if not deliveries:
             self._ready[consumer] = None
             self._ready.move_to_end(consumer, last=False)

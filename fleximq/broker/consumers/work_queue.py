@@ -279,14 +279,26 @@ class WorkQueue(QueueOwner):
             if unknown := lane.acknowledgeMany(tags):
                 gone = frozenset(unknown)  # searched once for each tag
                 others += [tag for tag in mine if self.lanes.isOneOf(lane, gone, tag)]
+        if retries or rejects or extends:
+            others += self._settleOthers(consumer, retries, rejects, extends)
+        self.lastUsed = self._seconds()
+        self.distribution.hasRoom(consumer)
+        return others
+
+    def _settleOthers(
+        self,
+        consumer: QueueConsumer,
+        retries: Sequence[tuple[int, float | None]],
+        rejects: Sequence[tuple[int, str]],
+        extends: Sequence[tuple[int, float]],
+    ) -> list[int]:
+        """Settle deliveries that are not acknowledged; return the tags that are not the consumer's."""
+        others: list[int] = []
         for tag, delay in retries:
             others += self._apart(consumer, tag, partial(self._retry, delay))
         for tag, words in rejects:
             others += self._apart(consumer, tag, partial(_reject, shortWords(words), consumer.name))
-        others += [tag for tag, seconds in extends if not self._extend(consumer, tag, seconds)]
-        self.lastUsed = self._seconds()
-        self.distribution.hasRoom(consumer)
-        return others
+        return others + [tag for tag, seconds in extends if not self._extend(consumer, tag, seconds)]
 
     def _apart(self, consumer: QueueConsumer, tag: int, act: Callable[[Queue, int], object]) -> list[int]:
         """Act on one delivery that is not acknowledged; return its tag if it is not the consumer's."""

@@ -57,7 +57,7 @@ def readSettlement(packed: bytes) -> Settlement:
         # It ends with the place of the wrong value, like $.ack[0]; without one, the whole is wrong.
         place = str(error).rpartition("`$.")[2]
         raise _wrong(next((key for key in _RULES if place.startswith(key)), "queue")) from None
-    if any(len(words.encode()) > WORDS_BYTES for _, words in found.get("reject", ())):
+    if "reject" in found and any(len(words.encode()) > WORDS_BYTES for _, words in found["reject"]):
         raise _wrong("reject")
     return found
 
@@ -71,6 +71,8 @@ def settle(broker: Broker, client: ConnectedClient, arguments: Any) -> list[int]
     if not arguments:
         raise _wrong("queue")
     get = arguments.get
+    if len(arguments) == 2 and "ack" in arguments:  # most settlements only acknowledge
+        return broker.settle(client, arguments["queue"], arguments["ack"])
     retries = [(tag, None if delay is None else delay / 1000) for tag, delay in get("retry", ())]
     extends = [(tag, seconds / 1000) for tag, seconds in get("extend", ())]
     return broker.settle(client, arguments["queue"], get("ack", ()), retries, get("reject", ()), extends)

@@ -212,7 +212,10 @@ class QueueMessages:
 
     def _settleRun(self, envelope: bytes, frames: Chunk, count: int) -> None:
         """Settle the deliveries of neighbouring notifications."""
-        refused = partial(self._session.refused, kind=MessageType.NOTIF, fields=peek(envelope[FIXED_BYTES:]))
+
+        def refused(error: BrokerError) -> None:
+            self._session.refused(error, MessageType.NOTIF, peek(envelope[FIXED_BYTES:]))
+
         for arguments in self._together(payloads(bytes(frames), len(envelope)), refused):
             try:
                 self._settle(arguments)
