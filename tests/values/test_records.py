@@ -1,6 +1,7 @@
 """Runs on their way into the journal, and batches on their way out."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import msgpack
 from hypothesis import given
@@ -159,6 +160,27 @@ class BatchTests(SynchronousTestCase):
         first, *_, fourth = batchOf([Message(b"a", Content.TEXT, message_id="m")] * 4, dialect="fleximq").messages()
         self.assertIs(first.head, fourth.head)
 
+    def test_recordsOfSeveralBatchesShareOneHead(self) -> None:
+        """Each commit makes a batch of its own: deliveries of small ones have one head all the same."""
+        one, other = (batchOf([Message(b"a", Content.TEXT)], dialect="fleximq").messages()[0] for _ in range(2))
+        self.assertIs(one.head, other.head)
+
+    @given(MESSAGES.filter(bool), st.lists(st.binary(max_size=5)), st.booleans(), st.sampled_from(sorted(DIALECTS)))
+    def test_recordsOfOneRun(self, messages: list[Message], more: list[bytes], lazy: bool, dialect: str) -> None:
+        """Records that differ only in their payloads are the same messages at once as one by one."""
+        run = [messages[0], *(messages[0]._replace(payload=payload) for payload in more)]
+        batch = replace(batchOf(run, lazy, dialect), topicOf=[0] * len(run))
+        self.assertEqual(batch.messages(), [batch.message(place) for place in range(len(run))])
+
+    @given(MESSAGES.filter(bool), st.data(), st.booleans())
+    def test_recordsWithinABound(self, messages: list[Message], data: st.DataObject, lazy: bool) -> None:
+        """So many have a number of bytes, and without the last one fewer; it is one at least."""
+        place, most = data.draw(st.integers(0, len(messages) - 1)), data.draw(st.integers(0, 30))
+        sizes = [len(message.payload) for message in messages[place:]]
+        number = batchOf(messages, lazy).within(place, most)
+        self.assertTrue(sum(sizes[:number]) >= most or number == len(sizes))
+        self.assertTrue(number == 1 or (number > 1 and sum(sizes[: number - 1]) < most))
+
     def test_recordsAreMessagesAndNotTuples(self) -> None:
         """They are messages, not just tuples that look the same."""
         self.assertEqual({type(each) for each in batchOf(texts(b"a", b"b")).messages()}, {Message})
@@ -220,6 +242,11 @@ class BatchTests(SynchronousTestCase):
 
 class BlobsTests(SynchronousTestCase):
     """Byte strings one behind the other."""
+
+    @given(st.lists(st.sampled_from([b"", b"a", b"aa", b"ab", b"abab"]), min_size=1, max_size=6), st.integers(0, 9))
+    def test_areAlike(self, blobs: list[bytes], first: int) -> None:
+        """All are equal, and not only the bytes of all together."""
+        self.assertEqual(column(blobs, first).areAlike, len(set(blobs)) == 1)
 
     @given(st.lists(st.binary(max_size=3)), st.integers(0, 9))
     def test_blobsComeApartWhereTheyWereJoined(self, blobs: list[bytes], first: int) -> None:

@@ -115,7 +115,7 @@ class Distribution:
         return taken > 0
 
     def _give(self, consumer: QueueConsumer, most: int) -> int:
-        """Deliver up to ``most`` messages to a consumer, and return how many; without any, it is the next in the line."""
+        """Deliver up to ``most`` messages to a consumer, and return how many; after 0 it is the next in the line."""
         deliveries = self._supply.takeFor(consumer, most, UNSETTLED_BYTES - consumer.size)
         if not deliveries:
             self._ready[consumer] = None

@@ -17,7 +17,7 @@ from fleximq.values.header_pairs import SENDER, runWithSender
 from fleximq.values.message import Content, Message
 from fleximq.values.message_cost import OVERHEAD, costOf
 from fleximq.values.publication_head import Head, headOf
-from fleximq.values.records import CONTENTS, Run, StoredBatch, contentOf
+from fleximq.values.records import CONTENTS, Run, StoredBatch, areAlike, contentOf
 from fleximq.wire.fleximq_frame import encodeFrame
 from fleximq.wire.fleximq_header import Header, MessageType, packHeader
 from fleximq.wire.fleximq_record_frame import framePrefix, recordFrames, timedPrefix, timedPrefixes, withoutTopic
@@ -42,7 +42,7 @@ def _frames(batch: StoredBatch, hasOffset: bool) -> bytes:
 
 def _prefixes(batch: StoredBatch, hasOffset: bool) -> list[bytes]:
     topics, publishers, headers = batch.topicOf, batch.publisherOf, batch.headers
-    if _same(topics) and _same(publishers) and _same(headers):
+    if areAlike(topics) and areAlike(publishers) and areAlike(headers):
         publisher = batch.publishers[publishers[0]][0]
         return [framePrefix(publisher, headers[0], batch.topics[topics[0]], hasOffset)] * len(batch)
     known: dict[tuple[int, int, bytes], bytes] = {}
@@ -54,12 +54,6 @@ def _prefixes(batch: StoredBatch, hasOffset: bool) -> list[bytes]:
             found = known[key] = framePrefix(batch.publishers[publisher][0], header, batch.topics[topic], hasOffset)
         prefixes.append(found)
     return prefixes
-
-
-def _same(column: Any) -> bool:
-    if isinstance(column, memoryview):  # a column of a frame
-        return bytes(column) == bytes(column[:1]) * len(column)
-    return column.count(column[0]) == len(column)  # type: ignore[no-any-return]
 
 
 def asMessagePack(contents: Sequence[int], payloads: Sequence[bytes]) -> Sequence[bytes]:

@@ -208,10 +208,15 @@ class ReaderThread:
             low, high = held[0], held[-1]
             while index < len(offsets) and low <= offsets[index] <= high and (size < most or not messages):
                 at = _indexOf(held, offsets[index])
-                index += 1
-                if at is not None:
-                    messages.append(batch.message(at))
-                    size += len(messages[-1].payload)
+                if at is None:
+                    index += 1
+                    continue
+                few = min(batch.within(at, most - size), len(offsets) - index)
+                number = _inBoth(held, at, offsets, index, few)
+                picked = batch.pick(range(at, at + number))
+                messages += picked.messages()
+                size += sum(map(len, picked.payloads))
+                index += number
         return messages
 
     def _records(self, offsets: Sequence[int], most: int, end: int) -> tuple[list[StoredBatch], int]:
@@ -300,6 +305,19 @@ def _indexOf(offsets: Sequence[int], offset: int) -> int | None:
     """Return the index of a number in an ascending sequence, None if it is missing."""
     index = bisect_left(offsets, offset)
     return index if index < len(offsets) and offsets[index] == offset else None
+
+
+def _inBoth(one: Sequence[int], at: int, other: Sequence[int], index: int, most: int) -> int:
+    """Return how many neighbours, up to ``most``, are the same in both from these equal ones on. Some of them may be
+    left to the next call.
+    """
+    number = step = 1
+    while number < most:
+        step = min(2 * step, most - number)
+        if [*one[at + number : at + number + step]] != [*other[index + number : index + number + step]]:
+            break
+        number += step
+    return number
 
 
 def _indexesOf(offsets: Sequence[int], wanted: Sequence[int]) -> Sequence[int]:
