@@ -67,7 +67,9 @@ class GroupCommit:
         self._worker: IWorker | None = None
         self._bytes = 0
         self._room: list[Callable[[], None]] = []
-        self._reminded = self._opening = self._faulty = self.reopening = False
+        self._opening = self._faulty = self.reopening = False
+        #: The commit with the state records that a reminder was set for.
+        self._reminded: Commit | None = None
         self._pending = Commit(last=0, next=self.next)
         self._writing: Commit | None = None
         self._telling: Commit | None = None
@@ -175,8 +177,8 @@ class GroupCommit:
         if self._writing is not None or refused or self._worker is None or self._opening:
             return
         if not pending.calls and not stateRecords:
-            if pending.stateRecords and not self._reminded:
-                self._reminded = True
+            if pending.stateRecords and self._reminded is None:
+                self._reminded = pending
                 self._worker.remind(STATE_RECORDS_WAIT, self._reminderCame)
             return
         if not (pending.calls or pending.stateRecords):
@@ -199,8 +201,9 @@ class GroupCommit:
         self._worker.hand(partial(self._commitLog.carryOut, pending), partial(self._done, pending))
 
     def _reminderCame(self) -> None:
-        self._reminded = False
-        self.handOver(stateRecords=True)
+        """Commit the state records that wait; later ones, after a commit with messages, have a time of their own."""
+        reminded, self._reminded = self._reminded, None
+        self.handOver(stateRecords=reminded is self._pending)
 
     def roll(self) -> None:
         """Make a commit, even without content, so that a due segment can begin."""

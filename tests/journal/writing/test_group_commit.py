@@ -239,6 +239,18 @@ class NotesTests(GroupCase):
         self.made.steps.all()
         self.assertEqual(len(self.made.settled), 2)
 
+    def test_behindCommitOfOthers(self) -> None:
+        """Those that come after a commit took the first ones wait as long as these would have."""
+        self.appendState(1)
+        self.made.append(b"a")
+        self.made.steps.all()
+        self.appendState(2)
+        self.made.steps.remindNow()
+        self.assertEqual(self.made.steps.work, [])
+        self.made.steps.remindNow()
+        self.made.steps.all()
+        self.assertEqual(self.notes(), [QueueAcknowledged("q:a", array("Q", [2]))])
+
 
 class CrowdedTests(GroupCase):
     """What waits for the disk is counted."""
