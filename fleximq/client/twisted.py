@@ -130,6 +130,7 @@ class Client(DeferredClient[LoopClient]):
     get_values = fired(LoopClient.get_values)
     add_to_value = fired(LoopClient.add_to_value)
     delete_value = fired(LoopClient.delete_value)
+    delete_values = fired(LoopClient.delete_values)
     values = fired(LoopClient.values)
 
 

@@ -1,8 +1,7 @@
 """Results of Celery in FlexiMQ: ``result_backend = "fleximq://localhost:7890"``.
 
 A result is a value of the broker with a time to live (``result_expires``). Who waits for a result is answered by the
-broker when it is there: nothing is polled. Chords count their finished tasks by additions in the broker. See
-docs/guides/celery.rst.
+broker when it is there: nothing is polled. See docs/guides/celery.rst.
 """
 
 import os
@@ -23,10 +22,10 @@ except ImportError as error:
     raise ImportError('results of Celery need Celery: pip install "fleximq[celery]"') from error
 
 from fleximq.client.blocking.client import Client, connect
-from fleximq.client.errors import ConnectionLost, RequestFailed
+from fleximq.client.errors import ConnectionLost
 from fleximq.client.events import Value
 from fleximq.client.payloads import Packed
-from fleximq.status import Status
+from fleximq.integrations.celery_chords import Chords
 
 #: Keys of one request.
 _MOST_KEYS = 1000
@@ -48,7 +47,6 @@ class ResultBackend(KeyValueStoreBackend):
     task_keyprefix = "celery/task/"
     group_keyprefix = "celery/group/"
     chord_keyprefix = "celery/chord/"
-    implements_incr = True
     supports_autoexpire = True
     supports_native_join = True
     supports_failure_expires = True
@@ -67,6 +65,7 @@ class ResultBackend(KeyValueStoreBackend):
         self._lock = Lock()
         self._client: Client | None = None
         self._process = 0
+        self._chords = Chords(self)
 
     # -- the connection --------------------------------------------------------------------------------
 
@@ -79,7 +78,7 @@ class ResultBackend(KeyValueStoreBackend):
                 self._process = os.getpid()
             return self._client
 
-    def _call(self, work: Callable[[Client], Any]) -> Any:
+    def call(self, work: Callable[[Client], Any]) -> Any:
         """Do something with the client, again after a loss of the connection."""
         return retry_over_time(lambda: work(self._connected()), _LOSSES, **self._policy)
 
@@ -98,40 +97,38 @@ class ResultBackend(KeyValueStoreBackend):
 
     def mget(self, keys: Sequence[str]) -> list[bytes | None]:
         """Return the values of keys, None for those that have none."""
-        found = self._call(lambda client: client.get_values(keys))
+        found = self.call(lambda client: client.get_values(keys))
         return [found[key].payload if key in found else None for key in keys]
 
     def set(self, key: str, value: str | bytes, expires: int | None = None) -> None:
         """Store a value for ``result_expires``."""
         packed, expires = Packed(value.encode() if isinstance(value, str) else value), expires or self.expires
-        self._call(lambda client: client.put_value(key, packed, expires=expires or None))
+        self.call(lambda client: client.put_value(key, packed, expires=expires or None))
 
     def _set_with_state(self, key: str, value: str | bytes, state: str) -> None:
         self.set(key, value, self._failureExpires if state == states.FAILURE else None)
 
     def delete(self, key: str) -> None:
         """Remove a value, if there is one."""
-        self._call(lambda client: client.delete_value(key))
+        self.call(lambda client: client.delete_value(key))
 
-    def incr(self, key: str) -> int:
-        """Add 1 to a number, and return the sum."""
-        total: int = self._call(lambda client: client.add_to_value(key))
-        return total
+    # -- chords ------------------------------------------------------------------------------------------
 
-    def expire(self, key: str, value: int | None) -> None:
-        """Let a value expire after so many seconds from now, 0: never."""
+    def apply_chord(self, header_result_args: Any, body: Any, **options: Any) -> None:
+        """See :meth:`Chords.apply`."""
+        self._chords.apply(header_result_args)
 
-        def work(client: Client) -> None:
-            found = client.get_value(key)
-            if found is not None:
-                packed = Packed(found.payload)
-                client.put_value(key, packed, expires=value or None, if_revision=found.revision)
+    def set_chord_size(self, group_id: str, chord_size: int) -> None:
+        """See :meth:`Chords.setSize`."""
+        self._chords.setSize(group_id, chord_size)
 
-        try:
-            self._call(work)
-        except RequestFailed as error:
-            if error.status != Status.CONFLICT:  # another process has just changed it, with a time to live of its own
-                raise
+    def add_to_chord(self, chord_id: str, result: Any) -> None:
+        """See :meth:`Chords.add`."""
+        self._chords.add(chord_id)
+
+    def on_chord_part_return(self, request: Any, state: str, result: Any, **options: Any) -> None:
+        """See :meth:`Chords.returned`."""
+        self._chords.returned(request, state, result)
 
     # -- waiting for results -----------------------------------------------------------------------------
 
@@ -173,7 +170,7 @@ class ResultBackend(KeyValueStoreBackend):
             keys = {self.get_key_for_task(each): each for each in ids[first : first + _MOST_KEYS]}
             iterations, after, wait = 0, 0, 0.0
             while keys:
-                found = self._call(partial(_newer, list(keys), after, wait))
+                found = self.call(partial(_newer, list(keys), after, wait))
                 after = max((after, *(each.revision for each in found.values())))
                 for key, value in found.items():
                     meta = self.decode_result(value.payload)

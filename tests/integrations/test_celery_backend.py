@@ -100,15 +100,6 @@ class BackendTests(SynchronousTestCase):
         """Bound how often it is asked."""
         self.assertEqual(list(self.backend.get_many(["none"], interval=0.01, max_iterations=2)), [])
 
-    def test_countsOfChords(self) -> None:
-        """And their time to live."""
-        self.assertEqual([self.backend.incr("celery/chord/x") for _ in range(3)], [1, 2, 3])
-        self.backend.expire("celery/chord/x", 3600)
-        self.assertEqual(self.backend.incr("celery/chord/x"), 4)
-        [row] = self.backend._connected().values()
-        self.assertGreater(row["expires"], 1_000_000_000_000)
-        self.backend.expire("celery/chord/none", 1)
-
     def test_expiry(self) -> None:
         """Results live as long as Celery's settings say, failures perhaps shorter."""
         backend = self.make(changes={"result_expires": 3600, "result_failure_expires": 60})

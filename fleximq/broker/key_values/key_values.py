@@ -91,9 +91,9 @@ class KeyValues:
         """Return the number of values, including expired ones that are not removed yet."""
         return len(self._held)
 
-    def page(self, limit: int, start: str = "") -> list[str]:
-        """Return the first keys from ``start`` on, at most ``limit``."""
-        return self._names.page(limit, start)
+    def page(self, prefix: str, limit: int, start: str) -> list[str]:
+        """Return the first keys with this prefix from ``start`` on, at most ``limit``."""
+        return self._names.page(limit, max(start, prefix), prefix and prefix + "\U0010ffff")
 
     def held(self, key: str) -> Held | None:
         """Return what is known of a value, None if it does not exist or has expired."""

@@ -1,6 +1,7 @@
 """The paths of values: put, get, add to, delete and list them. A key is a name like that of a topic."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, Required, TypedDict
 
 import msgspec
@@ -64,8 +65,11 @@ def add(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: A
 
 def delete(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/value/delete`` when it is on disk: whether there was a value of this ``key``, which is ``deleted``; or
-    Conflict if it has not the revision ``if_revision``.
+    Conflict if it has not the revision ``if_revision``. Of several ``keys``, ``deleted`` is the number of values.
     """
+    if "keys" in arguments:
+        _deleteAll(broker, client, _keys(arguments), answer)
+        return
 
     def done(result: bool | BrokerError) -> None:
         if isinstance(result, BrokerError):
@@ -76,14 +80,28 @@ def delete(broker: Broker, client: ConnectedClient, arguments: Arguments, answer
     broker.valueChanges.delete(_keyToChange(client, arguments), _revision(arguments), done)
 
 
+def _deleteAll(broker: Broker, client: ConnectedClient, keys: Sequence[str], answer: Answer) -> None:
+    for key in keys:
+        _permitChange(client, key)
+    results: list[bool | BrokerError] = []
+
+    def done(result: bool | BrokerError) -> None:
+        results.append(result)
+        if len(results) == len(keys):
+            answerStored(broker, answer, {"deleted": results.count(True)})
+
+    for key in keys:
+        broker.valueChanges.delete(key, None, done)
+    if not keys:
+        answer({"deleted": 0})
+
+
 def get(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/value/get``: the ``values`` of these ``keys``, each with its revision; those that do not exist are
     missing, and those with a revision up to ``after``. About 8 MiB of values are in one answer; the keys of further
     ones are its ``rest``. If there is none, wait for the first one, up to ``wait`` milliseconds.
     """
-    keys = array(arguments, "keys", MOST_KEYS)
-    if not all(isinstance(key, str) for key in keys):
-        raise BadRequest("'keys' must be strings")
+    keys = _keys(arguments)
     for key in keys:
         permit(client, Action.SUBSCRIBE, key)
     after, wait = number(arguments, "after", 0, _MOST_REVISION), number(arguments, "wait", 0, MOST_WAIT)
@@ -98,10 +116,11 @@ def get(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: A
 
 
 def values(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
-    """Answer ``/value/list``: the keys that the client may see, with revision, milliseconds since 1970 when it expires
-    or nil, and the principal that has put it.
+    """Answer ``/value/list``: the keys that the client may see, all or those with a ``prefix``, with revision,
+    milliseconds since 1970 when it expires or nil, and the principal that has put it.
     """
     after, limit = page(arguments, str, "")
+    prefix = text(arguments, "prefix", TOPIC_BYTES) if "prefix" in arguments else ""
     held = broker.keyValues
 
     def listed(keys: list[str], following: str | None) -> None:
@@ -117,15 +136,26 @@ def values(broker: Broker, client: ConnectedClient, arguments: Arguments, answer
         ]
         answer({"values": rows, "next": following})
 
-    seenNames(broker, lambda key: sees(client, key), held.page, after, limit, listed)
+    seenNames(broker, lambda key: sees(client, key), partial(held.page, prefix), after, limit, listed)
 
 
 def _keyToChange(client: ConnectedClient, arguments: Arguments) -> str:
     key = text(arguments, "key", TOPIC_BYTES)
+    _permitChange(client, key)
+    return key
+
+
+def _permitChange(client: ConnectedClient, key: str) -> None:
     if isBrokerTopic(key):
         raise Forbidden("only the broker publishes to this topic")
     permit(client, Action.PUBLISH, key)
-    return key
+
+
+def _keys(arguments: Arguments) -> Sequence[str]:
+    keys = array(arguments, "keys", MOST_KEYS)
+    if not all(isinstance(key, str) for key in keys):
+        raise BadRequest("'keys' must be strings")
+    return keys
 
 
 def _expires(broker: Broker, arguments: Arguments) -> int | None:

@@ -84,4 +84,5 @@ class Client(BlockingClient[ThreadClient]):
     get_values = waiting(ThreadClient.get_values)
     add_to_value = waiting(ThreadClient.add_to_value)
     delete_value = waiting(ThreadClient.delete_value)
+    delete_values = waiting(ThreadClient.delete_values)
     values = waiting(ThreadClient.values)

@@ -103,9 +103,11 @@ class ScheduleOperations(Operations[Deliveries, Notifications]):
         asked = {"name": name, "paused": paused}
         return valueOf(await self.ask("/schedule/pause", asked, timeout), "found", bool)
 
-    async def _pages(self, path: str, keys: Sequence[str], timeout: float | None) -> list[dict[str, Any]]:
+    async def _pages(
+        self, path: str, keys: Sequence[str], timeout: float | None, **arguments: Any
+    ) -> list[dict[str, Any]]:
         """Return all rows of a listing; an answer may have rows under several keys."""
-        asked: dict[str, Any] = {"limit": _PAGE}
+        asked: dict[str, Any] = {"limit": _PAGE, **arguments}
         rows: list[dict[str, Any]] = []
         for _ in range(_MAX_PAGES):
             answer = await self.ask(path, asked, timeout)

@@ -109,11 +109,19 @@ class ValueOperations(ScheduleOperations[Deliveries, Notifications]):
         asked = {"key": key, **_condition(if_revision)}
         return valueOf(await self.ask("/value/delete", asked, timeout), "deleted", bool)
 
-    async def values(self, timeout: float | None = TIMEOUT) -> list[dict[str, Any]]:
-        """Return the keys that this client may see, in order, each a dictionary with ``revision``, ``expires``
-        (milliseconds since 1970, or None) and ``principal``. Errors as :meth:`ask`.
+    async def delete_values(self, keys: Sequence[str], /, *, timeout: float | None = TIMEOUT) -> int:
+        """Delete the values of these keys, and return how many had one; errors as :meth:`put_value`."""
+        deleted, rest = 0, list(dict.fromkeys(keys))
+        while rest:
+            some, rest = rest[:_MOST_KEYS], rest[_MOST_KEYS:]
+            deleted += valueOf(await self.ask("/value/delete", {"keys": some}, timeout), "deleted", int)
+        return deleted
+
+    async def values(self, timeout: float | None = TIMEOUT, *, prefix: str = "") -> list[dict[str, Any]]:
+        """Return the keys that this client may see and that begin with ``prefix``, in order, each a dictionary with
+        ``key``, ``revision``, ``expires`` (milliseconds since 1970, or None) and ``principal``. Errors as :meth:`ask`.
         """
-        return await self._pages("/value/list", ("values",), timeout)
+        return await self._pages("/value/list", ("values",), timeout, **({"prefix": prefix} if prefix else {}))
 
 
 def _lifetime(expires: Duration | None) -> dict[str, int]:

@@ -78,6 +78,18 @@ class ValueTests(StoringCase):
         self.assertEqual(self.ask("delete", key="a"), {"deleted": False})
         self.assertEqual(self.values("a"), {})
 
+    def test_deleteSeveral(self) -> None:
+        """The answer is the number of those that there were."""
+        for key in "abc":
+            self.put(key, b"")
+        adding = self.begin("add", key="n")
+        self.assertEqual(self.ask("delete", keys=["a", "c", "none", "n"]), {"deleted": 3})
+        self.assertEqual(adding, [{"sum": 1}])
+        self.assertEqual(list(self.values("a", "b", "c", "n")), ["b"])
+        self.assertEqual(self.ask("delete", keys=[]), {"deleted": 0})
+        self.assertRaises(Forbidden, self.ask, "delete", keys=["b", "$sys/x"])
+        self.assertEqual(list(self.values("b")), ["b"])
+
     def test_add(self) -> None:
         """Counts from 0, by 1 or another number, down too."""
         self.assertEqual(self.ask("add", key="n"), {"sum": 1})
@@ -308,6 +320,16 @@ class ValueTests(StoringCase):
         self.ask("put", alice, key="a", value=b"again")
         self.ask("delete", bob, key="a")
         self.ask("put", alice, key="d", value=b"")
+
+    def test_prefix(self) -> None:
+        """Of a list."""
+        for key in ("a", "a/1", "a/2", "a/3", "ab", "b"):
+            self.put(key, b"")
+        first = self.ask("list", limit=2, prefix="a/")
+        self.assertEqual([row["key"] for row in first["values"]], ["a/1", "a/2"])
+        second = self.ask("list", limit=2, prefix="a/", after=first["next"])
+        self.assertEqual(([row["key"] for row in second["values"]], second["next"]), (["a/3"], None))
+        self.assertEqual(len(self.ask("list", prefix="a")["values"]), 5)
 
     def test_list(self) -> None:
         """In pages, by key, of those that one may see."""

@@ -1,0 +1,145 @@
+"""Chords of Celery in FlexiMQ: which tasks of a header have finished, and who calls the body.
+
+Of each chord the broker has these values, all below the key of its group: ``size``, how many tasks its header has, and
+``more``, how many were added to it; ``part/INDEX/TASK``, the result of a finished task; ``count``, the number of these;
+and ``caller``, the task that calls the body. A part is stored once, however often its task runs or its request is
+repeated. The count only tells when to look: the body is called if there are as many parts as tasks, and one task calls
+it. If that task is run again, because its worker died, it calls the body again.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from celery import states
+from celery.canvas import maybe_signature
+from celery.exceptions import ChordError
+from celery.result import GroupResult, allow_join_result
+from celery.utils.log import get_logger
+
+from fleximq.client.errors import RequestFailed
+from fleximq.client.payloads import Packed
+from fleximq.status import Status
+
+if TYPE_CHECKING:
+    from fleximq.integrations.celery_backend import ResultBackend
+
+_log = get_logger(__name__)
+
+
+class Chords:
+    """All chords of a backend."""
+
+    def __init__(self, backend: "ResultBackend") -> None:
+        self._backend = backend
+        self._app = backend.app
+        self._call = backend.call
+
+    def apply(self, header: Any) -> None:
+        """Remember the structure of a header that contains groups; the results of others are its parts."""
+        group, results, *_ = header
+        if isinstance(results, list | tuple) and any(isinstance(each, GroupResult) for each in results):
+            saved = self._backend.encode({"result": self._app.GroupResult(*header).as_tuple()})
+            self._put(self._backend.get_key_for_group(group), saved)
+
+    def setSize(self, group: str, size: int) -> None:
+        """Store how many tasks the header of a chord has, before the last one of them is published."""
+        self._call(lambda client: client.delete_value(self._key(group, "caller")))
+        self._put(self._key(group, "size"), self._backend.encode(size))
+
+    def add(self, group: str) -> None:
+        """Count a task that a task of the header has added to it."""
+        self._add(self._key(group, "more"))
+
+    def returned(self, request: Any, state: str, result: Any) -> None:
+        """Store the result of a task of a header, and call the body if it is the last one."""
+        task, group = request.id, request.group
+        if not task or not group:
+            return
+        total = self._finished(group, task, request.group_index, state, result)
+        if total is None:
+            return
+        prefix = self._key(group, "part/")
+        parts = [row["key"] for row in self._call(lambda client: client.values(prefix=prefix))]
+        if len(parts) < total or not self._claims(group, task):
+            return
+        body = maybe_signature(request.chord, app=self._app)
+        try:
+            results = self._results(group, parts)
+            self._app.amqp._retry_publish(body.delay, results)
+        except Exception as error:  # the errors of tasks, and any error of the application's serializers
+            _log.exception("Chord %r raised: %r", group, error)
+            failure = error if isinstance(error, ChordError) else ChordError(f"Join error: {error!r}")
+            self._backend.chord_error_from_stack(body, failure)
+        self._forget(group, parts)
+
+    def _finished(self, group: str, task: str, index: int | None, state: str, result: Any) -> int | None:
+        """Store a part, and return the number of tasks; None if it is not known yet, or some have not finished."""
+        place = "last" if index is None else f"{index:08d}"
+        part = self._backend.encode([task, state, self._backend.encode_result(result, state)])
+        isNew = self._put(self._key(group, f"part/{place}/{task}"), part, if_revision=0)
+        count = 0
+        if isNew:
+            count = self._add(self._key(group, "count"))
+        keys = [self._key(group, "size"), self._key(group, "more")]
+        found = self._call(lambda client: client.get_values(keys))
+        if keys[0] not in found:
+            return None
+        more: int = found[keys[1]].value if keys[1] in found else 0
+        total: int = self._backend.decode(found[keys[0]].payload) + more
+        return total if count >= total or not isNew else None
+
+    def _claims(self, group: str, task: str) -> bool:
+        """Return whether this task calls the body: no other one has begun to."""
+        key = self._key(group, "caller")
+        if self._put(key, task.encode(), if_revision=0):
+            return True
+        found = self._call(lambda client: client.get_value(key))
+        return found is not None and bool(found.payload == task.encode())
+
+    def _results(self, group: str, parts: list[str]) -> list[Any]:
+        """Return the results of a header in their order; raises ChordError if a task has failed."""
+        header = GroupResult.restore(group, backend=self._backend)
+        if header is not None:  # it contains groups
+            header.on_ready()
+            with allow_join_result():
+                joined: list[Any] = header.join_native(timeout=self._app.conf.result_chord_join_timeout, propagate=True)
+            return joined
+        found = self._call(lambda client: client.get_values(parts))
+        return [self._resultOf(found[part].payload) for part in parts]
+
+    def _resultOf(self, part: bytes) -> Any:
+        task, state, result = self._backend.decode(part)
+        if state in states.EXCEPTION_STATES:
+            result = self._backend.exception_to_python(result)
+        if state in states.PROPAGATE_STATES:
+            raise ChordError(f"Dependency {task} raised {result!r}") from result
+        return result
+
+    def _forget(self, group: str, parts: list[str]) -> None:
+        """Delete what the broker has of a chord, its size first: copies of its tasks then do nothing."""
+        names = [self._key(group, name) for name in ("size", "more", "count", "caller")]
+        keys = [*names, *parts, self._backend.get_key_for_group(group)]
+        self._call(lambda client: client.delete_values(keys))
+
+    def _key(self, group: str, name: str) -> str:
+        return f"{self._backend.get_key_for_group(group)}/{name}"
+
+    def _add(self, key: str) -> int:
+        """Add 1 to a number, and return the sum."""
+        total: int = self._call(lambda client: client.add_to_value(key, expires=self._lifetime))
+        return total
+
+    def _put(self, key: str, content: str | bytes, **condition: int) -> bool:
+        """Store a value as long as those of chords live; return whether the condition holds."""
+        packed = Packed(content.encode() if isinstance(content, str) else content)
+        try:
+            self._call(lambda client: client.put_value(key, packed, expires=self._lifetime, **condition))
+        except RequestFailed as error:
+            if error.status != Status.CONFLICT:
+                raise
+            return False
+        return True
+
+    @property
+    def _lifetime(self) -> int | None:
+        """The seconds for which the values of a chord live, None: for good."""
+        return self._backend.chord_expires or None
