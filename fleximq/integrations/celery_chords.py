@@ -7,7 +7,8 @@ repeated. The count only tells when to look: the body is called if there are as 
 it. If that task is run again, because its worker died, it calls the body again.
 """
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from celery import states
 from celery.canvas import maybe_signature
@@ -15,20 +16,39 @@ from celery.exceptions import ChordError
 from celery.result import GroupResult, allow_join_result
 from celery.utils.log import get_logger
 
+from fleximq.client.blocking.client import Client
 from fleximq.client.errors import RequestFailed
 from fleximq.client.payloads import Packed
 from fleximq.status import Status
 
-if TYPE_CHECKING:
-    from fleximq.integrations.celery_backend import ResultBackend
-
 _log = get_logger(__name__)
+
+
+class ChordBackend(Protocol):
+    """What chords need of the result backend: Celery's own methods, and ``call``, which does something with the client
+    of the broker.
+    """
+
+    app: Any
+    encode: Callable[[Any], Any]
+    decode: Callable[[Any], Any]
+    encode_result: Callable[[Any, str], Any]
+    exception_to_python: Callable[[Any], Any]
+    chord_error_from_stack: Callable[..., Any]
+    get_key_for_group: Callable[..., str]
+
+    @property
+    def chord_expires(self) -> int | None:
+        """The seconds for which the values of a chord live."""
+
+    def call(self, work: Callable[[Client], Any]) -> Any:
+        """Do something with the client, again after a loss of the connection."""
 
 
 class Chords:
     """All chords of a backend."""
 
-    def __init__(self, backend: "ResultBackend") -> None:
+    def __init__(self, backend: ChordBackend) -> None:
         self._backend = backend
         self._app = backend.app
         self._call = backend.call
