@@ -21,6 +21,9 @@ class ISource(Interface):
     def messages(body: Any) -> Sequence[Message]:
         """Return the messages of a run, in order."""
 
+    def numbered(body: Any, first: int) -> Sequence[Message]:
+        """Return the same messages with neighbouring offsets from ``first`` on."""
+
     def size(body: Any, count: int) -> int:
         """Return the bytes of the ``count`` messages of a run, as the bounds of queues count them."""
 

@@ -8,6 +8,7 @@ from zope.interface import implementer
 
 from fleximq.interfaces import IConversation, IPeer, IRights, ISource, ISubscriber
 from fleximq.rights import EVERYTHING
+from fleximq.values import message_loops
 from fleximq.values.death_reason import DeathReason
 from fleximq.values.message import Message
 from fleximq.values.message_cost import OVERHEAD, cost
@@ -75,6 +76,9 @@ class MessageSource:
     def messages(self, body: Any) -> Sequence[Message]:
         messages: Sequence[Message] = body
         return messages
+
+    def numbered(self, body: Any, first: int) -> Sequence[Message]:
+        return message_loops.numbered(self.messages(body), first)
 
     def size(self, body: Any, count: int) -> int:
         return cost(self.messages(body)) - OVERHEAD * count

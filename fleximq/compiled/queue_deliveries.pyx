@@ -14,6 +14,7 @@ from libc.string cimport memcpy
 
 from fleximq.values.message import Content, Message
 from fleximq.values.message_cost import OVERHEAD as _OVERHEAD
+from fleximq.values.message_loops import REFERENCE
 from fleximq.values.publication_head import Head
 from fleximq.wire import fleximq_delivery_frame, fleximq_scanner
 
@@ -61,24 +62,29 @@ cdef inline void _set(object fields, Py_ssize_t place, object value):
     PyTuple_SET_ITEM(fields, place, value)
 
 
-def messagesOf(bytes frames, Py_ssize_t envelopeBytes, tuple others):
+def messagesOf(bytes frames, Py_ssize_t envelopeBytes, tuple others, long long first=0):
     """Return the messages of the reference."""
     cdef const unsigned char* at = <const unsigned char*>PyBytes_AS_STRING(frames)
     cdef Py_ssize_t size = PyBytes_GET_SIZE(frames), gap = envelopeBytes + LENGTH, start = 0, place
     cdef unsigned long long length
     cdef object message
     cdef list found = []
+    cdef long long offset = first
     while PyTuple_GET_SIZE(others) == FIELDS - 1 and envelopeBytes >= 0 and size - start >= gap:
         length = _number(at + start + envelopeBytes)
         if length > <unsigned long long>(size - start - gap):
             break
         message = PyType_GenericAlloc(Message, FIELDS)
         _set(message, 0, PyBytes_FromStringAndSize(<const char*>at + start + gap, <Py_ssize_t>length))
-        for place in range(FIELDS - 1):
-            _set(message, place + 1, _at(others, place))
+        for place in range(1, FIELDS):
+            if place != OFFSET_AT or not first:
+                _set(message, place, _at(others, place - 1))
+        if first:
+            _set(message, OFFSET_AT, offset)
+            offset += 1
         found.append(message)
         start += gap + <Py_ssize_t>length
-    return found if found and start == size else fleximq_scanner.messagesOf(frames, envelopeBytes, others)
+    return found if found and start == size else fleximq_scanner.messagesOf(frames, envelopeBytes, others, first)
 
 
 def framesOf(bytes prefix, head, deliveries):
@@ -142,7 +148,7 @@ def measure(messages, long long most):
     return count, size
 
 
-def placed(messages, qos, long long first):
+def numbered(messages, long long first):
     """Return the messages of the reference."""
     cdef list found = []
     cdef object message, copy
@@ -153,11 +159,21 @@ def placed(messages, qos, long long first):
         copy = PyType_GenericAlloc(<type>MESSAGE, FIELDS)
         for place in range(FIELDS):
             if place != OFFSET_AT:
-                _set(copy, place, qos if place == QOS_AT else _at(message, place))
+                _set(copy, place, _at(message, place))
         _set(copy, OFFSET_AT, first)
         first += 1
         found.append(copy)
     return found
+
+
+def withQos(messages, qos):
+    """Return the messages of the reference."""
+    for message in messages:
+        if type(message) is not MESSAGE:
+            raise TypeError("not a message")
+        if _at(message, QOS_AT) != qos:
+            return REFERENCE["withQos"](messages, qos)
+    return messages
 
 
 @overflowcheck(True)

@@ -18,14 +18,22 @@ Delivery = TypeVar("Delivery", bound=tuple[int, Message, int])
 _new = tuple.__new__
 
 
-def placed(messages: Sequence[Message], qos: int, first: int) -> list[Message]:
-    """Return the messages with this QoS, and with neighbouring offsets from ``first`` on."""
+def numbered(messages: Sequence[Message], first: int) -> list[Message]:
+    """Return the messages with neighbouring offsets from ``first`` on."""
     return [
         _new(Message, (payload, content, qos, messageId, correlation, replyTo, legacy, line, offset, head))
-        for offset, (payload, content, _, messageId, correlation, replyTo, legacy, line, _, head) in enumerate(
+        for offset, (payload, content, qos, messageId, correlation, replyTo, legacy, line, _, head) in enumerate(
             messages, first
         )
     ]
+
+
+def withQos(messages: Sequence[Message], qos: int) -> Sequence[Message]:
+    """Return the messages with this QoS; those that have it are not copied, nor is the sequence if all have it."""
+    for message in messages:
+        if message[2] != qos:
+            return [each if each.qos == qos else each._replace(qos=qos) for each in messages]
+    return messages
 
 
 def firstDeliveries(
@@ -55,7 +63,9 @@ def quotients(numbers: Iterable[int], divisor: int, modulus: int, remainder: int
 
 
 #: The functions in pure Python, by name.
-REFERENCE: dict[str, Any] = {each.__name__: each for each in (placed, firstDeliveries, addSizes, popEach, quotients)}
+REFERENCE: dict[str, Any] = {
+    each.__name__: each for each in (numbered, withQos, firstDeliveries, addSizes, popEach, quotients)
+}
 
 
 def use(others: Any) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from fleximq.errors import BadFraming, TooLarge
 from fleximq.limits import BASE_BYTES, HEADER_BYTES
+from fleximq.values import message_loops
 from fleximq.values.message import Message
 from fleximq.values.records import Blobs
 from fleximq.wire.receive_buffer import ReceiveBuffer
@@ -160,9 +161,12 @@ def payloads(frames: bytes, envelopeBytes: int) -> list[bytes]:
     return found
 
 
-def messagesOf(frames: bytes, envelopeBytes: int, others: tuple[Any, ...]) -> list[Message]:
-    """Return the messages of a run; ``others`` are their fields after the payload."""
-    return [_new(Message, (payload, *others)) for payload in payloads(frames, envelopeBytes)]
+def messagesOf(frames: bytes, envelopeBytes: int, others: tuple[Any, ...], first: int = 0) -> list[Message]:
+    """Return the messages of a run; ``others`` are their fields after the payload, but their offsets are neighbouring
+    ones from ``first`` on, unless it is 0.
+    """
+    found = [_new(Message, (payload, *others)) for payload in payloads(frames, envelopeBytes)]
+    return message_loops.numbered(found, first) if first else found
 
 
 def joinedPayloads(frames: bytes | memoryview, envelopeBytes: int) -> list[bytes] | Blobs:

@@ -145,7 +145,10 @@ class RunTests(SynchronousTestCase):
         run = b"".join(frame("PUB", 1000, None, each) for each in contents)
         self.assertEqual(payloads(run, 26), contents)
         others = (Content.MESSAGEPACK, 1, "m", None, None, False, False, 0, None)
-        self.assertEqual(messagesOf(run, 26, others), [Message(each, *others) for each in contents])
+        messages = [Message(each, *others) for each in contents]
+        self.assertEqual(messagesOf(run, 26, others), messages)
+        numbered = [message._replace(offset=7 + place) for place, message in enumerate(messages)]
+        self.assertEqual(messagesOf(run, 26, others, 7), numbered)
         for body in (run, memoryview(b"-" + run)[1:]):
             joined = joinedPayloads(body, 26)
             self.assertEqual(list(joined), contents)

@@ -18,15 +18,10 @@ class _QueuedForm:
     """Single messages, each with the QoS of its envelope and its offset in the journal."""
 
     def render(self, envelope: Envelope, body: Any, count: int) -> Sequence[Message]:
-        """Return the run's messages; only those that need another QoS or an offset are copied."""
-        messages = envelope.source.messages(body)
-        qos = envelope.qos
-        if envelope.offset:
-            return message_loops.placed(messages, qos, envelope.offset)
-        for message in messages:
-            if message.qos != qos:
-                return [message if message.qos == qos else message._replace(qos=qos) for message in messages]
-        return messages
+        """Return the run's messages; only those that need another QoS are copied."""
+        source, offset = envelope.source, envelope.offset
+        messages = source.numbered(body, offset) if offset else source.messages(body)
+        return message_loops.withQos(messages, envelope.qos)
 
 
 class _SourcedForm(_QueuedForm):

@@ -89,7 +89,11 @@ class FlexiSource(MessageSource):
 
     def messages(self, body: bytes | memoryview) -> Sequence[Message]:
         """Return the payloads of the frames with the ids of their header, and one head for all."""
-        return choice.messagesOf(bytes(body), self.envelopeBytes, self._others(body))
+        return self.numbered(body, 0)
+
+    def numbered(self, body: bytes | memoryview, first: int) -> Sequence[Message]:
+        """Return the same messages with neighbouring offsets from ``first`` on, unless it is 0."""
+        return choice.messagesOf(bytes(body), self.envelopeBytes, self._others(body), first)
 
     def size(self, body: bytes | memoryview, count: int) -> int:
         """Return the cost of the messages without their overhead, in constant time: all other bytes are equal."""
