@@ -27,8 +27,8 @@ from fleximq.client.events import Value
 from fleximq.client.payloads import Packed
 from fleximq.integrations.celery_chords import Chords
 
-#: Keys of one request.
-_MOST_KEYS = 1000
+#: Results for which one request waits.
+_MOST_KEYS = 500
 #: Seconds for which one request waits for a result, if nobody asks for shorter intervals.
 _WAIT = 10.0
 #: After these, a request is sent again.

@@ -68,6 +68,13 @@ class Values(FormCase):
         self.assertRaises(ValueError, self.two.get_values, keys, wait=1)
         self.assertEqual([len(self.one.values(prefix=f"{self.topic}/1")), self.one.delete_values(keys)], [2, 4])
 
+    def test_longKeys(self) -> None:
+        """More bytes than one request can have."""
+        keys = [f"{self.topic}/{number}/{'k' * 900}" for number in range(200)]
+        self.one.put_value(keys[-1], 1)
+        self.assertEqual(list(self.two.get_values(keys)), keys[-1:])
+        self.assertEqual(self.two.delete_values(keys), 1)
+
     def test_wait(self) -> None:
         """For a value, and for a newer one."""
         putting = threading.Timer(0.05, self.one.put_value, (self.topic, "first"))

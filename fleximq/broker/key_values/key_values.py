@@ -19,11 +19,13 @@ from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.key_values.value_stores import ValueRecord, ValueStore
 from fleximq.broker.owners import Owners
 from fleximq.broker.timetable import Timetable
-from fleximq.errors import BrokerError, Conflict, NotKept
+from fleximq.errors import BrokerError, Conflict, NotKept, TooManyRequests
 from fleximq.values.sorted_names import SortedNames
 
 #: Seconds between two looks at the system clock while values expire.
 LOOK = 1.0
+#: Maximum number of keys for whose values one client waits, 150 bytes of memory each.
+MOST_WAITED = 10_000
 #: Maximum number of values that are removed in one turn of the reactor.
 BATCH = 10_000
 
@@ -125,12 +127,14 @@ class KeyValues:
 
     def wait(self, client: ConnectedClient, keys: Sequence[str], after: int, seconds: float, found: OnValues) -> None:
         """Read values as :meth:`get` does, as soon as there is one, after so many seconds at the latest. ``found`` is
-        not called after :meth:`leave`.
+        not called after :meth:`leave`. Raises TooManyRequests if the client waits for :data:`MOST_WAITED` keys already.
         """
         if any(self._newer(key, after) is not None for key in keys):
             self.get(keys, after, found)
             return
         waiting = _Waiting(client, tuple(dict.fromkeys(keys)), after, found)
+        if len(waiting.keys) + sum(len(each.keys) for each in self._waiting.get(client, ())) > MOST_WAITED:
+            raise TooManyRequests(f"a client waits for at most {MOST_WAITED} values at once")
         waiting.deadline = self._deadlines.callLater(seconds, partial(self._give, waiting))
         for key in waiting.keys:
             self._readers.setdefault(key, {})[waiting] = None

@@ -13,8 +13,8 @@ from fleximq.client.times import Duration, milliseconds, seconds
 
 #: Seconds for which one request waits for a value, the maximum of the broker.
 _WAIT = 60.0
-#: Maximum number of keys of one request.
-_MOST_KEYS = 1000
+#: Maximum number of keys of one request, and of their bytes.
+_MOST_KEYS, _MOST_BYTES = 1000, 60_000
 
 
 class ValueOperations(ScheduleOperations[Deliveries, Notifications]):
@@ -60,23 +60,22 @@ class ValueOperations(ScheduleOperations[Deliveries, Notifications]):
         """Return the values of those of these keys that have one, by key; errors as :meth:`ask`.
 
         :param after: return only values with larger revisions than this; a later change of any key has a larger one.
-        :param wait: seconds to wait for the first value if there is none, in addition to ``timeout``; for up to 1,000
-            keys.
-        :raises ValueError: there are more than 1,000 keys to wait for.
+        :param wait: seconds to wait for the first value if there is none, in addition to ``timeout``.
+        :raises ValueError: there are more keys to wait for than 1,000 or 60,000 bytes.
         """
-        asked: dict[str, Any] = {"after": after}
-        rest, left = list(dict.fromkeys(keys)), seconds("wait", wait)
-        if left and len(rest) > _MOST_KEYS:
-            raise ValueError(f"there are {len(rest)} keys to wait for, but at most {_MOST_KEYS} are possible")
+        portions, left = _portions(keys), seconds("wait", wait)
+        if left and len(portions) > 1:
+            raise ValueError(f"there are {len(keys)} keys to wait for, more than one request can have")
         found: dict[str, Value] = {}
-        while rest:
+        while portions:
             portion = 0.0 if found else min(left, _WAIT)
             left -= portion
-            asked["keys"], asked["wait"] = rest[:_MOST_KEYS], milliseconds("wait", portion)
+            asked = {"keys": portions[0], "after": after, "wait": milliseconds("wait", portion)}
             answer = await self.ask("/value/get", asked, None if timeout is None else timeout + portion)
             found |= {key: _read(value) for key, value in valueOf(answer, "values", dict).items()}
             if found or left <= 0:
-                rest = valueOf(answer, "rest", list) + rest[_MOST_KEYS:]
+                rest = valueOf(answer, "rest", list)
+                portions[:1] = [rest] if rest else []
         return found
 
     async def add_to_value(
@@ -111,9 +110,8 @@ class ValueOperations(ScheduleOperations[Deliveries, Notifications]):
 
     async def delete_values(self, keys: Sequence[str], /, *, timeout: float | None = TIMEOUT) -> int:
         """Delete the values of these keys, and return how many had one; errors as :meth:`put_value`."""
-        deleted, rest = 0, list(dict.fromkeys(keys))
-        while rest:
-            some, rest = rest[:_MOST_KEYS], rest[_MOST_KEYS:]
+        deleted = 0
+        for some in _portions(keys):
             deleted += valueOf(await self.ask("/value/delete", {"keys": some}, timeout), "deleted", int)
         return deleted
 
@@ -122,6 +120,19 @@ class ValueOperations(ScheduleOperations[Deliveries, Notifications]):
         ``key``, ``revision``, ``expires`` (milliseconds since 1970, or None) and ``principal``. Errors as :meth:`ask`.
         """
         return await self._pages("/value/list", ("values",), timeout, **({"prefix": prefix} if prefix else {}))
+
+
+def _portions(keys: Sequence[str]) -> list[list[str]]:
+    """Divide keys into those of single requests, without repeated ones."""
+    portions: list[list[str]] = []
+    size = _MOST_BYTES
+    for key in dict.fromkeys(keys):
+        size += len(key.encode()) + 3
+        if size > _MOST_BYTES or len(portions[-1]) == _MOST_KEYS:
+            portions.append([])
+            size = len(key.encode()) + 3
+        portions[-1].append(key)
+    return portions
 
 
 def _lifetime(expires: Duration | None) -> dict[str, int]:

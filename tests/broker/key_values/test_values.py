@@ -237,6 +237,15 @@ class ValueTests(StoringCase):
         self.put("b", b"two")
         self.assertEqual(list(self.ask("get", keys=["a", "b"], wait=1000)["values"]), ["b"])
 
+    def test_theKeysForWhichOneWaitsAreBounded(self) -> None:
+        """For all requests of a client together; who has been answered may wait again."""
+        for first in range(0, key_values.MOST_WAITED, 1000):
+            self.begin("get", keys=[f"k{number}" for number in range(first, first + 1000)], wait=1000)
+        self.assertRaises(TooManyRequests, self.ask, "get", keys=["more"], wait=1000)
+        self.begin("get", self.broker.join("fleximq"), keys=["more"], wait=1000)
+        self.put("k0", b"")
+        self.assertEqual(self.begin("get", keys=["more"], wait=1000), [])
+
     def test_whoLeavesWaitsNoMore(self) -> None:
         """Nothing of it remains."""
         client = self.broker.join("fleximq")
