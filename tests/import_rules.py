@@ -147,7 +147,9 @@ OWNERS: dict[str, frozenset[str]] = {
     "nats": frozenset({"cluster.nats"}),
     "fleximq.cluster.nats": frozenset({"cluster.nats", "services.cluster_service", "cli.cluster_commands.connection"}),
     **dict.fromkeys(SPARK, frozenset({"pipeline", "reader"})),
-    **dict.fromkeys(("amqp", "asgiref", "celery", "channels", "django", "kombu"), frozenset({"integrations"})),
+    **dict.fromkeys(
+        ("amqp", "asgiref", "celery", "channels", "django", "kombu", "socketio"), frozenset({"integrations"})
+    ),
     "fleximq.integrations": frozenset({"integrations"}),
 }
 

@@ -8,7 +8,13 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.pages import ROOT
 
 #: A module, the framework that it imports, and the extra.
-MODULES = (("kombu", "kombu", "celery"), ("dramatiq", "dramatiq", "dramatiq"), ("taskiq", "taskiq", "taskiq"))
+MODULES = (
+    ("channels", "channels", "channels"),
+    ("dramatiq", "dramatiq", "dramatiq"),
+    ("kombu", "kombu", "celery"),
+    ("socketio", "socketio", "socketio"),
+    ("taskiq", "taskiq", "taskiq"),
+)
 
 
 class ExtrasTests(SynchronousTestCase):

@@ -8,7 +8,7 @@ docs/guides/channels.rst for the differences from other layers.
 try:
     import channels  # noqa: F401
 except ImportError as error:
-    raise ImportError('the channel layer needs Django Channels: pip install "fleximq[channels]"') from error
+    raise ImportError('the layer of Django Channels needs channels: pip install "fleximq[channels]"') from error
 
 from fleximq.integrations.channels.layer import ChannelLayer
 
