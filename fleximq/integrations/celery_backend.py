@@ -4,11 +4,9 @@ A result is a value of the broker with a time to live (``result_expires``). Who 
 broker when it is there: nothing is polled. See docs/guides/celery.rst.
 """
 
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from threading import Lock
 from typing import Any
 from urllib.parse import unquote
 
@@ -26,6 +24,7 @@ from fleximq.client.errors import ConnectionLost
 from fleximq.client.events import Value
 from fleximq.client.payloads import Packed
 from fleximq.integrations.celery_chords import Chords
+from fleximq.integrations.process_client import ProcessClient
 
 #: Results for which one request waits.
 _MOST_KEYS = 500
@@ -56,31 +55,21 @@ class ResultBackend(KeyValueStoreBackend):
     def __init__(self, url: str | None = None, **options: Any) -> None:
         super().__init__(expires_type=int, url=url, **options)
         conf = self.app.conf
-        self._options = dict(conf.get("result_backend_transport_options") or {})
-        self._options.pop("global_keyprefix", None)
-        self._policy = {**self.retry_policy, **self._options.pop("retry_policy", {})}
+        settings = dict(conf.get("result_backend_transport_options") or {})
+        settings.pop("global_keyprefix", None)
+        self._policy = {**self.retry_policy, **settings.pop("retry_policy", {})}
         failures = conf.get("result_failure_expires")
         self._failureExpires = self.expires if failures is None else self.prepare_expires(failures, type=int)
         self.thread_safe = True
-        self._lock = Lock()
-        self._client: Client | None = None
-        self._process = 0
+        address, credentials = _addressOf(url or "")
+        self._client = ProcessClient(partial(connect, address, **{**credentials, **settings}))
         self._chords = Chords(self)
 
     # -- the connection --------------------------------------------------------------------------------
 
-    def _connected(self) -> Client:
-        """Return the client of this process; a fork does not use that of its parent."""
-        with self._lock:
-            if self._client is None or self._process != os.getpid():
-                address, credentials = _addressOf(self.url or "")
-                self._client = connect(address, **{**credentials, **self._options})
-                self._process = os.getpid()
-            return self._client
-
     def call(self, work: Callable[[Client], Any]) -> Any:
         """Do something with the client, again after a loss of the connection."""
-        return retry_over_time(lambda: work(self._connected()), _LOSSES, **self._policy)
+        return retry_over_time(lambda: work(self._client.get()), _LOSSES, **self._policy)
 
     def exception_safe_to_retry(self, exc: Exception) -> bool:
         """Return whether Celery may try again after this error (``result_backend_always_retry``)."""

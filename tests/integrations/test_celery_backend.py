@@ -105,18 +105,18 @@ class BackendTests(SynchronousTestCase):
         backend = self.make(changes={"result_expires": 3600, "result_failure_expires": 60})
         backend.store_result("good", 1, states.SUCCESS)
         backend.store_result("bad", KeyError(), states.FAILURE)
-        times = {row["key"]: row["expires"] for row in backend._connected().values()}
+        times = {row["key"]: row["expires"] for row in backend._client.get().values()}
         difference = times["celery/task/good"] - times["celery/task/bad"]
         self.assertLess(abs(difference - 3_540_000), 3_000_000)
         never = self.make(changes={"result_expires": 0})
         never.store_result("never", 1, states.SUCCESS)
-        self.assertIn(None, [row["expires"] for row in never._connected().values()])
+        self.assertIn(None, [row["expires"] for row in never._client.get().values()])
 
     def test_prefix(self) -> None:
         """Of several applications."""
         backend = self.make(changes={"result_backend_transport_options": {"global_keyprefix": "shop."}})
         backend.store_result("a", 1, states.SUCCESS)
-        self.assertEqual([row["key"] for row in backend._connected().values()], ["shop.celery/task/a"])
+        self.assertEqual([row["key"] for row in backend._client.get().values()], ["shop.celery/task/a"])
         self.assertEqual(AsyncResult("a", backend=backend).get(timeout=TIMEOUT), 1)
 
     def test_aBrokerThatWasAway(self) -> None:
