@@ -166,6 +166,17 @@ def numbered(messages, long long first):
     return found
 
 
+def offsetsOf(messages):
+    """Return the offsets of the reference."""
+    cdef list found = []
+    for message in messages:
+        if type(message) is not MESSAGE:
+            raise TypeError("not a message")
+        if _at(message, OFFSET_AT):
+            found.append(_at(message, OFFSET_AT))
+    return found
+
+
 def withQos(messages, qos):
     """Return the messages of the reference."""
     for message in messages:

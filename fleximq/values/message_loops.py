@@ -28,6 +28,11 @@ def numbered(messages: Sequence[Message], first: int) -> list[Message]:
     ]
 
 
+def offsetsOf(messages: Iterable[Message]) -> list[int]:
+    """Return the offsets of those messages that are in the journal."""
+    return [message[8] for message in messages if message[8]]
+
+
 def withQos(messages: Sequence[Message], qos: int) -> Sequence[Message]:
     """Return the messages with this QoS; those that have it are not copied, nor is the sequence if all have it."""
     for message in messages:
@@ -64,7 +69,7 @@ def quotients(numbers: Iterable[int], divisor: int, modulus: int, remainder: int
 
 #: The functions in pure Python, by name.
 REFERENCE: dict[str, Any] = {
-    each.__name__: each for each in (numbered, withQos, firstDeliveries, addSizes, popEach, quotients)
+    each.__name__: each for each in (numbered, offsetsOf, withQos, firstDeliveries, addSizes, popEach, quotients)
 }
 
 

@@ -264,7 +264,8 @@ class SameTests(SynchronousTestCase):
             added = message_loops.addSizes(sizes, made)
             removed = message_loops.popEach(sizes, tags)
             inner = message_loops.quotients(tags, 160, 10, 4)
-            others = message_loops.numbered(run, first), message_loops.withQos(run, qos)
+            numbered = message_loops.numbered(run, first)
+            others = numbered, message_loops.offsetsOf([*numbered, *run]), message_loops.withQos(run, qos)
             return others, made, added, removed, sizes, inner, set(map(type, made))
 
         tags = data.draw(st.lists(st.integers(0, 2000) | st.integers(5, 25).map(lambda tag: tag * 160 + 4)))
@@ -278,6 +279,7 @@ class SameTests(SynchronousTestCase):
         loops, one = message_loops, Message(b"", Content.BYTES)
         wrong: list[Callable[[], object]] = [
             lambda: loops.numbered([("payload",)], 1),  # type: ignore[list-item]
+            lambda: loops.offsetsOf([("payload",)]),  # type: ignore[list-item]
             lambda: loops.withQos([("payload",)], 1),  # type: ignore[list-item]
             lambda: loops.firstDeliveries(dict, [1], 1, 0, [one]),  # type: ignore[type-var]
             lambda: loops.firstDeliveries(QueueDelivery, [1, 2], 1, 0, [one]),

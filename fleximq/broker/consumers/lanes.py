@@ -148,25 +148,20 @@ class Lanes:
 
 def innerDeliveries(taken: Taken) -> list[QueueDelivery]:
     """Return deliveries with the tags of their lane."""
-    return _deliveries(*taken, 1, 0)
+    tags, messages, attempts = taken
+    if attempts is ONCE:
+        return message_loops.firstDeliveries(QueueDelivery, tags, 1, 0, messages)
+    return [*map(_delivery, zip(tags, messages, attempts, strict=False))]
 
 
 def outerDeliveries(priority: int, taken: Taken) -> list[QueueDelivery]:
     """Return deliveries of the lane of a priority with the tags by which consumers settle them."""
     tags, messages, attempts = taken
     if attempts is ONCE:
-        return _deliveries(tags, messages, attempts, _STEP, priority)
+        return message_loops.firstDeliveries(QueueDelivery, tags, _STEP, priority, messages)
     attempts = [*islice(attempts, len(tags))]
     outer = [_outer(priority, *each) for each in zip(tags, attempts, strict=True)]
-    return _deliveries(outer, messages, attempts, 1, 0)
-
-
-def _deliveries(
-    tags: Sequence[int], messages: Sequence[Message], attempts: Iterable[int], step: int, more: int
-) -> list[QueueDelivery]:
-    if attempts is ONCE:
-        return message_loops.firstDeliveries(QueueDelivery, tags, step, more, messages)
-    return [*map(_delivery, zip(tags, messages, attempts, strict=False))]
+    return [*map(_delivery, zip(outer, messages, attempts, strict=True))]
 
 
 def _outer(priority: int, tag: int, attempts: int) -> int:

@@ -76,8 +76,8 @@ class QueueConsumers:
         queue = self._queues.get(name)
         if consumer is None or queue is None:
             return [*acks, *(tag for tag, _ in (*retries, *rejects, *extends))]
-        if queue.durable:
-            client.consumed = client.settled = self._onDisk
+        if self._onDisk and queue.durable:
+            client.consumed = client.settled = True
         if self._watchers.present:
             self._watchers.settled(name, client, acks, retries, rejects)
         return queue.settle(consumer, acks, retries, rejects, extends)

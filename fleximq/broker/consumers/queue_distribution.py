@@ -48,7 +48,7 @@ class Distribution:
     @property
     def waiting(self) -> int:
         """The number of consumers that would get a message now."""
-        return len(self._waiters) + len(self._ready)
+        return len(self._waiters.calls) + len(self._ready)
 
     @property
     def asking(self) -> int:
@@ -98,10 +98,9 @@ class Distribution:
         """
         taken = 0
         for _ in range(max(len(self._ready), 1)):
-            if self._waiters:
-                asking = len(self._waiters)
+            if asking := len(self._waiters.calls):
                 self._waiters.wake(lambda: min(1, self._supply.available))
-                taken += asking - len(self._waiters)
+                taken += asking - len(self._waiters.calls)
             if not self._ready or taken >= available:
                 break
             consumer, _ = self._ready.popitem(last=False)

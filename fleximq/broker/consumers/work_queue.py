@@ -236,13 +236,15 @@ class WorkQueue(QueueOwner):
 
     @property
     def available(self) -> int:
-        return min(self.lanes.available, self._room)
+        return self.lanes.available if self.definition is None else min(self.lanes.available, self._room)
 
     def takeFor(self, consumer: QueueConsumer, number: int, most: int) -> Sequence[QueueDelivery]:
         self._use()
-        lease = 0.0 if self.definition is None else self.definition.lease
+        lease = 0.0
+        if self.definition is not None:
+            number, lease = min(number, self._room), self.definition.lease
         found: list[QueueDelivery] = []
-        for priority, _, taken in self.lanes.take(consumer, min(number, self._room), most, lease):
+        for priority, _, taken in self.lanes.take(consumer, number, most, lease):
             deliveries = outerDeliveries(priority, taken)
             found = [*found, *deliveries] if found else deliveries
         if lease:

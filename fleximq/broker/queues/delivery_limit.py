@@ -6,8 +6,8 @@ from typing import Generic, TypeVar
 
 from fleximq.broker.envelope import LastDelivery, QueueDelivery
 from fleximq.broker.queues.bounds import DROPPED
-from fleximq.broker.queues.message_place import offsetsOf
 from fleximq.broker.queues.stored_messages import StoredMessages
+from fleximq.values import message_loops
 from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.death_reason import DeathReason
 
@@ -48,7 +48,7 @@ class DeliveryLimit(Generic[Q]):
         if self.onDead is None:
             stored.counted(DROPPED, len(dead))
             if stored.recorder is not None:
-                stored.recorder.gone(offsetsOf([delivery.message for delivery in dead]))
+                stored.recorder.gone(message_loops.offsetsOf([delivery.message for delivery in dead]))
         elif stored.recorder is not None:
             stored.recorder.bury(dead)
             return

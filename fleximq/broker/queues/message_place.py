@@ -1,7 +1,5 @@
 """The place of a message that is only in the journal: a message with its id and offset, without its contents."""
 
-from collections.abc import Sequence
-
 from fleximq.values.message import Content, Message
 
 #: The payload of these messages; known by identity.
@@ -19,8 +17,3 @@ def placeOf(message: Message) -> Message:
 def placeAt(offset: int, content: Content = Content.BYTES, qos: int = 1, messageId: str | None = None) -> Message:
     """Return the place at an offset of the journal."""
     return _new(Message, (ONLY_IN_JOURNAL, content, qos, messageId, None, None, False, False, offset, None))
-
-
-def offsetsOf(messages: Sequence[Message]) -> list[int]:
-    """Return the offsets of those messages that are in the journal."""
-    return [message.offset for message in messages if message.offset]

@@ -12,8 +12,9 @@ from fleximq.broker.envelope import LastDelivery, QueueDelivery
 from fleximq.broker.queues.backlog import Dropped
 from fleximq.broker.queues.expiry import EXPIRED
 from fleximq.broker.queues.in_flight import SLICE
-from fleximq.broker.queues.message_place import ONLY_IN_JOURNAL, offsetsOf
+from fleximq.broker.queues.message_place import ONLY_IN_JOURNAL
 from fleximq.broker.queues.stored_messages import StoredMessages
+from fleximq.values import message_loops
 from fleximq.values.death_reason import DeathReason
 from fleximq.values.message import Message
 from fleximq.values.message_cost import costOf
@@ -143,7 +144,7 @@ class OwnExpiries:
         for delivery in expired:
             if delivery.attempts:
                 stored.moved(QueueDelivery(*delivery[:3]), True)
-        stored.undelivered(Dropped(len(expired), 0, offsetsOf([each.message for each in expired])))
+        stored.undelivered(Dropped(len(expired), 0, message_loops.offsetsOf([each.message for each in expired])))
 
     def soon(self) -> None:
         """Expire a slice in the next turn."""

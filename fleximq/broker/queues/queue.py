@@ -28,7 +28,7 @@ from fleximq.broker.queues.delivery_limit import DeliveryLimit
 from fleximq.broker.queues.expiry import Expiry
 from fleximq.broker.queues.in_flight import InFlight
 from fleximq.broker.queues.key_order import PARKED_AT_ONCE, KeyOrder, keyOf
-from fleximq.broker.queues.message_place import offsetsOf, placeOf
+from fleximq.broker.queues.message_place import placeOf
 from fleximq.broker.queues.own_expiries import OwnExpiries
 from fleximq.broker.queues.queued_form import QUEUED
 from fleximq.broker.queues.recorder import Recorder
@@ -36,6 +36,7 @@ from fleximq.broker.queues.stored_messages import StoredMessages
 from fleximq.broker.queues.waiting_consumers import WaitingConsumers
 from fleximq.interfaces import ISubscriber
 from fleximq.limits import DEAD
+from fleximq.values import message_loops
 from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.death_reason import DeathReason
 from fleximq.values.message import Message
@@ -411,7 +412,7 @@ class Queue:
         messages = [message for message in found if message is not None] if unknown else found
         stored.size -= cost(messages)  # type: ignore[arg-type]  # there is no None
         if self.recorder is not None and messages:
-            self.recorder.gone(offsetsOf(messages))  # type: ignore[arg-type]
+            self.recorder.gone(message_loops.offsetsOf(messages))  # type: ignore[arg-type]
         if stored.order is not None:
             self.ended(tags)
         return [tag for tag in unknown if not self.limit.withdraw(self, stored, tag)] if unknown else unknown

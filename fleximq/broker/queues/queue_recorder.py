@@ -18,12 +18,13 @@ from fleximq.broker.queues.durable_backlog import DurableBacklog
 from fleximq.broker.queues.expiry import Expiry
 from fleximq.broker.queues.in_flight import InFlight
 from fleximq.broker.queues.last_deliveries import DeadLetterLog, LastDeliveries
-from fleximq.broker.queues.message_place import ONLY_IN_JOURNAL, offsetsOf, placeAt, placeOf
+from fleximq.broker.queues.message_place import ONLY_IN_JOURNAL, placeAt, placeOf
 from fleximq.broker.queues.queue import Queue
 from fleximq.broker.queues.queue_reader import QueueReader
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.broker.queues.recorder import Recorder
 from fleximq.broker.queues.returned import Returned
+from fleximq.values import message_loops
 from fleximq.values.message import Message
 from fleximq.values.message_cost import cost, costOf
 from fleximq.values.state_records import QueueAcknowledged, QueueDelivered, QueueMoved, StateRecord
@@ -99,14 +100,14 @@ class QueueRecorder(Recorder):
         self.use()
 
     def parked(self, deliveries: Sequence[QueueDelivery]) -> None:
-        self._parkedNow = offsetsOf([delivery.message for delivery in deliveries])
+        self._parkedNow = message_loops.offsetsOf([delivery.message for delivery in deliveries])
 
     def moved(self, deliveries: Sequence[QueueDelivery], seconds: float) -> None:
         self._recordDeliveries(self._tag)
         # Whole milliseconds, so that records can be merged.
         time = -(-(self._log.wall() + round(seconds * 1_000_000)) // 1000) * 1000 if seconds > 0 else 0
         for attempts, some in groupby(deliveries, key=attrgetter("attempts")):
-            offsets = offsetsOf([delivery.message for delivery in some])
+            offsets = message_loops.offsetsOf([delivery.message for delivery in some])
             if offsets:
                 self._records.append(QueueMoved(self.key, offsets, attempts, time))
         self._recordSoon()

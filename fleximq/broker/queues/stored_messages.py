@@ -8,9 +8,10 @@ from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.backlog import Backlog, Dropped
 from fleximq.broker.queues.in_flight import IN_FLIGHT_OVERHEAD, InFlight
 from fleximq.broker.queues.key_order import KeyOrder
-from fleximq.broker.queues.message_place import ONLY_IN_JOURNAL, offsetsOf
+from fleximq.broker.queues.message_place import ONLY_IN_JOURNAL
 from fleximq.broker.queues.recorder import Recorder
 from fleximq.broker.queues.returned import Returned
+from fleximq.values import message_loops
 from fleximq.values.message import Message
 from fleximq.values.message_cost import costOf
 
@@ -114,7 +115,7 @@ class StoredMessages:
         self.size -= costOf(delivery.message)
         self.moved(delivery, True)
         if self.recorder is not None:
-            self.recorder.gone(offsetsOf([delivery.message]))
+            self.recorder.gone(message_loops.offsetsOf([delivery.message]))
 
     def ended(self, tags: Iterable[int]) -> bool:
         """Record that messages which were delivered have left for good; tell whether parked ones return."""

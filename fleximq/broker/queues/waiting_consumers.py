@@ -5,26 +5,29 @@ from collections.abc import Callable
 
 
 class WaitingConsumers:
-    """Callbacks, each called once, in the order in which they were added; ``onError`` receives their exceptions."""
+    """Callbacks, each called once, in the order in which they were added; ``onError`` receives their exceptions.
 
-    __slots__ = ("_calls", "_onError", "_toWake", "_waking")
+    ``calls`` are those that wait: their number is asked for at each delivery.
+    """
+
+    __slots__ = ("_onError", "_toWake", "_waking", "calls")
 
     def __init__(self, onError: Callable[[Exception], None]) -> None:
-        self._calls: OrderedDict[object, Callable[[], None]] = OrderedDict()
+        self.calls: OrderedDict[object, Callable[[], None]] = OrderedDict()
         self._onError = onError
         self._toWake = 0
         self._waking = False
 
     def __len__(self) -> int:
-        return len(self._calls)
+        return len(self.calls)
 
     def add(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Add a callback; return a function that removes it, a no-op after the callback was called."""
         place = object()
-        self._calls[place] = callback
+        self.calls[place] = callback
 
         def cancel() -> None:
-            self._calls.pop(place, None)
+            self.calls.pop(place, None)
 
         return cancel
 
@@ -39,10 +42,10 @@ class WaitingConsumers:
             return
         self._waking = True
         try:
-            while self._calls and self._toWake > 0 and (known or available()) > 0:
+            while self.calls and self._toWake > 0 and (known or available()) > 0:
                 self._toWake -= 1
                 known = 0  # the callback may take some
-                _, callback = self._calls.popitem(last=False)
+                _, callback = self.calls.popitem(last=False)
                 try:
                     callback()
                 except Exception as error:
@@ -52,4 +55,4 @@ class WaitingConsumers:
 
     def clear(self) -> None:
         """Remove all callbacks without calling them."""
-        self._calls.clear()
+        self.calls.clear()

@@ -33,7 +33,8 @@ class DeliveryForm:
         """Return the frames of deliveries, at least one."""
         head = deliveries[0].message.head
         if head is not None:
-            frames = choice.framesOf(self._prefixOf(head), head, deliveries)
+            prefix = self._prefix if head is self._head else self._prefixOf(head)
+            frames = choice.framesOf(prefix, head, deliveries)
             if frames is not None:
                 return frames
         tags, messages, attempts = zip(*deliveries, strict=True)

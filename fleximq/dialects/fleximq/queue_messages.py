@@ -216,7 +216,9 @@ class QueueMessages:
         def refused(error: BrokerError) -> None:
             self._session.refused(error, MessageType.NOTIF, peek(envelope[FIXED_BYTES:]))
 
-        for arguments in self._together(payloads(bytes(frames), len(envelope)), refused):
+        size = len(envelope)
+        packed = payloads(bytes(frames), size) if count > 1 else (payloadOf(bytes(frames), size),)
+        for arguments in self._together(packed, refused):
             try:
                 self._settle(arguments)
             except BrokerError as error:
