@@ -131,6 +131,7 @@ class Client(DeferredClient[LoopClient]):
     add_to_value = fired(LoopClient.add_to_value)
     delete_value = fired(LoopClient.delete_value)
     delete_values = fired(LoopClient.delete_values)
+    count_values = fired(LoopClient.count_values)
     values = fired(LoopClient.values)
 
 

@@ -1,10 +1,9 @@
 """Chords of Celery in FlexiMQ: which tasks of a header have finished, and who calls the body.
 
 Of each chord the broker has these values, all below the key of its group: ``size``, how many tasks its header has, and
-``more``, how many were added to it; ``part/INDEX/TASK``, the result of a finished task; ``count``, the number of these;
-and ``caller``, the task that calls the body. A part is stored once, however often its task runs or its request is
-repeated. The count only tells when to look: the body is called if there are as many parts as tasks, and one task calls
-it. If that task is run again, because its worker died, it calls the body again.
+``more``, how many were added to it; ``part/INDEX/TASK``, the result of a finished task; and ``caller``, the task that
+calls the body. A part is stored once, however often its task runs or its request is repeated. If there are as many
+parts as tasks, one task calls the body. If that task is run again, because its worker died, it calls the body again.
 """
 
 from collections.abc import Callable
@@ -22,6 +21,8 @@ from fleximq.client.payloads import Packed
 from fleximq.status import Status
 
 _log = get_logger(__name__)
+#: The level of the parts.
+_PARTS = "part/"
 
 
 class ChordBackend(Protocol):
@@ -67,20 +68,19 @@ class Chords:
 
     def add(self, group: str) -> None:
         """Count a task that a task of the header has added to it."""
-        self._add(self._key(group, "more"))
+        key = self._key(group, "more")
+        self._call(lambda client: client.add_to_value(key, expires=self._lifetime))
 
     def returned(self, request: Any, state: str, result: Any) -> None:
         """Store the result of a task of a header, and call the body if it is the last one."""
         task, group = request.id, request.group
         if not task or not group:
             return
-        total = self._finished(group, task, request.group_index, state, result)
-        if total is None:
+        self._store(group, task, request.group_index, state, result)
+        if not self._isComplete(group) or not self._claims(group, task):
             return
-        prefix = self._key(group, "part/")
+        prefix = self._key(group, _PARTS)
         parts = [row["key"] for row in self._call(lambda client: client.values(prefix=prefix))]
-        if len(parts) < total or not self._claims(group, task):
-            return
         body = maybe_signature(request.chord, app=self._app)
         try:
             results = self._results(group, parts)
@@ -91,21 +91,22 @@ class Chords:
             self._backend.chord_error_from_stack(body, failure)
         self._forget(group, parts)
 
-    def _finished(self, group: str, task: str, index: int | None, state: str, result: Any) -> int | None:
-        """Store a part, and return the number of tasks; None if it is not known yet, or some have not finished."""
+    def _store(self, group: str, task: str, index: int | None, state: str, result: Any) -> None:
+        """Store a part, unless it is stored already."""
         place = "last" if index is None else f"{index:08d}"
         part = self._backend.encode([task, state, self._backend.encode_result(result, state)])
-        isNew = self._put(self._key(group, f"part/{place}/{task}"), part, if_revision=0)
-        count = 0
-        if isNew:
-            count = self._add(self._key(group, "count"))
-        keys = [self._key(group, "size"), self._key(group, "more")]
-        found = self._call(lambda client: client.get_values(keys))
-        if keys[0] not in found:
-            return None
-        more: int = found[keys[1]].value if keys[1] in found else 0
-        total: int = self._backend.decode(found[keys[0]].payload) + more
-        return total if count >= total or not isNew else None
+        self._put(self._key(group, f"{_PARTS}{place}/{task}"), part, if_revision=0)
+
+    def _isComplete(self, group: str) -> bool:
+        """Return whether all tasks of a header have finished; not if their number is not known yet, or not any more."""
+        size, more, parts = (self._key(group, name) for name in ("size", "more", _PARTS))
+        found = self._call(lambda client: client.get_values([size, more]))
+        if size not in found:
+            return False
+        added: int = found[more].value if more in found else 0
+        total: int = self._backend.decode(found[size].payload) + added
+        finished: int = self._call(lambda client: client.count_values(parts))
+        return finished >= total
 
     def _claims(self, group: str, task: str) -> bool:
         """Return whether this task calls the body: no other one has begun to."""
@@ -136,17 +137,12 @@ class Chords:
 
     def _forget(self, group: str, parts: list[str]) -> None:
         """Delete what the broker has of a chord, its size first: copies of its tasks then do nothing."""
-        names = [self._key(group, name) for name in ("size", "more", "count", "caller")]
+        names = [self._key(group, name) for name in ("size", "more", "caller")]
         keys = [*names, *parts, self._backend.get_key_for_group(group)]
         self._call(lambda client: client.delete_values(keys))
 
     def _key(self, group: str, name: str) -> str:
         return f"{self._backend.get_key_for_group(group)}/{name}"
-
-    def _add(self, key: str) -> int:
-        """Add 1 to a number, and return the sum."""
-        total: int = self._call(lambda client: client.add_to_value(key, expires=self._lifetime))
-        return total
 
     def _put(self, key: str, content: str | bytes, **condition: int) -> bool:
         """Store a value as long as those of chords live; return whether the condition holds."""

@@ -52,6 +52,15 @@ class SortedNames:
                 break
         return found[: bisect_left(found, before)] if before else found
 
+    def count(self, start: str, before: str) -> int:
+        """Return how many names there are from ``start`` on that are less than ``before``."""
+        return self._place(before) - self._place(start)
+
+    def _place(self, name: str) -> int:
+        """Return how many names are less than this one."""
+        at = bisect_right(self._firsts, name)
+        return sum(map(len, self._chunks[:at])) + bisect_left(self._chunks[at], name)
+
     def all(self) -> list[str]:
         """Return all names."""
         return [name for chunk in self._chunks for name in chunk]

@@ -66,6 +66,7 @@ class Values(FormCase):
         found = self.two.get_values(keys)
         self.assertEqual({key: each.value for key, each in found.items()}, {keys[n]: n for n in (0, 999, 1000, 1499)})
         self.assertRaises(ValueError, self.two.get_values, keys, wait=1)
+        self.assertEqual(self.one.count_values(f"{self.topic}/"), 4)
         self.assertEqual([len(self.one.values(prefix=f"{self.topic}/1")), self.one.delete_values(keys)], [2, 4])
 
     def test_longKeys(self) -> None:

@@ -28,6 +28,7 @@ class SortedNamesTests(SynchronousTestCase):
                 self.assertEqual(names.page(1 << 30, "t.1000", "t.4"), expected)
                 self.assertEqual(names.page(1500, "t.1000", "t.4"), expected[:1500])
                 self.assertEqual(names.page(7), sorted(model)[:7])
+                self.assertEqual(names.count("t.1000", "t.4"), len(expected))
         for name in random.sample(sorted(model), len(model)):
             names.remove(name)
         self.assertEqual((names.all(), names.page(5)), ([], []))

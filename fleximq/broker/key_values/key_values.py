@@ -28,6 +28,8 @@ LOOK = 1.0
 MOST_WAITED = 10_000
 #: Maximum number of values that are removed in one turn of the reactor.
 BATCH = 10_000
+#: Greater than what follows a prefix in any key.
+_LAST = "\U0010ffff"
 
 
 class Held(NamedTuple):
@@ -95,7 +97,11 @@ class KeyValues:
 
     def page(self, prefix: str, limit: int, start: str) -> list[str]:
         """Return the first keys with this prefix from ``start`` on, at most ``limit``."""
-        return self._names.page(limit, max(start, prefix), prefix and prefix + "\U0010ffff")
+        return self._names.page(limit, max(start, prefix), prefix and prefix + _LAST)
+
+    def count(self, prefix: str) -> int:
+        """Return the number of keys with this prefix, including expired ones that are not removed yet."""
+        return self._names.count(prefix, prefix + _LAST)
 
     def held(self, key: str) -> Held | None:
         """Return what is known of a value, None if it does not exist or has expired."""

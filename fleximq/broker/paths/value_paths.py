@@ -6,7 +6,7 @@ from typing import Annotated, Any, Required, TypedDict
 
 import msgspec
 
-from fleximq.broker.authorization import permit, sees
+from fleximq.broker.authorization import permit, permitListening, sees
 from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.key_values.changes import LEAST, MOST
@@ -115,6 +115,17 @@ def get(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: A
         broker.keyValues.get(keys, after, found)
 
 
+def count(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+    """Answer ``/value/count``: how many keys begin with the levels of ``prefix``, which ends with ``/`` or ``.``; the
+    client needs the right to read one of them.
+    """
+    prefix = text(arguments, "prefix", TOPIC_BYTES)
+    if prefix[-1] not in "/.":
+        raise BadRequest("'prefix' must end with / or .")
+    permitListening(client, f"{prefix}#")
+    answer({"count": broker.keyValues.count(prefix)})
+
+
 def values(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/value/list``: the keys that the client may see, all or those with a ``prefix``, with revision,
     milliseconds since 1970 when it expires or nil, and the principal that has put it.
@@ -174,13 +185,14 @@ def _answering(answer: Answer, name: str) -> Callable[[int | BrokerError], None]
 
 
 #: Those that check rights to their keys.
-VALUE_ACTS = frozenset({put, add, delete, get})
+VALUE_ACTS = frozenset({put, add, delete, get, count})
 #: The paths of values by name.
 VALUE_PATHS: dict[str, Path] = {
     "/value/put": put,
     "/value/get": get,
     "/value/add": add,
     "/value/delete": delete,
+    "/value/count": count,
     "/value/list": values,
 }
 #: Readers of the arguments of paths that take large ones.

@@ -85,4 +85,5 @@ class Client(BlockingClient[ThreadClient]):
     add_to_value = waiting(ThreadClient.add_to_value)
     delete_value = waiting(ThreadClient.delete_value)
     delete_values = waiting(ThreadClient.delete_values)
+    count_values = waiting(ThreadClient.count_values)
     values = waiting(ThreadClient.values)

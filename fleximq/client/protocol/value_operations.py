@@ -115,6 +115,13 @@ class ValueOperations(ScheduleOperations[Deliveries, Notifications]):
             deleted += valueOf(await self.ask("/value/delete", {"keys": some}, timeout), "deleted", int)
         return deleted
 
+    async def count_values(self, prefix: str, /, *, timeout: float | None = TIMEOUT) -> int:
+        """Return how many keys begin with these levels, e.g. ``users/7/``; errors as :meth:`ask`.
+
+        :param prefix: ends with ``/`` or ``.``.
+        """
+        return valueOf(await self.ask("/value/count", {"prefix": prefix}, timeout), "count", int)
+
     async def values(self, timeout: float | None = TIMEOUT, *, prefix: str = "") -> list[dict[str, Any]]:
         """Return the keys that this client may see and that begin with ``prefix``, in order, each a dictionary with
         ``key``, ``revision``, ``expires`` (milliseconds since 1970, or None) and ``principal``. Errors as :meth:`ask`.

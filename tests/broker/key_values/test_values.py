@@ -33,6 +33,10 @@ class Only:
         """Permit it, or not."""
         return action in self._actions
 
+    def mayMatch(self, action: str, pattern: str) -> bool:
+        """Permit it, or not."""
+        return action in self._actions
+
 
 class ValueTests(StoringCase):
     """With a journal."""
@@ -339,6 +343,17 @@ class ValueTests(StoringCase):
         second = self.ask("list", limit=2, prefix="a/", after=first["next"])
         self.assertEqual(([row["key"] for row in second["values"]], second["next"]), (["a/3"], None))
         self.assertEqual(len(self.ask("list", prefix="a")["values"]), 5)
+
+    def test_count(self) -> None:
+        """Of the keys with a prefix of whole levels."""
+        for key in ("a", "a/1", "a/2", "a.3", "ab", "b"):
+            self.put(key, b"")
+        counts = [self.ask("count", prefix=prefix)["count"] for prefix in ("a/", "a.", "b/")]
+        self.assertEqual(counts, [2, 1, 0])
+        self.assertRaises(BadRequest, self.ask, "count", prefix="a")
+        reader = self.broker.join("fleximq")
+        reader.rights = Only(Action.PUBLISH)  # type: ignore[assignment]
+        self.assertRaises(NotPermitted, self.ask, "count", reader, prefix="a/")
 
     def test_list(self) -> None:
         """In pages, by key, of those that one may see."""
