@@ -26,7 +26,7 @@ FASTER = frozenset({"zlib_ng"})
 #: What only cron expressions need.
 CRON = frozenset({"cronsim"})
 #: What only the integrations import.
-FRAMEWORKS = {"amqp", "channels", "dramatiq", "kombu", "socketio", "taskiq"}
+FRAMEWORKS = {"amqp", "celery", "channels", "click", "dramatiq", "kombu", "socketio", "taskiq"}
 PIPELINE = ("spark", "java", "delta", "iceberg")
 
 

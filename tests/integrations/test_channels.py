@@ -8,18 +8,26 @@ import threading
 import weakref
 from collections.abc import Callable, Coroutine
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.asyncio import connect
-from fleximq.client.errors import ConnectionLost
+from fleximq.client.errors import ConnectionLost, JoinRefused
 from fleximq.errors import SettingError
+from fleximq.security.checkers.passwords import hashOf
 from tests.broker_process import BrokerProcess
 
 _MISSING = "" if find_spec("channels") else "needs the extra channels"
 if not _MISSING:
+    from asgiref.sync import async_to_sync
     from channels.exceptions import ChannelFull
+    from channels.generic.websocket import JsonWebsocketConsumer
+    from channels.layers import get_channel_layer
+    from channels.testing import WebsocketCommunicator
+    from django.conf import settings
+    from django.test import override_settings
 
     from fleximq.integrations.channels import ChannelLayer
 
@@ -308,6 +316,39 @@ class GroupTests(LayerCase):
         self.run_(flush)
 
 
+class ConsumerTests(LayerCase):
+    """A consumer of Channels for WebSockets, which runs in threads."""
+
+    def test_aMessageToTheGroupOfAConsumer(self) -> None:
+        """Sent by another process without an event loop, as in a view; nothing is left when the WebSocket is closed."""
+
+        class News(JsonWebsocketConsumer):
+            groups = ("news",)
+
+            def news_flash(self, event: dict[str, Any]) -> None:
+                self.send_json({"flash": event["text"]})
+
+        async def watch() -> None:
+            ours, other = get_channel_layer(), self.layer()
+            assert isinstance(ours, ChannelLayer)
+            self.layers.append(ours)
+            socket = WebsocketCommunicator(News.as_asgi(), "/")
+            self.assertTrue((await socket.connect(PATIENCE))[0])
+            await asyncio.to_thread(async_to_sync(other.group_send), "news", {"type": "news.flash", "text": "rain"})
+            self.assertEqual(await socket.receive_json_from(PATIENCE), {"flash": "rain"})
+            await socket.disconnect()
+            connection = ours._connection
+            assert connection is not None
+            self.assertEqual((len(connection._groups), len(ours._mailboxes)), (0, 0))
+
+        if not settings.configured:
+            settings.configure()
+        config = {"url": f"tcp://127.0.0.1:{self.broker.port()}"}
+        layer = {"BACKEND": "fleximq.integrations.channels.ChannelLayer", "CONFIG": config}
+        with override_settings(CHANNEL_LAYERS={"default": layer}):
+            self.run_(watch)
+
+
 class LoopTests(LayerCase):
     """Several event loops, threads and processes."""
 
@@ -353,6 +394,64 @@ class LoopTests(LayerCase):
         self.assertIsNone(gone())
         connection._thread.join(PATIENCE)
         self.assertNotIn(connection._thread, threading.enumerate())
+
+
+class PermissionTests(LayerCase):
+    """A broker with permissions, which grants what docs/guides/channels.rst names."""
+
+    def options(self) -> tuple[str, ...]:
+        """Return the options of the broker."""
+        passwords, permissions = (Path(self.mktemp()).absolute() for _ in range(2))
+        passwords.write_text(f"site:{hashOf('p')}\n")
+        passwords.chmod(0o600)
+        permissions.write_text(
+            """
+            [principals.site]
+            serve = ["asgi.*"]
+            request = ["/channels"]
+            publish = ["asgi/group/#", "asgi/channel/#"]
+            subscribe = ["asgi/group/#"]
+            consume = ["asgi/group/#", "asgi/channel/#"]
+            read = ["/broker/queues"]
+            """
+        )
+        return "--auth", f"passwords:{passwords}", "--config", str(permissions)
+
+    def layer(self, **options: Any) -> "ChannelLayer":
+        """Return a layer with credentials."""
+        credentials = {"type": "basic", "username": "site", "password": "p"}
+        return super().layer(**{"credentials": credentials, **options})
+
+    def test_theyAreEnough(self) -> None:
+        """For all kinds of channels."""
+
+        async def send() -> None:
+            ours, other = self.layer(), self.layer()
+            channel = await other.new_channel()
+            await other.group_add("g", channel)
+            await ours.group_add("g", "work")
+            await ours.group_send("g", {"n": 1})
+            self.assertEqual([await other.receive(channel), await other.receive("work")], [{"n": 1}] * 2)
+            await ours.send(channel, {"n": 2})
+            await ours.send("work", {"n": 2})
+            self.assertEqual([await other.receive(channel), await other.receive("work")], [{"n": 2}] * 2)
+            await ours.group_discard("g", channel)
+            await ours.group_discard("g", "work")
+
+        self.run_(send)
+
+    def test_missingOnesAreErrors(self) -> None:
+        """Of the call that needs them, and so are wrong credentials."""
+
+        async def send() -> None:
+            other = self.layer(prefix="other")
+            with self.assertRaises(JoinRefused):
+                await other.group_send("g", {})
+            wrong = self.layer(credentials={"type": "basic", "username": "site", "password": "q"})
+            with self.assertRaises(JoinRefused):
+                await wrong.receive(await wrong.new_channel())
+
+        self.run_(send)
 
 
 class RestartTests(LayerCase):
