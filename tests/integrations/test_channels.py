@@ -26,7 +26,7 @@ if not _MISSING:
     from channels.generic.websocket import JsonWebsocketConsumer
     from channels.layers import get_channel_layer
     from channels.testing import WebsocketCommunicator
-    from django.conf import settings
+    from django import conf
     from django.test import override_settings
 
     from fleximq.integrations.channels import ChannelLayer
@@ -158,6 +158,33 @@ class SendTests(LayerCase):
             while len(found) < 100:
                 found.append((await ours.receive("work"))["n"])
             self.assertEqual(sorted(found), list(range(100)))
+
+        self.run_(cancel)
+
+    def test_aMessageThatArrivesTogetherWithTheCancellation(self) -> None:
+        """Goes back to its channel."""
+
+        async def cancel() -> None:
+            ours = self.layer()
+            await ours.send("work", {"n": 1})
+            await ours.receive("work")  # it is a consumer now
+            waiting = asyncio.create_task(ours.receive("work"))
+            await asyncio.sleep(0)
+            connection = ours._connection
+            assert connection is not None
+            turn = lambda: asyncio.run_coroutine_threadsafe(asyncio.sleep(0), connection._loop).result()  # noqa: E731
+            turn()
+            taking = connection._named._receptions["work"].lock
+            sending = threading.Thread(target=asyncio.run, args=(ours.send("work", {"n": 2}),))
+            sending.start()  # while this event loop stands still, so that it does not see the message
+            sending.join()
+            while taking.locked():
+                turn()
+            turn()
+            waiting.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await waiting
+            self.assertEqual(await ours.receive("work"), {"n": 2})
 
         self.run_(cancel)
 
@@ -341,8 +368,8 @@ class ConsumerTests(LayerCase):
             assert connection is not None
             self.assertEqual((len(connection._groups), len(ours._mailboxes)), (0, 0))
 
-        if not settings.configured:
-            settings.configure()
+        if not conf.settings.configured:
+            conf.settings.configure()
         config = {"url": f"tcp://127.0.0.1:{self.broker.port()}"}
         layer = {"BACKEND": "fleximq.integrations.channels.ChannelLayer", "CONFIG": config}
         with override_settings(CHANNEL_LAYERS={"default": layer}):

@@ -26,7 +26,7 @@ class MailboxesTests(SynchronousTestCase):
 
     def put(self, *payloads: bytes, capacity: int = 100) -> list[bool]:
         """Put messages into the channel c, and return which fitted."""
-        return [self.mailboxes.put("c", payload, capacity) for payload in payloads]
+        return [not self.mailboxes.put(["c"], payload, lambda channel: capacity) for payload in payloads]
 
     def run_(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """Return the result of a coroutine."""
@@ -46,6 +46,13 @@ class MailboxesTests(SynchronousTestCase):
         self.assertEqual(self.run_(both), [b"1", b"2"])
         self.assertEqual(self.put(b"4", capacity=2), [True])
 
+    def test_severalChannels(self) -> None:
+        """Those that are full do not get a message, and are counted."""
+        self.put(b"1")
+        self.assertEqual(self.mailboxes.put("abcd", b"2", lambda channel: 1), 1)
+        self.assertEqual(self.run_(lambda: self.mailboxes.get("d")), b"2")
+        self.assertEqual(self.run_(self.get), b"1")
+
     def test_nothingRemains(self) -> None:
         """Of channels that were read, abandoned, or whose messages have expired."""
 
@@ -60,8 +67,7 @@ class MailboxesTests(SynchronousTestCase):
         self.put(b"1")
         self.run_(self.get)
         self.assertEqual(len(self.mailboxes), 0)
-        for number in range(1000):
-            self.mailboxes.put(f"c{number}", b"x", 1)
+        self.mailboxes.put(map(str, range(1000)), b"x", lambda channel: 1)
         self.assertEqual(len(self.mailboxes), 1000)
         self.clock.advance(60)
         self.put(b"2")
@@ -130,7 +136,7 @@ class MailboxesTests(SynchronousTestCase):
         async def fail() -> bytes:
             waiting = asyncio.create_task(self.get())
             await asyncio.sleep(0)
-            self.mailboxes.put("other", b"1", 1)
+            self.mailboxes.put(["other"], b"1", lambda channel: 1)
             self.mailboxes.fail(OSError("lost"))
             with self.assertRaises(OSError):
                 await waiting

@@ -6,7 +6,7 @@ channels and groups of the process outlive it.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -124,7 +124,8 @@ class Connection:
 
     async def connected(self) -> None:
         """Connect unless that is done; raises ConnectionLost or JoinRefused."""
-        await self._call(self.client())
+        if self._ready() is None:
+            await self._call(self.client())
 
     async def add(self, group: str, channel: str, process: str | None, isOwn: bool) -> None:
         """Add a channel, of the process of this name or None, to a group."""
@@ -174,14 +175,19 @@ class Connection:
 
     async def client(self) -> Client:
         """Return the client, which connects if there is none; raises ConnectionLost or JoinRefused."""
+        client = self._ready()
+        if client is not None:
+            return client
+        if self._joining is None or self._joining.done():
+            self._joining = asyncio.create_task(self._join())
+        return await asyncio.shield(self._joining)
+
+    def _ready(self) -> Client | None:
+        """Return the client if there is one and it has not ended; in any thread."""
         joining = self._joining
-        if joining is not None and joining.done():
-            failed = joining.cancelled() or joining.exception() is not None
-            if failed or joining.result().state is State.CLOSED:
-                joining = None
-        if joining is None:
-            joining = self._joining = asyncio.create_task(self._join())
-        return await asyncio.shield(joining)
+        if joining is None or not joining.done() or joining.cancelled() or joining.exception() is not None:
+            return None
+        return None if joining.result().state is State.CLOSED else joining.result()
 
     async def repeat(self, work: Callable[[Client], Any]) -> Any:
         """Return the result of an idempotent operation; it is repeated after a lost connection."""
@@ -214,13 +220,13 @@ class Connection:
         except Exception:
             _log.exception("The groups of named channels were not restored")
 
-    def _put(self, channel: str, payload: bytes) -> bool:
-        return self._mailboxes.put(channel, payload, self._rules.capacityOf(channel))
+    def _put(self, channels: Iterable[str], payload: bytes) -> int:
+        return self._mailboxes.put(channels, payload, self._rules.capacityOf)
 
     async def _serve(self, request: Request) -> None:
         match request.value:
             case {"send": str(channel), "message": bytes(payload)}:
-                if not self._put(channel, payload):
+                if self._put([channel], payload):
                     raise RequestFailed(Status.TOO_MANY_REQUESTS, "the channel is full")
             case {"add": str(channel), "group": str(group)}:
                 await self._groups.add(group, channel)
@@ -262,8 +268,9 @@ class Connection:
 
     async def _end(self) -> None:
         others = asyncio.all_tasks() - {asyncio.current_task()}
-        if self._joining is not None and self._joining.done() and self._joining.exception() is None:
-            self._joining.result().hang_up()
+        client = self._ready()
+        if client is not None:
+            client.hang_up()
         for each in others:
             each.cancel()
         with suppress(asyncio.CancelledError):

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from fleximq.client.asyncio import Client, Subscription
@@ -38,12 +38,12 @@ class Groups:
     """All groups of one process; used on the event loop of its connection.
 
     :param topicOf: returns the topic of a group.
-    :param put: adds a message to a channel; False if that is full.
+    :param put: adds a message to channels; returns how many are full.
     :param expiry: seconds after which a member that is not added again is removed.
     """
 
     def __init__(
-        self, broker: Broker, topicOf: Callable[[str], str], put: Callable[[str, bytes], bool], expiry: float
+        self, broker: Broker, topicOf: Callable[[str], str], put: Callable[[Iterable[str], bytes], int], expiry: float
     ) -> None:
         self._broker = broker
         self._topicOf = topicOf
@@ -103,7 +103,7 @@ class Groups:
 
     def _dispatch(self, group: str, found: _Group, payload: bytes) -> None:
         self._removeOld(group, found)
-        full = sum(not self._put(channel, payload) for channel in found.members)
+        full = self._put(found.members, payload)
         if full:
             _log.info("%s of %s channels over capacity in group %s", full, len(found.members), group)
 

@@ -73,7 +73,7 @@ class ChannelLayer(BaseChannelLayer):
         connection = self._connect()
         process = _processOf(channel)
         if process == self.client_prefix:
-            isSent = self._mailboxes.put(channel, payload, self.get_capacity(channel))
+            isSent = not self._mailboxes.put([channel], payload, self.get_capacity)
         else:
             isSent = await connection.send(self._clientOf(process), channel, payload)
         if not isSent:

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from threading import Lock
 
@@ -25,11 +25,13 @@ class _Mailbox:
         while self.messages and self.messages[0][0] <= now:
             self.messages.popleft()
 
-    def wake(self) -> None:
-        """Wake the receiver that waits longest and whose event loop is open."""
+    def next(self) -> list[Waiter]:
+        """Remove and return the receiver that waits longest and whose event loop is open, if there is one."""
         while self.waiters:
-            if _resolve(self.waiters.popleft(), None):
-                return
+            waiter = self.waiters.popleft()
+            if not waiter.get_loop().is_closed():
+                return [waiter]
+        return []
 
 
 class Mailboxes:
@@ -45,18 +47,25 @@ class Mailboxes:
     def __len__(self) -> int:
         return len(self._boxes)
 
-    def put(self, channel: str, payload: bytes, capacity: int) -> bool:
-        """Add a message for a channel; False if it has ``capacity`` unread ones."""
+    def put(self, channels: Iterable[str], payload: bytes, capacityOf: Callable[[str], int]) -> int:
+        """Add a message for some channels; return how many of them are full, and do not get it."""
+        full, waiters = 0, []
         with self._lock:
             now = self._clock()
             self._sweep(now)
-            box = self._boxes.setdefault(channel, _Mailbox())
-            box.expire(now)
-            if len(box.messages) >= capacity:
-                return False
-            box.messages.append((now + self._expiry, payload))
-            box.wake()
-            return True
+            message = now + self._expiry, payload
+            for channel in channels:
+                box = self._boxes.get(channel)
+                if box is None:
+                    box = self._boxes[channel] = _Mailbox()
+                box.expire(now)
+                if len(box.messages) >= capacityOf(channel):
+                    full += 1
+                else:
+                    box.messages.append(message)
+                    waiters += box.next()
+        _resolve(waiters, None)
+        return full
 
     async def get(self, channel: str) -> bytes:
         """Remove and return the next message of a channel; a cancelled call removes none."""
@@ -77,7 +86,7 @@ class Mailboxes:
                     if waiter in box.waiters:
                         box.waiters.remove(waiter)
                     elif box.messages:  # it was woken for a message that it does not take
-                        box.wake()
+                        _resolve(box.next(), None)
                     self._forget(channel, box)
                 raise
 
@@ -93,8 +102,7 @@ class Mailboxes:
         with self._lock:
             for channel, box in tuple(self._boxes.items()):
                 waiters, box.waiters = box.waiters, deque()
-                for waiter in waiters:
-                    _resolve(waiter, error)
+                _resolve(waiters, error)
                 self._forget(channel, box)
 
     def _sweep(self, now: float) -> None:
@@ -110,17 +118,20 @@ class Mailboxes:
             del self._boxes[channel]
 
 
-def _resolve(waiter: Waiter, error: Exception | None) -> bool:
-    """Complete a future on its event loop; False if that is closed."""
+def _resolve(waiters: Iterable[Waiter], error: Exception | None) -> None:
+    """Complete futures on their event loops, with one call for each loop."""
+    byLoop: dict[asyncio.AbstractEventLoop, list[Waiter]] = {}
+    for waiter in waiters:
+        byLoop.setdefault(waiter.get_loop(), []).append(waiter)
+    for loop, several in byLoop.items():
+        with suppress(RuntimeError):  # it is closed
+            loop.call_soon_threadsafe(_complete, several, error)
 
-    def resolve() -> None:
+
+def _complete(waiters: list[Waiter], error: Exception | None) -> None:
+    for waiter in waiters:
         if not waiter.done():
             if error is None:
                 waiter.set_result(None)
             else:
                 waiter.set_exception(error)
-
-    with suppress(RuntimeError):
-        waiter.get_loop().call_soon_threadsafe(resolve)
-        return True
-    return False
