@@ -22,12 +22,14 @@ from fleximq.client.asyncio import Client, connect
 from fleximq.client.errors import ClientError, ConnectionLost, PublishFailed, RequestFailed
 from fleximq.client.jobs import Job
 from fleximq.client.keywords import ConnectOptions
-from fleximq.client.settings import Tls
+from fleximq.client.settings import State, Tls
 from fleximq.integrations.definition import DEFINITION
 from fleximq.status import Status
 
 #: Unsettled deliveries of a worker; ``taskiq worker`` runs as many tasks at once by default.
 _UNSETTLED = 100
+#: An idle worker wakes so often: the handlers of signals of ``taskiq worker`` do not wake the event loop.
+_WAKE_SECONDS = 1.0
 #: The first words of the names of recurring schedules.
 _SCHEDULES = "taskiq/"
 
@@ -188,8 +190,10 @@ class FleximqBroker(AsyncBroker):
         await self._define(client, self.queue_name)
         jobs = await client.consume(self.queue_name, self._maxUnsettled)
         try:
-            while (job := await jobs.take()) is not None:
-                yield AckableMessage(data=self._dataOf(job), ack=job.ack)
+            while client.state is not State.CLOSED:
+                job = await jobs.take(_WAKE_SECONDS)
+                if job is not None:
+                    yield AckableMessage(data=self._dataOf(job), ack=job.ack)
         finally:
             jobs.halt()  # not closed: tasks that run are acknowledged later
 

@@ -387,6 +387,21 @@ class ReceiverTests(ReceiverCase):
 
         self.run_(scene)
 
+    def test_signalsEndAnIdleWorker(self) -> None:
+        """Taskiq's handlers set an event, but do not wake the event loop."""
+        self.broker = FleximqBroker(self.url, keep_alive=None)
+        self.addCleanup(signal.signal, signal.SIGALRM, signal.signal(signal.SIGALRM, lambda *_: self.finish.set()))
+
+        async def scene() -> None:
+            receiver = Receiver(self.broker, run_startup=False, max_async_tasks=1)
+            listening = asyncio.create_task(receiver.listen(self.finish))
+            while not await asyncio.to_thread(self.hasConsumers):
+                await asyncio.sleep(0.01)
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            await listening
+
+        self.run_(scene)
+
     def hasConsumers(self) -> bool:
         """Return whether somebody consumes from a queue."""
         with connect(self.url) as client:
