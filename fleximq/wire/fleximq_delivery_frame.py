@@ -62,6 +62,7 @@ def framesOf(prefix: bytes, head: Head, deliveries: Sequence[tuple[int, Message,
     None if one of them has another head, or is no MessagePack.
     """
     tags, messages, attempts = zip(*deliveries, strict=True)
-    if not all(message.head is head and message.content is _MESSAGEPACK for message in messages):
+    others = [each for each in messages if each.head is not head or each.content is not _MESSAGEPACK]
+    if others:
         return None
     return deliveryFrames(repeat(prefix, len(tags)), tags, attempts, [message.payload for message in messages])

@@ -98,6 +98,29 @@ class FlexiWayTests(WayCase, FlexiCase):
         repeated = self.publishing("repeated durable PUB", publisher, subscriber, journal.worker.drain)
         self.assertWay(repeated, 67, 18, 72)
 
+    def settling(self, jobs: int) -> Way:
+        """Settle so many jobs at once, and return the way to the next ones, as many."""
+        name = f"jobs-{jobs}"
+        worker, producer = self.server.join(), self.server.join()
+        worker.tell("SUB", {"topic": name, "queue": True, "prefetch": jobs})
+        for _ in range(3 * jobs):
+            producer.publish(name, "job", queue=True)
+
+        def settle() -> None:
+            tags = [heard.header["delivery"]["tag"] for heard in worker.messages()]
+            self.assertEqual(len(tags), jobs)
+            header = {"routing": [{"client_id": 1, "path": "/queue/settle"}]}
+            worker.tell("NOTIF", header, {"queue": name, "ack": tags})
+
+        settle()
+        return way(f"{jobs} jobs", worker, self.step(settle))
+
+    def test_settlingAndDeliveringJobsTakesFewCalls(self) -> None:
+        """Many jobs at once take no more calls than a single one, but for what is done once for many."""
+        one, many = self.settling(1), self.settling(200)
+        self.assertWay(one, 72, 24, 100)
+        self.assertLess(len(many.calls), len(one.calls) + 10)
+
     def test_aRequestByNameTakesFewCalls(self) -> None:
         """A REQ to a client's name, from its bytes to the write to the service."""
         client, service = self.server.join(), self.server.join({"client_name": "svc"})
