@@ -6,12 +6,14 @@ import threading
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.blocking import connect
 from tests.broker_process import BrokerProcess
+from tests.integrations.permissions import basic, granting
 
 _MISSING = "" if find_spec("dramatiq") else "needs the extra dramatiq"
 if not _MISSING:
@@ -37,11 +39,15 @@ class DramatiqCase(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.folder = os.path.abspath(self.mktemp())
-        self.process = BrokerProcess("--journal", self.folder)
+        self.process = BrokerProcess("--journal", self.folder, *self.options())
         self.process.__enter__()
         self.addCleanup(self.process.stop)
         self.url = f"tcp://127.0.0.1:{self.process.port()}"
         self.broker = self.newBroker()
+
+    def options(self) -> tuple[str, ...]:
+        """Return further options of the broker."""
+        return ()
 
     def newBroker(self, **options: Any) -> "FleximqBroker":
         """Return a broker of dramatiq, which is closed at the end."""
@@ -415,6 +421,29 @@ class WorkerTests(DramatiqCase):
             runs = sorted(self.done)
             self.assertEqual(sorted(set(runs)), list(range(8)))
             self.assertLessEqual(len(runs), 12)  # the four that ran when the broker was killed may run again
+
+
+class PermissionTests(DramatiqCase):
+    """A broker that grants what docs/guides/dramatiq.rst names."""
+
+    def options(self) -> tuple[str, ...]:
+        return granting(Path(self.mktemp()))
+
+    def test_enoughForAllTheyDo(self) -> None:
+        """A program that sends, and a worker whose messages are retried; others are refused."""
+        web, worker = (self.newBroker(credentials=basic(each)) for each in ("web", "worker"))
+        dramatiq.actor(print, actor_name="x", broker=web)
+        web.get_actor("x").send()
+        web.get_actor("x").send_with_options(delay=1)
+        worker.declare_queue("default")
+        consumer: Any = worker.consume("default", 2, PATIENCE)
+        self.addCleanup(consumer.close)
+        for message in (next(consumer), next(consumer)):
+            worker.enqueue(message._message, delay=10)
+            consumer.nack(message)
+        self.assertRaises(errors.ConnectionFailed, web.consume, "default")
+        self.assertRaises(errors.BrokerError, web.enqueue, web.get_actor("x").message().copy(queue_name="other"))
+        self.assertRaises(errors.ConnectionFailed, self.newBroker(credentials=basic("nobody")).enqueue, message)
 
 
 class LostMessageTests(DramatiqCase):

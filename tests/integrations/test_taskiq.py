@@ -6,13 +6,15 @@ import signal
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.blocking import connect
-from fleximq.client.errors import NotSettled, PublishFailed
+from fleximq.client.errors import NotSettled, PublishFailed, SubscribeFailed
 from tests.broker_process import BrokerProcess
+from tests.integrations.permissions import basic, granting
 
 _MISSING = "" if find_spec("taskiq") else "needs the extra taskiq"
 if not _MISSING:
@@ -43,11 +45,15 @@ class TaskiqCase(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.folder = os.path.abspath(self.mktemp())
-        self.process = BrokerProcess("--journal", self.folder)
+        self.process = BrokerProcess("--journal", self.folder, *self.options())
         self.process.__enter__()
         self.addCleanup(self.process.stop)
         self.url = f"tcp://127.0.0.1:{self.process.port()}"
         self.broker = FleximqBroker(self.url)
+
+    def options(self) -> tuple[str, ...]:
+        """Return further options of the broker."""
+        return ()
 
     def again(self) -> BrokerProcess:
         """Return another broker with the same journal and port."""
@@ -276,6 +282,33 @@ class ListenTests(TaskiqCase):
 
         self.run_(scene)
         self.assertEqual(self.counts(), (1, 0))
+
+
+class PermissionTests(TaskiqCase):
+    """A broker that grants what docs/guides/taskiq.rst names."""
+
+    def options(self) -> tuple[str, ...]:
+        return granting(Path(self.mktemp()))
+
+    def test_enoughForAllTheyDo(self) -> None:
+        """A program that sends and has a schedule, and a worker whose tasks are retried; others are refused."""
+        web, worker = (FleximqBroker(self.url, "default", credentials=basic(each)) for each in ("web", "worker"))
+
+        async def scene() -> None:
+            async with asyncio.timeout(PATIENCE), web, worker:
+                source, task = FleximqScheduleSource(web), {"task_name": "x", "labels": {}, "args": [], "kwargs": {}}
+                await source.add_schedule(ScheduledTask(**task, interval=1, schedule_id="s"))
+                await web.kick(message(delay=0.01))
+                for found in await self.take(2, worker):
+                    found.ack()
+                await worker.kick(message())
+                await source.delete_schedule("s")
+                with self.assertRaises(SubscribeFailed):
+                    await self.take(1, web)
+                with self.assertRaises(PublishFailed):
+                    await web.kick(message(queue_name="other"))
+
+        asyncio.run(scene())
 
 
 class ReceiverCase(TaskiqCase):
