@@ -161,11 +161,11 @@ class Queues(FormCase):
         """Single ones by their id, recurring ones by their name."""
         one = self.connected()
         at = datetime(2030, 1, 1, tzinfo=UTC)
-        single = one.schedule(self.topic, "a", at=at, queue=True)
+        single = one.schedule(self.topic, "a", at=at, queue=True, headers={"message_id": "m1"})
         one.repeat(f"r-{self.topic}", self.topic, 5, every=timedelta(hours=1), headers={"own": 1})
         rows = [each for each in one.schedules() if each["topic"] == self.topic]
         self.assertEqual([each.get("name", each.get("id")) for each in rows], [f"r-{self.topic}", single])
-        self.assertEqual(rows[1]["due"], round(at.timestamp() * 1000))
+        self.assertEqual((rows[1]["due"], rows[1]["message_id"]), (round(at.timestamp() * 1000), "m1"))
         self.assertTrue(one.pause_schedule(f"r-{self.topic}"))
         self.assertFalse(one.pause_schedule("none"))
         for schedule in (single, f"r-{self.topic}"):
@@ -186,6 +186,8 @@ class Queues(FormCase):
         for options in ({"at": naive}, {"delay": -1}, {"delay": 1, "at": datetime.now(UTC)}, {"headers": {"topic": 1}}):
             self.assertRaises(ValueError, lambda options=options: one.enqueue(self.topic, 1, **options))
         self.assertRaises(ValueError, one.schedule, self.topic, 1)
+        error = self.assertRaises(ValueError, one.repeat, "r", self.topic, 1, every=0.5)
+        self.assertEqual(str(error), "every is 0.5, but must be at least 1 second")
         self.assertRaises(TypeError, one.work, self.topic, 5)
         self.assertRaises(ValueError, one.define_queue, self.topic, retry=Backoff(attempts=1))
         self.assertRaises(TypeError, one.enqueue_many, self.topic, "abc")

@@ -55,7 +55,7 @@ class ListingTests(ApiCase):
                     {
                         "client_id": 1000, "dialect": "minimq", "name": "minimq-1000", "client_name": None,
                 "principal": "ann",
-                        "address": "192.0.2.1:5", "connected": 2, "subscriptions": 0,
+                        "address": "192.0.2.1:5", "connected": 2, "subscriptions": 0, "queues": [],
                     }
                 ],
                 "next": None,

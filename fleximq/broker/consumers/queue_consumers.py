@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 
 from fleximq.broker.authorization import permit, permits
 from fleximq.broker.consumers.queue_consumer import Deliver, QueueConsumer
@@ -14,6 +15,9 @@ from fleximq.errors import BrokerError, Conflict, ConsumerEnded
 from fleximq.limits import DEAD
 from fleximq.rights import Action
 from fleximq.values.queue_definition import QueueDefinition
+
+#: Most queues in the row of a client.
+_SHOWN = 100
 
 
 @dataclass(eq=False, repr=False)
@@ -99,6 +103,10 @@ class QueueConsumers:
         for name in list(self._byClient.get(client, ())):
             self.leave(client, name)
 
+    def queuesOf(self, client: ConnectedClient) -> list[str]:
+        """Return the names of the queues from which a client consumes, the first :data:`_SHOWN` of them."""
+        return list(islice(self._byClient.get(client, ()), _SHOWN))
+
     def pauseConsumer(self, client: ConnectedClient, name: str, isPaused: bool) -> None:
         """See :meth:`fleximq.broker.broker.Broker.pauseConsuming`."""
         consumer, queue = self._byClient.get(client, {}).get(name), self._queues.get(name)
@@ -126,7 +134,8 @@ class QueueConsumers:
         if present is not None and not mayReplace:
             definition = replace(definition, paused=present.paused)
         if present is not None and present != definition and not mayReplace:
-            raise Conflict(f"the queue {definition.name!r} is {present.dump()}, not {definition.dump()}")
+            words = f"the queue {definition.name!r} is {present.dump()}, not {definition.dump()}"
+            raise Conflict(f"{words}; 'replace' changes that")
         if present is not None and definition.name in self._settings:
             if replace(present, paused=definition.paused) != definition:
                 raise Conflict(f"the queue {definition.name!r} is in the broker's settings: {present.dump()}")

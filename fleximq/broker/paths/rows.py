@@ -36,7 +36,9 @@ def whoIs(client: ConnectedClient) -> dict[str, Any]:
 
 
 def clientRow(broker: Broker, client: ConnectedClient) -> dict[str, Any]:
-    """Return a client's row; ``subscriptions`` includes the polled ones it uses."""
+    """Return a client's row; ``subscriptions`` includes the polled ones it uses, ``queues`` are those from which it
+    consumes.
+    """
     return {
         "client_id": client.id,
         "dialect": client.dialect,
@@ -46,6 +48,7 @@ def clientRow(broker: Broker, client: ConnectedClient) -> dict[str, Any]:
         "address": client.address,
         "connected": round(broker.clock.seconds() - client.joined, 3),
         "subscriptions": len(client.subscriptions) + broker.polledSubscriptions.subscriptionCount(client),
+        "queues": broker.consumers.queuesOf(client),
     }
 
 

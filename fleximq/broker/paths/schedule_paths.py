@@ -197,6 +197,7 @@ def _row(message: WaitingMessage) -> dict[str, Any]:
         "principal": message.principal,
         "bytes": message.bytes,
         "kept": message.number < FIRST_VOLATILE,
+        "message_id": message.messageId,
     }
 
 

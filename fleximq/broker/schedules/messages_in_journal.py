@@ -24,7 +24,13 @@ from fleximq.broker.schedules.schedule_header import (
     waitingColumns,
     waitingHeader,
 )
-from fleximq.broker.schedules.waiting_messages import OnAdded, OnFetched, WaitingMessage, WaitingMessages
+from fleximq.broker.schedules.waiting_messages import (
+    OnAdded,
+    OnFetched,
+    WaitingMessage,
+    WaitingMessages,
+    waitingMessage,
+)
 from fleximq.broker.timetable import Entries
 from fleximq.errors import NotKept, NotRecorded
 from fleximq.interfaces import IJournal
@@ -163,8 +169,7 @@ def _waitingIn(batch: StoredBatch) -> Iterator[WaitingMessage]:
         return
     mine = batch.only(SCHEDULES.__eq__)
     for offset, header, payload in zip(mine.offsets, mine.headers, mine.payloads, strict=True):
-        publication = publicationOf(header)
-        yield WaitingMessage(offset, dueOf(header), publication.topic, publication.principal, len(payload))
+        yield waitingMessage(offset, dueOf(header), publicationOf(header), len(payload))
 
 
 def _packed(column: "array[int]") -> bytes:

@@ -136,14 +136,14 @@ class Schedules:
             if not messages:
                 done(False)
                 return
-            _, due, topic, principal, _ = messages[0]
+            message = messages[0]
             try:
-                if principal is None or principal != client.principal:
-                    permit(client, Action.PUBLISH, topic)
+                if message.principal is None or message.principal != client.principal:
+                    permit(client, Action.PUBLISH, message.topic)
             except BrokerError as error:
                 done(error)
                 return
-            owner = store.cancel(due, number)
+            owner = store.cancel(message.due, number)
             if owner is not None:
                 self.owners.release(owner)
             done(owner is not None)

@@ -9,8 +9,8 @@ from fleximq.broker.schedules.due_messages import DueMessage, Publisher
 from fleximq.broker.schedules.schedule_header import Publication, firedHeader, opensQueue, publishedHeader
 from fleximq.broker.timetable import Entries, Timetable
 from fleximq.errors import NotKept
-from fleximq.values.header_pairs import headerPairs, runWithSender
-from fleximq.values.records import DIALECTS, OTHER_DIALECT, Run
+from fleximq.values.header_pairs import headerPairs, mapHead, runWithSender
+from fleximq.values.records import DIALECTS, OTHER_DIALECT, Run, idsOf
 
 #: Reports the ids of new schedules and None, or no ids and the reason why they are not stored.
 OnAdded = Callable[[Sequence[int], str | None], None]
@@ -26,8 +26,8 @@ MOST_AT_ONCE = 50_000
 
 
 class WaitingMessage(NamedTuple):
-    """A message as a listing shows it: id, due time, topic, the principal that scheduled it, and the bytes of its
-    payload.
+    """A message as a listing shows it: id, due time, topic, the principal that scheduled it, the bytes of its payload,
+    and its own id, None without one.
     """
 
     number: int
@@ -35,6 +35,13 @@ class WaitingMessage(NamedTuple):
     topic: str
     principal: str | None
     bytes: int
+    messageId: str | None
+
+
+def waitingMessage(number: int, due: int, publication: Publication, size: int) -> WaitingMessage:
+    """Return a message with a payload of this size for a listing."""
+    messageId = idsOf(mapHead(publication.number) + publication.pairs)[0]
+    return WaitingMessage(number, due, publication.topic, publication.principal, size, messageId)
 
 
 class WaitingMessages(ABC):
@@ -181,12 +188,7 @@ class MessagesInMemory(WaitingMessages):
 
     def find(self, numbers: Sequence[int], found: Callable[[list[WaitingMessage]], None]) -> None:
         known = ((number, self._waiting[number]) for number in numbers if number in self._waiting)
-        found(
-            [
-                WaitingMessage(number, each.due, each.publication.topic, each.publication.principal, len(each.payload))
-                for number, each in known
-            ]
-        )
+        found([waitingMessage(number, each.due, each.publication, len(each.payload)) for number, each in known])
 
     def ended(self, entries: Entries) -> None:
         for number in entries.numbers:

@@ -78,10 +78,11 @@ _LETTERS = {
 }  # fmt: skip
 _CLIENTS = {
     "name": "name", "as": "client_name", "id": "client_id", "dialect": "dialect", "principal": "principal",
-    "from": "address", "seconds": "connected", "subs": "subscriptions", "node": "node",
+    "from": "address", "seconds": "connected", "subs": "subscriptions", "queues": "queues",
+    "node": "node",
 }  # fmt: skip
 #: Fields of which a table has no column if no row has a value.
-_RARE = ("client_name", "node", "paused", "subscription")
+_RARE = ("client_name", "node", "paused", "queues", "subscription")
 
 
 def _named(name: str) -> Row:
@@ -244,6 +245,8 @@ def _show(action: Action, arguments: Namespace, rows: list[Row]) -> None:
 
 def _cell(field: str, value: Any) -> Any:
     """Return the value of a field for a table: ids without separators, seconds without fractions, others as JSON."""
+    if field == "queues":
+        return ", ".join(value or ())
     if isinstance(value, dict | list):
         return jsonLine(value, (",", ":"))
     if field == "last" and value:

@@ -34,8 +34,11 @@ def _list(arguments: Namespace, address: Address) -> None:
             for row in rows:
                 outJson(row)
             return
-        cells = [(str(row.get("name", row.get("id"))), row["topic"], _time(row), _interval(row)) for row in rows]
-    console().print(table(("schedule", "topic", "next", "repeats"), cells, expand=False))
+        cells = [
+            (str(row.get("name", row.get("id"))), row["topic"], _time(row), _interval(row), row.get("message_id") or "")
+            for row in rows
+        ]
+    console().print(table(("schedule", "topic", "next", "repeats", "message id"), cells, expand=False))
 
 
 def _time(row: Mapping[str, Any]) -> str:

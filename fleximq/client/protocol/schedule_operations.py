@@ -10,6 +10,7 @@ from fleximq.client.protocol.publications import headerFields
 from fleximq.client.settings import TIMEOUT
 from fleximq.client.times import Duration, milliseconds, moment
 from fleximq.client.topic_warnings import literalDoubt, literalTopic, warnOf
+from fleximq.values.occurrences import LEAST_EVERY
 
 T = TypeVar("T")
 #: Rows of one answer, and limit of the answers of one listing.
@@ -72,12 +73,15 @@ class ScheduleOperations(Operations[Deliveries, Notifications]):
         :param timezone: of the expression, e.g. "Europe/Rome"; UTC without it.
         :param catch_up: which publications are made up for after the broker was down.
         :param value: and ``queue``, ``headers``: as for :meth:`schedule`.
+        :raises ValueError: both or neither of ``every`` and ``cron``, or an interval of less than a second.
         :raises RequestFailed: a value is wrong, or something is not permitted.
         """
         warnOf(literalDoubt(topic))
         if (every is None) == (cron is None):
             raise ValueError("a recurring schedule needs either every or cron")
         interval = None if every is None else milliseconds("every", every)
+        if interval is not None and interval < LEAST_EVERY:
+            raise ValueError(f"every is {every}, but must be at least {LEAST_EVERY // 1000} second")
         times = {"every": interval, "cron": cron, "timezone": timezone}
         asked: dict[str, Any] = {"name": name, "topic": topic, "payload": value, "catch_up": catch_up}
         asked |= _header(queue, headers) | {key: each for key, each in times.items() if each is not None}

@@ -181,6 +181,7 @@ class PathTests(SynchronousTestCase):
                 "address": "at fleximq",
                 "connected": 2.0,
                 "subscriptions": 2,
+                "queues": [],
             },
         )
 
