@@ -1,32 +1,41 @@
-"""The client manager of python-socketio for asyncio: servers of one application share rooms, events and callbacks.
+"""The client managers of python-socketio: servers of one application share rooms, events and callbacks.
 
 ::
 
     socketio.AsyncServer(client_manager=AsyncFleximqManager("tcp://localhost:7890"))
+    socketio.Server(client_manager=FleximqManager("tcp://localhost:7890"))
 
-Servers that do not use asyncio have the ``KombuManager`` of python-socketio over :mod:`fleximq.integrations.kombu`.
+Both publish to the same topic, so that servers and other programs of both kinds reach each other's clients.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from threading import Lock
 from typing import Any
 
 try:
     from socketio.async_pubsub_manager import AsyncPubSubManager
+    from socketio.pubsub_manager import PubSubManager
 except ImportError as error:
-    raise ImportError('the manager of Socket.IO needs socketio: pip install "fleximq[socketio]"') from error
+    raise ImportError('the managers of Socket.IO need socketio: pip install "fleximq[socketio]"') from error
 
-from fleximq.client.asyncio import Client, connect
+from fleximq.client import asyncio as asynchronous
+from fleximq.client import blocking
 from fleximq.client.backoff import Backoff
 from fleximq.client.errors import ClientError, ConnectionLost
-from fleximq.client.settings import State
+from fleximq.client.settings import ClientSettings, State
+from fleximq.values.urls import addressesOf
 
 #: Delays between attempts to connect, again or for the first time: a web application is used meanwhile.
 _RECONNECT = Backoff(first=0.1, most=2.0)
+#: What a lost or refused connection raises; ValueError for a foreign message.
+_ERRORS = (ClientError, TimeoutError, ValueError)
+_LOCALHOST = "tcp://localhost:7890"
 
 
 class AsyncFleximqManager(AsyncPubSubManager):
-    """A client manager over a topic.
+    """A client manager for asyncio.
 
     :param url: the broker's address, or those of a cluster, as for :func:`fleximq.client.asyncio.connect`.
     :param channel: the topic; it must be the same in all servers.
@@ -42,7 +51,7 @@ class AsyncFleximqManager(AsyncPubSubManager):
 
     def __init__(
         self,
-        url: str | Sequence[str] = "tcp://localhost:7890",
+        url: str | Sequence[str] = _LOCALHOST,
         channel: str = "socketio",
         write_only: bool = False,
         resume: bool = False,
@@ -51,12 +60,19 @@ class AsyncFleximqManager(AsyncPubSubManager):
         **options: Any,
     ) -> None:
         super().__init__(channel=channel, write_only=write_only, logger=logger, json=json)
-        self._connect = lambda: connect(url, **{"reconnect": _RECONNECT, **options})
-        self._connect()  # raises the errors of wrong arguments; it connects when it is awaited
+        self._url, self._options = url, _checked(url, options)
         self._resume = resume
-        self._joining: asyncio.Task[Client] | None = None
+        self._joining: asyncio.Task[asynchronous.Client] | None = None
+        self._isClosed = False
 
-    async def _client(self) -> Client:
+    async def close(self) -> None:
+        """Disconnect from the broker."""
+        self._isClosed = True
+        joining, self._joining = self._joining, None
+        if joining is not None:
+            await (await joining).close()
+
+    async def _client(self) -> asynchronous.Client:
         """Return the client of this event loop; it connects if there is none, or if its event loop has ended."""
         joining = self._joining
         if joining is not None and joining.done():
@@ -67,8 +83,8 @@ class AsyncFleximqManager(AsyncPubSubManager):
             joining = self._joining = asyncio.create_task(self._join())
         return await asyncio.shield(joining)
 
-    async def _join(self) -> Client:
-        return await self._connect()
+    async def _join(self) -> asynchronous.Client:
+        return await asynchronous.connect(self._url, **self._options)
 
     async def _publish(self, data: Any) -> None:
         """Publish for all servers, once more if the connection was lost. What fails is logged, as by other managers."""
@@ -79,7 +95,7 @@ class AsyncFleximqManager(AsyncPubSubManager):
                 await client.publish(self.channel, payload)
                 await client.flush()
                 return
-            except (ClientError, TimeoutError) as error:
+            except _ERRORS as error:
                 if isLast or not isinstance(error, ConnectionLost):
                     self._get_logger().error("Cannot publish to the broker: %s", error)
                     return
@@ -87,19 +103,84 @@ class AsyncFleximqManager(AsyncPubSubManager):
     async def _listen(self) -> AsyncIterator[Any]:
         """Yield what the servers have published; it goes on after each loss of the connection."""
         pauses = _RECONNECT.pauses()
-        while True:
+        while not self._isClosed:
             try:
                 client = await self._client()
                 async with await client.subscribe(self.channel, resume=self._resume) as subscription:
                     pauses = _RECONNECT.pauses()
                     async for delivery in subscription:
                         yield delivery.value
-            except (ClientError, TimeoutError, ValueError) as error:
+            except _ERRORS as error:
                 self._get_logger().error("Cannot receive from the broker, trying again: %s", error)
             await asyncio.sleep(next(pauses))
 
-    async def close(self) -> None:
+
+class FleximqManager(PubSubManager):
+    """A client manager for threads; parameters as of :class:`AsyncFleximqManager`."""
+
+    name = "fleximq"
+
+    def __init__(
+        self,
+        url: str | Sequence[str] = _LOCALHOST,
+        channel: str = "socketio",
+        write_only: bool = False,
+        resume: bool = False,
+        logger: Any = None,
+        json: Any = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(channel=channel, write_only=write_only, logger=logger, json=json)
+        self._url, self._options = url, _checked(url, options)
+        self._resume = resume
+        self._inner: blocking.Client | None = None
+        self._lock = Lock()
+        self._isClosed = False
+
+    def close(self) -> None:
         """Disconnect from the broker."""
-        joining, self._joining = self._joining, None
-        if joining is not None:
-            await (await joining).close()
+        self._isClosed = True
+        with self._lock:
+            if self._inner is not None:
+                self._inner.close()
+
+    def _client(self) -> blocking.Client:
+        """Return the client; it connects if there is none."""
+        with self._lock:
+            if self._inner is None or self._inner.state is State.CLOSED:
+                self._inner = blocking.connect(self._url, **self._options)
+            return self._inner
+
+    def _publish(self, data: Any) -> None:
+        """As :meth:`AsyncFleximqManager._publish`."""
+        payload = self.json.dumps(data)
+        for isLast in (False, True):
+            try:
+                client = self._client()
+                client.publish(self.channel, payload)
+                client.flush()
+                return
+            except _ERRORS as error:
+                if isLast or not isinstance(error, ConnectionLost):
+                    self._get_logger().error("Cannot publish to the broker: %s", error)
+                    return
+
+    def _listen(self) -> Iterator[Any]:
+        """As :meth:`AsyncFleximqManager._listen`."""
+        pauses = _RECONNECT.pauses()
+        while not self._isClosed:
+            try:
+                with self._client().subscribe(self.channel, resume=self._resume) as subscription:
+                    pauses = _RECONNECT.pauses()
+                    for delivery in subscription:
+                        yield delivery.value
+            except _ERRORS as error:
+                self._get_logger().error("Cannot receive from the broker, trying again: %s", error)
+            time.sleep(next(pauses))
+
+
+def _checked(url: str | Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments for ``connect``; raises the errors of wrong ones now, and not at the first event."""
+    addressesOf(url)
+    ClientSettings(**options)
+    return {"reconnect": _RECONNECT, **options}
