@@ -1,6 +1,7 @@
 """Several servers of Socket.IO with one broker: on asyncio, in threads, and in threads with kombu's transport."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -8,7 +9,7 @@ import socket
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.util import find_spec
 from socketserver import ThreadingMixIn
 from typing import Any
@@ -298,7 +299,7 @@ class _Threads(ThreadingMixIn, WSGIServer):
     def cut(self) -> None:
         """End all connections, as the end of a process does."""
         for request in self._requests:
-            with suppress(OSError):
+            with contextlib.suppress(OSError):  # the name suppress in a module is one of trial
                 request.shutdown(socket.SHUT_RDWR)
 
 
