@@ -246,7 +246,7 @@ class Deduplication:
         :raises NotKept: as ``publish`` does; ``refused`` has indexes in this run.
         """
         envelope = self._fanOut.present(envelope)
-        if not (self._active and envelope.topic.durable and self._orderedPath.isRecorded(envelope)):
+        if not (self._active and self._orderedPath.isRecorded(envelope)):
             publish(envelope, body, len(ids), onDecided)
             return
         publisher = envelope.publisher

@@ -84,8 +84,7 @@ class QueueOperations(ValueOperations[Deliveries, Notifications], Generic[Delive
             be able to withdraw it, use :meth:`schedule` with ``queue=True``, which returns an id.
         :param expires: seconds after which it is removed if no consumer has it; after ``delay`` or ``at``.
         :param key: in a queue that is ordered by keys, jobs with equal keys run one after the other.
-        :param message_id: by which :meth:`cancel` finds it; with a journal, the broker drops a repeated one, unless it
-            has a delay or a time.
+        :param message_id: by which :meth:`cancel` finds it; with a journal, the broker drops a repeated one.
         :param headers: as for :meth:`publish`.
         """
         named = {"queue": True, "priority": priority, "key": key, "message_id": message_id}

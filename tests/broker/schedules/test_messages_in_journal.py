@@ -4,12 +4,13 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.broker.envelope import Envelope
 from fleximq.broker.schedules import messages_in_journal, schedules
 from fleximq.broker.schedules.schedule_header import SCHEDULES
 from fleximq.broker.schedules.schedules import RETRY
 from fleximq.errors import NotRecorded, TooManyRequests
 from tests.broker.parts import Collector, ask
-from tests.broker.schedules.durable import Life
+from tests.broker.schedules.durable import SOURCE, Life, batch
 
 
 class SlowLife(Life):
@@ -67,6 +68,17 @@ class DurableTests(SynchronousTestCase):
         self.life.schedule(at, b"a", message_id="m")
         self.life.finish(10)
         self.assertEqual(self.life.published(), [b"a", b"b"])
+
+    def test_repeatedIdForAQueueThatIsToBeMade(self) -> None:
+        """Is not scheduled again either, nor after a kill: only its envelope says that it is durable."""
+        for _ in range(2):
+            for _ in range(2):
+                envelope = Envelope(self.life.broker.topicFor(self.life.me, "q"), self.life.me, SOURCE, durable=True)
+                run = batch("q", {"message_id": "m", "queue": True}, b"a")
+                self.life.broker.schedule(envelope, run, 1, self.life.now() + 5000, None, ["m"])
+            self.life.commit()
+            self.assertEqual(len(self.life.waitingIds()), 1)
+            self.life = self.life.killed()
 
     def test_nothingIsPublishedBeforeTheJournalStoresIt(self) -> None:
         """It would be refused, and be late when the journal begins."""
