@@ -22,10 +22,10 @@ from tests.broker_process import BrokerProcess
 _MISSING = "" if find_spec("channels") else "needs the extra channels"
 if not _MISSING:
     from asgiref.sync import async_to_sync
+    from asgiref.testing import ApplicationCommunicator
     from channels.exceptions import ChannelFull
     from channels.generic.websocket import JsonWebsocketConsumer
     from channels.layers import get_channel_layer
-    from channels.testing import WebsocketCommunicator
     from django import conf
     from django.test import override_settings
 
@@ -359,11 +359,13 @@ class ConsumerTests(LayerCase):
             ours, other = get_channel_layer(), self.layer()
             assert isinstance(ours, ChannelLayer)
             self.layers.append(ours)
-            socket = WebsocketCommunicator(News.as_asgi(), "/")
-            self.assertTrue((await socket.connect(PATIENCE))[0])
+            socket = ApplicationCommunicator(News.as_asgi(), {"type": "websocket"})
+            await socket.send_input({"type": "websocket.connect"})
+            self.assertEqual((await socket.receive_output(PATIENCE))["type"], "websocket.accept")
             await asyncio.to_thread(async_to_sync(other.group_send), "news", {"type": "news.flash", "text": "rain"})
-            self.assertEqual(await socket.receive_json_from(PATIENCE), {"flash": "rain"})
-            await socket.disconnect()
+            self.assertEqual((await socket.receive_output(PATIENCE))["text"], '{"flash": "rain"}')
+            await socket.send_input({"type": "websocket.disconnect", "code": 1000})
+            await socket.wait(PATIENCE)
             connection = ours._connection
             assert connection is not None
             self.assertEqual((len(connection._groups), len(ours._mailboxes)), (0, 0))

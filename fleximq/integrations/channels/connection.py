@@ -236,8 +236,8 @@ class Connection:
                 raise RequestFailed(Status.BAD_REQUEST, "this is not about a channel")
 
     async def _request(self, process: str, asked: dict[str, Any]) -> bool:
-        """Have a process do something with its channel; False if the channel is full. Nothing is done by a process that
-        has ended.
+        """Send a request to the process of a channel; False if the channel is full. It is dropped if the process has
+        ended.
         """
         while True:
             client = await self.client()

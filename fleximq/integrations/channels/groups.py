@@ -96,7 +96,7 @@ class Groups:
             async for delivery in subscription:
                 self._dispatch(group, found, bytes(delivery.payload))
         except ConnectionLost:
-            pass  # the client is closed, which its owner is told
+            pass  # the client is closed, and its owner knows
         except ClientError:
             _log.exception("The subscription to the group %s ended", group)
         self._forget(group, found)

@@ -102,7 +102,7 @@ class ChannelLayer(BaseChannelLayer):
         await self._connect().add(group, channel, *self._place(channel))
 
     async def group_discard(self, group: str, channel: str) -> None:
-        """Remove a channel from a group; nothing happens if it is not in it."""
+        """Remove a channel from a group; no effect if it is not a member."""
         self._checkNames(group, channel)
         await self._connect().discard(group, channel, *self._place(channel))
 
@@ -164,7 +164,10 @@ class ChannelLayer(BaseChannelLayer):
                 prefix=self.prefix,
                 expiry=self.expiry,
                 group_expiry=self.group_expiry,
-                capacityOf=_Capacities(self.capacity, self.channel_capacity).get_capacity,
+                # Without a reference to the layer, so that a forgotten one disconnects.
+                capacityOf=BaseChannelLayer(
+                    capacity=self.capacity, channel_capacity=self.channel_capacity
+                ).get_capacity,
             )
             name = self._nameOf(self._identity)
             self._connection = Connection(self._urls, self._options, rules, name, self._mailboxes)
@@ -185,13 +188,6 @@ class ChannelLayer(BaseChannelLayer):
     def _checkNames(self, group: str, channel: str) -> None:
         self.require_valid_group_name(group)
         self.require_valid_channel_name(channel)
-
-
-class _Capacities(BaseChannelLayer):
-    """The capacities of a layer, to which a connection has no reference, so that a forgotten layer disconnects."""
-
-    def __init__(self, capacity: int, byPattern: Any) -> None:
-        super().__init__(capacity=capacity, channel_capacity=byPattern)
 
 
 def _processOf(channel: str) -> str | None:

@@ -109,8 +109,8 @@ class NamedChannels:
         queue = self._queueOf(channel)
         rows = (await self._broker.repeat(lambda client: client.ask("/broker/queues", {"topic": queue})))["queues"]
         if not rows or rows[0]["definition"] is None:
-            # A full queue drops its oldest messages: if it refused new ones, it would refuse those of a group for all
-            # its members. ``send`` keeps below half of the bound, so that what it has sent is not dropped.
+            # A full queue drops its oldest messages, since one that refuses a message of a group refuses it for all
+            # members. The bound is twice the capacity, so that several senders at once do not exceed it.
             definition: dict[str, Any] = {
                 "durable": False,
                 "expiry": self._idle,
