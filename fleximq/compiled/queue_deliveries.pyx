@@ -221,6 +221,26 @@ def addSizes(dict sizes, deliveries):
     return size
 
 
+def putEach(dict items, keys, values):
+    """Do what the reference does."""
+    cdef list mine = values if type(values) is list else list(values)
+    cdef Py_ssize_t place = 0
+    for key in keys:
+        items[key] = mine[place]
+        place += 1
+    if place < len(mine):
+        raise ValueError("not as many keys as values")
+
+
+def popFirst(items, Py_ssize_t number):
+    """Return the items of the reference."""
+    cdef list found = []
+    popleft = items.popleft
+    for _ in range(number):
+        found.append(popleft())
+    return found
+
+
 def popEach(dict items, keys):
     """Return the values of the reference."""
     cdef list found = []

@@ -1,6 +1,7 @@
 """The compiled core and the reference, fed with the same bytes in the same pieces: equal results, equal errors."""
 
 import struct
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import Any
@@ -262,7 +263,8 @@ class SameTests(SynchronousTestCase):
             made = message_loops.firstDeliveries(QueueDelivery, range(5, 5 + len(run)), 160, 4, run)
             sizes: dict[int, int] = {3: 7}
             added = message_loops.addSizes(sizes, made)
-            removed = message_loops.popEach(sizes, tags)
+            message_loops.putEach(sizes, range(3, 3 + len(run)), list(range(len(run))))
+            removed = message_loops.popEach(sizes, tags), message_loops.popFirst(deque(run), len(run) // 2)
             inner = message_loops.quotients(tags, 160, 10, 4)
             numbered = message_loops.numbered(run, first)
             others = numbered, message_loops.offsetsOf([*numbered, *run]), message_loops.withQos(run, qos)
@@ -285,6 +287,9 @@ class SameTests(SynchronousTestCase):
             lambda: loops.firstDeliveries(QueueDelivery, [1, 2], 1, 0, [one]),
             lambda: loops.firstDeliveries(QueueDelivery, [], 1, 0, [one]),
             lambda: loops.addSizes({}, [(1, one)]),  # type: ignore[list-item]
+            lambda: loops.putEach({}, [1, 2], [one]),
+            lambda: loops.putEach({}, [1], [one, one]),
+            lambda: loops.popFirst(deque([one]), 2),
             lambda: loops.popEach({}, 1),  # type: ignore[arg-type]
             lambda: loops.quotients(["1"], 160, 10, 4),  # type: ignore[list-item]
         ]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
+from fleximq.values import message_loops
 from fleximq.values.message import Message
 from fleximq.values.message_cost import ANY, OVERHEAD, cost, costOf, measure
 
@@ -127,8 +128,7 @@ class MemoryBacklog(Backlog):
         return range(first, self.lastTag + 1), messages  # type: ignore[return-value]
 
     def _pop(self, number: int) -> list[Message | None]:
-        popleft = self._messages.popleft
-        return [popleft() for _ in range(min(number, len(self._messages)))]
+        return message_loops.popFirst(self._messages, min(number, len(self._messages)))
 
     def occupied(self, weight: int) -> int:
         return weight

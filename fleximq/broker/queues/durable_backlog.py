@@ -12,6 +12,7 @@ from itertools import chain, islice, takewhile
 from fleximq.broker.queues.backlog import NEVER_USED, Backlog, Dropped
 from fleximq.broker.queues.message_place import placeAt
 from fleximq.broker.queues.offset_ranges import FIRST_VOLATILE, GAP, OffsetRanges
+from fleximq.values import message_loops
 from fleximq.values.message import Message
 from fleximq.values.message_cost import ANY, cost, costOf, measure
 
@@ -114,8 +115,7 @@ class DurableBacklog(Backlog):
         else:
             count, size = measure(islice(self._inMemory, number), most)  # type: ignore[arg-type]  # there are no gaps
             self.size -= size
-            popleft = self._inMemory.popleft
-            messages = [popleft() for _ in range(count)]  # type: ignore[misc]
+            messages = message_loops.popFirst(self._inMemory, count)  # type: ignore[arg-type]
             self.lastTag += count
             tags = range(first, first + count)
         if self.volatile:

@@ -94,7 +94,7 @@ class InFlight:
         if len(tags) == 1:
             self._messages[tags[0]] = messages[0]
         else:
-            self._messages.update(zip(tags, messages, strict=True))
+            message_loops.putEach(self._messages, tags, messages)
         held = None if holder is None else self._held.setdefault(holder, set())
         if attempts != 1:
             self._attempts.update(dict.fromkeys(tags, attempts))
