@@ -139,6 +139,10 @@ def _asking(path: str, arguments: bytes) -> Callable[[int], bytes]:
     return lambda id: frame("REQ", id, header, arguments)
 
 
+def _valuing(path: str, *, times: int = 1, **arguments: object) -> Callable[[int], bytes]:
+    return lambda id: _asking(f"/value/{path}", msgpack.packb(arguments))(id) * times
+
+
 #: What clients say that were let in.
 CLIENTS = (
     Input("collidingPub", "fleximq", lambda id: frame("PUB", id, collidingMap(topic="c")), 1,
@@ -150,6 +154,25 @@ CLIENTS = (
     Input("stagedRecords", "fleximq", _asking("/sink/stage", msgpack.packb({
           "query": "q", "batch": 1, "part": "p", "records": [{"topic": f"{each}", "value": 0} for each in range(50_000)]
           })), 1, _LARGE),
+    Input("arraysInPut", "fleximq", _asking("/value/put", b"\x82\xa5value\xc4\0\xa3key" + emptyArrays(4 << 20)), 1,
+          _ONE),
+    Input("addToArrays", "fleximq", lambda id: _valuing("put", key="n", value=emptyArrays(4 << 20))(id)
+          + _valuing("add", key="n")(id), 1, _LARGE),
+    # 10,000 requests wait for one key, and one client for 10,000 keys. The value is gone before the next try.
+    Input("valueReaders", "fleximq", _valuing("put", key="read", value=b"", expires_in=300), 1, Bounds(event=0.25), "",
+          (("fleximq", _valuing("get", times=1000, keys=["read"], wait=60_000)),) * 10),
+    Input("waitingReaders", "fleximq", lambda id: b"".join(
+        _valuing("get", keys=[f"w{first + each}" for each in range(1000)], wait=60_000)(id)
+        for first in range(0, 10_000, 1000)), 1, Bounds(grown=8 * MEBIBYTE)),
+    Input("values", "fleximq", _each(1000, lambda id, number: _valuing(
+        "put", key=f"v{number}", value=b"", expires_in=1 << 40)(id)), 20,
+          Bounds(grown=24 * MEBIBYTE, byMebibyte=4.0)),
+    # Each waits for the one before it; what does not fit is refused.
+    Input("putsOfOneKey", "fleximq", _valuing("put", times=1000, key="puts", value=bytes(60_000)), 4, _LARGE),
+    Input("getsOfLargeValues", "fleximq", _valuing("get", times=1000, keys=["large"]), 1, _LARGE, "",
+          (("fleximq", _valuing("put", key="large", value=bytes(8 << 20))),)),
+    Input("largeValueReaders", "fleximq", _valuing("put", key="late", value=bytes(8 << 20), expires_in=300), 1, _LARGE,
+          "", (("fleximq", _valuing("get", times=1000, keys=["late"], wait=60_000)),)),
     # 15 MiB are not copied for each of those who receive them.
     Input("largeToWebSockets", "fleximq", _flexi("PUB", payload=bytes(15 << 20), topic="cost"), 1,
           _LARGE._replace(grown=64 * MEBIBYTE), "", (("fleximq-ws", _binary(_flexi("SUB", topic="cost"))),) * 20),

@@ -15,11 +15,16 @@ import msgpack
 
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.key_values.key_values import KeyValues, OnPut, Value
-from fleximq.errors import BrokerError, Conflict
-from fleximq.values.nesting import unpack
+from fleximq.errors import BrokerError, Conflict, NoCapacity
 
 #: The least and the largest number to which clients can add: those of 64 bits with a sign.
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
+#: Maximum bytes of a whole number in MessagePack; longer values are not decoded.
+_NUMBER_BYTES = 9
+#: Approximate bytes of a change besides the content of a value.
+_CHANGE_BYTES = 500
+#: Maximum bytes of all changes that wait until an earlier change of their key is stored.
+MOST_WAITING = 64 << 20
 
 #: Receives whether there was a value, or why it is not removed.
 OnDeleted = Callable[[bool | BrokerError], None]
@@ -32,6 +37,7 @@ class Changes:
         self._values = values
         #: The changes that wait for one of their key that is being stored.
         self._following: dict[str, deque[_Change]] = {}
+        self._bytes = 0
 
     def put(
         self, client: ConnectedClient, key: str, content: bytes, expires: int, revision: int | None, done: OnPut
@@ -41,6 +47,7 @@ class Changes:
         :param expires: milliseconds since 1970, 0: never.
         :param revision: change only a value that has this revision; 0: only if there is none.
         :param done: called with the new revision, or with Conflict, or an error of :meth:`KeyValues.store`.
+        :raises NoCapacity: too many changes wait for others of their keys, as the other methods too.
         """
         self._make(_Put(key, client, revision, done, content, expires))
 
@@ -62,9 +69,14 @@ class Changes:
     def _make(self, change: "_Change") -> None:
         following = self._following.get(change.key)
         if following is None:
+            self._bytes += change.size
             self._following[change.key] = deque([change])
             self._continue(change.key)
-        elif not (following and following[-1].merge(change)):
+            return
+        if self._bytes + change.size > MOST_WAITING:
+            raise NoCapacity(f"changes of values that wait for earlier ones may have {MOST_WAITING} bytes")
+        self._bytes += change.size
+        if not (following and following[-1].merge(change)):
             following.append(change)
 
     def _continue(self, key: str) -> None:
@@ -72,7 +84,9 @@ class Changes:
         following = self._following[key]
         while following:
             step = _Step(partial(self._continue, key))
-            following.popleft().make(self._values, step.end)
+            change = following.popleft()
+            self._bytes -= change.size
+            change.make(self._values, step.end)
             if step.takesTime():
                 return
         del self._following[key]
@@ -104,6 +118,11 @@ class _Change(ABC):
 
     key: str
 
+    @property
+    def size(self) -> int:
+        """Approximate bytes of memory while it waits."""
+        return _CHANGE_BYTES
+
     @abstractmethod
     def make(self, values: KeyValues, end: Callable[[], None]) -> None:
         """Make it; ``end`` is called when it is made or refused."""
@@ -120,6 +139,11 @@ class _Put(_Change):
     done: OnPut
     content: bytes
     expires: int
+
+    @property
+    def size(self) -> int:
+        """With its content."""
+        return _CHANGE_BYTES + len(self.content)
 
     def make(self, values: KeyValues, end: Callable[[], None]) -> None:
         def stored(result: int | BrokerError) -> None:
@@ -156,6 +180,11 @@ class _Add(_Change):
     expires: int | None
     numbers: list[tuple[int, OnPut]]
 
+    @property
+    def size(self) -> int:
+        """Of all that were merged."""
+        return _CHANGE_BYTES * len(self.numbers)
+
     def merge(self, change: _Change) -> bool:
         if not isinstance(change, _Add) or change.client is not self.client or change.expires != self.expires:
             return False
@@ -168,13 +197,15 @@ class _Add(_Change):
 
         def found(read: Mapping[str, Value], rest: Sequence[str]) -> None:
             try:
+                if self.key not in read and values.held(self.key) is not None:
+                    raise Conflict(f"the value of {self.key!r} cannot be read: its record in the journal is damaged")
                 present = _number(self.key, read)
             except Conflict as error:
                 self._tell([error] * len(self.numbers), end)
                 return
             self._store(values, present, expires, end)
 
-        values.get([self.key], 0, found)
+        values.read([self.key], 0, found)
 
     def _store(self, values: KeyValues, present: int, expires: int, end: Callable[[], None]) -> None:
         results: list[int | BrokerError] = []
@@ -204,9 +235,9 @@ def _number(key: str, values: Mapping[str, Value]) -> int:
     """Return the number that a value is, 0 without a value; raises Conflict."""
     if key not in values:
         return 0
-    content: Any = values[key].content
+    content = values[key].content
     try:
-        found = unpack(content)
+        found: Any = msgpack.unpackb(content) if len(content) <= _NUMBER_BYTES else None
     except ValueError:
         found = None
     if not isinstance(found, int) or isinstance(found, bool):

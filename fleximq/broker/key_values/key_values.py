@@ -8,9 +8,9 @@ Readers see what is stored: a change that waits for the disk is not seen. A valu
 """
 
 from array import array
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -26,6 +26,8 @@ from fleximq.values.sorted_names import SortedNames
 LOOK = 1.0
 #: Maximum number of keys for whose values one client waits, 150 bytes of memory each.
 MOST_WAITED = 10_000
+#: Maximum number of reads of one client that are asked of the store at once, 8 MiB or one value each.
+MOST_READS = 4
 #: Maximum number of values that are removed in one turn of the reactor.
 BATCH = 10_000
 #: Greater than what follows a prefix in any key.
@@ -66,6 +68,15 @@ class _Waiting:
     deadline: Deadline | None = None
 
 
+@dataclass(eq=False, slots=True)
+class _Reads:
+    """The reads of one client: how many are asked of the store, and keys, ``after`` and callback of the later ones."""
+
+    inStore: int = 0
+    isBeginning: bool = False
+    later: deque[tuple[Sequence[str], int, OnValues]] = field(default_factory=deque)
+
+
 class KeyValues:
     """All values of a broker.
 
@@ -90,6 +101,8 @@ class KeyValues:
         #: Those who wait for a value, by its key and by client.
         self._readers: dict[str, dict[_Waiting, None]] = {}
         self._waiting: dict[ConnectedClient, dict[_Waiting, None]] = {}
+        #: For each client that reads: the number of its reads in the store, and the ones after them.
+        self._reads: dict[ConnectedClient, _Reads] = {}
 
     def __len__(self) -> int:
         """Return the number of values, including expired ones that are not removed yet."""
@@ -110,17 +123,49 @@ class KeyValues:
 
     # -- reading ---------------------------------------------------------------------------------------
 
-    def get(self, keys: Sequence[str], after: int, found: OnValues) -> None:
+    def get(self, client: ConnectedClient, keys: Sequence[str], after: int, found: OnValues) -> None:
         """Read the values with a larger revision than ``after``, about 8 MiB of them at once; ``found`` is called,
-        perhaps before this returns.
+        perhaps before this returns, and perhaps never after :meth:`leave`.
         """
+        reads = self._reads.setdefault(client, _Reads())
+        reads.later.append((keys, after, found))
+        self._readOn(client, reads)
+
+    def _readOn(self, client: ConnectedClient, reads: "_Reads") -> None:
+        """Begin the next reads of a client; also called by each that ends, perhaps at once."""
+        if reads.isBeginning:
+            return
+        reads.isBeginning = True
+        while reads.later and reads.inStore < MOST_READS:
+            keys, after, found = reads.later.popleft()
+            reads.inStore += 1
+            self.read(keys, after, partial(self._hasRead, client, reads, found))
+        reads.isBeginning = False
+        if not reads.inStore and self._reads.get(client) is reads:
+            del self._reads[client]
+
+    def _hasRead(
+        self,
+        client: ConnectedClient,
+        reads: "_Reads",
+        found: OnValues,
+        values: Mapping[str, Value],
+        rest: Sequence[str],
+    ) -> None:
+        reads.inStore -= 1
+        found(values, rest)
+        self._readOn(client, reads)
+
+    def read(self, keys: Sequence[str], after: int, found: OnValues) -> None:
+        """Read values as :meth:`get` does, for the broker itself: ``found`` is called in any case."""
         there = {held.revision: key for key in keys if (held := self._newer(key, after)) is not None}
 
-        def read(contents: Mapping[int, bytes]) -> None:
+        def read(contents: Mapping[int, bytes], unread: Sequence[int]) -> None:
             values = {there[revision]: Value(revision, content) for revision, content in contents.items()}
-            # One that is missing may have been replaced since.
-            rest = [key for revision, key in there.items() if revision not in contents]
-            found(values, [key for key in rest if self.held(key) is not None])
+            later = frozenset(unread)
+            # One that was read and is missing was replaced since, or its record is damaged.
+            missing = (each for each in there if each not in contents and (each in later or each not in self._keys))
+            found(values, [there[each] for each in missing if self.held(there[each]) is not None])
 
         if there:
             self._store.read(list(there), read)
@@ -136,7 +181,7 @@ class KeyValues:
         not called after :meth:`leave`. Raises TooManyRequests if the client waits for :data:`MOST_WAITED` keys already.
         """
         if any(self._newer(key, after) is not None for key in keys):
-            self.get(keys, after, found)
+            self.get(client, keys, after, found)
             return
         waiting = _Waiting(client, tuple(dict.fromkeys(keys)), after, found)
         if len(waiting.keys) + sum(len(each.keys) for each in self._waiting.get(client, ())) > MOST_WAITED:
@@ -147,13 +192,16 @@ class KeyValues:
         self._waiting.setdefault(client, {})[waiting] = None
 
     def leave(self, client: ConnectedClient) -> None:
-        """Let a client wait no more."""
+        """Let a client wait no more, and read no more."""
+        reads = self._reads.pop(client, None)
+        if reads is not None:
+            reads.later.clear()
         for waiting in list(self._waiting.get(client, ())):
             self._forget(waiting)
 
     def _give(self, waiting: _Waiting) -> None:
         self._forget(waiting)
-        self.get(waiting.keys, waiting.after, waiting.found)
+        self.get(waiting.client, waiting.keys, waiting.after, waiting.found)
 
     def _forget(self, waiting: _Waiting) -> None:
         if waiting.deadline is not None:
@@ -194,9 +242,11 @@ class KeyValues:
                 stored(NotKept(reason))
                 return
             self._hold(key, Held(revision, expires, owner))
+            # Before a later change of the key, which may remove the value.
+            if key in self._readers and self.held(key) is not None:
+                for waiting in [each for each in self._readers[key] if each.after < revision]:
+                    self._give(waiting)
             stored(revision)
-            for waiting in list(self._readers.get(key, ())):
-                self._give(waiting)
 
         try:
             self._store.write(client, key, content, expires, decided)

@@ -27,8 +27,8 @@ _VALUE_BYTES = 400
 
 #: Receives the revision of a stored value and None, or 0 and the reason why it is not stored.
 OnStored = Callable[[int, str | None], None]
-#: Receives contents by their revisions, without lost ones.
-OnRead = Callable[[Mapping[int, bytes]], None]
+#: Receives contents by their revisions, without lost ones, and the revisions that were not looked at.
+OnRead = Callable[[Mapping[int, bytes], Sequence[int]], None]
 
 
 class ValueRecord(NamedTuple):
@@ -89,7 +89,7 @@ class ValuesInMemory:
                 break
             contents[revision] = self._contents[revision]
             size += len(contents[revision])
-        found(contents)
+        found(contents, revisions[len(contents) :])
 
     def remove(self, revisions: Sequence[int]) -> None:
         """See :class:`ValueStore`."""
@@ -116,17 +116,20 @@ class ValuesInJournal:
     def read(self, revisions: Sequence[int], found: OnRead) -> None:
         """See :class:`ValueStore`."""
 
-        def read(batches: Sequence[StoredBatch], _: int) -> None:
+        ascending = array("Q", sorted(revisions))
+
+        def read(batches: Sequence[StoredBatch], number: int) -> None:
             mine = [batch.only(VALUES.__eq__) for batch in batches if VALUES in batch.topics]
             found(
                 {
                     offset: bytes(payload)
                     for each in mine
                     for offset, payload in zip(each.offsets, each.payloads, strict=True)
-                }
+                },
+                ascending[number:],
             )
 
-        self._journal.fetchRecords(array("Q", sorted(revisions)), _CHUNK, read)
+        self._journal.fetchRecords(ascending, _CHUNK, read)
 
     def remove(self, revisions: Sequence[int]) -> None:
         """See :class:`ValueStore`."""

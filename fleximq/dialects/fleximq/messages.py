@@ -163,6 +163,8 @@ class FlexiMessages:
         self._largeRequests -= isLarge
         if isLarge and not self._largeRequests and self._inputPauses is not None:
             self._inputPauses.readPauses.resume(ReadPause.UNANSWERED)
+        if not self._session.outbox.isOpen:
+            return  # large values would be packed for nothing
         if isinstance(value, BrokerError):
             self._session.counted(value)
             self._replies.sendError(value, path, requestId)

@@ -19,6 +19,7 @@ from fleximq.errors import (
 from fleximq.limits import MOST_MILLISECONDS, NO_LIMITS, Limits
 from fleximq.rights import Action
 from tests.broker.key_values.storing import Memory, StoringCase
+from tests.broker.schedules.durable import Life
 
 
 class Only:
@@ -108,7 +109,15 @@ class ValueTests(StoringCase):
 
     def test_addToSomethingElse(self) -> None:
         """Is a conflict, and changes nothing."""
-        for value in (b"", b"\xc1", msgpack.packb("1"), msgpack.packb(True), msgpack.packb(1.5), b"\x01\x02"):
+        for value in (
+            b"",
+            b"\xc1",
+            msgpack.packb("1"),
+            msgpack.packb(True),
+            msgpack.packb(1.5),
+            b"\x01\x02",
+            bytes(10),
+        ):
             self.put("n", value)
             self.assertRaises(Conflict, self.ask, "add", key="n")
             self.assertEqual(self.values("n"), {"n": value})
@@ -235,6 +244,27 @@ class ValueTests(StoringCase):
         self.assertEqual(answers, [])
         self.life.clock.advance(0.1)
         self.assertEqual(answers, [{"values": {}, "rest": []}])
+
+    def test_aReaderGetsAValueThatIsDeletedAtOnce(self) -> None:
+        """A change that waits for the value's commit does not take it from readers."""
+        answers = self.begin("get", keys=["a"], wait=60_000)
+        changes = self.begin("put", key="a", value=b"one"), self.begin("delete", key="a")
+        self.life.commit()
+        self.assertEqual(changes[1], [{"deleted": True}])
+        self.assertEqual(answers, [{"values": {"a": [changes[0][0]["revision"], b"one"]}, "rest": []}])
+
+    def test_aValueThatIsNotNewerWakesNoReader(self) -> None:
+        """Nor does one that has expired when it is stored."""
+        answers = self.begin("get", keys=["a"], after=1 << 60, wait=5000)
+        self.put("a", b"one")
+        late = self.begin("get", keys=["b"], wait=5000)
+        if isinstance(self.life, Life):
+            self.begin("put", key="b", value=b"", expires_in=10)
+            self.life.clock.advance(1)
+            self.life.commit()
+        self.assertEqual((answers, late), ([], []))
+        self.advance(5)
+        self.assertEqual((answers, late), ([{"values": {}, "rest": []}],) * 2)
 
     def test_whoHasAValueDoesNotWait(self) -> None:
         """One is enough."""

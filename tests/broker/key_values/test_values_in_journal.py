@@ -8,9 +8,10 @@ from typing import Any
 import msgpack
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.key_values.key_values import KeyValues
+from fleximq.broker.key_values import changes
+from fleximq.broker.key_values.key_values import MOST_READS, KeyValues
 from fleximq.broker.key_values.value_stores import VALUES, ValuesInJournal
-from fleximq.errors import NotKept, TooManyRequests
+from fleximq.errors import Conflict, NoCapacity, NotKept, TooManyRequests
 from fleximq.journal.retention.retention_rules import RetentionPolicy
 from fleximq.journal.retention.segment_removal import SegmentRemoval
 from tests.broker.key_values.crash_simulation import explore
@@ -96,6 +97,50 @@ class RestartTests(StoringCase):
         self.assertEqual([list(answer) for answer in first], [["revision"]])
 
 
+class SlowDiskTests(StoringCase):
+    """A journal that is slow."""
+
+    def test_changesThatWaitAreBounded(self) -> None:
+        """By their bytes; a key that waits for nothing can be changed, and later the others again."""
+        self.patch(changes, "MOST_WAITING", 5000)
+        answers = [self.begin("put", key=key, value=bytes(3000)) for key in "aab"]
+        self.assertRaises(NoCapacity, self.begin, "put", key="a", value=bytes(3000))
+        answers += [self.begin("add", key="n") for _ in range(4)]
+        self.assertRaises(NoCapacity, self.begin, "add", key="n")
+        for _ in range(4):
+            self.life.commit()
+        self.assertTrue(all(answers))
+        self.assertEqual(self.ask("add", key="n"), {"sum": 5})
+        answers = [self.begin("put", key=key, value=bytes(3000)) for key in "aa"]
+        self.assertRaises(NoCapacity, self.begin, "put", key="a", value=bytes(3000))
+
+    def test_readsOfOneClientAreDivided(self) -> None:
+        """A few are read at once, and those of a client that has left not at all."""
+        self.put("a", b"one")
+        asked: list[Callable[..., None]] = []
+        self.patch(self.life.journal, "fetchRecords", lambda offsets, most, found: asked.append(found))
+        answers = [self.begin("get", keys=["a"]) for _ in range(10)]
+        self.begin("get", self.broker.join("fleximq"), keys=["a"])
+        self.assertEqual(len(asked), MOST_READS + 1)
+        for number in range(3):
+            asked[number]([], 1)  # the next one is asked for
+        self.assertEqual(([len(each) for each in answers], len(asked)), ([1] * 3 + [0] * 7, MOST_READS + 4))
+        self.broker.leave(self.life.me, "test")
+        for found in asked[3:]:
+            found([], 1)
+        self.assertEqual((len(asked), self.broker.keyValues._reads), (MOST_READS + 4, {}))
+
+    def test_manyReadsThatFindNothing(self) -> None:
+        """Since their value is deleted meanwhile, end one after the other."""
+        self.put("a", b"one")
+        asked: list[Callable[..., None]] = []
+        self.patch(self.life.journal, "fetchRecords", lambda offsets, most, found: asked.append(found))
+        answers = [self.begin("get", keys=["a"]) for _ in range(2000)]
+        self.ask("delete", key="a")
+        asked[0]([], 1)
+        self.assertEqual(sum(map(len, answers)), 2000 - MOST_READS + 1)
+
+
 class FullDiskTests(StoringCase):
     """A journal that stores nothing at present."""
 
@@ -113,6 +158,23 @@ class FullDiskTests(StoringCase):
         self.assertEqual([type(answer) for [answer] in answers], [NotKept, NotKept])
         self.assertRaises(NotKept, self.put, "a", b"three")
         self.assertEqual(self.values("a", "n"), {"a": b"one"})
+
+
+class DamageTests(StoringCase):
+    """Records that cannot be read any more."""
+
+    def test_aDamagedValue(self) -> None:
+        """Is missing, and not asked for again; a number does not begin at 0 again until it is put."""
+        self.ask("add", key="n", number=1000)
+        self.put("a", b"one")
+        self.life = self.life.killed()
+        read = self.life.disk.read
+        self.patch(self.life.disk, "read", lambda *arguments: read(*arguments).replace(b"value", b"other"))
+        self.assertEqual(self.ask("get", keys=["a", "n"]), {"values": {}, "rest": []})
+        self.assertRaises(Conflict, self.ask, "add", key="n")
+        self.patch(self.life.disk, "read", read)
+        self.put("n", b"\1")
+        self.assertEqual(self.ask("add", key="n"), {"sum": 2})
 
 
 class RetentionTests(SynchronousTestCase):
