@@ -2,7 +2,7 @@
 
 A delivery is a PUB with the header as published and the key ``delivery``
 (:mod:`fleximq.wire.fleximq_delivery_frame`). Messages of one run share their head, so the bytes before the tag are made
-once for it. A delivery costs 0.05 us, in pure Python 0.45 us (Python 3.11, payloads of 100 bytes).
+once for it. A delivery costs 0.02 us, in pure Python 0.45 us (Python 3.11, payloads of 100 bytes).
 """
 
 from collections.abc import Sequence
