@@ -1,7 +1,7 @@
 """Results of Celery in FlexiMQ: ``result_backend = "fleximq://localhost:7890"``.
 
-A result is a value of the broker with a time to live (``result_expires``). Who waits for a result is answered by the
-broker when it is there: nothing is polled. See docs/guides/celery.rst.
+A result is a value of the broker with a time to live (``result_expires``). A program that waits for a result sends a
+request that the broker answers when the result is there. See docs/guides/celery.rst.
 """
 
 import time
@@ -20,18 +20,15 @@ except ImportError as error:
     raise ImportError('results of Celery need Celery: pip install "fleximq[celery]"') from error
 
 from fleximq.client.blocking.client import Client, connect
-from fleximq.client.errors import ConnectionLost
 from fleximq.client.events import Value
 from fleximq.client.payloads import Packed
 from fleximq.integrations.celery_chords import Chords
-from fleximq.integrations.process_client import ProcessClient
+from fleximq.integrations.process_client import LOSSES, ProcessClient
 
 #: Results for which one request waits.
 _MOST_KEYS = 500
 #: Seconds for which one request waits for a result, if nobody asks for shorter intervals.
 _WAIT = 10.0
-#: After these, a request is sent again.
-_LOSSES = (ConnectionLost, TimeoutError)
 
 
 class ResultBackend(KeyValueStoreBackend):
@@ -69,11 +66,11 @@ class ResultBackend(KeyValueStoreBackend):
 
     def call(self, work: Callable[[Client], Any]) -> Any:
         """Do something with the client, again after a loss of the connection."""
-        return retry_over_time(lambda: work(self._client.get()), _LOSSES, **self._policy)
+        return retry_over_time(lambda: work(self._client.get()), LOSSES, **self._policy)
 
     def exception_safe_to_retry(self, exc: Exception) -> bool:
         """Return whether Celery may try again after this error (``result_backend_always_retry``)."""
-        return isinstance(exc, _LOSSES)
+        return isinstance(exc, LOSSES)
 
     def __reduce__(self, args: Any = (), kwargs: Any = None) -> Any:
         return super().__reduce__(args, {**(kwargs or {}), "url": self.url})
@@ -90,9 +87,10 @@ class ResultBackend(KeyValueStoreBackend):
         return [found[key].payload if key in found else None for key in keys]
 
     def set(self, key: str, value: str | bytes, expires: int | None = None) -> None:
-        """Store a value for ``result_expires``."""
-        packed, expires = Packed(value.encode() if isinstance(value, str) else value), expires or self.expires
-        self.call(lambda client: client.put_value(key, packed, expires=expires or None))
+        """Store a value for so many seconds, 0: for good, by default for ``result_expires``."""
+        packed = Packed(value.encode() if isinstance(value, str) else value)
+        lifetime = self.expires if expires is None else expires
+        self.call(lambda client: client.put_value(key, packed, expires=lifetime or None))
 
     def _set_with_state(self, key: str, value: str | bytes, state: str) -> None:
         self.set(key, value, self._failureExpires if state == states.FAILURE else None)
@@ -113,7 +111,7 @@ class ResultBackend(KeyValueStoreBackend):
 
     def add_to_chord(self, chord_id: str, result: Any) -> None:
         """See :meth:`Chords.add`."""
-        self._chords.add(chord_id)
+        self._chords.add(chord_id, result.id)
 
     def on_chord_part_return(self, request: Any, state: str, result: Any, **options: Any) -> None:
         """See :meth:`Chords.returned`."""
@@ -132,11 +130,9 @@ class ResultBackend(KeyValueStoreBackend):
         """Return the metadata of a task when it is ready; raises Celery's TimeoutError after ``timeout`` seconds."""
         self._ensure_not_eager()
         meta = self.get_task_meta(task_id)
-        if meta["status"] in states.READY_STATES:
-            return meta
-        for _, meta in self.get_many([task_id], timeout, interval, on_interval=on_interval):
-            return meta
-        return None
+        if meta["status"] not in states.READY_STATES:
+            _, meta = next(self.get_many([task_id], timeout, interval, on_interval=on_interval))
+        return meta
 
     def get_many(
         self,
@@ -149,8 +145,8 @@ class ResultBackend(KeyValueStoreBackend):
         max_iterations: int | None = None,
         READY_STATES: frozenset[str] = states.READY_STATES,
     ) -> Iterator[tuple[str, Any]]:
-        """Yield the ids and the metadata of tasks as they become ready; raises Celery's TimeoutError after ``timeout``
-        seconds. ``on_interval`` is called every ``interval`` seconds.
+        """Yield the ids and the metadata of tasks when they are ready, of the first 500, then of the next ones. Raises
+        Celery's TimeoutError after ``timeout`` seconds. ``on_interval`` is called every ``interval`` seconds.
         """
         end = None if timeout is None else time.monotonic() + timeout
         ids = list(dict.fromkeys(map(bytes_to_str, task_ids)))
@@ -160,7 +156,10 @@ class ResultBackend(KeyValueStoreBackend):
             iterations, after, wait = 0, 0, 0.0
             while keys:
                 found = self.call(partial(_newer, list(keys), after, wait))
-                after = max((after, *(each.revision for each in found.values())))
+                if wait and on_interval is not None:
+                    on_interval()  # which raises the error of a parent, before that of the body of a chord
+                # Now and then all are read again: an answer in parts may have an older state in its first part.
+                after = max((after, *(each.revision for each in found.values()))) if found or wait < _WAIT else 0
                 for key, value in found.items():
                     meta = self.decode_result(value.payload)
                     if meta["status"] in READY_STATES:
@@ -169,8 +168,6 @@ class ResultBackend(KeyValueStoreBackend):
                         if on_message is not None:
                             on_message(meta)
                         yield task, meta
-                if wait and on_interval is not None:
-                    on_interval()
                 iterations += 1
                 if max_iterations and iterations > max_iterations:
                     return

@@ -1,12 +1,14 @@
 """Chords of Celery in FlexiMQ: which tasks of a header have finished, and who calls the body.
 
-Of each chord the broker has these values, all below the key of its group: ``size``, how many tasks its header has, and
-``more``, how many were added to it; ``part/INDEX/TASK``, the result of a finished task; and ``caller``, the task that
-calls the body. A part is stored once, however often its task runs or its request is repeated. If there are as many
-parts as tasks, one task calls the body. If that task is run again, because its worker died, it calls the body again.
+The broker has these values of a chord, with the key of its group as prefix: ``size``, how many tasks its header has;
+``more/TASK`` for each task that was added to it; ``part/INDEX/TASK``, the result of a finished task; and ``caller``,
+the task that calls the body. A part is stored once, however often its task runs or its request is repeated. If there
+are as many parts as tasks, one task calls the body. If that task is run again, because its worker died, it calls the
+body again.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from celery import states
@@ -21,8 +23,12 @@ from fleximq.client.payloads import Packed
 from fleximq.status import Status
 
 _log = get_logger(__name__)
-#: The level of the parts.
-_PARTS = "part/"
+#: The levels of the parts, and of the tasks that were added.
+_PARTS, _MORE = "part/", "more/"
+
+
+def _count(prefix: str, client: Client) -> int:
+    return client.count_values(prefix)
 
 
 class ChordBackend(Protocol):
@@ -55,21 +61,23 @@ class Chords:
         self._call = backend.call
 
     def apply(self, header: Any) -> None:
-        """Remember the structure of a header that contains groups; the results of others are its parts."""
+        """Store the structure of a header that contains groups; other headers have their parts alone."""
         group, results, *_ = header
         if isinstance(results, list | tuple) and any(isinstance(each, GroupResult) for each in results):
             saved = self._backend.encode({"result": self._app.GroupResult(*header).as_tuple()})
             self._put(self._backend.get_key_for_group(group), saved)
 
     def setSize(self, group: str, size: int) -> None:
-        """Store how many tasks the header of a chord has, before the last one of them is published."""
+        """Store how many tasks the header of a chord has, before the last one of them is published.
+
+        A chord that is called again has the same group; its former parts were deleted when its body was called.
+        """
         self._call(lambda client: client.delete_value(self._key(group, "caller")))
         self._put(self._key(group, "size"), self._backend.encode(size))
 
-    def add(self, group: str) -> None:
+    def add(self, group: str, task: str) -> None:
         """Count a task that a task of the header has added to it."""
-        key = self._key(group, "more")
-        self._call(lambda client: client.add_to_value(key, expires=self._lifetime))
+        self._put(self._key(group, f"{_MORE}{task}"), b"")
 
     def returned(self, request: Any, state: str, result: Any) -> None:
         """Store the result of a task of a header, and call the body if it is the last one."""
@@ -79,17 +87,17 @@ class Chords:
         self._store(group, task, request.group_index, state, result)
         if not self._isComplete(group) or not self._claims(group, task):
             return
-        prefix = self._key(group, _PARTS)
-        parts = [row["key"] for row in self._call(lambda client: client.values(prefix=prefix))]
         body = maybe_signature(request.chord, app=self._app)
+        step = "Join"
         try:
-            results = self._results(group, parts)
+            results = self._results(group)
+            step = "Callback"
             self._app.amqp._retry_publish(body.delay, results)
         except Exception as error:  # the errors of tasks, and any error of the application's serializers
             _log.exception("Chord %r raised: %r", group, error)
-            failure = error if isinstance(error, ChordError) else ChordError(f"Join error: {error!r}")
+            failure = error if isinstance(error, ChordError) else ChordError(f"{step} error: {error!r}")
             self._backend.chord_error_from_stack(body, failure)
-        self._forget(group, parts)
+        self._forget(group)
 
     def _store(self, group: str, task: str, index: int | None, state: str, result: Any) -> None:
         """Store a part, unless it is stored already."""
@@ -99,14 +107,11 @@ class Chords:
 
     def _isComplete(self, group: str) -> bool:
         """Return whether all tasks of a header have finished; not if their number is not known yet, or not any more."""
-        size, more, parts = (self._key(group, name) for name in ("size", "more", _PARTS))
-        found = self._call(lambda client: client.get_values([size, more]))
-        if size not in found:
+        size = self._call(lambda client: client.get_value(self._key(group, "size")))
+        if size is None:
             return False
-        added: int = found[more].value if more in found else 0
-        total: int = self._backend.decode(found[size].payload) + added
-        finished: int = self._call(lambda client: client.count_values(parts))
-        return finished >= total
+        finished, added = (self._call(partial(_count, self._key(group, name))) for name in (_PARTS, _MORE))
+        return bool(finished >= self._backend.decode(size.payload) + added)
 
     def _claims(self, group: str, task: str) -> bool:
         """Return whether this task calls the body: no other one has begun to."""
@@ -116,7 +121,7 @@ class Chords:
         found = self._call(lambda client: client.get_value(key))
         return found is not None and bool(found.payload == task.encode())
 
-    def _results(self, group: str, parts: list[str]) -> list[Any]:
+    def _results(self, group: str) -> list[Any]:
         """Return the results of a header in their order; raises ChordError if a task has failed."""
         header = GroupResult.restore(group, backend=self._backend)
         if header is not None:  # it contains groups
@@ -124,6 +129,7 @@ class Chords:
             with allow_join_result():
                 joined: list[Any] = header.join_native(timeout=self._app.conf.result_chord_join_timeout, propagate=True)
             return joined
+        parts = self._keys(group, _PARTS)
         found = self._call(lambda client: client.get_values(parts))
         return [self._resultOf(found[part].payload) for part in parts]
 
@@ -135,11 +141,17 @@ class Chords:
             raise ChordError(f"Dependency {task} raised {result!r}") from result
         return result
 
-    def _forget(self, group: str, parts: list[str]) -> None:
-        """Delete what the broker has of a chord, its size first: copies of its tasks then do nothing."""
-        names = [self._key(group, name) for name in ("size", "more", "caller")]
-        keys = [*names, *parts, self._backend.get_key_for_group(group)]
+    def _forget(self, group: str) -> None:
+        """Delete the values of a chord, its size first: a copy of a task that ends later stores its part again, which
+        expires, and does nothing else.
+        """
+        names = [self._key(group, name) for name in ("size", "caller")]
+        keys = [*names, *self._keys(group, _PARTS), *self._keys(group, _MORE), self._backend.get_key_for_group(group)]
         self._call(lambda client: client.delete_values(keys))
+
+    def _keys(self, group: str, level: str) -> list[str]:
+        prefix = self._key(group, level)
+        return [row["key"] for row in self._call(lambda client: client.values(prefix=prefix))]
 
     def _key(self, group: str, name: str) -> str:
         return f"{self._backend.get_key_for_group(group)}/{name}"

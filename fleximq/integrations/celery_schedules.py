@@ -7,6 +7,7 @@ fleximq-schedules`` defines them, once after each change of the settings.
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
+from urllib.parse import quote
 
 try:
     import click
@@ -28,11 +29,11 @@ def define_schedules(app: Celery) -> list[str]:
     names.
 
     :raises ValueError: an entry has a schedule or an argument that the broker cannot have; nothing is changed then.
-    :raises kombu.exceptions.ChannelError: the broker refuses one, in its words.
+    :raises kombu.exceptions.ChannelError: the broker refuses one, in its words; those before it are defined.
     """
     app.loader.import_default_modules()
     app.finalize(auto=True)
-    prefix = f"celery/{app.main or 'celery'}/"
+    prefix = f"celery/{quote(app.main or 'celery', safe='')}/"
     entries = {prefix + name: (fields, _timesOf(name, fields)) for name, fields in app.conf.beat_schedule.items()}
     with app.connection_for_write() as connection:
         producer = app.amqp.Producer(connection)
@@ -40,8 +41,8 @@ def define_schedules(app: Celery) -> list[str]:
             times |= {"name": name, "timezone": str(app.timezone)} if "cron" in times else {"name": name}
             _define(app, producer, fields, times)
         client = connection.default_channel.connection.inner
-        for row in completed(client.schedules()):
-            former = row.get("name", "")
+        for row in completed(client.ask("/schedule/list", {"limit": 1}))["repeats"]:  # all are on the first page
+            former = row["name"]
             if former.startswith(prefix) and former not in entries:
                 completed(client.cancel_schedule(former))
     return sorted(entries)
@@ -49,12 +50,9 @@ def define_schedules(app: Celery) -> list[str]:
 
 def _define(app: Celery, producer: Any, fields: Mapping[str, Any], times: Mapping[str, Any]) -> None:
     options = dict(fields.get("options") or {})
-    lifetime = options.pop("expires", None)
-    if lifetime is not None:  # of each publication, not of the first one
-        options["expiration"] = lifetime.total_seconds() if isinstance(lifetime, timedelta) else lifetime
     options["headers"] = {**(options.get("headers") or {}), REPEAT: times}
     arguments = fields.get("args") or (), fields.get("kwargs") or {}
-    app.send_task(fields["task"], *arguments, producer=producer, ignore_result=True, **options)
+    app.send_task(fields["task"], *arguments, producer=producer, **options)
 
 
 def _timesOf(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:

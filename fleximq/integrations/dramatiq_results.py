@@ -1,11 +1,11 @@
 """Results of dramatiq in FlexiMQ: ``Results(backend=FleximqBackend("tcp://localhost:7890"))``.
 
-A result is a value of the broker that lives as long as ``result_ttl`` says. Who waits for one is answered by the broker
-when it is there: nothing is polled.
+A result is a value of the broker that lives as long as ``result_ttl`` says. A program that waits for a result sends one
+request, which the broker answers when the result is there.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from ssl import SSLContext
 from typing import Any, Unpack
@@ -18,15 +18,15 @@ try:
 except ImportError as error:
     raise ImportError('results of dramatiq need dramatiq: pip install "fleximq[dramatiq]"') from error
 
-from fleximq.client.blocking.client import Client, connect
-from fleximq.client.errors import ConnectionLost
+from fleximq.client.blocking.client import connect
+from fleximq.client.errors import Untrusted
 from fleximq.client.keywords import ThreadConnectOptions
 from fleximq.client.payloads import Packed
 from fleximq.client.settings import Tls
-from fleximq.integrations.process_client import ProcessClient
+from fleximq.integrations.process_client import LOSSES, ProcessClient
 
-#: How often a request is sent again after a lost connection, and the seconds between.
-_TRIES, _PAUSE = 20, 1.0
+#: Seconds between two attempts to ask a broker that is away.
+_PAUSE = 0.5
 
 
 class FleximqBackend(ResultBackend):
@@ -57,16 +57,27 @@ class FleximqBackend(ResultBackend):
 
         :param block: wait for it.
         :param timeout: milliseconds to wait, 10 seconds by default.
-        :raises ResultMissing: there is none yet.
-        :raises ResultTimeout: there was none in that time.
+        :raises ResultMissing: there is none yet; or ConnectionLost without a broker.
+        :raises ResultTimeout: there was none in that time, perhaps since there was no broker.
         """
-        wait = (DEFAULT_TIMEOUT if timeout is None else timeout) / 1000 if block else 0.0
-        end = time.monotonic() + wait
+        end = time.monotonic() + (DEFAULT_TIMEOUT if timeout is None else timeout) / 1000
         key = self.build_message_key(message)
-        found = self._call(lambda client: client.get_value(key, wait=max(end - time.monotonic(), 0.0)))
-        if found is None:
-            raise (ResultTimeout if block else ResultMissing)(message)
-        return self.unwrap_result(self.encoder.decode(found.payload))
+        if not block:
+            found = self._client.get().get_value(key)
+            if found is None:
+                raise ResultMissing(message)
+            return self.unwrap_result(self.encoder.decode(found.payload))
+        while (left := end - time.monotonic()) > 0:
+            try:
+                found = self._client.get().get_value(key, wait=left)
+            except Untrusted:
+                raise
+            except LOSSES:
+                time.sleep(min(_PAUSE, left))
+                continue
+            if found is not None:
+                return self.unwrap_result(self.encoder.decode(found.payload))
+        raise ResultTimeout(message)
 
     def build_message_key(self, message: Message[Any]) -> str:
         """Return the key of a message's result: namespace, queue, actor and id as levels."""
@@ -74,12 +85,4 @@ class FleximqBackend(ResultBackend):
 
     def _store(self, message_key: str, result: Any, ttl: int) -> None:
         packed = Packed(self.encoder.encode(result))
-        self._call(lambda client: client.put_value(message_key, packed, expires=ttl / 1000))
-
-    def _call(self, work: Callable[[Client], Any]) -> Any:
-        for _ in range(_TRIES):
-            try:
-                return work(self._client.get())
-            except (ConnectionLost, TimeoutError):
-                time.sleep(_PAUSE)
-        return work(self._client.get())
+        self._client.call(lambda client: client.put_value(message_key, packed, expires=ttl / 1000))

@@ -1,35 +1,57 @@
-"""A blocking client for each process: a fork does not use the connection of its parent."""
+"""A blocking client for each process, for result backends: a fork does not use the connection of its parent."""
 
 import os
+import time
 from collections.abc import Callable
-from threading import Lock
+from typing import TypeVar
 
 from fleximq.client.blocking.client import Client
+from fleximq.client.errors import ConnectionLost, Untrusted
+
+T = TypeVar("T")
+
+#: After these errors a request is sent again.
+LOSSES = (ConnectionLost, TimeoutError)
+#: How often, and how many seconds later.
+_TRIES, _PAUSE = 20, 1.0
 
 
 class ProcessClient:
-    """Connects when the client is needed first in a process; any thread may ask for it.
+    """Connects in each process when a client is needed for the first time; any thread may ask for it.
+
+    There is no lock: a fork could inherit a held one.
 
     :param connect: returns a connected client.
     """
 
     def __init__(self, connect: Callable[[], Client]) -> None:
         self._connect = connect
-        self._lock = Lock()
-        self._client: Client | None = None
-        self._process = 0
+        self._clients: dict[int, Client] = {}
 
     def get(self) -> Client:
         """Return the client of this process; errors as of ``connect``."""
-        with self._lock:
-            if self._client is None or self._process != os.getpid():
-                self._client = self._connect()
-                self._process = os.getpid()
-            return self._client
+        process = os.getpid()
+        client = self._clients.get(process)
+        if client is None:
+            made = self._connect()
+            client = self._clients.setdefault(process, made)
+            if client is not made:  # another thread was faster
+                made.close()
+        return client
+
+    def call(self, work: Callable[[Client], T]) -> T:
+        """Return what ``work`` returns for the client, after up to 20 more tries if the connection is lost."""
+        for _ in range(_TRIES):
+            try:
+                return work(self.get())
+            except LOSSES as error:
+                if isinstance(error, Untrusted):  # another try would fail too
+                    raise
+            time.sleep(_PAUSE)
+        return work(self.get())
 
     def close(self) -> None:
         """Close the client of this process, if it has one."""
-        with self._lock:
-            client, self._client = self._client, None
-            if client is not None and self._process == os.getpid():
-                client.close()
+        client = self._clients.pop(os.getpid(), None)
+        if client is not None:
+            client.close()

@@ -3,6 +3,7 @@
 A result is a value of the broker with a time to live; so is the progress of a task.
 """
 
+import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 from ssl import SSLContext
@@ -12,7 +13,7 @@ try:
     from taskiq import AsyncResultBackend, TaskiqResult
     from taskiq.abc.serializer import TaskiqSerializer
     from taskiq.depends.progress_tracker import TaskProgress
-    from taskiq.exceptions import ResultGetError
+    from taskiq.exceptions import ResultGetError, ResultSetError
     from taskiq.serializers import PickleSerializer
 except ImportError as error:
     raise ImportError('results of taskiq need taskiq: pip install "fleximq[taskiq]"') from error
@@ -24,6 +25,8 @@ from fleximq.client.payloads import Packed
 from fleximq.client.settings import Tls
 
 _R = TypeVar("_R")
+#: How often a result is sent again if the connection is lost, and how many seconds later.
+_TRIES, _PAUSE = 20, 1.0
 
 
 class FleximqResultBackend(AsyncResultBackend[_R]):
@@ -33,8 +36,8 @@ class FleximqResultBackend(AsyncResultBackend[_R]):
     :param result_ttl: seconds for which results live; None: for good.
     :param keep_results: whether a result stays after it was got.
     :param prefix: the first levels of the keys.
-    :param serializer: of results, pickle by default, as in the backends of taskiq's makers; results of strangers must
-        not be read with that.
+    :param serializer: of results, pickle by default, as in ``taskiq-redis``. Pickle runs code of whoever may write
+        results.
     """
 
     def __init__(
@@ -72,14 +75,23 @@ class FleximqResultBackend(AsyncResultBackend[_R]):
         return self._client
 
     async def set_result(self, task_id: str, result: TaskiqResult[_R]) -> None:
-        """Store a result."""
+        """Store a result; raises ResultSetError if the broker is away for longer than 20 seconds."""
         packed = Packed(self._serializer.dumpb(result.model_dump()))
-        await self._connected.put_value(self._key("result", task_id), packed, expires=self._lifetime)
+        for _ in range(_TRIES):  # taskiq acknowledges the task even if its result is not stored
+            try:
+                await self._connected.put_value(self._key("result", task_id), packed, expires=self._lifetime)
+            except (ConnectionLost, TimeoutError):
+                await asyncio.sleep(_PAUSE)
+            else:
+                return
+        raise ResultSetError
 
     async def is_result_ready(self, task_id: str) -> bool:
         """Return whether there is a result of a task."""
         key = self._key("result", task_id)
-        return any(row["key"] == key for row in await self._connected.values(prefix=key))
+        # The first key with this prefix: the result itself is not read.
+        found = await self._connected.ask("/value/list", {"prefix": key, "limit": 1})
+        return [row["key"] for row in found["values"]] == [key]
 
     async def get_result(self, task_id: str, with_logs: bool = False) -> TaskiqResult[_R]:
         """Return the result of a task; raises ResultGetError if there is none."""
@@ -87,9 +99,9 @@ class FleximqResultBackend(AsyncResultBackend[_R]):
         found = await self._connected.get_value(key)
         if found is None:
             raise ResultGetError
+        result: TaskiqResult[_R] = TaskiqResult.model_validate(self._serializer.loadb(found.payload))
         if not self._keepsResults:
             await self._connected.delete_value(key)
-        result: TaskiqResult[_R] = TaskiqResult.model_validate(self._serializer.loadb(found.payload))
         if not with_logs:
             result.log = None
         return result

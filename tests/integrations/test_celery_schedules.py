@@ -86,6 +86,27 @@ class ScheduleTests(SynchronousTestCase):
                 while first.headers["id"] not in [each.headers["id"] for each in found[2:]]:
                     connection.drain_events(timeout=60)
 
+    def test_aTaskThatExpires(self) -> None:
+        """Each publication has the lifetime that the task's decorator says."""
+        app = self.app(one={"task": "test.brief", "schedule": 1})
+        app.task(name="test.brief", expires=60, shared=False)(lambda: None)
+        define_schedules(app)
+        found: list[Any] = []
+        with app.connection() as connection:
+            with app.amqp.TaskConsumer(connection.default_channel, on_message=found.append, accept=["json"]):
+                while not found:
+                    connection.drain_events(timeout=60)
+        self.assertIsNone(found[0].headers["expires"])
+
+    def test_applicationsWithSimilarNames(self) -> None:
+        """Do not remove each other's schedules."""
+        entry = {"task": "a", "schedule": 60}
+        other = self.app(one=entry)
+        other.main = "shop/eu"
+        define_schedules(other)
+        define_schedules(self.app(two=entry))
+        self.assertEqual(sorted(self.rows()), ["celery/shop%2Feu/one", "celery/shop/two"])
+
     def test_whatTheBrokerCannotDo(self) -> None:
         """Is one sentence, and nothing is changed."""
         both = crontab(day_of_month=1, day_of_week=1)

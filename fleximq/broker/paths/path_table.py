@@ -15,13 +15,13 @@ import msgspec
 from fleximq.broker.authorization import permitPath, sees
 from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import ConnectedClient
-from fleximq.broker.paths import dead_letter_paths, queue_paths
+from fleximq.broker.paths import dead_letter_paths, queue_paths, value_paths
 from fleximq.broker.paths.arguments import Answer, Arguments, Listing, Path, page, seenNames
 from fleximq.broker.paths.group_paths import GROUP_PATHS, lag
 from fleximq.broker.paths.journal_paths import JOURNAL_PATHS, READERS
 from fleximq.broker.paths.rows import clientRow, overview, topicRow, whoIs
 from fleximq.broker.paths.schedule_paths import SCHEDULE_ACTS, SCHEDULE_PATHS
-from fleximq.broker.paths.value_paths import VALUE_ACTS, VALUE_PATHS, VALUE_READERS
+from fleximq.broker.paths.value_paths import VALUE_PATHS, VALUE_READERS
 from fleximq.broker.paths.work_queue_paths import OWN_RIGHTS, PAUSE, WORK_QUEUE_PATHS, WORK_QUEUE_READERS
 from fleximq.errors import BadRequest, BrokerError, NotFound
 from fleximq.limits import KIBIBYTE
@@ -127,7 +127,7 @@ PATHS: dict[str, Path] = {
 }
 _READERS = READERS | WORK_QUEUE_READERS | VALUE_READERS
 #: Paths that need rights to names in their arguments, which they check themselves.
-_OWN_RIGHTS = frozenset({lag, *OWN_RIGHTS, *SCHEDULE_ACTS, *VALUE_ACTS})
+_OWN_RIGHTS = frozenset({lag, *OWN_RIGHTS, *SCHEDULE_ACTS, *value_paths.OWN_RIGHTS})
 
 
 #: Paths that affect other clients, and the list of bans; they need the right to ``admin``.

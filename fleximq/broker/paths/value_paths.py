@@ -185,8 +185,8 @@ def _answering(answer: Answer, name: str) -> Callable[[int | BrokerError], None]
     return lambda result: answer(result if isinstance(result, BrokerError) else {name: result})
 
 
-#: Those that check rights to their keys.
-VALUE_ACTS = frozenset({put, add, delete, get, count})
+#: Those that need rights to keys, and not to the path: all of them.
+OWN_RIGHTS = frozenset({put, add, delete, get, count, values})
 #: The paths of values by name.
 VALUE_PATHS: dict[str, Path] = {
     "/value/put": put,

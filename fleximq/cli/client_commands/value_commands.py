@@ -13,11 +13,11 @@ _KEY = argument("key", "KEY", "a name with levels, like that of a topic")
 _EXPIRES = argument("--expires", "SECONDS", "remove it after this time", type=seconds)
 
 
-@clientCommand("ls", jsonOption())
+@clientCommand("ls", argument("--prefix", "KEY", "only keys that begin with this", default=""), jsonOption())
 def _list(arguments: Namespace, address: Address) -> None:
     """List the keys that have a value."""
     with readingAnswers(), address.connect() as client:
-        rows = client.values(address.timeout)
+        rows = client.values(address.timeout, prefix=arguments.prefix)
         if arguments.json:
             for row in rows:
                 outJson(row)

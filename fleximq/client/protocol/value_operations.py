@@ -60,6 +60,8 @@ class ValueOperations(ScheduleOperations[Deliveries, Notifications]):
         """Return the values of those of these keys that have one, by key; errors as :meth:`ask`.
 
         :param after: return only values with larger revisions than this; a later change of any key has a larger one.
+            If the values have more than 8 MiB or the keys more than 60,000 bytes, several requests are sent one after
+            the other, and what an earlier one has read may have changed since.
         :param wait: seconds to wait for the first value if there is none, in addition to ``timeout``.
         :raises ValueError: there are more keys to wait for than 1,000 or 60,000 bytes.
         """
@@ -143,7 +145,12 @@ def _portions(keys: Sequence[str]) -> list[list[str]]:
 
 
 def _lifetime(expires: Duration | None) -> dict[str, int]:
-    return {} if expires is None else {"expires_in": milliseconds("expires", expires)}
+    if expires is None:
+        return {}
+    lifetime = milliseconds("expires", expires)
+    if not lifetime:
+        raise ValueError("expires is 0, but must be greater; without it, the value stays")
+    return {"expires_in": lifetime}
 
 
 def _condition(revision: int | None) -> dict[str, int]:

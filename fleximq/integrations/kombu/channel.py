@@ -171,6 +171,10 @@ class Channel(base.StdChannel):
             fields["deliver_at"] = due
         recurring = headers.get(REPEAT)
         told = {name: value for name, value in headers.items() if name != REPEAT}
+        if recurring is not None and headers.get("expires") is not None:  # of each publication, not of the first one
+            seconds = datetime.fromisoformat(headers["expires"]).timestamp() - time()
+            fields["expires_in"] = max(1, round(seconds * 1000))
+            told["expires"] = None
         meta = {"exchange": exchange, "routing_key": routing_key, "headers": told, "properties": properties}
         value = {
             "body": message["body"],

@@ -349,7 +349,10 @@ class ValueTests(StoringCase):
         self.assertRaises(NotPermitted, self.ask, "get", writer, keys=["a"])
         for path in ("put", "add", "delete"):
             self.assertRaises(NotPermitted, self.ask, path, reader, key="a", value=b"")
-        self.assertRaises(NotPermitted, self.ask, "list", reader)
+        self.assertEqual([row["key"] for row in self.ask("list", reader)["values"]], ["a", "n"])
+        nobody = self.broker.join("fleximq")
+        nobody.rights = Only(Action.READ)  # type: ignore[assignment]
+        self.assertEqual(self.ask("list", nobody)["values"], [])
 
     def test_limits(self) -> None:
         """For all, and for one principal; replacing and deleting count."""

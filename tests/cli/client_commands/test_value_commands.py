@@ -25,6 +25,7 @@ class ValueCommandTests(CommandCase):
         rows = [json.loads(line) for line in ran("values", "--json").lines]
         self.assertEqual([(row["key"], row["expires"] is None) for row in rows], [("a", False), ("b", True)])
         self.assertIn("never", ran("values", "ls").out.decode())
+        self.assertEqual(len(ran("values", "ls", "--prefix", "b", "--json").lines), 1)
 
     def test_conditions(self) -> None:
         """A changed value is one sentence."""
