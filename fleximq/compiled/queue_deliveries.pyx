@@ -153,21 +153,37 @@ def measure(messages, long long most):
     return count, size
 
 
+cdef inline object _copy(message, payload, offset):
+    """Return a copy of a message with this payload and offset."""
+    cdef object copy
+    cdef Py_ssize_t place
+    if type(message) is not MESSAGE:
+        raise TypeError("not a message")
+    copy = PyType_GenericAlloc(<type>MESSAGE, FIELDS)
+    _set(copy, 0, payload)
+    for place in range(1, FIELDS):
+        _set(copy, place, offset if place == OFFSET_AT else _at(message, place))
+    return copy
+
+
 def numbered(messages, long long first):
     """Return the messages of the reference."""
     cdef list found = []
-    cdef object message, copy
-    cdef Py_ssize_t place
     for message in messages:
-        if type(message) is not MESSAGE:
-            raise TypeError("not a message")
-        copy = PyType_GenericAlloc(<type>MESSAGE, FIELDS)
-        for place in range(FIELDS):
-            if place != OFFSET_AT:
-                _set(copy, place, _at(message, place))
-        _set(copy, OFFSET_AT, first)
+        found.append(_copy(message, message[0], first))
         first += 1
-        found.append(copy)
+    return found
+
+
+def copies(message, list payloads, offsets):
+    """Return the messages of the reference."""
+    cdef list found = []
+    cdef Py_ssize_t place = 0
+    if len(offsets) != len(payloads):
+        raise ValueError("not as many offsets as payloads")
+    for offset in offsets:
+        found.append(_copy(message, payloads[place], offset))
+        place += 1
     return found
 
 

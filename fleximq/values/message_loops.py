@@ -29,6 +29,15 @@ def numbered(messages: Sequence[Message], first: int) -> list[Message]:
     ]
 
 
+def copies(message: Message, payloads: Sequence[bytes], offsets: Sequence[int]) -> list[Message]:
+    """Return copies of a message, each with one of these payloads and offsets."""
+    _, content, qos, messageId, correlation, replyTo, legacy, line, _, head = message
+    return [
+        _new(Message, (payload, content, qos, messageId, correlation, replyTo, legacy, line, offset, head))
+        for payload, offset in zip(payloads, offsets, strict=True)
+    ]
+
+
 def offsetsOf(messages: Iterable[Message]) -> list[int]:
     """Return the offsets of those messages that are in the journal."""
     return [message[8] for message in messages if message[8]]
@@ -79,7 +88,7 @@ def quotients(numbers: Iterable[int], divisor: int, modulus: int, remainder: int
     return [number // divisor for number in numbers if number % modulus == remainder]
 
 
-_PURE = numbered, offsetsOf, withQos, firstDeliveries, addSizes, putEach, popFirst, popEach, quotients
+_PURE = numbered, copies, offsetsOf, withQos, firstDeliveries, addSizes, putEach, popFirst, popEach, quotients
 #: The functions in pure Python, by name.
 REFERENCE: dict[str, Any] = {each.__name__: each for each in _PURE}
 

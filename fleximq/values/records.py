@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
+from fleximq.values import message_loops
 from fleximq.values.message import Content, Message
 from fleximq.values.publication_head import PRIORITY, Head, headOf, priorityOf
 
@@ -260,11 +261,7 @@ class StoredBatch:
     def messages(self) -> list[Message]:
         """Return all records as messages with their offsets."""
         if len(self) and self._areOneRun:
-            payload, content, qos, one, two, three, legacy, line, offset, head = self.message(0)
-            return [
-                _new(Message, (payload, content, qos, one, two, three, legacy, line, offset, head))
-                for payload, offset in zip(self.payloads, self.offsets, strict=True)
-            ]
+            return message_loops.copies(self.message(0), self.payloads, self.offsets)
         columns = zip(self.contents, self.headers, self.payloads, self.offsets, self._heads(), strict=False)
         return [_message(code, header, payload, offset, head) for code, header, payload, offset, head in columns]
 

@@ -267,8 +267,9 @@ class SameTests(SynchronousTestCase):
             removed = message_loops.popEach(sizes, tags), message_loops.popFirst(deque(run), len(run) // 2)
             inner = message_loops.quotients(tags, 160, 10, 4)
             numbered = message_loops.numbered(run, first)
+            copies = [message_loops.copies(each, [b"", b"x"], [first, 7]) for each in run]
             others = numbered, message_loops.offsetsOf([*numbered, *run]), message_loops.withQos(run, qos)
-            return others, made, added, removed, sizes, inner, set(map(type, made))
+            return others, copies, made, added, removed, sizes, inner, set(map(type, made))
 
         tags = data.draw(st.lists(st.integers(0, 2000) | st.integers(5, 25).map(lambda tag: tag * 160 + 4)))
         compiled = play(tags)
@@ -281,6 +282,8 @@ class SameTests(SynchronousTestCase):
         loops, one = message_loops, Message(b"", Content.BYTES)
         wrong: list[Callable[[], object]] = [
             lambda: loops.numbered([("payload",)], 1),  # type: ignore[list-item]
+            lambda: loops.copies(("payload",), [b""], [1]),  # type: ignore[arg-type]
+            lambda: loops.copies(one, [b""], [1, 2]),
             lambda: loops.offsetsOf([("payload",)]),  # type: ignore[list-item]
             lambda: loops.withQos([("payload",)], 1),  # type: ignore[list-item]
             lambda: loops.firstDeliveries(dict, [1], 1, 0, [one]),  # type: ignore[type-var]
