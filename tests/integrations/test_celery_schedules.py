@@ -89,7 +89,11 @@ class ScheduleTests(SynchronousTestCase):
     def test_aTaskThatExpires(self) -> None:
         """Each publication has the lifetime that the task's decorator says."""
         app = self.app(one={"task": "test.brief", "schedule": 1})
-        app.task(name="test.brief", expires=60, shared=False)(lambda: None)
+
+        def brief() -> None:
+            """Do nothing."""
+
+        app.task(brief, name="test.brief", expires=60, shared=False)
         define_schedules(app)
         found: list[Any] = []
         with app.connection() as connection:
