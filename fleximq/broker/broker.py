@@ -259,7 +259,7 @@ class Broker:
             lambda: int(self.wall() * 1000),
             not journal.onDisk,
         )
-        self.valueChanges = Changes(self.keyValues)
+        self.valueChanges = Changes(self.keyValues, self.deadlines.onError)
 
     def _announceTopic(self, topic: Topic) -> None:
         if not topic.name.startswith(SYSTEM):

@@ -1,4 +1,4 @@
-"""The principals that have schedules or values: an index for each, and how many it has, within the limits."""
+"""Limits how many schedules, or values, each principal has. Principals are stored as small numbers, their indexes."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ _MOST = 65_535
 
 
 class Owners:
-    """Counts what each principal has; None is that of anonymous clients.
+    """Counts the schedules or values of each principal; the principal None is all anonymous clients.
 
     :param what: what is counted, in the plural, for errors.
     :param most: the maximum number for all.
@@ -27,7 +27,7 @@ class Owners:
         self._all = 0
 
     def claim(self, principal: str | None, number: int) -> int:
-        """Count new ones of a principal, and return its index.
+        """Count new schedules or values of a principal, and return its index.
 
         :raises TooManyRequests: it has as many as one principal may have.
         :raises NoCapacity: there are as many as the broker may have.
@@ -43,14 +43,16 @@ class Owners:
         return index
 
     def add(self, principal: str | None, number: int) -> int:
-        """Count those of a principal that are in the journal already, and return its index."""
+        """Count schedules or values without a look at the limits, and return the index of their principal: those in the
+        journal at a start, and values that replace others.
+        """
         index = self.index(principal)
         self._counts[index] += number
         self._all += number
         return index
 
     def release(self, index: int, number: int = 1) -> None:
-        """Stop counting what has ended."""
+        """Count ended ones no more."""
         self._counts[index] -= number
         self._all -= number
 

@@ -1,7 +1,7 @@
-"""Changes of values: each sees the change of its key before it, stored.
+"""Changes of values: those of one key are made one after the other, each when the one before it is on disk.
 
-While a change of a key is being stored, later ones of this key wait. Additions to a number that wait together are
-stored together, so a counter is as fast as the disk permits, whoever counts.
+Additions to a number that wait together are stored together if their clients have the same principal, so a counter is
+not limited to one addition for each commit.
 """
 
 from abc import ABC, abstractmethod
@@ -26,15 +26,19 @@ _CHANGE_BYTES = 500
 #: Maximum bytes of all changes that wait until an earlier change of their key is stored.
 MOST_WAITING = 64 << 20
 
-#: Receives whether there was a value, or why it is not removed.
+#: Receives True if there was a value, which is removed, or why it is not removed.
 OnDeleted = Callable[[bool | BrokerError], None]
 
 
 class Changes:
-    """Changes the values of a broker. The callbacks are called once, perhaps before a method returns."""
+    """Changes the values of a broker. The callbacks are called once, perhaps before a method returns.
 
-    def __init__(self, values: KeyValues) -> None:
+    :param onError: receives unexpected errors, of callbacks too; later changes of the key go on.
+    """
+
+    def __init__(self, values: KeyValues, onError: Callable[[Exception], None]) -> None:
         self._values = values
+        self._onError = onError
         #: The changes that wait for one of their key that is being stored.
         self._following: dict[str, deque[_Change]] = {}
         self._bytes = 0
@@ -61,7 +65,7 @@ class Changes:
         self._make(_Add(key, client, expires, [(number, done)]))
 
     def delete(self, key: str, revision: int | None, done: OnDeleted) -> None:
-        """Remove a value, or only one that has this revision; ``done`` is called with whether there was one, or with
+        """Remove a value, or only one that has this revision; ``done`` is called with True if there was one, or with
         Conflict.
         """
         self._make(_Delete(key, revision, done))
@@ -80,20 +84,28 @@ class Changes:
             following.append(change)
 
     def _continue(self, key: str) -> None:
-        """Make the changes of a key that wait, until one must be stored first."""
+        """Make the waiting changes of a key one after the other; this goes on when one that takes time has ended. There
+        is an empty deque while the only change of a key is being made.
+        """
         following = self._following[key]
         while following:
             step = _Step(partial(self._continue, key))
             change = following.popleft()
             self._bytes -= change.size
-            change.make(self._values, step.end)
+            try:
+                change.make(self._values, step.end)
+            except Exception as error:
+                self._onError(error)
+                step.end()
             if step.takesTime():
                 return
         del self._following[key]
 
 
 class _Step:
-    """One change that is being made. It calls ``go`` at its end unless it ends at once."""
+    """One change that is being made. If it takes time, ``go`` is called at its end; one that ends at once must not call
+    it, since the loop that makes the changes would call itself.
+    """
 
     def __init__(self, go: Callable[[], None]) -> None:
         self._go = go
@@ -147,8 +159,10 @@ class _Put(_Change):
 
     def make(self, values: KeyValues, end: Callable[[], None]) -> None:
         def stored(result: int | BrokerError) -> None:
-            self.done(result)
-            end()
+            try:
+                self.done(result)
+            finally:
+                end()
 
         try:
             values.check(self.key, self.revision)
@@ -186,7 +200,9 @@ class _Add(_Change):
         return _CHANGE_BYTES * len(self.numbers)
 
     def merge(self, change: _Change) -> bool:
-        if not isinstance(change, _Add) or change.client is not self.client or change.expires != self.expires:
+        if not isinstance(change, _Add) or change.expires != self.expires:
+            return False
+        if change.client.principal != self.client.principal:  # one of them would own the value of both
             return False
         self.numbers += change.numbers
         return True
@@ -220,15 +236,20 @@ class _Add(_Change):
             refused = isinstance(result, BrokerError)
             self._tell([result] * len(results) if refused else results, end)
 
+        if all(isinstance(each, BrokerError) for each in results):
+            self._tell(results, end)
+            return
         try:
             values.store(self.client, self.key, msgpack.packb(present), expires, stored)
         except BrokerError as error:
             stored(error)
 
     def _tell(self, results: Sequence[int | BrokerError], end: Callable[[], None]) -> None:
-        for (_, done), result in zip(self.numbers, results, strict=True):
-            done(result)
-        end()
+        try:
+            for (_, done), result in zip(self.numbers, results, strict=True):
+                done(result)
+        finally:
+            end()
 
 
 def _number(key: str, values: Mapping[str, Value]) -> int:

@@ -1,6 +1,6 @@
 """Values of a broker by their keys: clients put, get, delete and count them.
 
-A value is any bytes. Its revision is a number that is different for each value of a key and grows: a client may ask
+A value is any bytes. Each change of any value gives it a revision, a larger number than all before: a client may ask
 that a value is changed only if it still has a revision, or does not exist. All values are durable if the broker has a
 journal on disk; the memory then has only their keys, about 400 bytes for each.
 
@@ -30,7 +30,7 @@ MOST_WAITED = 10_000
 MOST_READS = 4
 #: Maximum number of values that are removed in one turn of the reactor.
 BATCH = 10_000
-#: Greater than what follows a prefix in any key.
+#: A text that is greater than the rest of any key after a prefix.
 _LAST = "\U0010ffff"
 
 
@@ -117,7 +117,7 @@ class KeyValues:
         return self._names.count(prefix, prefix + _LAST)
 
     def held(self, key: str) -> Held | None:
-        """Return what is known of a value, None if it does not exist or has expired."""
+        """Return revision, time and owner of a value, None if it does not exist or has expired."""
         found = self._held.get(key)
         return None if found is None or 0 < found.expires <= self._now() else found
 
@@ -213,7 +213,7 @@ class KeyValues:
     # -- changes, one at a time for each key: :mod:`fleximq.broker.key_values.changes` ----------------
 
     def check(self, key: str, revision: int | None) -> Held | None:
-        """Return what is known of a value; raises Conflict if it has not this revision."""
+        """Return revision, time and owner of a value; raises Conflict if it has not this revision."""
         held = self.held(key)
         present = 0 if held is None else held.revision
         if revision is None or revision == present:
@@ -259,7 +259,7 @@ class KeyValues:
         self._store.remove([self._drop(key)])
 
     def _hold(self, key: str, held: Held) -> None:
-        """Know a new value in place of any other."""
+        """Add a value to the tables, in place of any other of its key."""
         if key in self._held:
             self._store.replaced(self._drop(key))
         self._names.add(key)

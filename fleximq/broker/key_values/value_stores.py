@@ -50,10 +50,10 @@ class ValueStore(Protocol):
         """Read contents, about 8 MiB of the first ones, and at least one."""
 
     def remove(self, revisions: Sequence[int]) -> None:
-        """Forget values that were deleted or have expired, but not those that were replaced."""
+        """Remove values that were deleted or have expired. For replaced ones see :meth:`replaced`."""
 
     def replaced(self, revision: int) -> None:
-        """Forget a value that a later one has replaced."""
+        """Remove a value in whose place a later one is stored."""
 
 
 class ValuesInMemory:

@@ -86,12 +86,11 @@ class FlexiMessages:
     """The messages of one joined client that no cache knows: from the JOIN to the end of its session.
 
     ``peer`` is its subscriber, ``replies`` answers it, ``reads`` publishes its runs and caches its headers.
-    ``questions`` is the number of its unanswered requests to the broker.
     """
 
     __slots__ = (
-        "_broker", "_inputPauses", "_largeRequests", "_later", "_me", "_peer", "_queues", "_reads", "_replies",
-        "_session", "questions",
+        "_broker", "_inputPauses", "_largeRequests", "_later", "_me", "_peer", "_questions", "_queues", "_reads",
+        "_replies", "_session", "_valueQuestions",
     )  # fmt: skip
 
     def __init__(
@@ -104,7 +103,7 @@ class FlexiMessages:
         self._replies = replies
         self._reads = reads
         self._queues: QueueMessages | None = None
-        self.questions = 0
+        self._questions = self._valueQuestions = 0
         self._largeRequests = 0
         self._inputPauses: PausablePublisher | None = None
         #: The number of SUBs and UNSUBs that await earlier publications.
@@ -141,25 +140,38 @@ class FlexiMessages:
 
     def _answer(self, header: Header, path: str, payload: bytes) -> None:
         arguments = path_table.readArguments(self._broker, self._me, path, payload)
-        most = VALUE_QUESTIONS if path in VALUE_PATHS else QUESTIONS
-        if self.questions >= most:
-            raise TooManyRequests(f"more than {most} requests to the broker are not answered yet")
-        self.questions += 1
+        isValue = path in VALUE_PATHS
+        most = VALUE_QUESTIONS if isValue else QUESTIONS
+        if (self._valueQuestions if isValue else self._questions) >= most:
+            about = " about values" if isValue else ""
+            raise TooManyRequests(f"more than {most} requests to the broker{about} are not answered yet")
+        self._count(path, 1)
         isLarge = len(payload) > LARGE_REQUEST
         self._largeRequests += isLarge
         try:
             answered = partial(self._answered, path, header.id, isLarge)
             path_table.answer(self._broker, self._me, path, arguments, answered)
         except BrokerError:
-            self.questions -= 1
+            self._count(path, -1)
             self._largeRequests -= isLarge
             raise
         self._inputPauses = self._session.outbox.reader
         if self._largeRequests and self._inputPauses is not None:
             self._inputPauses.readPauses.pause(ReadPause.UNANSWERED)  # or many large arguments would wait in memory
 
+    @property
+    def questions(self) -> int:
+        """The number of unanswered requests to the broker."""
+        return self._questions + self._valueQuestions
+
+    def _count(self, path: str, change: int) -> None:
+        if path in VALUE_PATHS:
+            self._valueQuestions += change
+        else:
+            self._questions += change
+
     def _answered(self, path: str, requestId: str | None, isLarge: bool, value: Any) -> None:
-        self.questions -= 1
+        self._count(path, -1)
         self._largeRequests -= isLarge
         if isLarge and not self._largeRequests and self._inputPauses is not None:
             self._inputPauses.readPauses.resume(ReadPause.UNANSWERED)

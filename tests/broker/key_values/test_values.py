@@ -4,6 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 import msgpack
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.key_values import key_values
 from fleximq.errors import (
@@ -19,6 +21,7 @@ from fleximq.errors import (
 from fleximq.limits import MOST_MILLISECONDS, NO_LIMITS, Limits
 from fleximq.rights import Action
 from tests.broker.key_values.storing import Memory, StoringCase
+from tests.broker.parts import makeBroker
 from tests.broker.schedules.durable import Life
 
 
@@ -131,6 +134,14 @@ class ValueTests(StoringCase):
         results = [answer for [answer] in answers]
         self.assertEqual([results[0], results[2]], [{"sum": (1 << 63) - 1}, {"sum": (1 << 63) - 2}])
         self.assertIsInstance(results[1], Conflict)
+
+    def test_aRefusedSumChangesNothing(self) -> None:
+        """Neither revision nor time."""
+        self.put("n", msgpack.packb((1 << 63) - 1))
+        before = self.ask("get", keys=["n"])
+        self.assertRaises(Conflict, self.ask, "add", key="n", expires_in=1)
+        self.life.clock.advance(1)
+        self.assertEqual(self.ask("get", keys=["n"]), before)
 
     def test_changesOfAKeyAreInOrder(self) -> None:
         """Each sees the ones before it, also those that are being stored; conditions too."""
@@ -417,3 +428,26 @@ class MemoryTests(ValueTests):
         self.put("b", bytes(5000))
         self.put("b", bytes(100))
         self.put("c", bytes(5000))
+
+
+class CallbackTests(SynchronousTestCase):
+    """Callbacks that fail."""
+
+    def test_laterChangesOfTheKeyGoOn(self) -> None:
+        """The error is reported."""
+        errors: list[Exception] = []
+        clock = Clock()
+        broker = makeBroker(clock, onError=errors.append)
+        me = broker.join("fleximq")
+
+        def fail(result: Any) -> None:
+            raise ValueError(result)
+
+        results: list[Any] = []
+        broker.valueChanges.put(me, "a", b"one", 0, None, fail)
+        broker.valueChanges.add(me, "n", 1, None, fail)
+        broker.valueChanges.put(me, "a", b"two", 0, None, results.append)
+        broker.valueChanges.add(me, "n", 1, None, results.append)
+        self.assertEqual([type(each) for each in errors], [ValueError, ValueError])
+        self.assertEqual(results[1:], [2])
+        self.assertIsInstance(results[0], int)

@@ -118,6 +118,8 @@ class ValuePathTests(FlexiCase):
         [heard] = alice.messages()
         self.assertError(heard, alice, 429, "over", "/value/get")
         self.assertEqual(alice.barrier(), [])
+        alice.request(BROKER_ID, "/broker/about", "other", {})
+        self.assertEqual([each.status for each in alice.messages()], [200])
         bob.request(BROKER_ID, "/value/put", "p", {"key": "a", "value": b"x"})
         self.assertEqual([each.status for each in bob.messages()], [200])
         answers = alice.messages()
