@@ -177,7 +177,8 @@ class DefinitionTests(ConsumingCase):
         error = self.assertRaises(
             Conflict, self.broker.defineQueue, self.publisher, QueueDefinition("t", max_in_flight=3)
         )
-        self.assertEqual(str(error), "the queue 't' is {'max_in_flight': 2}, not {'max_in_flight': 3}")
+        words = "the queue 't' is {'max_in_flight': 2}, not {'max_in_flight': 3}; 'replace' changes that"
+        self.assertEqual(str(error), words)
 
     def test_itMayBeReplaced(self) -> None:
         self.broker.defineQueue(self.publisher, QueueDefinition("t", max_in_flight=2))
