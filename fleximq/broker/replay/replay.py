@@ -16,7 +16,7 @@ from fleximq.broker.replay.expiry import RecordExpiry
 from fleximq.broker.replay.feed import Feed, FeedRange, IOutlet
 from fleximq.broker.replay.searches import BackSearch, Searches
 from fleximq.broker.topics.names import checkName, checkPattern, rangesOf
-from fleximq.broker.topics.topic_table import TopicTable
+from fleximq.broker.topics.topic_table import SYSTEM, TopicTable
 from fleximq.errors import BrokerError, NoLongerKept, SubscriptionFailed
 from fleximq.interfaces import IJournal
 from fleximq.rights import Action
@@ -225,11 +225,13 @@ class Replays:
         return feed is not None and feed.covers(name)
 
     def _feedRange(self, client: ConnectedClient, name: str, literal: bool) -> FeedRange:
-        """Return a range without a start; it never matches topics that the client may not read."""
+        """Return a range without a start; it never matches topics that the client may not read, nor the broker's own ones, which
+        have values and scheduled messages of others.
+        """
         alike = name.__eq__ if literal else anyOf((name,))
 
         def matches(each: str) -> bool:
-            return alike(each) and permits(client, Action.SUBSCRIBE, each)
+            return not each.startswith(SYSTEM) and alike(each) and permits(client, Action.SUBSCRIBE, each)
 
         return FeedRange(name, literal, matches, self._journal.removals, self._expiry.now())
 

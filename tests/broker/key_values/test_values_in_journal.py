@@ -11,12 +11,14 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.broker.key_values import changes
 from fleximq.broker.key_values.key_values import MOST_READS, KeyValues
 from fleximq.broker.key_values.value_stores import VALUES, ValuesInJournal
+from fleximq.broker.replay.replay import Start
 from fleximq.errors import Conflict, NoCapacity, NotKept, TooManyRequests
 from fleximq.journal.retention.retention_rules import RetentionPolicy
 from fleximq.journal.retention.segment_removal import SegmentRemoval
 from tests.broker.key_values.crash_simulation import explore
 from tests.broker.key_values.storing import StoringCase
 from tests.broker.power_losses import Broken
+from tests.broker.replay.test_feed import Reader
 from tests.broker.schedules.durable import Life
 from tests.nightly import repetitions
 
@@ -175,6 +177,25 @@ class DamageTests(StoringCase):
         self.patch(self.life.disk, "read", read)
         self.put("n", b"\1")
         self.assertEqual(self.ask("add", key="n"), {"sum": 2})
+
+
+class ReplayTests(StoringCase):
+    """Subscriptions that start in the journal."""
+
+    def test_valuesAndSchedulesAreNotReplayed(self) -> None:
+        """Whoever may subscribe to all topics that begin with ``$``."""
+        self.put("a", b"one")
+        self.life.schedule(self.life.now() + 1000, b"later")
+        self.life.commit()
+        for pattern in ("$sys/#", "$sys.*"):
+            reader = Reader()
+            self.broker.follow(self.life.me, reader, pattern, Start("first"))
+            self.advance(0)
+            self.assertEqual(reader.offsets, [])
+            reader = Reader()
+            self.broker.follow(self.life.me, reader, "#", Start("first"))
+            self.advance(0)
+            self.assertEqual(reader.offsets, [])
 
 
 class RetentionTests(SynchronousTestCase):
