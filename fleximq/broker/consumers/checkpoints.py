@@ -30,7 +30,7 @@ from fleximq.broker.queues.recorder import Recorder
 from fleximq.broker.rules import AgeLimits
 from fleximq.broker.schedules.schedule_header import SCHEDULES, publishedTo
 from fleximq.broker.schedules.schedule_recovery import ScheduleRecovery
-from fleximq.broker.topics.topic_table import TopicTable
+from fleximq.broker.topics.topic_table import SYSTEM, TopicTable
 from fleximq.interfaces import IQueueState, IRecoveredState
 from fleximq.limits import SUBSCRIPTION_FEED
 from fleximq.values.publication_head import PRIORITY
@@ -219,8 +219,10 @@ class Checkpointer:
         self._recentIds.learn(batch, publishedTo)
         self._schedules.stored(batch)
         self._values.learn(valuesIn(batch))
-        if batch.topics in ([SCHEDULES], [VALUES]):  # no queue receives them
-            return
+        if any(each.startswith(SYSTEM) for each in batch.topics):  # no queue receives them, whatever its sources
+            batch = batch.only(lambda name: not name.startswith(SYSTEM))
+            if not len(batch):
+                return
         arrival = Arrival.of(batch)
         self._recent.append(arrival)
         self._arrive(arrival, self._sources.of)

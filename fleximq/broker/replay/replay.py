@@ -225,8 +225,9 @@ class Replays:
         return feed is not None and feed.covers(name)
 
     def _feedRange(self, client: ConnectedClient, name: str, literal: bool) -> FeedRange:
-        """Return a range without a start; it never matches topics that the client may not read, nor the broker's own ones, which
-        have values and scheduled messages of others.
+        """Return a range without a start; it never matches topics that the client may not read.
+
+        Nor the broker's own ones, which have values and scheduled messages of all clients.
         """
         alike = name.__eq__ if literal else anyOf((name,))
 

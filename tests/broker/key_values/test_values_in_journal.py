@@ -17,6 +17,7 @@ from fleximq.journal.retention.retention_rules import RetentionPolicy
 from fleximq.journal.retention.segment_removal import SegmentRemoval
 from tests.broker.key_values.crash_simulation import explore
 from tests.broker.key_values.storing import StoringCase
+from tests.broker.parts import ask, askAt
 from tests.broker.power_losses import Broken
 from tests.broker.replay.test_feed import Reader
 from tests.broker.schedules.durable import Life
@@ -67,6 +68,19 @@ class RestartTests(StoringCase):
         self.life.ahead -= 10
         self.restart()
         self.assertEqual([row["key"] for row in self.ask("list")["values"]], ["c"])
+
+    def test_noQueueReceivesThem(self) -> None:
+        """Nor scheduled messages, whatever its sources and whatever is in one commit with them."""
+        definition = {"queue": "q", "sources": ["$sys/values", "$sys/schedules"]}
+        ask(self.broker, self.life.me, "/queue/define", definition, lambda answer: None)
+        self.life.commit()
+        for key in "abc":
+            self.begin("put", key=key, value=b"one")
+            self.life.schedule(self.life.now() + 1000, b"later")
+        self.life.commit()
+        self.restart()
+        [row] = askAt(self.broker, "/queue/list", {})["queues"]
+        self.assertEqual((row["queue"], row["messages"]), ("q", 0))
 
     def test_valuesExpireAfterARestart(self) -> None:
         """At their time, and leave the memory."""
