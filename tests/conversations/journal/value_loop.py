@@ -105,7 +105,7 @@ class Asking:
             self._number += 1
             ids.append(f"v-{self._number}")
             self._client.request(1, f"/value/{path}", ids[-1], arguments)
-        answers = {}
+        answers: dict[str, Heard] = {}
         while len(answers) < len(ids):
             heard = self._client.hear()
             answers[heard.header["reqrep"]["id"]] = heard
@@ -149,17 +149,16 @@ def write(asking: Asking, values: Values, number: int) -> None:
 
 def add(asking: Asking, values: Values, _: int) -> None:
     """Add to a few sums."""
-    requests = []
-    for _ in range(random.randint(1, BURST)):
-        key, number = f"sum/{random.randrange(SUMS)}", random.randint(1, 9)
-        with values.lock:
+    additions = [(f"sum/{random.randrange(SUMS)}", random.randint(1, 9)) for _ in range(random.randint(1, BURST))]
+    with values.lock:
+        for key, number in additions:
             values.perhaps[key] += number
-        requests.append(("add", {"key": key, "number": number}))
-    for (_, asked), heard in zip(requests, asking.all(*requests), strict=True):
+    answers = asking.all(*(("add", {"key": key, "number": number}) for key, number in additions))
+    for (key, number), heard in zip(additions, answers, strict=True):
         if heard.status != 200:
             values.fault(f"an addition was answered {heard}")
             continue
-        values.addition(asked["key"], asked["number"], heard.value["sum"])
+        values.addition(key, number, heard.value["sum"])
         values.confirmed["additions"] += 1
 
 
