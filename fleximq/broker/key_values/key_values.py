@@ -29,7 +29,7 @@ MOST_WAITED = 10_000
 #: Maximum number of reads of one client that are asked of the store at once, 8 MiB or one value each.
 MOST_READS = 4
 #: Maximum number of values that are removed in one turn of the reactor.
-BATCH = 10_000
+BATCH = 1000
 #: A text that is greater than the rest of any key after a prefix.
 _LAST = "\U0010ffff"
 
