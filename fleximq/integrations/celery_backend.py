@@ -14,6 +14,7 @@ try:
     from celery import states
     from celery.backends.base import KeyValueStoreBackend
     from celery.exceptions import TimeoutError as ResultTimeout
+    from kombu.exceptions import OperationalError
     from kombu.utils.encoding import bytes_to_str
     from kombu.utils.functional import retry_over_time
 except ImportError as error:
@@ -23,7 +24,7 @@ from fleximq.client.blocking.client import Client, connect
 from fleximq.client.events import Value
 from fleximq.client.payloads import Packed
 from fleximq.integrations.celery_chords import Chords
-from fleximq.integrations.process_client import LOSSES, ProcessClient
+from fleximq.integrations.process_client import LOSSES, RECONNECT, ProcessClient
 
 #: Results for which one request waits.
 _MOST_KEYS = 500
@@ -59,7 +60,7 @@ class ResultBackend(KeyValueStoreBackend):
         self._failureExpires = self.expires if failures is None else self.prepare_expires(failures, type=int)
         self.thread_safe = True
         address, credentials = _addressOf(url or "")
-        self._client = ProcessClient(partial(connect, address, **{**credentials, **settings}))
+        self._client = ProcessClient(partial(connect, address, **{"reconnect": RECONNECT, **credentials, **settings}))
         self._chords = Chords(self)
 
     # -- the connection --------------------------------------------------------------------------------
@@ -67,6 +68,10 @@ class ResultBackend(KeyValueStoreBackend):
     def call(self, work: Callable[[Client], Any]) -> Any:
         """Do something with the client, again after a loss of the connection."""
         return retry_over_time(lambda: work(self._client.get()), LOSSES, **self._policy)
+
+    def publish(self, work: Callable[[], Any]) -> None:
+        """Publish a task, again while the broker of the tasks is away."""
+        retry_over_time(work, (OperationalError,), **self._policy)
 
     def exception_safe_to_retry(self, exc: Exception) -> bool:
         """Return whether Celery may try again after this error (``result_backend_always_retry``)."""

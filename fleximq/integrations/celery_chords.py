@@ -51,6 +51,9 @@ class ChordBackend(Protocol):
     def call(self, work: Callable[[Client], Any]) -> Any:
         """Do something with the client, again after a loss of the connection."""
 
+    def publish(self, work: Callable[[], Any]) -> None:
+        """Publish something, again after a loss of the connection."""
+
 
 class Chords:
     """All chords of a backend."""
@@ -92,7 +95,7 @@ class Chords:
         try:
             results = self._results(group)
             step = "Callback"
-            self._app.amqp._retry_publish(body.delay, results)
+            self._backend.publish(partial(self._app.amqp._retry_publish, body.delay, results))
         except Exception as error:  # the errors of tasks, and any error of the application's serializers
             _log.exception("Chord %r raised: %r", group, error)
             failure = error if isinstance(error, ChordError) else ChordError(f"{step} error: {error!r}")

@@ -18,8 +18,10 @@ except ImportError as error:
     raise ImportError('schedules of Celery need Celery: pip install "fleximq[celery]"') from error
 
 from fleximq.client.wrapper import completed
-from fleximq.integrations.kombu.channel import REPEAT
+from fleximq.integrations.kombu.channel import REPEAT, Channel
 
+#: The shortest interval in seconds.
+_LEAST = 1
 #: The parts of a crontab in the order of a cron expression.
 _PARTS = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
 
@@ -28,7 +30,8 @@ def define_schedules(app: Celery) -> list[str]:
     """Define the recurring schedules of an application in the broker, in place of those that it had, and return their
     names.
 
-    :raises ValueError: an entry has a schedule or an argument that the broker cannot have; nothing is changed then.
+    :raises ValueError: an entry has a schedule or an argument that the broker cannot have, or the broker is not
+        FlexiMQ; nothing is changed then.
     :raises kombu.exceptions.ChannelError: the broker refuses one, in its words; those before it are defined.
     """
     app.loader.import_default_modules()
@@ -36,6 +39,8 @@ def define_schedules(app: Celery) -> list[str]:
     prefix = f"celery/{quote(app.main or 'celery', safe='')}/"
     entries = {prefix + name: (fields, _timesOf(name, fields)) for name, fields in app.conf.beat_schedule.items()}
     with app.connection_for_write() as connection:
+        if not isinstance(connection.default_channel, Channel):
+            raise ValueError(f"the broker of {app.main} is {connection.as_uri()}, not FlexiMQ")
         producer = app.amqp.Producer(connection)
         for name, (fields, times) in entries.items():
             times |= {"name": name, "timezone": str(app.timezone)} if "cron" in times else {"name": name}
@@ -67,12 +72,14 @@ def _timesOf(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
         if day != "*" and weekday != "*":
             raise ValueError(f"the entry {name!r} restricts the day of the month and that of the week: choose one")
         return {"cron": f"{minute} {hour} {day} {month} {weekday}"}
-    if isinstance(times, schedule):
+    if type(times) is schedule:  # others decide by code of their own
         times = times.run_every
     if isinstance(times, timedelta):
         times = times.total_seconds()
     if isinstance(times, bool) or not isinstance(times, int | float):
         raise ValueError(f"the entry {name!r} has {times!r}, but the broker knows seconds, timedelta and crontab")
+    if times < _LEAST:
+        raise ValueError(f"the entry {name!r} is due every {times:g} seconds, but {_LEAST} second is the least")
     return {"every": round(times * 1000)}
 
 

@@ -23,7 +23,7 @@ from fleximq.client.errors import Untrusted
 from fleximq.client.keywords import ThreadConnectOptions
 from fleximq.client.payloads import Packed
 from fleximq.client.settings import Tls
-from fleximq.integrations.process_client import LOSSES, ProcessClient
+from fleximq.integrations.process_client import LOSSES, RECONNECT, ProcessClient
 
 #: Seconds between two attempts to ask a broker that is away.
 _PAUSE = 0.5
@@ -46,6 +46,7 @@ class FleximqBackend(ResultBackend):
         **options: Unpack[ThreadConnectOptions[Tls | SSLContext]],
     ) -> None:
         super().__init__(namespace=namespace, encoder=encoder)
+        options.setdefault("reconnect", RECONNECT)
         self._client = ProcessClient(partial(connect, url, **options))
 
     def close(self) -> None:

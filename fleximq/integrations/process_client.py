@@ -5,11 +5,14 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from fleximq.client.backoff import Backoff
 from fleximq.client.blocking.client import Client
 from fleximq.client.errors import ConnectionLost, Untrusted
 
 T = TypeVar("T")
 
+#: How a result backend connects again: soon, since tasks wait for it.
+RECONNECT = Backoff(most=2.0)
 #: After these errors a request is sent again.
 LOSSES = (ConnectionLost, TimeoutError)
 #: How often, and how many seconds later.

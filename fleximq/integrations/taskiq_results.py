@@ -23,6 +23,7 @@ from fleximq.client.errors import ConnectionLost
 from fleximq.client.keywords import ConnectOptions
 from fleximq.client.payloads import Packed
 from fleximq.client.settings import Tls
+from fleximq.integrations.process_client import RECONNECT
 
 _R = TypeVar("_R")
 #: How often a result is sent again if the connection is lost, and how many seconds later.
@@ -51,6 +52,7 @@ class FleximqResultBackend(AsyncResultBackend[_R]):
         **options: Unpack[ConnectOptions[Tls | SSLContext]],
     ) -> None:
         self._url = url
+        options.setdefault("reconnect", RECONNECT)
         self._options = options
         self._lifetime = result_ttl
         self._keepsResults = keep_results

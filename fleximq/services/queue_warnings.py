@@ -18,7 +18,7 @@ from fleximq.values.printable import shortened
 _log = Logger()
 
 _EXPIRED = (
-    "The queue {topic} was removed with {messages}, since it had no CONSUME for {time:g} s ({why}); queues "
+    "The queue {topic} was removed with {messages}, since it had no consumer for {time:g} s ({why}); queues "
     "whose topic matches --durable are not removed{more}"
 )
 _OVERFLOW = (
@@ -62,8 +62,9 @@ class QueueWarnings:
     def _expired(self, queue: WorkQueue, number: int) -> None:
         if not number:
             return
-        expiry = self._queueExpiry
-        why = "--queue-expiry" if expiry else "a ReplyTo created it"
+        expiry, why = self._queueExpiry, "--queue-expiry" if self._queueExpiry else "a ReplyTo created it"
+        if queue.definition is not None and queue.definition.expiry is not None:
+            expiry, why = queue.definition.expiry, "its definition"
         fields = {"messages": _messages(number), "number": number, "time": expiry or IDLE_SECONDS}
         self._warn(_EXPIRED, topic=queue.name, why=why, **fields)
 

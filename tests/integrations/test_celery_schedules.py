@@ -118,6 +118,8 @@ class ScheduleTests(SynchronousTestCase):
             (both, "day of the month and that of the week"),
             ("daily", "knows seconds"),
             (True, "knows seconds"),
+            (type("Own", (schedule,), {})(5), "knows seconds"),
+            (0.2, "1 second is the least"),
         ]:
             good, bad = {"task": "a", "schedule": 1}, {"task": "a", "schedule": times}
             error = self.assertRaises(ValueError, define_schedules, self.app(a=good, b=bad))
@@ -126,6 +128,12 @@ class ScheduleTests(SynchronousTestCase):
         lazy = {"task": "a", "schedule": 1, "args": (BeatLazyFunc(int),)}
         self.assertRaises(ValueError, define_schedules, self.app(a=lazy))
         self.assertEqual(self.rows(), {})
+
+    def test_anotherBroker(self) -> None:
+        """Is one sentence."""
+        app = self.app(one={"task": "a", "schedule": 1})
+        app.conf.update(broker_url="memory://", broker_transport=None)
+        self.assertIn("not FlexiMQ", str(self.assertRaises(ValueError, define_schedules, app)))
 
     def test_formsOfTimes(self) -> None:
         """Numbers, timedelta, Celery's own intervals, and all parts of a crontab."""

@@ -298,6 +298,15 @@ class TimeTests(KombuCase):
         self.assertEqual(self.drain(self.consume("q"), 1), ["later"])
         self.assertGreaterEqual(datetime.now(UTC), eta)
 
+    def test_expiredTasksOfCeleryAreDelivered(self) -> None:
+        """A worker reports them as revoked; other expired messages are not delivered."""
+        self.declare("q")
+        self.publish("q", "a", expiration=0.001, headers={"expires": "2020-01-01T00:00:00+00:00"})
+        self.publish("q", "b", expiration=0.001)
+        self.publish("q", "c")
+        found = self.consume("q")
+        self.assertEqual(self.drain(found, 2), ["a", "c"])
+
     def test_anEtaInThePastIsNone(self) -> None:
         """As one that is no time."""
         self.declare("q")

@@ -9,6 +9,7 @@ from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.journal.memory_journal import MemoryJournal
 from fleximq.limits import Limits
 from fleximq.services.broker_service import makeBroker
+from fleximq.values.queue_definition import QueueDefinition
 from tests.broker.queueing import message
 from tests.log_observer import observeLog
 from tests.slow_journal import SlowJournal
@@ -30,7 +31,7 @@ class ExpiredQueueTests(SynchronousTestCase):
         self.assertEqual(
             [formatEvent(event) for event in logged if event.get("log_level") is LogLevel.warn],
             [
-                "The queue full was removed with 2 messages, since it had no CONSUME for 5 s (--queue-expiry); "
+                "The queue full was removed with 2 messages, since it had no consumer for 5 s (--queue-expiry); "
                 "queues whose topic matches --durable are not removed"
             ],
         )
@@ -47,10 +48,22 @@ class ExpiredQueueTests(SynchronousTestCase):
         self.assertEqual(
             [formatEvent(event) for event in logged if event.get("log_level") is LogLevel.warn],
             [
-                "The queue answers was removed with 1 message, since it had no CONSUME for 3600 s (a ReplyTo created "
+                "The queue answers was removed with 1 message, since it had no consumer for 3600 s (a ReplyTo created "
                 "it); queues whose topic matches --durable are not removed"
             ],
         )
+
+    def test_definitions(self) -> None:
+        """The line has the time of the queue's own definition."""
+        logged: list[LogEvent] = []
+        observeLog(self, logged.append)
+        clock = Clock()
+        broker = makeBroker(clock, Settings(), WriteTurn(clock), MemoryJournal())
+        broker.defineQueue(broker.brokerClient, QueueDefinition("own", expiry=60.0), False)
+        broker.queues.ensure("own").deliver([message("a")], 1)
+        clock.advance(61)
+        words = [formatEvent(event) for event in logged if event.get("log_level") is LogLevel.warn]
+        self.assertIn("since it had no consumer for 60 s (its definition)", words[0])
 
 
 class FullQueueTests(SynchronousTestCase):

@@ -198,6 +198,7 @@ def _row(message: WaitingMessage) -> dict[str, Any]:
         "bytes": message.bytes,
         "kept": message.number < FIRST_VOLATILE,
         "message_id": message.messageId,
+        "correlation_id": message.correlationId,
     }
 
 

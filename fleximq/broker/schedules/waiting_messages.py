@@ -27,7 +27,7 @@ MOST_AT_ONCE = 50_000
 
 class WaitingMessage(NamedTuple):
     """A message as a listing shows it: id, due time, topic, the principal that scheduled it, the bytes of its payload,
-    and its own id, None without one.
+    and its own ids, None without one.
     """
 
     number: int
@@ -36,12 +36,13 @@ class WaitingMessage(NamedTuple):
     principal: str | None
     bytes: int
     messageId: str | None
+    correlationId: str | None
 
 
 def waitingMessage(number: int, due: int, publication: Publication, size: int) -> WaitingMessage:
     """Return a message with a payload of this size for a listing."""
-    messageId = idsOf(mapHead(publication.number) + publication.pairs)[0]
-    return WaitingMessage(number, due, publication.topic, publication.principal, size, messageId)
+    messageId, correlationId, _ = idsOf(mapHead(publication.number) + publication.pairs)
+    return WaitingMessage(number, due, publication.topic, publication.principal, size, messageId, correlationId)
 
 
 class WaitingMessages(ABC):

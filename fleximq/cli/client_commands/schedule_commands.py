@@ -35,10 +35,14 @@ def _list(arguments: Namespace, address: Address) -> None:
                 outJson(row)
             return
         cells = [
-            (str(row.get("name", row.get("id"))), row["topic"], _time(row), _interval(row), row.get("message_id") or "")
+            (str(row.get("name", row.get("id"))), row["topic"], _time(row), _interval(row), _messageId(row))
             for row in rows
         ]
-    console().print(table(("schedule", "topic", "next", "repeats", "message id"), cells, expand=False))
+    console().print(table(("schedule", "topic", "next", "repeats", "message"), cells, expand=False))
+
+
+def _messageId(row: Mapping[str, Any]) -> str:
+    return row.get("message_id") or row.get("correlation_id") or ""
 
 
 def _time(row: Mapping[str, Any]) -> str:

@@ -164,8 +164,11 @@ class Channel(base.StdChannel):
         fields: dict[str, Any] = {}
         if properties.get("priority") is not None:
             fields["priority"] = min(max(int(properties["priority"]), 0), MOST_PRIORITY)
-        if properties.get("expiration") is not None:
+        # An expired task of Celery goes to a worker, which reports it as revoked: somebody may wait for its result.
+        if properties.get("expiration") is not None and headers.get("expires") is None:
             fields["expires_in"] = max(1, int(float(properties["expiration"])))
+        if isinstance(properties.get("correlation_id"), str):
+            fields["correlation_id"] = properties["correlation_id"]
         due = _dueOf(headers.get("eta"))
         if due is not None:
             fields["deliver_at"] = due
