@@ -158,13 +158,16 @@ class ResultBackend(KeyValueStoreBackend):
         longest = _WAIT if on_interval is None and max_iterations is None else interval or 0.5
         for first in range(0, len(ids), _MOST_KEYS):
             keys = {self.get_key_for_task(each): each for each in ids[first : first + _MOST_KEYS]}
-            iterations, after, wait = 0, 0, 0.0
+            iterations, after, wait, quiet = 0, 0, 0.0, 0.0
             while keys:
                 found = self.call(partial(_newer, list(keys), after, wait))
                 if wait and on_interval is not None:
                     on_interval()  # which raises the error of a parent, before that of the body of a chord
                 # Now and then all are read again: an answer in parts may have an older state in its first part.
-                after = max((after, *(each.revision for each in found.values()))) if found or wait < _WAIT else 0
+                quiet = 0.0 if found else quiet + wait
+                after = max((after, *(each.revision for each in found.values())))
+                if quiet >= _WAIT:
+                    after = 0
                 for key, value in found.items():
                     meta = self.decode_result(value.payload)
                     if meta["status"] in READY_STATES:

@@ -9,6 +9,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.errors import ConnectionLost, RequestFailed
+from fleximq.client.events import Value
 from fleximq.client.settings import TIMEOUT
 from tests.broker_process import BrokerProcess
 
@@ -19,6 +20,7 @@ if not _MISSING:
     from celery.exceptions import TimeoutError as ResultTimeout
     from celery.result import AsyncResult
 
+    from fleximq.integrations import celery_backend
     from fleximq.integrations.celery_backend import ResultBackend, _addressOf
 
 
@@ -83,6 +85,21 @@ class BackendTests(SynchronousTestCase):
             self.backend.set(self.backend.get_key_for_task(each), self.backend.encode({"status": "SUCCESS"}))
         self.soon(self.backend.store_result, ids[-1], 1, states.SUCCESS)
         self.assertEqual(sorted(task for task, _ in self.backend.get_many(ids, timeout=60)), sorted(ids))
+
+    def test_allAreReadAgain(self) -> None:
+        """After 10 seconds without an answer, however short the intervals are: a newer state may have been missed."""
+        asked: list[int] = []
+
+        def newer(keys: Any, after: int, wait: float, client: Any) -> dict[str, Value]:
+            asked.append(after)
+            started = Value(5, self.backend.encode({"status": states.STARTED}).encode())
+            return {} if after else dict.fromkeys(keys, started)
+
+        self.patch(celery_backend, "_newer", newer)
+        interval = dict.fromkeys(range(25)).popitem
+        self.assertRaises(KeyError, self.backend.wait_for, "one", interval=0.5, on_interval=interval)
+        self.assertEqual(asked[0], 0)
+        self.assertEqual([place for place, after in enumerate(asked[1:]) if not after], [20])
 
     def test_onIntervalIsCalled(self) -> None:
         """While nothing is ready."""
