@@ -22,7 +22,7 @@ VALUES = "$sys/values"
 _CONTENT = contentOf(Message(b"", Content.MESSAGEPACK))
 #: The bytes of records that are read at a time.
 _CHUNK = 8 << 20
-#: Approximate bytes of memory of a value, in addition to its content.
+#: Approximate bytes of memory of a value, in addition to its content and key.
 _VALUE_BYTES = 400
 
 #: Receives the revision of a stored value and None, or 0 and the reason why it is not stored.
@@ -67,17 +67,18 @@ class ValuesInMemory:
         self._next = first
         self._most = most
         self._bytes = 0
-        self._contents: dict[int, bytes] = {}
+        #: Each with the bytes for which it counts.
+        self._contents: dict[int, tuple[bytes, int]] = {}
 
     def write(self, client: ConnectedClient, key: str, content: bytes, expires: int, stored: OnStored) -> None:
         """See :class:`ValueStore`; raises NotKept if the memory for values is full."""
-        size = _VALUE_BYTES + len(content)
+        size = _VALUE_BYTES + len(key.encode()) + len(content)
         if self._bytes + size > self._most:
             raise NotKept(f"values in memory may have {self._most} bytes", range(1))
         self._bytes += size
         revision = self._next
         self._next += 1
-        self._contents[revision] = content
+        self._contents[revision] = content, size
         stored(revision, None)
 
     def read(self, revisions: Sequence[int], found: OnRead) -> None:
@@ -87,7 +88,7 @@ class ValuesInMemory:
         for revision in revisions:
             if size > _CHUNK:
                 break
-            contents[revision] = self._contents[revision]
+            contents[revision], _ = self._contents[revision]
             size += len(contents[revision])
         found(contents, revisions[len(contents) :])
 
@@ -98,7 +99,8 @@ class ValuesInMemory:
 
     def replaced(self, revision: int) -> None:
         """See :class:`ValueStore`."""
-        self._bytes -= _VALUE_BYTES + len(self._contents.pop(revision))
+        _, size = self._contents.pop(revision)
+        self._bytes -= size
 
 
 class ValuesInJournal:

@@ -429,6 +429,16 @@ class MemoryTests(ValueTests):
         self.put("b", bytes(100))
         self.put("c", bytes(5000))
 
+    def test_keysAreCounted(self) -> None:
+        """They may be longer than all the rest of a value; what is deleted counts no more."""
+        self.life.stop()
+        self.life = Memory(limits=Limits(queueBytes=3000))
+        for _ in range(3):
+            for key in "ab":
+                self.put(key * 1000, b"")
+            self.assertRaises(NotKept, self.put, "c" * 1000, b"")
+            self.ask("delete", keys=["a" * 1000, "b" * 1000])
+
 
 class CallbackTests(SynchronousTestCase):
     """Callbacks that fail."""
