@@ -328,7 +328,11 @@ class ThreadClient(QueueOperations[Subscription[Delivery], Subscription[Notifica
     def _settle(self, job: Job, kind: str, more: Any) -> None:
         with self._lock:
             self._clientState.addSettlement(job, kind, more)
-            isDue = self._clientState.consumers.unsent >= _TOGETHER or time.monotonic() > self._settledAt + _TURN
+            consumers = self._clientState.consumers
+            box = consumers.boxes.get(job.queue)
+            # A thread that waits for a job may get it only after this settlement.
+            isDue = box is not None and box.readers > 0
+            isDue = isDue or consumers.unsent >= _TOGETHER or time.monotonic() > self._settledAt + _TURN
         if isDue or not self._hasKeeper:
             self._sendSettlements()
 

@@ -81,10 +81,15 @@ class Jobs(ClosedOnExit):
         client = self._client
         with client._connection.lock:
             job = client._clientState.consumers.next(self._box)
+            self._box.readers += job is None
         if job is not None:
             return job
-        client._sendSettlements()
-        found = client._connection.waitFor(self._news, timeout, needed=False)
+        try:
+            client._sendSettlements()
+            found = client._connection.waitFor(self._news, timeout, needed=False)
+        finally:
+            with client._connection.lock:
+                self._box.readers -= 1
         return found if isinstance(found, Job) else None
 
     def _news(self) -> Job | bool | None:

@@ -22,15 +22,16 @@ _ABOUT = {"queue", "tag", "attempt"}
 
 class JobBox:
     """The unread jobs of one consumer. ``topic`` is its queue; ``end`` and ``onNews`` are as in
-    :class:`~fleximq.client.protocol.inbox.Box`.
+    :class:`~fleximq.client.protocol.inbox.Box`. ``readers`` is the number of threads that wait for a job.
     """
 
-    __slots__ = ("end", "isConfirmed", "onNews", "prefetch", "topic", "waiting")
+    __slots__ = ("end", "isConfirmed", "onNews", "prefetch", "readers", "topic", "waiting")
 
     def __init__(self, queue: str, prefetch: int) -> None:
         self.topic = queue
         self.prefetch = prefetch
         self.isConfirmed = False
+        self.readers = 0
         self.onNews: Callable[[], None] | None = None
         self.waiting: deque[Delivery] = deque()
         self.end: Exception | bool | None = None

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,30 @@ class SettlingTests(ScriptedCase):
         self.patch(thread_client, "_TURN", 1e9)
         jobs = self.talk(script, keep_alive=60).consume("jobs")
         self.assertEqual([job and job.value for job in (jobs.next(PATIENCE), jobs.next(PATIENCE))], [1, 2])
+
+    def test_jobsAreSettledAtOnceWhileAThreadWaits(self) -> None:
+        """For one that the broker delivers only after that, since no more may be unsettled."""
+
+        def script(peer: Peer) -> None:
+            peer.subscribed()
+            deliver(peer, 1)
+            self.assertEqual(peer.hear("NOTIF").value, {"queue": "jobs", "ack": [1]})
+            deliver(peer, 2)
+            peer.untilEnd()
+
+        self.patch(thread_client, "_TURN", 1e9)
+        self.patch(thread_client, "_CHECK_SECONDS", 1e9)
+        jobs = self.talk(script, keep_alive=3600).consume("jobs")
+        first = jobs.take(PATIENCE)
+        assert first is not None
+        found: list[Job | None] = []
+        waiting = threading.Thread(target=lambda: found.append(jobs.take(PATIENCE)))
+        waiting.start()
+        while not jobs._box.readers:
+            time.sleep(0.001)
+        first.ack()
+        waiting.join()
+        self.assertEqual([job and job.value for job in found], [2])
 
     def test_closingReturnsJobs(self) -> None:
         """By an UNSUB with the queue."""
