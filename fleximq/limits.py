@@ -21,6 +21,9 @@ BASE_BYTES = 34
 ROUTING_ENTRIES = 1000
 #: Longest topic name as UTF-8.
 TOPIC_BYTES = 1024
+#: Prefix of the topics of the broker itself, where only it publishes: presence, and in the journal the records of
+#: values and schedules, which nobody reads.
+SYSTEM = "$sys/"
 #: Prefix of the topic for undeliverable messages. Only the broker publishes there.
 DEAD = "$dead/"
 #: Prefixes of the topics that feed only the queue of a name, and only the BlipMQ subscription with an id. Only the

@@ -53,6 +53,14 @@ class ReadTests(ReaderCase):
         self.assertEqual(table.column("value").to_pylist(), [b"%d" % number for number in range(300)])
         self.assertEqual(tuple(bounds(self.folder)), (1, 301))
 
+    def test_recordsOfTheBrokerItselfAreNotRead(self) -> None:
+        """Values and scheduled messages of all clients, whatever is selected."""
+        self.written.kept("$sys/values", b"secret")
+        self.written.kept("$dead/b", b"letter")
+        self.assertEqual(self.found()[-2:], [300, 302])
+        self.assertEqual(self.found(topics="$sys/#"), [])
+        self.assertEqual(self.found(topics=["$sys/values", "$dead/#"]), [302])
+
     def test_topicsOffsetsAndTimesSelectRecords(self) -> None:
         odd = list(range(1, 301, 2))
         self.assertEqual(self.found(topics="a.#"), odd)

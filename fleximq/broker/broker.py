@@ -52,10 +52,11 @@ from fleximq.broker.schedules.schedules import Schedules
 from fleximq.broker.schedules.waiting_messages import OnAdded
 from fleximq.broker.slices import Slices
 from fleximq.broker.topics.names import isBrokerTopic
-from fleximq.broker.topics.topic_table import SYSTEM, Topic, TopicTable
+from fleximq.broker.topics.topic_table import Topic, TopicTable
 from fleximq.broker.traffic import TrafficTotals
 from fleximq.errors import BrokerError, ClientNotFound, Forbidden, NotImplementedByBroker, NotKept
 from fleximq.interfaces import IConversation, IJournal, IOperator, IPeer, IRights, ISubscriber
+from fleximq.limits import SYSTEM
 from fleximq.rights import EVERYTHING, Action
 from fleximq.values.message import Message
 from fleximq.values.message_cost import ANY

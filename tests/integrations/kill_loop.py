@@ -26,6 +26,7 @@ from tests.broker_process import BrokerProcess
 
 #: The environment's variable with the folder in which tasks write what they do.
 FOLDER = "FLEXIMQ_LOOP_FOLDER"
+_ROOT = Path(__file__).parents[2]
 #: Seconds in which the worker must run some tasks.
 PATIENCE = 120.0
 #: Tasks that run until the next kill, at least and at most.
@@ -72,11 +73,12 @@ class KillLoop:
         return BrokerProcess("--listen", listen, "--journal", str(self.folder / "journal")).__enter__()
 
     def _startedWorker(self) -> "subprocess.Popen[bytes]":
-        log = (self.folder / "worker.log").open("ab")
-        environment = {**os.environ, FOLDER: str(self.folder)}
-        return subprocess.Popen(
-            self._command(self._port), stdout=log, stderr=log, env=environment, start_new_session=True
-        )
+        path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
+        environment = {**os.environ, "PYTHONPATH": path, FOLDER: str(self.folder)}
+        with (self.folder / "worker.log").open("ab") as log:
+            return subprocess.Popen(
+                self._command(self._port), stdout=log, stderr=log, env=environment, start_new_session=True
+            )
 
     def run(self, kills: int) -> None:
         """Kill so often, and check."""
@@ -135,7 +137,7 @@ class KillLoop:
     def _await(self, ended: int) -> bool:
         deadline = time.monotonic() + PATIENCE
         while self._ended() < ended:
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline or self._worker.poll() is not None:
                 return False
             time.sleep(0.05)
         return True

@@ -30,9 +30,9 @@ from fleximq.broker.queues.recorder import Recorder
 from fleximq.broker.rules import AgeLimits
 from fleximq.broker.schedules.schedule_header import SCHEDULES, publishedTo
 from fleximq.broker.schedules.schedule_recovery import ScheduleRecovery
-from fleximq.broker.topics.topic_table import SYSTEM, TopicTable
+from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.interfaces import IQueueState, IRecoveredState
-from fleximq.limits import SUBSCRIPTION_FEED
+from fleximq.limits import SUBSCRIPTION_FEED, SYSTEM
 from fleximq.values.publication_head import PRIORITY
 from fleximq.values.queue_definition import QueueDefinition
 from fleximq.values.records import QOS1, StoredBatch

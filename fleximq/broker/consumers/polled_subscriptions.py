@@ -9,10 +9,10 @@ from fleximq.broker.consumers.state_log import StateLog
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.queues.queue_state import QueueState
-from fleximq.broker.topics.topic_table import SYSTEM, TopicTable
+from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.errors import NoCapacity, NotFound, SubscriptionFailed
 from fleximq.interfaces import IJournal
-from fleximq.limits import Limits
+from fleximq.limits import SYSTEM, Limits
 from fleximq.rights import Action
 from fleximq.values.counted_event import CountedEvent, EventFamily
 

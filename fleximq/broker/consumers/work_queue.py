@@ -23,9 +23,8 @@ from fleximq.broker.queues.queue import Queue
 from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.broker.queues.queued_form import QUEUED, SOURCED
-from fleximq.broker.topics.topic_table import SYSTEM
 from fleximq.interfaces import IGuard, ISubscriber
-from fleximq.limits import DEAD
+from fleximq.limits import DEAD, SYSTEM
 from fleximq.values.death import shortWords
 from fleximq.values.message import Message
 from fleximq.values.message_cost import ANY

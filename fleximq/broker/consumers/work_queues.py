@@ -23,9 +23,9 @@ from fleximq.broker.queues.queue import Queue
 from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.broker.topics.names import isBrokerTopic
-from fleximq.broker.topics.topic_table import SYSTEM, TopicTable
+from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.errors import BadRequest, Conflict, InvalidTopic, NoCapacity, NotFound
-from fleximq.limits import DEAD, TOPIC_BYTES
+from fleximq.limits import DEAD, SYSTEM, TOPIC_BYTES
 from fleximq.rights import UNRESTRICTED, Action
 from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.message import Message

@@ -16,9 +16,10 @@ from fleximq.broker.replay.expiry import RecordExpiry
 from fleximq.broker.replay.feed import Feed, FeedRange, IOutlet
 from fleximq.broker.replay.searches import BackSearch, Searches
 from fleximq.broker.topics.names import checkName, checkPattern, rangesOf
-from fleximq.broker.topics.topic_table import SYSTEM, TopicTable
+from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.errors import BrokerError, NoLongerKept, SubscriptionFailed
 from fleximq.interfaces import IJournal
+from fleximq.limits import SYSTEM
 from fleximq.rights import Action
 from fleximq.values.patterns import anyOf, isPattern
 from fleximq.values.records import TopicBounds

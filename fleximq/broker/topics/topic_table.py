@@ -18,6 +18,7 @@ from fleximq.broker.topics.names import checkName
 from fleximq.broker.topics.wildcard_tree import Wildcards
 from fleximq.errors import NoCapacity
 from fleximq.interfaces import IForm, IGuard, ISubscriber, ISubscriberProxy
+from fleximq.limits import SYSTEM
 from fleximq.values.patterns import anyOf
 from fleximq.values.sorted_names import SortedNames
 
@@ -26,9 +27,6 @@ Route = tuple[IForm, DeliverCalls]
 
 #: How many topics of a principal are searched for one that can give way.
 _OLDEST = 100
-
-#: The broker's own topics; clients cannot publish there.
-SYSTEM = "$sys/"
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -158,12 +158,11 @@ class _FrameBatch:
             conditions.append(times >= selection.since)
         if selection.until < FOREVER:
             conditions.append(times < selection.until)
-        if not selection.topics.all:
-            topics = self._names(*self._topicStrings, self._topics)
-            those = np.array([name in selection.topics for name in topics.dictionary.to_pylist()], bool)
-            if not those.all():
-                entries = self._entries(self._topicOfAt, self._topics)
-                conditions.append(those[topics.indices.to_numpy()][entries])
+        topics = self._names(*self._topicStrings, self._topics)
+        those = np.array([name in selection.topics for name in topics.dictionary.to_pylist()], bool)
+        if not those.all():
+            entries = self._entries(self._topicOfAt, self._topics)
+            conditions.append(those[topics.indices.to_numpy()][entries])
         if not conditions:
             return None
         rows = np.flatnonzero(np.logical_and.reduce(conditions))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
+from fleximq.limits import SYSTEM
 from fleximq.values.patterns import anyOf
 
 #: Approximate bytes of a journal that one task reads: the size of Spark's file partitions.
@@ -83,7 +84,8 @@ NEVER = -(1 << 63)
 @dataclass(frozen=True, slots=True)
 class Topics:
     """A selection of topics by all given conditions: accepted names, a regular expression for the full name,
-    subscription patterns of which one has to match, and prefixes of the name.
+    subscription patterns of which one has to match, and prefixes of the name. No selection has topics of the broker,
+    whose records are values and scheduled messages.
     """
 
     names: frozenset[str] | None = None
@@ -93,7 +95,8 @@ class Topics:
 
     def __contains__(self, name: str) -> bool:
         return (
-            (self.names is None or name in self.names)
+            not name.startswith(SYSTEM)
+            and (self.names is None or name in self.names)
             and (self.pattern is None or re.fullmatch(self.pattern, name) is not None)
             and (not self.levels or _matching(self.levels)(name))
             and all(map(name.startswith, self.prefixes))
@@ -101,7 +104,7 @@ class Topics:
 
     @property
     def all(self) -> bool:
-        """Whether every topic is selected."""
+        """Whether every topic but the broker's own ones is selected."""
         return self.names is None and self.pattern is None and not self.levels and not self.prefixes
 
     def only(self, names: Iterable[str]) -> "Topics":
