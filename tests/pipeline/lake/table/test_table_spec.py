@@ -58,7 +58,8 @@ class SpecTests(SynchronousTestCase):
         self.assertEqual(topicPatterns([one, TableSpec("all")]), ())
         self.assertIn("b.x", one.wanted)
         self.assertNotIn("b.x", two.wanted)
-        self.assertIn("$sys/x", TableSpec("all").wanted)
+        self.assertIn("$dead/x", TableSpec("all").wanted)
+        self.assertNotIn("$sys/x", TableSpec("all").wanted)
 
     def test_specTravelsAsText(self) -> None:
         specs = [TableSpec("one", ("a",), "json", "a INT", True, True), TableSpec("two")]
