@@ -165,6 +165,13 @@ class ClientState:
         data = self.conversation.ping(first) + sub + self.conversation.ping(second)
         return PendingSubscription(data, box, before, after)
 
+    @property
+    def isAdmitted(self) -> bool:
+        """Whether the broker has accepted the JOIN, and the connection has not ended; the state is JOINED only when the
+        subscriptions are made again, and requests may arrive before.
+        """
+        return self.state is State.JOINED or (self.conversation.id != 0 and not self._joining.done)
+
     def lose(self, lost: ConnectionLost) -> None:
         """Fail calls that wait for an answer; subscriptions and buffered messages wait for the next connection."""
         wasJoined = self.state is State.JOINED

@@ -294,7 +294,7 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
         conversation = self._clientState.conversation
         try:
             data = await self._reply(accepted.request, conversation)
-            if conversation is self._clientState.conversation and self._clientState.state is State.JOINED:
+            if conversation is self._clientState.conversation and self._clientState.isAdmitted:
                 await self._sendReply(data, conversation)
         finally:
             with self._lock:

@@ -6,10 +6,12 @@ from typing import Any
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.client.backoff import Backoff
+from fleximq.client.errors import ConnectionLost
 from fleximq.client.events import Request
 from fleximq.client.loops.connection import Cancel, Connection
 from fleximq.client.loops.loop_client import LoopClient
-from fleximq.client.settings import ClientSettings
+from fleximq.client.settings import ClientSettings, State
 from fleximq.values.urls import Url
 from tests.client.loops.test_connection import Turns, Wire
 from tests.wire.flexi_frames import Heard, cut, frame
@@ -162,3 +164,33 @@ class ServiceTests(SynchronousTestCase):
                 frame("REP", 1, {"status": 200, "reqrep": {"type": "correlation", "id": each.header["reqrep"]["id"]}})
             )
         self.assertEqual([each.status for each in self.heard()], [200] * 64)
+
+
+class RejoiningTests(ServiceTests):
+    """A client that has joined again, and whose subscriptions are not made again yet."""
+
+    def setUp(self) -> None:
+        """Lose the connection, and let the broker accept the next JOIN."""
+        self.loop = Dialing()
+        settings = ClientSettings(keep_alive=None, reconnect=Backoff(first=0.01, jitter=0.0))
+        opening = Deferred.fromCoroutine(LoopClient(self.loop, [Url.parse("tcp://localhost:7890")], settings).open())
+        self.send(frame("REP", 1000, {"status": 200}))
+        self.client = self.successResultOf(opening)
+        subscribing = Deferred.fromCoroutine(self.client.subscribe("t"))
+        for _ in range(4):
+            self.loop.clock.pump([0] * 3)
+            for each in self.heard():
+                if each.kind == "PING":
+                    self.send(frame("PONG", 1, each.header))
+        self.successResultOf(subscribing)
+        self.loop.connection.transportLost(self.loop.wire, ConnectionLost("gone"))
+        self.loop.clock.advance(1)
+        self.send(frame("REP", 1000, {"status": 200}))
+        self.assertIn("SUB", [each.kind for each in self.heard()])
+        self.assertIs(self.client.state, State.AWAY)
+
+    def test_askInsideFunction(self) -> None:
+        """One that asks the broker itself waits until the client has joined."""
+        self.serve(lambda request: self.client.ask("/broker/about"))
+        self.request()
+        self.assertEqual(self.heard(), [])
