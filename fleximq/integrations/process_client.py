@@ -16,7 +16,7 @@ RECONNECT = Backoff(most=2.0)
 #: After these errors a request is sent again.
 LOSSES = (ConnectionLost, TimeoutError)
 #: How often, and how many seconds later.
-_TRIES, _PAUSE = 20, 1.0
+TRIES, PAUSE = 20, 1.0
 
 
 class ProcessClient:
@@ -44,13 +44,13 @@ class ProcessClient:
 
     def call(self, work: Callable[[Client], T]) -> T:
         """Return what ``work`` returns for the client, after up to 20 more tries if the connection is lost."""
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             try:
                 return work(self.get())
             except LOSSES as error:
                 if isinstance(error, Untrusted):  # another try would fail too
                     raise
-            time.sleep(_PAUSE)
+            time.sleep(PAUSE)
         return work(self.get())
 
     def close(self) -> None:

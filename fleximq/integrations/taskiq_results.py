@@ -23,11 +23,9 @@ from fleximq.client.errors import ConnectionLost
 from fleximq.client.keywords import ConnectOptions
 from fleximq.client.payloads import Packed
 from fleximq.client.settings import Tls
-from fleximq.integrations.process_client import RECONNECT
+from fleximq.integrations.process_client import LOSSES, PAUSE, RECONNECT, TRIES
 
 _R = TypeVar("_R")
-#: How often a result is sent again if the connection is lost, and how many seconds later.
-_TRIES, _PAUSE = 20, 1.0
 
 
 class FleximqResultBackend(AsyncResultBackend[_R]):
@@ -79,11 +77,11 @@ class FleximqResultBackend(AsyncResultBackend[_R]):
     async def set_result(self, task_id: str, result: TaskiqResult[_R]) -> None:
         """Store a result; raises ResultSetError if the broker is away for longer than 20 seconds."""
         packed = Packed(self._serializer.dumpb(result.model_dump()))
-        for _ in range(_TRIES):  # taskiq acknowledges the task even if its result is not stored
+        for _ in range(TRIES):  # taskiq acknowledges the task even if its result is not stored
             try:
                 await self._connected.put_value(self._key("result", task_id), packed, expires=self._lifetime)
-            except (ConnectionLost, TimeoutError):
-                await asyncio.sleep(_PAUSE)
+            except LOSSES:
+                await asyncio.sleep(PAUSE)
             else:
                 return
         raise ResultSetError

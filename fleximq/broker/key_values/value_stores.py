@@ -32,7 +32,7 @@ OnRead = Callable[[Mapping[int, bytes], Sequence[int]], None]
 
 
 class ValueRecord(NamedTuple):
-    """What the journal stores of a value besides its content. ``expires``: milliseconds since 1970, 0: never."""
+    """What the journal stores with the content of a value. ``expires``: milliseconds since 1970, 0: never."""
 
     revision: int
     key: str

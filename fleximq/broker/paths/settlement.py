@@ -37,7 +37,7 @@ class Settlement(TypedDict, total=False):
 
 _decode = msgspec.msgpack.Decoder(Settlement).decode
 _TIMES = f"[tag, milliseconds] with at most {MOST_MILLISECONDS} milliseconds"
-#: What the value of each key must be, as it is told to clients.
+#: For each key of a settlement: what its value must be. Errors to clients quote it.
 _RULES = {
     "queue": f"a string of 1 to {TOPIC_BYTES} bytes, the name of a queue",
     "ack": f"an array of at most {MOST_PREFETCH} tags",

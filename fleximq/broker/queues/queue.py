@@ -337,8 +337,9 @@ class Queue:
     def _nextInOrder(
         self, order: KeyOrder, number: int, most: int
     ) -> tuple[Sequence[QueueDelivery], Sequence[int], Sequence[Message]]:
-        """Remove and return the next deliveries of messages that returned, then tags and messages of the backlog; those
-        whose keys are out are parked.
+        """Remove and return the next deliveries of messages that returned, then tags and messages of the backlog.
+
+        A message whose key a consumer already holds is parked.
         """
         returned, again = self.stored.returned, list[QueueDelivery]()
         fresh: list[tuple[int, Message]] = []
