@@ -130,6 +130,18 @@ class MetadataTests(SynchronousTestCase):
         name = self.setup["options.package_data"]["fleximq.pipeline"]
         self.assertTrue((ROOT / "fleximq" / "pipeline" / name).exists())
 
+    def test_webFilesAreShipped(self) -> None:
+        """Every file that the broker serves is packaged, and none of their folders is a package."""
+        patterns = self.setup["options.package_data"]["fleximq.web"].split()
+        folder = ROOT / "fleximq" / "web"
+        packaged = {path for pattern in patterns for path in folder.glob(pattern)}
+        served = {path for name in ("console", "static") for path in (folder / name).rglob("*")}
+        self.assertEqual({path for path in served - packaged if path.is_file()}, set())
+        self.assertIn(folder / "console" / "index.html", packaged)
+        self.assertEqual(
+            self.setup["options.packages.find"]["exclude"].split(), ["fleximq.web.console*", "fleximq.web.static*"]
+        )
+
     def test_sparkFindsTheSource(self) -> None:
         """The module by which Spark finds the data source is packaged."""
         self.assertEqual(self.setup["options"]["py_modules"].split(), ["pyspark_fleximq"])

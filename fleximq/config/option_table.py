@@ -373,6 +373,7 @@ OPTIONS = (
         "metrics-top", count, "NUMBER", "Number of topics, queues and groups that metrics name.",
         more="At most 1000.",
     ),
+    _own("no-console", flag, "", "Serve no console at /console/.", more="See :doc:`/guides/console`."),
     _own("request-timeout", seconds, "SECONDS", "Seconds until an unanswered REQ gets 504; 0 is never."),
     _own("bcast-echo", flag, "", "Send a BCAST back to its sender too."),
     _own("announce-channels", flag, "", "Notify Identity clients when the list of channels changes."),

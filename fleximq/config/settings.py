@@ -57,6 +57,7 @@ class Settings:
     queueExpiry: float | None = None
     consumeWait: float = 0.0
     metricsTop: int = 20
+    noConsole: bool = False
     busyPoll: int = 100
     logFormat: LogFormat = LogFormat.TEXT
     auditLog: str | None = None

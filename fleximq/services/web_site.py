@@ -188,7 +188,8 @@ def siteFactory(
         return None if security.required else Admitted(None, security.rightsOf(None))
 
     rules = RequestRules(unadmitted, settings().handshakeTimeout, refused)
-    return lambda entries: WebSite(reactor, entries, pages, nobody, security.renewed, rules, broker.audit)
+    console = not settings().noConsole
+    return lambda entries: WebSite(reactor, entries, pages, nobody, security.renewed, rules, broker.audit, console)
 
 
 def _ofOwner(page: Page, node: ClusterState) -> Page:

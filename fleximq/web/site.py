@@ -14,6 +14,7 @@ from fleximq.rights import EVERYTHING
 from fleximq.security.principal import Admitted
 from fleximq.values.unadmitted_budget import BufferCharge, UnadmittedBudget
 from fleximq.web.request import Page, Pages
+from fleximq.web.static_files import StaticPages
 from fleximq.web.welcome_page import WelcomeEntry, WelcomePage
 
 #: Seconds from the connection to the end of its request, unless the site is given others.
@@ -113,7 +114,10 @@ class RequestRules(NamedTuple):
 
 
 class WebSite(Site):
-    """Serves the welcome page for these dialects, and all others; ``nobody`` returns the rights without credentials."""
+    """Serves the welcome page for these dialects, and all others.
+
+    ``nobody`` returns the rights without credentials; ``console``: whether there is a console.
+    """
 
     noisy = False
     protocol = OneRequestChannel  # type: ignore[assignment]
@@ -127,8 +131,9 @@ class WebSite(Site):
         renewed: Callable[[Admitted], Admitted] = lambda admitted: admitted,
         rules: RequestRules | None = None,
         audit: Callable[..., None] = lambda *arguments, **fields: None,
+        console: bool = True,
     ) -> None:
-        root = Pages(WelcomePage(ways), pages, renewed, audit)
+        root = Pages(StaticPages(WelcomePage(ways, console), console), pages, renewed, audit)
         super().__init__(root, Request, timeout=None, reactor=reactor, parsePOSTFormSubmission=False)
         self.clock = reactor
         self.unadmitted, self.deadline, self.refused = rules or RequestRules(UnadmittedBudget())

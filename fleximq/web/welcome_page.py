@@ -75,26 +75,27 @@ _ICONS = (b"/favicon.ico", b"/favicon.svg")
 _SPEAKS = "One message broker, one space of topics. It speaks:"
 #: The pages of every port that answers HTTP.
 _PAGES = ("/healthz", "/readyz", "/metrics", "/api/")
+_CONSOLE = "/console/"
 
 
-def asText(ways: Sequence[WelcomeEntry], address: object, secure: bool = False) -> str:
+def asText(ways: Sequence[WelcomeEntry], address: object, secure: bool = False, console: bool = True) -> str:
     """Return the page as plain text, with these dialects at the listener's own address, inside TLS or not."""
     lines = [f"FlexiMQ {__version__}"]
     if ways:
         lines += [_SPEAKS, ""]
     for way in ways:
         lines += [f"  {way.name:<9} {way.purpose}", f"  {'':<9} {way.at(address, secure)}"]
-    return "\n".join([*lines, "", f"For its operators: {' '.join(_PAGES)}", ""])
+    return "\n".join([*lines, "", f"For its operators: {' '.join(_pages(console))}", ""])
 
 
-def asHtml(ways: Sequence[WelcomeEntry], address: object, secure: bool = False) -> str:
+def asHtml(ways: Sequence[WelcomeEntry], address: object, secure: bool = False, console: bool = True) -> str:
     """Return the same page as HTML."""
     rows = "\n".join(
         f"<dt>{escape(way.name)}</dt><dd>{escape(way.purpose)}<code>{escape(way.at(address, secure))}</code></dd>"
         for way in ways
     )
     spoken = f"<p>{_SPEAKS}</p>\n<dl>\n{rows}\n</dl>\n" if ways else ""
-    links = "\n".join(f'<a href="{path}">{path}</a>' for path in _PAGES)
+    links = "\n".join(f'<a href="{path}">{path}</a>' for path in _pages(console))
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>FlexiMQ</title>\n'
         f'<meta name="viewport" content="width=device-width"><link rel="icon" href="/favicon.svg">'
@@ -102,6 +103,10 @@ def asHtml(ways: Sequence[WelcomeEntry], address: object, secure: bool = False) 
         f"<body><main><h1>FlexiMQ<small>{__version__}</small></h1>\n"
         f"{spoken}<p>For its operators:\n{links}</p></main></body></html>\n"
     )
+
+
+def _pages(console: bool) -> tuple[str, ...]:
+    return (_CONSOLE, *_PAGES) if console else _PAGES
 
 
 def prefersHtml(accept: str | None) -> bool:
@@ -122,13 +127,13 @@ def _quality(parameter: str) -> float:
 
 @implementer(IResource)
 class WelcomePage(Resource):
-    """The root of the site, and the answer for unknown paths."""
+    """The root of the site, and the answer for unknown paths; ``console``: whether to name the console."""
 
     isLeaf = True
 
-    def __init__(self, ways: Sequence[WelcomeEntry]) -> None:
+    def __init__(self, ways: Sequence[WelcomeEntry], console: bool = True) -> None:
         super().__init__()
-        self._ways = tuple(ways)
+        self._ways, self._console = tuple(ways), console
 
     def render(self, request: IRequest) -> bytes:
         """Return the body of the answer: the page, or one line with the error."""
@@ -150,7 +155,7 @@ class WelcomePage(Resource):
             form = asHtml
             answer.setHeader(b"content-type", b"text/html; charset=utf-8")
             answer.setHeader(b"content-security-policy", _POLICY)
-        return _withoutBody(answer, form(self._ways, answer.getHost(), answer.isSecure()).encode())
+        return _withoutBody(answer, form(self._ways, answer.getHost(), answer.isSecure(), self._console).encode())
 
 
 def _sentence(request: Any, code: int, words: str) -> bytes:

@@ -72,6 +72,8 @@ class Answer:
 class SiteCase(SynchronousTestCase):
     """``broker`` and the pages on it; ``admitted`` is who asks."""
 
+    console = True
+
     def setUp(self) -> None:
         """A broker without anybody."""
         self.clock: Any = MemoryReactorClock()
@@ -117,6 +119,7 @@ class SiteCase(SynchronousTestCase):
             self.pages,
             lambda: self.admitted,
             lambda admitted: self.renewed(admitted),
+            console=self.console,
         )
         site.doStart()
         self.addCleanup(site.doStop)
