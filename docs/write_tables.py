@@ -1,7 +1,7 @@
 """``python docs/write_tables.py`` writes what pages say of options and metrics, from the tables of the program.
 
 These are docs/fleximq.toml, the example of a settings file, and the tables of pages between ``.. table: NAME`` and
-``.. end``: ``options GROUP`` for the options of a group of the help text, and ``metrics``.
+``.. end``: ``options GROUP`` for the options of a group of the help text, ``metrics``, and ``api``.
 """
 
 import re
@@ -17,6 +17,8 @@ from fleximq.cli.check_config import tomlValue  # noqa: E402
 from fleximq.config.option_help import default, words  # noqa: E402
 from fleximq.config.option_table import Option, grouped  # noqa: E402
 from fleximq.config.option_values import flag  # noqa: E402
+from fleximq.rights import Action  # noqa: E402
+from fleximq.web.api.api import apiTable  # noqa: E402
 from fleximq.web.metric_table import METRICS  # noqa: E402
 
 _WIDTH = 120
@@ -90,7 +92,8 @@ def _setting(option: Option) -> str:
 
 def _written(place: re.Match[str]) -> str:
     name, _, group = place[2].partition(" ")
-    table = _metrics() if name == "metrics" else _options(grouped()[group])
+    tables = {"metrics": _metrics, "api": _api, "options": lambda: _options(grouped()[group])}
+    table = tables[name]()
     return f"{place[1]}{table}\n{place[3]}"
 
 
@@ -101,6 +104,16 @@ def _options(options: Sequence[Option]) -> str:
         usual = default(each)
         text = " ".join(filter(None, (words(each), each.more, usual and f"Default: {usual}.")))
         rows.append((f"``--{f'{each.name} {each.value}'.rstrip()}``", text))
+    return _table(rows)
+
+
+def _api() -> str:
+    rows = []
+    for path, page in sorted(apiTable().items(), key=lambda row: (row[1].post, row[0])):
+        names = ", ".join(f"``{each.name}``" for each in page.arguments)
+        forAdmins = " For admins." if page.action is Action.ADMIN and not page.post else ""
+        words = f"{page.words}{forAdmins}{f' ({names})' if names else ''}"
+        rows.append((f"``{page.methods[0]} {path}``", words))
     return _table(rows)
 
 

@@ -32,6 +32,8 @@ _OWNERS_PATHS = (
     "/broker/queues",
     "/broker/subscriptions",
     "/broker/dead-letters",
+    "/broker/schedules",
+    "/broker/values",
     "/queue/",
     "/schedule/",
     "/value/",

@@ -24,7 +24,7 @@ from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.histogram import Histogram
 from fleximq.values.log_limit import LogLimits
 from fleximq.values.unadmitted_budget import UnadmittedBudget
-from fleximq.web.api import Api
+from fleximq.web.api.api import Api
 from fleximq.web.health_pages import Check, Look, healthAnswer
 from fleximq.web.metrics import IReactorLag, Metrics
 from fleximq.web.queue_survey import QueueSurveyor

@@ -58,6 +58,11 @@ class PageRequest:
     who: str = ""
     accept: str = ""
 
+    @property
+    def principal(self) -> str | None:
+        """The name of who asks; None for anonymous requests."""
+        return None if self.who == ANONYMOUS else self.who
+
     def may(self, action: Action, name: str) -> bool:
         """Tell whether this request has a right."""
         return self.rights is not None and self.rights.may(action, name)
@@ -86,12 +91,35 @@ def jsonReply(value: Any, code: int = 200) -> HttpReply:
     return HttpReply(text.encode() + b"\n", JSON, code)
 
 
+class Argument(NamedTuple):
+    """An argument of a page: its name, what it means, and its type in JSON Schema, which reads the texts of a query."""
+
+    name: str
+    words: str
+    kind: str = "string"
+
+    def read(self, texts: Sequence[str]) -> Any:
+        """Return its value from a query; a text that does not fit the type remains, so that the page refuses it."""
+        if self.kind == "array":
+            return list(texts)
+        if self.kind == "boolean":
+            return {"true": True, "false": False}.get(texts[-1], texts[-1])
+        return numberOf(texts[-1]) if self.kind == "integer" else texts[-1]
+
+
 class Page(NamedTuple):
-    """One path: its function, the required right, None for none, and whether the request changes state."""
+    """One path: its function, the required right, None for none, and whether the request changes state.
+
+    ``words`` is a sentence about it, and ``arguments`` are those of the query, or of the posted JSON object.
+    ``everywhere``: in a cluster, nodes that do not own the journal answer it too.
+    """
 
     answer: Callable[[PageRequest], Coroutine[Any, Any, HttpReply]]
     action: Action | None = Action.READ
     post: bool = False
+    words: str = ""
+    arguments: Sequence[Argument] = ()
+    everywhere: bool = False
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -147,7 +175,7 @@ class Pages(Resource):
         method = request.method.decode("latin-1")
         admitted = self._check(request, method, path, page)
         rights = None if admitted is None else admitted.rights
-        request.arguments = _posted(request.content.read()) if page.post else _queried(request.args)
+        request.arguments = _posted(request.content.read()) if page.post else _queried(request.args, page.arguments)
         accept = _field(request, b"accept") or ""
         return await page.answer(PageRequest(method, path, request.arguments, rights, _nameOf(admitted), accept))
 
@@ -195,10 +223,10 @@ def _field(request: Any, name: bytes) -> str | None:
     return None if value is None else value.decode("latin-1")
 
 
-def _queried(arguments: Mapping[bytes, Sequence[bytes]]) -> dict[str, Any]:
-    """Return the arguments of a query; ``limit`` becomes an integer if possible."""
-    found = {name.decode("latin-1"): values[-1].decode("utf-8", "replace") for name, values in arguments.items()}
-    return {name: numberOf(value) if name == "limit" else value for name, value in found.items()}
+def _queried(query: Mapping[bytes, Sequence[bytes]], arguments: Sequence[Argument]) -> dict[str, Any]:
+    """Return the arguments of a query that the page takes."""
+    found = {name.decode("latin-1"): [each.decode("utf-8", "replace") for each in query[name]] for name in query}
+    return {each.name: each.read(found[each.name]) for each in arguments if each.name in found}
 
 
 def _posted(body: bytes) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from fleximq.services.reload import Reload
 from fleximq.values.message import Content, Message
 from tests.broker.parts import Friend, ask
 from tests.services.test_meshed_broker import MeshCase
-from tests.web.test_api import Conversation
+from tests.web.api.test_api import Conversation
 
 
 class DirectTests(MeshCase):

@@ -18,7 +18,7 @@ from fleximq.limits import NO_LIMITS
 from fleximq.rights import EVERYTHING
 from fleximq.security.principal import Admitted, Principal
 from fleximq.services.web_site import LagService
-from fleximq.web.api import Api
+from fleximq.web.api.api import Api
 from fleximq.web.health_pages import Check, healthAnswer
 from fleximq.web.metrics import Metrics
 from fleximq.web.queue_survey import QueueSurveyor

@@ -20,8 +20,8 @@ from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.web.metric_table import METRICS, MetricKind
 from fleximq.web.metrics import MAX_REASONS, REST
 from tests.broker_process import BrokerProcess
+from tests.web.api.api_case import ApiCase
 from tests.web.asking import Granted
-from tests.web.test_api import ApiCase
 
 DOCS = Path(__file__).parents[2] / "docs"
 ALERTS = DOCS / "grafana" / "fleximq-alerts.yml"

@@ -123,8 +123,12 @@ class Lanes:
 
     def outer(self, lane: Queue, tag: int, attempts: int) -> int:
         """Return the tag by which a consumer settles a delivery of the message with this tag of a lane."""
+        return _outer(self.priority(lane), tag, attempts)
+
+    def priority(self, lane: Queue) -> int:
+        """Return the priority of a lane."""
         [priority] = [each for each, other in self._order if other is lane]
-        return _outer(priority, tag, attempts)
+        return priority
 
     def isOneOf(self, lane: Queue, tags: frozenset[int], outer: int) -> bool:
         """Return whether a tag of a consumer means a message with one of these tags of a lane."""

@@ -21,6 +21,7 @@ class QueueConsumer:
     """One client at one queue, which gets no deliveries while it ``isPaused``.
 
     ``unsettled`` are the tags of its deliveries with the sizes of their payloads; ``size`` is the sum of these.
+    ``since`` is when it became a consumer, in seconds of the clock.
     ``leaseEnded`` is called with the tag of a delivery whose lease has ended, if it is not None.
 
     :param prefetch: maximum number of unsettled deliveries, up to :data:`MOST_PREFETCH`, 0: it gets no further ones;
@@ -29,11 +30,28 @@ class QueueConsumer:
     :param ended: called once if the client may not consume from the queue any more.
     """
 
-    __slots__ = ("_prefetch", "closed", "client", "deliver", "ended", "isPaused", "leaseEnded", "size", "unsettled")
+    __slots__ = (
+        "_prefetch",
+        "closed",
+        "client",
+        "deliver",
+        "ended",
+        "isPaused",
+        "leaseEnded",
+        "since",
+        "size",
+        "unsettled",
+    )
 
     def __init__(
-        self, client: ConnectedClient, prefetch: int, deliver: Deliver, ended: Callable[[BrokerError], None]
+        self,
+        client: ConnectedClient,
+        prefetch: int,
+        deliver: Deliver,
+        ended: Callable[[BrokerError], None],
+        since: float = 0.0,
     ) -> None:
+        self.since = since
         self.client = client
         self.deliver = deliver
         self.ended = ended
@@ -48,6 +66,11 @@ class QueueConsumer:
         if not 0 <= number <= MOST_PREFETCH:
             raise BadRequest(f"prefetch is {number}, but must be between 0 and {MOST_PREFETCH}")
         self._prefetch = number
+
+    @property
+    def prefetch(self) -> int:
+        """The maximum number of unsettled deliveries."""
+        return self._prefetch
 
     @property
     def name(self) -> str:

@@ -52,7 +52,7 @@ class QueueConsumers:
             consumer.deliver, consumer.ended = deliver, ended
             self._queues.ensure(name).distribution.hasRoom(consumer)
             return consumer
-        consumer = QueueConsumer(client, prefetch, deliver, ended)
+        consumer = QueueConsumer(client, prefetch, deliver, ended, self._queues.seconds())
         if self._watchers.present:
             consumer.leaseEnded = partial(self._watchers.leaseEnded, name, client)
         queue = self._queues.ensureFor(client, name, source)

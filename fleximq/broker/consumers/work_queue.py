@@ -347,10 +347,10 @@ class WorkQueue(QueueOwner):
             lane.release(consumer)
         self.distribution.wake()
 
-    def forgetDelivery(self, delivery: QueueDelivery) -> None:
-        """Remove a message delivered to an operator, who takes only those of the usual priority."""
-        self._moved(self.queue, delivery, True)
-        self.queue.acknowledge(delivery.tag)
+    def forgetDelivery(self, lane: Queue, delivery: QueueDelivery) -> None:
+        """Remove a message of a lane that was delivered to an operator."""
+        self._moved(lane, delivery, True)
+        lane.acknowledge(delivery.tag)
 
     def discard(self, number: int) -> int:
         discarded = 0

@@ -86,6 +86,10 @@ class WorkQueues:
         """Iterate over all queues, oldest first; the loop may make and remove some."""
         return iter(list(self._byTopic.values()))
 
+    def seconds(self) -> float:
+        """Return the seconds of the clock."""
+        return self._makeQueue.deadlines.seconds()
+
     def get(self, topic: str) -> WorkQueue | None:
         """Return the queue of this topic, None if it has none."""
         return self._byTopic.get(topic)

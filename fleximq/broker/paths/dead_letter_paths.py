@@ -1,4 +1,4 @@
-"""The paths of dead letters: look at those of a queue with their stories, and return them to it; the same by HTTP."""
+"""The paths of dead letters: list those of a queue with their stories, return or delete them; the same by HTTP."""
 
 from dataclasses import replace
 from typing import Any
@@ -58,16 +58,29 @@ def returnDeadLetters(broker: Broker, client: ConnectedClient, arguments: Argume
     """Answer ``/broker/dead-letters/return``: return at most ``limit`` dead letters, which fulfil conditions, into the
     ``queue`` in which they died.
     """
+    _transfer(broker, client, arguments, answer, "returned", broker.admin.returnDeadLetters)
+
+
+def deleteDeadLetters(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+    """Answer ``/broker/dead-letters/delete``: delete at most ``limit`` dead letters of a ``queue`` that fulfil
+    conditions.
+    """
+    _transfer(broker, client, arguments, answer, "deleted", broker.admin.deleteDeadLetters)
+
+
+def _transfer(
+    broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer, title: str, act: Any
+) -> None:
     name = _queue(arguments)
     most = number(arguments, "limit", LETTERS)
     wanted = _filter(arguments)
     if not sees(client, name) and not sees(client, DEAD + name):
         raise missing(DEAD + name)
 
-    def done(given: int, reason: str | None) -> None:
-        answerStored(broker, answer, {"returned": given, "reason": reason})
+    def done(number: int, reason: str | None) -> None:
+        answerStored(broker, answer, {title: number, "reason": reason})
 
-    broker.admin.returnDeadLetters(name, most, done, wanted)
+    act(name, most, done, wanted)
 
 
 def _queue(arguments: Arguments) -> str:
@@ -102,4 +115,7 @@ def _reason(arguments: Arguments) -> DeathReason:
 
 #: Paths that read, and those that act.
 READING: dict[str, Path] = {"/broker/dead-letters": deadLetters}
-ACTING: dict[str, Path] = {"/broker/dead-letters/return": returnDeadLetters}
+ACTING: dict[str, Path] = {
+    "/broker/dead-letters/return": returnDeadLetters,
+    "/broker/dead-letters/delete": deleteDeadLetters,
+}

@@ -1,4 +1,4 @@
-"""The paths of queues: list them, look into one, and purge one; the same by HTTP."""
+"""The paths of queues: list them, look into one, purge and move one; the same by HTTP."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -12,13 +12,16 @@ from fleximq.broker.consumers.queue_owner import QueueOwner
 from fleximq.broker.consumers.work_queue import WorkQueue
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.paths.arguments import Answer, Arguments, Listing, Path, answerStored, number, page, text
+from fleximq.broker.queues.message_place import ONLY_IN_JOURNAL
 from fleximq.broker.queues.queue import Queue
 from fleximq.errors import BadRequest, NotFound
-from fleximq.limits import DEAD, KIBIBYTE, TOPIC_BYTES
+from fleximq.limits import DEAD, KIBIBYTE, SYSTEM, TOPIC_BYTES
 from fleximq.rights import Action
 
 #: The default and the maximum number of messages in one look, and the bytes of a payload that it shows.
 PEEK, MAX_PEEK, _PAYLOAD = 10, 100, 64 * KIBIBYTE
+#: The default number of messages that are moved at once: all.
+_MOVED = (1 << 63) - 1
 NAME_BYTES = TOPIC_BYTES + len(DEAD)
 
 
@@ -30,12 +33,11 @@ def queues(broker: Broker, client: ConnectedClient, arguments: Arguments, answer
         return name in (None, queue.name) and sees(client, queue.name)
 
     some = page(arguments, str, "")
-    Listing("queues", broker.queues, attrgetter("name"), partial(_queueRow, broker), *some, shows).answer(
-        broker, answer
-    )
+    Listing("queues", broker.queues, attrgetter("name"), partial(queueRow, broker), *some, shows).answer(broker, answer)
 
 
-def _queueRow(broker: Broker, queue: WorkQueue) -> dict[str, Any]:
+def queueRow(broker: Broker, queue: WorkQueue) -> dict[str, Any]:
+    """Return the row of a work queue."""
     now = broker.clock.seconds()
     arriving, leaving = broker.queueRates.rates(queue, now)
     ages = {priority: broker.queueAges.ageOfOldest(lane, now) for priority, lane in queue.lanes.items()}
@@ -50,11 +52,17 @@ def _queueRow(broker: Broker, queue: WorkQueue) -> dict[str, Any]:
         "out_per_second": round(leaving, 3),
         "oldest_seconds": round(max(ages.values()), 3),
         "priorities": [
-            {"priority": priority, "messages": lane.stored.depth, "oldest_seconds": round(ages[priority], 3)}
+            {
+                "priority": priority,
+                "messages": lane.stored.depth,
+                "in_flight": len(lane.stored.flying),
+                "oldest_seconds": round(ages[priority], 3),
+            }
             for priority, lane in queue.lanes.items()
-            if lane.stored.depth
+            if lane.stored.depth or len(lane.stored.flying)
         ],
         **_load(queue),
+        "delayed": sum(lane.stored.flying.delayed for lane in queue.lanes),
         "returned": sum(len(lane.stored.returned) for lane in queue.lanes),
     }
 
@@ -140,7 +148,8 @@ def missing(name: str) -> NotFound:
 
 
 def messageRow(message: Any, deliveries: int) -> dict[str, Any]:
-    """Return the row of a waiting message; a payload that is too large is None."""
+    """Return the row of a message; a payload that is too large, or only on disk, is None."""
+    isOnDisk = message.payload is ONLY_IN_JOURNAL
     return {
         "message_id": message.message_id,
         "correlation_id": message.correlation_id,
@@ -148,9 +157,9 @@ def messageRow(message: Any, deliveries: int) -> dict[str, Any]:
         "qos": message.qos,
         "offset": message.offset or None,
         "deliveries": deliveries,
-        "bytes": len(message.payload),
+        "bytes": None if isOnDisk else len(message.payload),
         "content": message.content.value,
-        "payload": message.payload if len(message.payload) <= _PAYLOAD else None,
+        "payload": None if len(message.payload) > _PAYLOAD or isOnDisk else message.payload,
     }
 
 
@@ -172,10 +181,28 @@ def purge(broker: Broker, client: ConnectedClient, arguments: Arguments, answer:
     broker.admin.purge(queue, lambda gone, reason: stored({"purged": gone, "reason": reason}))
 
 
+def move(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+    """Answer ``/broker/queues/move``: put up to ``limit`` of the messages that wait in the queue of a ``topic`` into
+    the queue ``to``.
+    """
+    name, to = text(arguments, "topic", NAME_BYTES), text(arguments, "to", TOPIC_BYTES)
+    most = number(arguments, "limit", _MOVED)
+    queue = broker.queues.get(name)
+    if queue is None or not sees(client, name):
+        raise missing(name)
+    if to == name or to.startswith((DEAD, SYSTEM)):
+        raise BadRequest("'to' must be another queue, and none of dead letters")
+
+    def done(moved: int, reason: str | None) -> None:
+        answerStored(broker, answer, {"moved": moved, "reason": reason})
+
+    broker.admin.move(queue, to, most, done)
+
+
 #: Paths that read, and those that act.
 READING: dict[str, Path] = {
     "/broker/queues": queues,
     "/broker/queues/peek": peek,
     "/broker/subscriptions": subscriptions,
 }
-ACTING: dict[str, Path] = {"/broker/queues/purge": purge}
+ACTING: dict[str, Path] = {"/broker/queues/purge": purge, "/broker/queues/move": move}

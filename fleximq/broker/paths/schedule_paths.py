@@ -157,7 +157,8 @@ def cancel(broker: Broker, client: ConnectedClient, arguments: Arguments, answer
 
 
 def schedules(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
-    """Answer ``/schedule/list``: the waiting messages by due time, how many there are, and the recurring schedules.
+    """Answer ``/schedule/list``: the waiting messages by due time, how many there are, by how many
+    seconds the first is late, and the recurring schedules.
 
     A page has ``limit`` messages ``after`` the key ``next`` of the page before; those of topics that are hidden from
     the client are left out. The recurring ones are all on the first page.
@@ -171,7 +172,7 @@ def schedules(broker: Broker, client: ConnectedClient, arguments: Arguments, ans
     repeats = (
         [] if after else [_repeatRow(each) for each in broker.schedules.repeats if sees(client, each.definition.topic)]
     )
-    result = {"waiting": len(broker.schedules), "repeats": repeats, "next": following}
+    result = {"waiting": len(broker.schedules), "late": broker.schedules.late, "repeats": repeats, "next": following}
 
     def shown(messages: Sequence[WaitingMessage]) -> None:
         answer({"schedules": [_row(each) for each in messages if sees(client, each.topic)], **result})

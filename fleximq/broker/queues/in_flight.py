@@ -76,6 +76,14 @@ class InFlight:
         """The number of messages that wait for a retry, which no consumer has."""
         return len(self._own.delayed)
 
+    def isDelayed(self, tag: int) -> bool:
+        """Tell whether a message waits for a retry."""
+        return tag in self._own.delayed
+
+    def tags(self, most: int) -> list[int]:
+        """Return the tags of the first deliveries."""
+        return list(islice(self._messages, most))
+
     def delayedOnes(self) -> list[QueueDelivery]:
         """Return the messages that wait for a retry."""
         found = [self.get(tag) for tag in self._own.delayed]

@@ -5,8 +5,8 @@ from typing import Any
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.consumers.dead_letter_return import MAX_READS
 from fleximq.broker.consumers.queue_admin import QueueAdmin
+from fleximq.broker.consumers.queue_transfer import MAX_READS
 from fleximq.broker.deadlines import Deadlines
 
 

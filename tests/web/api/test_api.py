@@ -2,44 +2,13 @@
 
 from typing import Any
 
-from fleximq.broker.envelope import Envelope, LastDelivery
+from fleximq.broker.envelope import Envelope
 from fleximq.broker.presence import OwnMessages
 from fleximq.errors import Forbidden
 from fleximq.security.principal import Admitted
-from fleximq.values.death_reason import DeathReason
 from fleximq.values.message import Content, Message
-from tests.broker.queueing import World
-from tests.web.asking import JSON, Granted, SiteCase
-
-
-class ApiCase(SiteCase):
-    """A broker with a client and messages."""
-
-    def setUp(self) -> None:
-        """A client that publishes."""
-        super().setUp()
-        self.ann = self.broker.join("minimq", principal="ann", address="192.0.2.1:5")
-
-    def produce(self, topic: str, *payloads: bytes) -> None:
-        """Put messages into the work queue of a topic."""
-        for payload in payloads:
-            message = Message(payload, Content.BYTES, 1, payload.decode())
-            self.broker.produce(Envelope(self.broker.topics.get(topic), self.ann, OwnMessages()), message, 1)
-
-    def consumed(self, topic: str) -> list[bytes]:
-        """Take what is in a work queue, and be done with it."""
-        found = []
-        while (delivery := self.broker.consume(self.ann, topic)) is not None:
-            found.append(delivery.message.payload)
-            self.broker.acknowledgeMessages([delivery.message.message_id or ""])
-        return found
-
-    def bury(self, topic: str, *payloads: bytes) -> None:
-        """Make dead letters."""
-        queue = World().makeQueue()(topic)
-        for tag, payload in enumerate(payloads, 1):
-            message = Message(payload, Content.BYTES, 1, payload.decode())
-            self.broker.deadLetters.add(queue, LastDelivery(tag, message, 3, DeathReason.ATTEMPTS))
+from tests.web.api.api_case import ApiCase
+from tests.web.asking import JSON, Granted
 
 
 class ListingTests(ApiCase):
@@ -105,8 +74,8 @@ class ListingTests(ApiCase):
             {
                 "topic": "a", "dead_letters": False, "consumers": 1, "consumers_waiting": 0, "paused": False,
                 "definition": None, "in_per_second": 0, "out_per_second": 0, "oldest_seconds": 0,
-                "priorities": [{"priority": 4, "messages": 1, "oldest_seconds": 0}],
-                "messages": 1, "in_flight": 1, "returned": 0, "kept": False,
+                "priorities": [{"priority": 4, "messages": 1, "in_flight": 1, "oldest_seconds": 0}],
+                "messages": 1, "in_flight": 1, "returned": 0, "kept": False, "delayed": 0,
             },
         )  # fmt: skip
 
@@ -171,14 +140,17 @@ class ListingTests(ApiCase):
     def test_indexTellsWhatThisVisitorMayAskFor(self) -> None:
         """The index tells what this visitor may ask for."""
         self.admitted = Admitted(None, Granted("read:api/", "read:api/about", "admin:api/queues/purge"))
-        self.assertEqual(
-            self.ask("GET /api/").value["paths"],
-            [
-                {"method": "GET", "path": "/api/"},
-                {"method": "GET", "path": "/api/about"},
-                {"method": "POST", "path": "/api/queues/purge"},
-            ],
-        )
+        paths = [(each["method"], each["path"]) for each in self.ask("GET /api/").value["paths"]]
+        self.assertEqual(paths, [("GET", "/api/"), ("GET", "/api/about"), ("POST", "/api/queues/purge")])
+
+    def test_pagesSayWhatTheyDo(self) -> None:
+        """Each page has a sentence about it, and so has each of its arguments, of a type of JSON."""
+        for path, page in self.pages.items():
+            if path.startswith("/api/"):
+                for words in (page.words, *(each.words for each in page.arguments)):
+                    self.assertRegex(words, r"\A[A-Z][^\n]*\.\Z", path)
+                for each in page.arguments:
+                    self.assertIn(each.kind, ("string", "integer", "boolean", "array"), path)
 
 
 class Conversation:

@@ -1,4 +1,5 @@
-"""Returns dead letters into the queues in which their messages died: without the story, and as if never delivered.
+"""Takes messages out of a queue for an operator: returns dead letters into the queues in which their messages died,
+without the story and as if never delivered; moves waiting messages into another queue; deletes dead letters.
 
 Other subscribers do not receive them again: they are published to ``$queue/`` and the name of the queue, which feeds
 this queue alone, or to ``$subscription/`` and the id of a BlipMQ subscription. A letter of a subscription that has
@@ -8,6 +9,7 @@ ended is published to its topic.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Protocol
 
 from fleximq.broker.consumers.letter_filter import LetterFilter, deathOf
 from fleximq.broker.consumers.polled_subscription import PolledSubscription
@@ -18,6 +20,7 @@ from fleximq.broker.deadlines import Deadlines
 from fleximq.broker.envelope import BROKER_ID, ConnectedClient, Envelope, QueueDelivery
 from fleximq.broker.presence import OWN_MESSAGES
 from fleximq.broker.publishing.publication_paths import OrderedPath
+from fleximq.broker.queues.queue import Queue
 from fleximq.broker.topics.topic_table import Topic, TopicTable
 from fleximq.errors import BrokerError, NotKept
 from fleximq.limits import FEED, SUBSCRIPTION_FEED
@@ -26,7 +29,7 @@ from fleximq.values.message import Message
 from fleximq.values.publication_head import headOf
 from fleximq.values.records import headerOf
 
-#: Dead letters looked at in one turn, and in one operation: they are hidden meanwhile.
+#: Messages looked at in one turn, and in one operation: they are hidden meanwhile.
 LETTERS, LOOKED_AT = 100, 100_000
 #: Attempts to read from the journal before a message is left in place.
 MAX_READS = 3
@@ -35,9 +38,32 @@ MAX_READS = 3
 Done = Callable[[int, str | None], None]
 
 
+class Receiver(Protocol):
+    """Receives single messages of a queue."""
+
+    def publish(self, name: str, letter: Message, durable: bool, onDecided: Callable[[str | None], None]) -> None:
+        """Take a message for the queue ``name``; ``onDecided`` gets None if it has it, else the reason. Raises
+        BrokerError.
+        """
+
+    def end(self) -> None:
+        """Clean up after the last message."""
+
+
+class Deletion:
+    """Deletes the messages that it receives."""
+
+    def publish(self, name: str, letter: Message, durable: bool, onDecided: Callable[[str | None], None]) -> None:
+        """See :class:`Receiver`."""
+        onDecided(None)
+
+    def end(self) -> None:
+        """See :class:`Receiver`."""
+
+
 @dataclass(eq=False, repr=False)
 class LetterPublisher:
-    """Publishes single dead letters again, as ``broker``."""
+    """Publishes single messages again, as ``broker``; dead letters without their story."""
 
     _broker: ConnectedClient
     _topics: TopicTable
@@ -47,10 +73,7 @@ class LetterPublisher:
     _fed: dict[str, WorkQueue | PolledSubscription] = field(default_factory=dict)
 
     def publish(self, name: str, letter: Message, durable: bool, onDecided: Callable[[str | None], None]) -> None:
-        """Publish a dead letter of the queue ``name``; ``onDecided`` gets None if it is published, else the reason.
-
-        Raises BrokerError.
-        """
+        """See :class:`Receiver`."""
         death = deathOf(letter)
         topic = self._topicOf(name, 0 if death is None else death.subscription)
         pairs = returnedPairs(headerOf(letter), name if death is None else death.topic or name)
@@ -93,14 +116,16 @@ class LetterPublisher:
 
 
 @dataclass(eq=False, repr=False)
-class DeadLetterReturn:
-    """One operation, from its first letter to its last: returns up to ``left`` letters that a filter accepts.
+class QueueTransfer:
+    """One operation, from its first message to its last: takes up to ``left`` messages that a filter accepts.
 
-    :param queue: that of the dead letters, ``name`` the one in which they died.
+    :param receiver: receives them, for the queue ``name``.
+    :param queue: the queue with the messages, and ``lane`` those of one priority in it.
     """
 
-    _publisher: LetterPublisher
+    _receiver: Receiver
     _queue: WorkQueue
+    _lane: Queue
     _name: str
     _left: int
     _wanted: LetterFilter
@@ -113,12 +138,12 @@ class DeadLetterReturn:
     _reason: str | None = None
 
     def goOn(self) -> None:
-        """Take the next letters, and publish those that are wanted."""
+        """Take the next messages, and pass on those that are wanted."""
         number = min(self._unseen, LETTERS) if self._left else 0
-        deliveries = self._queue.queue.takeMany(self, number) if number else []
-        if not deliveries and number and self._queue.preparing and self._patience:
+        deliveries = self._lane.takeMany(self, number) if number else []
+        if not deliveries and number and self._lane.preparing and self._patience:
             self._patience -= 1
-            self._queue.whenPrepared(self.goOn)
+            self._lane.whenPrepared(self.goOn)
             return
         self._unseen = self._unseen - len(deliveries) if deliveries else 0
         wanted = [each for each in deliveries if self._wanted.accepts(each.message)][: self._left]
@@ -134,13 +159,13 @@ class DeadLetterReturn:
             return
         decided = partial(self._decided, delivery)
         try:
-            self._publisher.publish(self._name, delivery.message, self._queue.durable, decided)
+            self._receiver.publish(self._name, delivery.message, self._queue.durable, decided)
         except BrokerError as error:
             self._decided(delivery, str(error))
 
     def _decided(self, delivery: QueueDelivery, reason: str | None) -> None:
         if reason is None:
-            self._queue.forgetDelivery(delivery)
+            self._queue.forgetDelivery(self._lane, delivery)
             self._given += 1
         else:
             self._reason = reason
@@ -153,6 +178,6 @@ class DeadLetterReturn:
         if self._left and self._unseen and self._reason is None:
             self._deadlines.callLater(0, self.goOn)
         else:
-            self._queue.queue.release(self)
-            self._publisher.end()
+            self._lane.release(self)
+            self._receiver.end()
             self._done(self._given, self._reason)
