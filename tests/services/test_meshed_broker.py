@@ -383,3 +383,16 @@ class RealTests(SynchronousTestCase):
         words = ["--cluster", servers.urls[0], "--node", name, "--mesh", "--durable", "d", "--cluster-bytes", "64MiB"]
         words += ["--listen", "fleximq+tcp:0:interface=127.0.0.1", "--allow-anonymous", "--cluster-wait", "60"]
         return BrokerProcess(*words, "--journal", f"{folder}/journal")
+
+
+class OwnersPagesTests(MeshCase):
+    """Pages of the API about the journal's state."""
+
+    def test_othersRefuse(self) -> None:
+        """Nodes that do not own the journal refuse them; the owner, and all nodes for clients and topics, do not."""
+        self.a.node.own()
+        for path in ("/broker/queues/detail", "/broker/dead-letters", "/broker/schedules", "/broker/values"):
+            self.a.checkPath(path)
+            with self.assertRaisesRegex(NoCapacity, "a owns it"):
+                self.b.checkPath(path)
+        self.b.checkPath("/broker/clients")
