@@ -21,8 +21,10 @@ from fleximq.security.anonymous_access import REFUSAL, isLocal
 from fleximq.security.authentication.attempt_delays import AttemptDelays
 from fleximq.security.authentication.authenticator import Authenticator
 from fleximq.security.authentication.schemes import methodsOf, warnings
+from fleximq.security.credentials import Token
 from fleximq.security.permissions import Permissions
 from fleximq.security.principal import LISTENER, SPAWN, Admitted, Principal
+from fleximq.security.web_sessions import TICKET, WebSessions
 
 _log = Logger()
 
@@ -33,12 +35,14 @@ class AccessPolicy:
 
     ``authenticator`` is None if no method checks credentials; then none are required. ``allowAnonymous`` says whether
     peers without credentials may connect, from every address. ``attempts`` are the delays after wrong credentials.
+    ``sessions`` has the tickets of the console, which are accepted as tokens.
     """
 
     authenticator: Authenticator | None = None
     permissions: Permissions = Permissions()  # noqa: RUF009  (a value)
     allowAnonymous: bool = False
     attempts: AttemptDelays | None = None
+    sessions: WebSessions | None = None
 
     @classmethod
     def of(
@@ -64,7 +68,7 @@ class AccessPolicy:
         return cls(authenticator, Permissions(settings.roles, settings.principals), settings.allowAnonymous, attempts)
 
     def replace(self, other: "AccessPolicy") -> None:
-        """Take over the content of another policy. Every admission made by this one uses it from now on."""
+        """Take over the content of another policy, not its sessions. Every admission made by this one uses it now."""
         self.authenticator, self.permissions = other.authenticator, other.permissions
         self.allowAnonymous, self.attempts = other.allowAnonymous, other.attempts
 
@@ -88,10 +92,16 @@ class AccessPolicy:
         :raises NoCapacity: they cannot be checked now.
         """
         if self.authenticator is not None and credentials is not None:
+            if self.sessions is not None and isinstance(credentials, Token) and credentials.token.startswith(TICKET):
+                return self.renewed(self.sessions.redeem(credentials.token))
             return Deferred.fromCoroutine(self._identified(self.authenticator, credentials, address))
         if self.required:
             raise Unauthorized("credentials are required here")
         return Admitted(None, self.rightsOf(None))
+
+    def accepts(self, credentials: Any) -> bool:
+        """Return whether a method can check credentials of this kind."""
+        return self.authenticator is not None and any(way.accepts(credentials) for way in self.authenticator.methods)
 
     async def _identified(self, authenticator: Authenticator, credentials: Any, address: object) -> Admitted:
         principal = self.current(await authenticator.identify(credentials, address))

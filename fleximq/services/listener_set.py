@@ -62,8 +62,9 @@ class ListenerSet:
         """Make the web site of all listeners; ``lag`` measures the delay of the event loop."""
         inputs, host, broker = self._inputs, self._host, self._broker
         stopping = lambda: self.connections.stopping  # noqa: E731
+        admission = RateLimitedAdmission(self.security.admissionFor(), self.rateLimits, self._counted)
         self._site = siteFactory(
-            inputs.reactor, broker, lambda: inputs.reload.settings, self.security, lag,
+            inputs.reactor, broker, lambda: inputs.reload.settings, self.security, admission, lag,
             Health(broker, lag, self._present, stopping, host.state), lambda: self._limit.waiting, self._logLimits,
             self._unadmitted, host.state,
         )  # fmt: skip

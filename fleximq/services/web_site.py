@@ -15,10 +15,12 @@ from zope.interface import implementer
 
 from fleximq.broker.broker import Broker
 from fleximq.config.settings import Settings
+from fleximq.interfaces import IAdmission
 from fleximq.rights import Action
 from fleximq.security.access_policy import AccessPolicy
 from fleximq.security.peer_address import peerAddress
 from fleximq.security.principal import Admitted
+from fleximq.security.web_sessions import WebSessions
 from fleximq.services.network.listeners import ListenerService
 from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.histogram import Histogram
@@ -29,6 +31,7 @@ from fleximq.web.health_pages import Check, Look, healthAnswer
 from fleximq.web.metrics import IReactorLag, Metrics
 from fleximq.web.queue_survey import QueueSurveyor
 from fleximq.web.request import HttpRefusal, HttpReply, Page, PageRequest
+from fleximq.web.sign_in import SignIn
 from fleximq.web.site import RequestRules, WebSite
 from fleximq.web.welcome_page import WelcomeEntry
 
@@ -152,6 +155,7 @@ def siteFactory(
     broker: Broker,
     settings: Callable[[], Settings],
     security: AccessPolicy,
+    admission: IAdmission,
     lag: LagService,
     health: Health,
     waiting: Callable[[], int],
@@ -162,12 +166,18 @@ def siteFactory(
     """Return a function that makes the site of a listener with its dialects; all sites have the same pages.
 
     :param settings: returns the current settings.
+    :param admission: checks those who sign in, and whether they are still admitted.
     :param waiting: returns the number of connections that have not joined yet.
     :param unadmitted: charged for requests.
     :param node: that of a cluster; one that does not own the journal refuses requests that are not about itself.
     """
-    surveyor, ofNode = QueueSurveyor(broker, reactor), None if node is None else node.values
-    metrics = Metrics(broker, surveyor, lag, waiting, settings().metricsTop, ofNode)
+    sessions = None if settings().noConsole else WebSessions(reactor.seconds)
+    security.sessions = sessions
+
+    def values() -> Mapping[str, float]:
+        return {"console_sessions": len(sessions or ()), **({} if node is None else node.values())}
+
+    metrics = Metrics(broker, QueueSurveyor(broker, reactor), lag, waiting, settings().metricsTop, values)
     pages = {
         "/metrics": Page(metrics.answer, Action.READ),
         "/healthz": Page(partial(healthAnswer, health.live, None), None),
@@ -175,6 +185,9 @@ def siteFactory(
     }
     api = Api(broker, settings).pages()
     pages |= api if node is None else {path: _ofOwner(page, node) for path, page in api.items()}
+
+    if sessions is not None:
+        pages |= SignIn(sessions, admission, security.accepts, broker.audit, broker.wall).pages()
 
     def refused(peer: object, code: int) -> None:
         """Count and log a request that was not received in time or within the budget."""
@@ -188,8 +201,7 @@ def siteFactory(
         return None if security.required else Admitted(None, security.rightsOf(None))
 
     rules = RequestRules(unadmitted, settings().handshakeTimeout, refused)
-    console = not settings().noConsole
-    return lambda entries: WebSite(reactor, entries, pages, nobody, security.renewed, rules, broker.audit, console)
+    return lambda entries: WebSite(reactor, entries, pages, nobody, admission.renewed, rules, broker.audit, sessions)
 
 
 def _ofOwner(page: Page, node: ClusterState) -> Page:

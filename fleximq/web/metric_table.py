@@ -41,6 +41,7 @@ METRICS = (
     Metric("connections", _GAUGE, "Open connections whose dialect is known, admitted or not.", ("dialect",)),
     Metric("clients", _GAUGE, "Admitted connections.", ("dialect",)),
     Metric("waiting_connections", _GAUGE, "Connections that are not admitted yet."),
+    Metric("console_sessions", _GAUGE, "Sessions of users who have signed in to the console."),
     Metric("joins", _COUNTER, "Connections admitted since the start.", ("dialect",)),
     Metric("leaves", _COUNTER, "Clients that disconnected or were disconnected, by reason.", ("reason",)),
     Metric("not_let_in", _COUNTER, "Connections with a known dialect that ended before admission.", ("reason",)),

@@ -77,7 +77,7 @@ class Metrics:
     """The page.
 
     ``waiting`` returns the number of connections that have not joined yet, ``top`` is the number of named queues and
-    topics, and ``cluster`` returns the metrics of a node of a cluster, by name.
+    topics, and ``more`` returns those without labels of the console and of a node of a cluster, by name.
     """
 
     _broker: Broker
@@ -85,10 +85,10 @@ class Metrics:
     _lag: IReactorLag
     _waiting: Callable[[], int]
     _top: int
-    cluster: InitVar[Callable[[], Mapping[str, float]] | None] = None
+    more: InitVar[Callable[[], Mapping[str, float]] | None] = None
 
-    def __post_init__(self, cluster: Callable[[], Mapping[str, float]] | None) -> None:
-        self._cluster = cluster or dict
+    def __post_init__(self, more: Callable[[], Mapping[str, float]] | None) -> None:
+        self._more = more or dict
         self._process = CollectorRegistry()
         ProcessCollector(registry=self._process)
 
@@ -140,7 +140,7 @@ class Metrics:
             **_events(broker.counts.events),
             **_surveyed(survey),
             **self._journal(),
-            **{name: {(): value} for name, value in self._cluster().items()},
+            **{name: {(): value} for name, value in self._more().items()},
         }
 
     def _byDialect(self, counts: Mapping[str, int]) -> dict[tuple[str, ...], float]:

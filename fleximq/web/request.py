@@ -8,6 +8,7 @@ import json
 from base64 import b64encode
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from hmac import compare_digest
 from typing import Any, NamedTuple
 
 import msgpack
@@ -17,14 +18,16 @@ from twisted.python.failure import Failure
 from twisted.web.resource import IResource, Resource
 from twisted.web.server import NOT_DONE_YET
 
-from fleximq.errors import BrokerError
+from fleximq.errors import BrokerError, Unauthorized
 from fleximq.interfaces import IRights
 from fleximq.rights import Action
 from fleximq.security.credentials import UNTRUSTED
 from fleximq.security.peer_address import peerAddress
 from fleximq.security.principal import ANONYMOUS, Admitted
+from fleximq.security.web_sessions import WebSession, WebSessions
 from fleximq.status import Status
 from fleximq.values.nesting import NestedTooDeeply, checkNesting
+from fleximq.web.session_cookie import SessionCookie
 from fleximq.web.welcome_page import COMMON_FIELDS
 
 _log = Logger()
@@ -34,8 +37,14 @@ JSON = "application/json"
 _DIGITS = 20
 #: The challenge for requests without required credentials.
 CHALLENGE = 'Basic realm="FlexiMQ", Bearer realm="FlexiMQ"'
+#: The challenge for scripts of a page, for which the browser must not ask its user.
+SCRIPT_CHALLENGE = 'Bearer realm="FlexiMQ"'
+#: The path of the sign-in: the only one that a page may post to without the token of its session.
+SIGN_IN = "/console/session"
+#: The header with that token.
+CSRF = b"x-fleximq-csrf"
 #: Statuses that HTTP does not have.
-_CODES = {Status.CLIENT_NOT_FOUND: 404}
+_CODES = {Status.CLIENT_NOT_FOUND: 404, Status.AUTHENTICATION_FAILED: 401, Status.JOIN_REJECTED: 403}
 
 
 class HttpRefusal(Exception):
@@ -49,7 +58,10 @@ class HttpRefusal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """An accepted request with its arguments, rights (None without required credentials) and the name for the log."""
+    """An accepted request with its arguments, rights (None without required credentials) and the name for the log.
+
+    ``session`` is the one that its cookie names, if that gives it its rights.
+    """
 
     method: str
     path: str
@@ -57,6 +69,10 @@ class PageRequest:
     rights: IRights | None = None
     who: str = ""
     accept: str = ""
+    admitted: Admitted | None = None
+    session: WebSession | None = None
+    cookie: SessionCookie = SessionCookie("", False, "")  # noqa: RUF009  (a value)
+    address: Any = None
 
     @property
     def principal(self) -> str | None:
@@ -73,11 +89,12 @@ class PageRequest:
 
 
 class HttpReply(NamedTuple):
-    """An answer."""
+    """An answer; ``fields`` are further header fields."""
 
     body: bytes
     kind: str = JSON
     code: int = 200
+    fields: Mapping[str, str] = {}
 
 
 def numberOf(text: str) -> int | str:
@@ -111,7 +128,7 @@ class Page(NamedTuple):
     """One path: its function, the required right, None for none, and whether the request changes state.
 
     ``words`` is a sentence about it, and ``arguments`` are those of the query, or of the posted JSON object.
-    ``everywhere``: in a cluster, nodes that do not own the journal answer it too.
+    ``everywhere``: in a cluster, nodes that do not own the journal answer it too. ``also`` has further methods.
     """
 
     answer: Callable[[PageRequest], Coroutine[Any, Any, HttpReply]]
@@ -120,15 +137,19 @@ class Page(NamedTuple):
     words: str = ""
     arguments: Sequence[Argument] = ()
     everywhere: bool = False
+    also: tuple[str, ...] = ()
 
     @property
     def methods(self) -> tuple[str, ...]:
         """The allowed methods."""
-        return ("POST",) if self.post else ("GET", "HEAD")
+        return (("POST",) if self.post else ("GET", "HEAD")) + self.also
 
 
 class Pages(Resource):
-    """All paths; ``renewed`` returns an earlier admission with today's rights or raises Unauthorized."""
+    """All paths; ``renewed`` returns an earlier admission with today's rights or raises Unauthorized.
+
+    A request without credentials of its own has those of its session, if there are ``sessions``.
+    """
 
     isLeaf = True
 
@@ -138,9 +159,11 @@ class Pages(Resource):
         pages: Mapping[str, Page],
         renewed: Callable[[Admitted], Admitted],
         audit: Callable[..., None],
+        sessions: WebSessions | None = None,
     ) -> None:
         super().__init__()
         self._welcome, self._pages, self._renewed, self._audit = welcome, pages, renewed, audit
+        self._sessions = sessions
 
     def render(self, request: Any) -> Any:
         """Answer a request, perhaps later."""
@@ -162,7 +185,7 @@ class Pages(Resource):
     def takesBody(self, request: Any, method: str, path: bytes) -> bool:
         """Return whether a request with this head is answered after its body."""
         page = self._pages.get(path.decode("latin-1"))
-        if page is None or not page.post:
+        if page is None or method != "POST":
             return False
         try:
             self._check(request, method, path.decode("latin-1"), page)
@@ -173,36 +196,64 @@ class Pages(Resource):
     async def _answer(self, request: Any, path: str, page: Page) -> HttpReply:
         """Check the request, again after its body, which may arrive long after its head, and answer it."""
         method = request.method.decode("latin-1")
-        admitted = self._check(request, method, path, page)
+        admitted, session = self._check(request, method, path, page)
         rights = None if admitted is None else admitted.rights
-        request.arguments = _posted(request.content.read()) if page.post else _queried(request.args, page.arguments)
-        accept = _field(request, b"accept") or ""
-        return await page.answer(PageRequest(method, path, request.arguments, rights, _nameOf(admitted), accept))
+        request.arguments = (
+            _posted(request.content.read()) if method == "POST" else _queried(request.args, page.arguments)
+        )
+        accept, cookie = _field(request, b"accept") or "", SessionCookie.of(request)
+        who, address = _nameOf(admitted), request.getClientAddress()
+        return await page.answer(
+            PageRequest(method, path, request.arguments, rights, who, accept, admitted, session, cookie, address)
+        )
 
-    def _check(self, request: Any, method: str, path: str, page: Page) -> Admitted | None:
+    def _check(self, request: Any, method: str, path: str, page: Page) -> tuple[Admitted | None, WebSession | None]:
         """Return the current rights of a request; raises HttpRefusal or BrokerError for one that is refused."""
         if method not in page.methods:
             allowed = ", ".join(page.methods)
             raise HttpRefusal(405, f"this path takes {allowed} only", {"allow": allowed})
-        if page.post and (_field(request, b"content-type") or "").partition(";")[0].strip().lower() != JSON:
+        if method == "POST" and (_field(request, b"content-type") or "").partition(";")[0].strip().lower() != JSON:
             raise HttpRefusal(415, f"what is posted must be {JSON}")  # a foreign page needs leave to post this type
         if not getattr(request.channel.transport, "peerIsTrusted", True):
             raise HttpRefusal(401, UNTRUSTED)
-        admitted: Admitted | None = getattr(request.channel, "admitted", None)
-        admitted = None if admitted is None else self._renewed(admitted)
+        admitted, session = self._identified(request, page)
+        request.who = _nameOf(admitted)
+        isSignIn = path == SIGN_IN and method == "POST"
+        if session is not None and method not in ("GET", "HEAD") and not isSignIn:
+            token = request.getHeader(CSRF) or b""
+            if not compare_digest(token, session.csrf.encode()):
+                raise HttpRefusal(403, "the token of this session is missing in X-FlexiMQ-CSRF, or another one")
         if page.action is not None:
             if admitted is None:
-                raise HttpRefusal(401, "credentials are required", {"www-authenticate": CHALLENGE})
+                raise Unauthorized("credentials are required")
             if not admitted.rights.may(page.action, path[1:]):
                 raise HttpRefusal(403, "not permitted")
-        return admitted
+        return admitted, session
+
+    def _identified(self, request: Any, page: Page) -> tuple[Admitted | None, WebSession | None]:
+        """Return whose request this is, and its session if there are no other credentials."""
+        admitted: Admitted | None = getattr(request.channel, "admitted", None)
+        cookie = SessionCookie.of(request).text if self._sessions is not None else ""
+        if self._sessions is None or not cookie or (admitted is not None and admitted.principal is not None):
+            return (None if admitted is None else self._renewed(admitted)), None
+        session = self._sessions.find(cookie)
+        if session is not None:
+            try:
+                return self._renewed(session.admitted), session
+            except BrokerError:
+                self._sessions.end(cookie)
+                raise
+        if page.action is not None:
+            raise Unauthorized("this session has ended, sign in again")
+        return (None if admitted is None else self._renewed(admitted)), None
 
     def _audited(self, reply: HttpReply, request: Any, path: str) -> HttpReply:
         """Record an act, or a refusal, and return its answer."""
-        refused = reply.code in (401, 403)
-        if refused or (self._pages[path].post and request.method == b"POST"):
+        page, isPost = self._pages[path], request.method == b"POST"
+        refused = reply.code in (401, 403) and (isPost or page.action is not None)
+        if refused or (page.action is Action.ADMIN and page.post and isPost):
             who = {
-                "principal": _nameOf(getattr(request.channel, "admitted", None)),
+                "principal": getattr(request, "who", _nameOf(getattr(request.channel, "admitted", None))),
                 "address": peerAddress(request.getClientAddress()),
                 "dialect": "http",
                 "path": path,
@@ -249,11 +300,12 @@ def _posted(body: bytes) -> dict[str, Any]:
 def _wordsOf(failure: Failure, request: Any) -> HttpReply:
     error = failure.value
     if isinstance(error, HttpRefusal):
-        for name, value in error.fields.items():
-            request.setHeader(name.encode(), value.encode())
-        return jsonReply({"error": str(error)}, error.code)
+        return jsonReply({"error": str(error)}, error.code)._replace(fields=error.fields)
     if isinstance(error, BrokerError):
-        return jsonReply({"error": str(error)}, _CODES.get(error.status, int(error.status)))
+        code = _CODES.get(error.status, int(error.status))
+        isScript = request.getHeader(b"sec-fetch-dest") == b"empty"
+        challenge = {"www-authenticate": SCRIPT_CHALLENGE if isScript else CHALLENGE}
+        return jsonReply({"error": str(error)}, code)._replace(fields=challenge if code == 401 else {})
     _log.failure("{path} could not be answered", failure, path=request.path.decode("latin-1"))
     return jsonReply({"error": "internal error"}, 500)
 
@@ -262,6 +314,7 @@ def _write(request: Any, reply: HttpReply) -> None:
     request.setResponseCode(reply.code)
     for name, value in (
         *COMMON_FIELDS,
+        *((name.encode(), value.encode()) for name, value in reply.fields.items()),
         (b"content-type", reply.kind.encode() + (b"; charset=utf-8" if reply.kind == JSON else b"")),
         (b"content-length", b"%d" % len(reply.body)),
     ):

@@ -12,6 +12,7 @@ from twisted.web.server import Request, Site
 
 from fleximq.rights import EVERYTHING
 from fleximq.security.principal import Admitted
+from fleximq.security.web_sessions import WebSessions
 from fleximq.values.unadmitted_budget import BufferCharge, UnadmittedBudget
 from fleximq.web.request import Page, Pages
 from fleximq.web.static_files import StaticPages
@@ -116,7 +117,7 @@ class RequestRules(NamedTuple):
 class WebSite(Site):
     """Serves the welcome page for these dialects, and all others.
 
-    ``nobody`` returns the rights without credentials; ``console``: whether there is a console.
+    ``nobody`` returns the rights without credentials; ``sessions`` are those of the console, None without one.
     """
 
     noisy = False
@@ -131,9 +132,10 @@ class WebSite(Site):
         renewed: Callable[[Admitted], Admitted] = lambda admitted: admitted,
         rules: RequestRules | None = None,
         audit: Callable[..., None] = lambda *arguments, **fields: None,
-        console: bool = True,
+        sessions: WebSessions | None = None,
     ) -> None:
-        root = Pages(StaticPages(WelcomePage(ways, console), console), pages, renewed, audit)
+        console = sessions is not None
+        root = Pages(StaticPages(WelcomePage(ways, console), console), pages, renewed, audit, sessions)
         super().__init__(root, Request, timeout=None, reactor=reactor, parsePOSTFormSubmission=False)
         self.clock = reactor
         self.unadmitted, self.deadline, self.refused = rules or RequestRules(UnadmittedBudget())

@@ -17,6 +17,7 @@ from fleximq.journal.memory_journal import MemoryJournal
 from fleximq.limits import NO_LIMITS
 from fleximq.rights import EVERYTHING
 from fleximq.security.principal import Admitted, Principal
+from fleximq.security.web_sessions import WebSessions
 from fleximq.services.web_site import LagService
 from fleximq.web.api.api import Api
 from fleximq.web.health_pages import Check, healthAnswer
@@ -72,8 +73,6 @@ class Answer:
 class SiteCase(SynchronousTestCase):
     """``broker`` and the pages on it; ``admitted`` is who asks."""
 
-    console = True
-
     def setUp(self) -> None:
         """A broker without anybody."""
         self.clock: Any = MemoryReactorClock()
@@ -83,8 +82,14 @@ class SiteCase(SynchronousTestCase):
         self.admitted: Admitted | None = Admitted(Principal("ann"), EVERYTHING)
         self.renewed: Callable[[Admitted], Admitted] = lambda admitted: admitted
         self.checks = [Check("one", True, "fine")]
+        self.sessions: WebSessions | None = WebSessions(self.clock.seconds)
+        self.audited: list[tuple[str, dict[str, Any]]] = []
         self.shown = Settings(spawn=("program --password hidden",))
         self.pages = self.makePages()
+
+    def record(self, event: str, arguments: Mapping[str, Any] | None = None, **fields: Any) -> None:
+        """Record an event of the audit log."""
+        self.audited.append((event, {**fields, "arguments": arguments}))
 
     def makeBroker(self) -> Broker:
         """Return the broker."""
@@ -119,7 +124,8 @@ class SiteCase(SynchronousTestCase):
             self.pages,
             lambda: self.admitted,
             lambda admitted: self.renewed(admitted),
-            console=self.console,
+            audit=self.record,
+            sessions=self.sessions,
         )
         site.doStart()
         self.addCleanup(site.doStop)

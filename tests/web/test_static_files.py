@@ -103,7 +103,10 @@ class StaticFilesTests(ConsoleCase):
 class NoConsoleTests(ConsoleCase):
     """A broker without a console."""
 
-    console = False
+    def setUp(self) -> None:
+        """Have no sessions."""
+        super().setUp()
+        self.sessions = None
 
     def test_off(self) -> None:
         """There is no console; the JavaScript client does not belong to it."""
