@@ -103,10 +103,9 @@ STEPS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "dialects": (
         ("dialects.connection",),
-        ("dialects.http",),
         ("dialects",),
         ("dialects.websocket", "dialects.fleximq", "dialects.blipmq", "dialects.minimq", "dialects.identity"),
-        ("dialects.fleximq_ws", "dialects.identity_ws"),
+        ("dialects.http", "dialects.fleximq_ws", "dialects.identity_ws"),
     ),
     "services": (
         ("services.network",),

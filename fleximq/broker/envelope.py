@@ -43,7 +43,8 @@ class ConnectedClient:
     of authentication; ``peer`` accepts direct messages; ``joined`` is the clock's seconds. ``lastRun`` is the number of
     its last run in the journal, which may not be committed yet; ``consumed`` tells whether it received or acknowledged
     durable messages since it last waited for commits, ``settled`` whether it acknowledged some that may not be on disk
-    yet; ``reader`` is the dialect's object that pauses it as a publisher.
+    yet; ``committed`` is the offset of the first message of its run that was committed last, while that is reported;
+    ``reader`` is the dialect's object that pauses it as a publisher.
     ``conversation`` is notified when its ``rights`` change. ``sender`` is the principal that subscribers see, "" unless
     the option ``sender`` says so.
     """
@@ -59,6 +60,7 @@ class ConnectedClient:
     lastRun: int = 0
     consumed: bool = False
     settled: bool = False
+    committed: int = 0
     reader: Any = None
     rights: IRights = EVERYTHING
     conversation: IConversation | None = None

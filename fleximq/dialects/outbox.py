@@ -208,6 +208,16 @@ class Outbox:
         self._step(OutboxEvent.CLOSE)
         self._endOutput()
 
+    def detach(self) -> bool:
+        """Leave the transport to another protocol; return False while output is unsent."""
+        self.flush()
+        if self._state is not _WRITING:
+            return False
+        if not self._direct:
+            self._transport.unregisterProducer()
+        self._step(OutboxEvent.LOSE)
+        return True
+
     def probe(self, seconds: int) -> None:
         """Let the system find out whether the peer is gone, after so many seconds of silence."""
         probePeer(self._transport, seconds)

@@ -12,11 +12,11 @@ from fleximq.errors import SettingError
 from fleximq.interfaces import IBrokerExtension, IDialect
 
 #: The broker's own dialects, in the order of listings, before all others.
-OWN = ("fleximq", "blipmq", "minimq", "identity")
+OWN = ("fleximq", "blipmq", "minimq", "identity", "http")
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
 _REMEDY = "turn one off by disable-dialect, e.g. --disable-dialect"
-_RESERVED = frozenset({Decision.HTTP.value, Decision.NONE.value})
+_RESERVED = frozenset({Decision.NONE.value})
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def _byName(article: str, kind: str, plugins: Iterable[Any], reserved: frozenset
         if not _NAME.fullmatch(name) or name in reserved:
             raise SettingError(
                 f"a plug-in names its {kind} {name!r}, but a name has lower-case letters, digits and underscores only, "
-                "begins with a letter, and is not http or none"
+                "begins with a letter, and is not none"
             )
         if name in named:
             raise SettingError(f"two plug-ins bring {article} {kind} named {name}: uninstall one of them")

@@ -26,7 +26,7 @@ from fleximq.errors import SettingError, systemReason
 from fleximq.values.urls import Url, isUrl
 
 #: The dialects without plug-ins.
-DIALECTS = ("fleximq", "blipmq", "minimq", "identity")
+DIALECTS = ("fleximq", "blipmq", "minimq", "identity", "http")
 #: Dialects available over WebSocket.
 ON_WEB_SOCKETS = frozenset({"fleximq", "identity"})
 
@@ -107,7 +107,7 @@ class Listen:
         if self.onlyWebSockets and self.dialect in DIALECTS and self.dialect not in ON_WEB_SOCKETS:
             raise SettingError(f"{self.dialect} is not spoken over WebSocket")
         kinds = self._kinds
-        if self.isStdio and (len(kinds) > 1 or self.dialect == "identity"):
+        if self.isStdio and (len(kinds) > 1 or self.dialect in ("identity", "http")):
             what = {PROXY: "a proxy", TLS: "TLS"}.get(kinds[0], "a WebSocket")
             raise SettingError(f"{what} cannot be behind stdio")
         if TLS in kinds[1:]:

@@ -34,7 +34,7 @@ from fleximq.services.mesh_direct import Direct, DirectMessages, MeshListings, R
 from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.header_pairs import SENDER, runWithSender
 from fleximq.values.patterns import isPattern
-from fleximq.values.records import DIALECTS, OTHER_DIALECT, StoredBatch
+from fleximq.values.records import OTHER_DIALECT, PUBLISHER_CODES, StoredBatch
 from fleximq.wire.fleximq_header import MessageType, checkHeader, openHeader
 from fleximq.wire.fleximq_scanner import FIXED_BYTES
 
@@ -354,7 +354,7 @@ class MeshNode:
 
 def _batch(envelope: Envelope, count: int, headers: Any, payloads: list[bytes], contents: Any) -> StoredBatch:
     publisher, none = envelope.publisher, [0] * count
-    dialects = [DIALECTS.get(publisher.dialect, OTHER_DIALECT)] * count
+    dialects = [PUBLISHER_CODES.get(publisher.dialect, OTHER_DIALECT)] * count
     contents = [contents] * count if isinstance(contents, int) else contents
     headers = [headers] * count if isinstance(headers, bytes) else headers
     publishers = [(publisher.id, publisher.name)]

@@ -20,6 +20,8 @@ from fleximq.values.publication_head import PRIORITY, Head, headOf, priorityOf
 
 #: The codes of a record's dialect (docs/reference/journal-format.rst, "Dialects").
 DIALECTS = {"broker": 0, "fleximq": 1, "blipmq": 2, "minimq": 3, "identity": 4}
+#: The code of the records of a publisher's dialect: publications by HTTP have the headers and payloads of FlexiMQ.
+PUBLISHER_CODES = DIALECTS | {"http": DIALECTS["fleximq"]}
 #: The dialect is a plug-in's; its name is the part of the publisher's name before the hyphen.
 OTHER_DIALECT = 0xFFFF
 

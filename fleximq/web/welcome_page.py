@@ -17,7 +17,7 @@ SERVER = f"FlexiMQ/{__version__}".encode()
 
 
 class WelcomeEntry(NamedTuple):
-    """One dialect on the page. In ``reach``, ``{stream}`` and ``{web}`` are the addresses of both kinds."""
+    """One dialect on the page. In ``reach``, ``{stream}``, ``{web}`` and ``{http}`` are the addresses of each kind."""
 
     name: str
     purpose: str
@@ -31,7 +31,8 @@ class WelcomeEntry(NamedTuple):
             stream, web = (f"tls://{place}", f"wss://{place}") if secure else (f"tcp://{place}", f"ws://{place}")
         else:
             stream, web = f"unix:{path.decode(errors='replace')}" if path else "this stream", "ws://localhost"
-        return self.reach.replace("{stream}", stream).replace("{web}", web)
+        http = web.replace("ws", "http", 1)
+        return self.reach.replace("{stream}", stream).replace("{web}", web).replace("{http}", http)
 
 
 _STYLE = """

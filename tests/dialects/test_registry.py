@@ -66,7 +66,7 @@ class RegistryTests(SynchronousTestCase):
 
     def test_names(self) -> None:
         """A name can be written before a plus, and is none that the decision about first bytes needs itself."""
-        for name in ("", "X", "a+b", "a:b", "1a", "_a", "a-b", "ä", "a\n", "http", "none"):
+        for name in ("", "X", "a+b", "a:b", "1a", "_a", "a-b", "ä", "a\n", "none"):
             self.assertIn(f"a plug-in names its dialect {name!r}, but", self.refused(Dialect(name)))
         Registry.of([Dialect("a_1")], [extension("http")])
 

@@ -111,7 +111,7 @@ class WelcomeTests(SynchronousTestCase):
 
     def test_someDialects(self) -> None:
         """Only what is served here is named."""
-        text = self.ask(dialects=ALL[-1:]).body
+        text = self.ask(dialects=[each for each in ALL if each.name == "Identity"]).body
         self.assertEqual((b"Identity" in text, b"MiniMQ" in text, b"BlipMQ" in text), (True, False, False))
 
     def test_addresses(self) -> None:

@@ -33,3 +33,10 @@ identity = Dialect(
     purpose="channels for web pages",
     reach="{web}/",
 )
+http = Dialect(
+    "http",
+    stream="fleximq.dialects.http.protocol.HttpFactory",
+    title="HTTP",
+    purpose="publish without any library",
+    reach="curl -d hello {http}/topics/demo",
+)

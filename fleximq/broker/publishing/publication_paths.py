@@ -273,6 +273,7 @@ class OrderedPath:
             if not self._appending:
                 self._publishing(None)
             if run.onDecided is not None:
+                envelope.publisher.committed = offset
                 run.onDecided(reason, run.indexes)
 
     def _resolve(self, topic: Topic, run: _Run) -> None:

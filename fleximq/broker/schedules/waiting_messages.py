@@ -10,7 +10,7 @@ from fleximq.broker.schedules.schedule_header import Publication, firedHeader, o
 from fleximq.broker.timetable import Entries, Timetable
 from fleximq.errors import NotKept
 from fleximq.values.header_pairs import headerPairs, mapHead, runWithSender
-from fleximq.values.records import DIALECTS, OTHER_DIALECT, Run, idsOf
+from fleximq.values.records import OTHER_DIALECT, PUBLISHER_CODES, Run, idsOf
 
 #: Reports the ids of new schedules and None, or no ids and the reason why they are not stored.
 OnAdded = Callable[[Sequence[int], str | None], None]
@@ -157,7 +157,7 @@ class MessagesInMemory(WaitingMessages):
         headers = [run.headers] * count if isinstance(run.headers, bytes) else run.headers
         contents = [run.contents] * count if isinstance(run.contents, int) else run.contents
         client, topic, first = envelope.publisher, envelope.topic.name, self._next
-        publisher = Publisher(client.id, client.name, DIALECTS.get(client.dialect, OTHER_DIALECT))
+        publisher = Publisher(client.id, client.name, PUBLISHER_CODES.get(client.dialect, OTHER_DIALECT))
         new = [
             _Waiting(
                 due,

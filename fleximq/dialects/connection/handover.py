@@ -74,7 +74,7 @@ class Handover(Protocol):
                 callWhenLost(inner, self.whenLost)
         else:
             if isinstance(inner, Handover):
-                inner._outer = self
+                inner._outer = self._outer or self  # the one that the transport calls, over any number of handovers
             self._follow(inner)
             receiver = self
         inner.makeConnection(transport)

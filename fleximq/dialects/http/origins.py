@@ -11,6 +11,13 @@ from fleximq.security.peer_address import isAddress, isOwnName
 
 _PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 _ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://(?:([^\s/?#@:\[\]\\]+)|\[([0-9a-f:.]+)\])(?::([0-9]{1,5}))?", re.ASCII)
+#: What pages of other origins may send and read by plain HTTP.
+_METHODS = "GET, HEAD, POST"
+_ALLOWED = (
+    "Authorization, Content-Type, Last-Event-ID, FlexiMQ-Message-Id, FlexiMQ-Key, FlexiMQ-Priority, FlexiMQ-Delay, "
+    "FlexiMQ-At, FlexiMQ-Expires"
+)
+_EXPOSED = "Retry-After, WWW-Authenticate"
 
 
 @dataclass(slots=True)
@@ -43,7 +50,7 @@ class Origins:
         :param site: ``Sec-Fetch-Site`` of a changing request.
         """
         page = None if origin is None else _place(origin)
-        if origin in self.added or (page is not None and page in map(_place, self.added)):
+        if origin is not None and self._isAdded(origin):
             return True
         if changing:
             if site not in ("same-origin", "none"):
@@ -51,6 +58,27 @@ class Origins:
         elif "*" in self.added or (not self.strict and (origin == "null" or _isOnThisMachine(page))):
             return True
         return origin is None or (page is not None and self._isOwn(page, host, secure))
+
+    def corsFields(self, origin: str | None) -> tuple[str, ...]:
+        """Return the header fields of a response by which a page of this origin may read it: one of ``added`` may.
+
+        Pages may not use credentials that the browser has, such as cookies, only those that they send themselves.
+        """
+        if origin is None or origin == "*" or not self._isAdded(origin):
+            return ()
+        return (f"Access-Control-Allow-Origin: {origin}", "Vary: Origin", f"Access-Control-Expose-Headers: {_EXPOSED}")
+
+    def preflightFields(self, origin: str | None) -> tuple[str, ...]:
+        """Return the header fields that permit a page of this origin to send requests."""
+        fields = self.corsFields(origin)
+        if not fields:
+            return ()
+        allowed = f"Access-Control-Allow-Methods: {_METHODS}", f"Access-Control-Allow-Headers: {_ALLOWED}"
+        return (*fields[:2], *allowed, "Access-Control-Max-Age: 600")
+
+    def _isAdded(self, origin: str) -> bool:
+        page = _place(origin)
+        return origin in self.added or (page is not None and page in map(_place, self.added))
 
     def admitHost(self, host: str | None) -> bool:
         """Return whether a request may name the broker so; None without the header, which all browsers send."""

@@ -31,31 +31,36 @@ _FIELD = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\x00-\x08\x0a-\x1f\x7f]*)
 
 
 class HttpError(Exception):
-    """A request is answered with ``code``, the text and ``challenges`` (``WWW-Authenticate``), then closed."""
+    """A request is answered with ``code``, the text, ``challenges`` (``WWW-Authenticate``) and further header
+    ``fields``, whole lines; then the connection is closed.
+    """
 
-    def __init__(self, code: int, sentence: str, challenges: Sequence[str] = ()) -> None:
+    def __init__(self, code: int, sentence: str, challenges: Sequence[str] = (), fields: Sequence[str] = ()) -> None:
         super().__init__(sentence)
         self.code = code
         self.challenges = challenges
+        self.fields = fields
 
 
 @dataclass(frozen=True, slots=True)
 class RequestHead:
     """Request line and header fields; field names are in lower case, values in order of arrival.
 
-    Its ``repr`` shows only the method: all other parts may contain credentials.
+    ``isLatest``: the request is HTTP/1.1 or newer, so that its connection stays open unless it says otherwise. Its
+    ``repr`` shows only the method: all other parts may contain credentials.
     """
 
     method: str
     target: str = field(repr=False)
     fields: Mapping[str, tuple[str, ...]] = field(repr=False)
+    isLatest: bool = field(default=True, repr=False)
 
     @classmethod
     def parse(cls, raw: bytes) -> "RequestHead":
         """Parse a complete head, without its empty line.
 
         :raises HttpError: 400 if it is malformed, 505 for another HTTP version, 431 for more than
-            :data:`FIELDS` fields, 413 for a body that is too large.
+            :data:`FIELDS` fields.
         """
         first, *lines = raw.decode("latin-1").split("\r\n")
         line = _REQUEST_LINE.fullmatch(first)
@@ -72,11 +77,10 @@ class RequestHead:
                 raise HttpError(400, "a header field is malformed")
             name = found[1].lower()
             fields[name] = (*fields.get(name, ()), found[2].strip(" \t"))
-        head = cls(line[1], line[2], fields)
-        head._checkBody()
-        return head
+        return cls(line[1], line[2], fields, line[4] != "0")
 
-    def _checkBody(self) -> None:
+    def checkBody(self) -> None:
+        """Raise HttpError 400 or 413 for a body that no page of the web site takes."""
         length = self.only("content-length") or "0"
         if not re.fullmatch("[0-9]+", length, re.ASCII):
             raise HttpError(400, "Content-Length is no number")
@@ -129,7 +133,7 @@ def webSocketDialect(head: RequestHead, offered: frozenset[str]) -> str:
 
 
 #: The query parameters with credentials.
-_PARAMETERS = {"token": Token, "api_key": ApiKey}
+CREDENTIAL_PARAMETERS = {"token": Token, "api_key": ApiKey}
 #: The challenges of a 401.
 CHALLENGES = ('Basic realm="FlexiMQ", charset="UTF-8"', 'Bearer realm="FlexiMQ"')
 
@@ -166,7 +170,7 @@ def _queryOf(target: str) -> list[str]:
 
 def _parameter(text: str) -> ICredentials | None:
     name, _, value = text.partition("=")
-    kind = _PARAMETERS.get(unquote_plus(name))
+    kind = CREDENTIAL_PARAMETERS.get(unquote_plus(name))
     return None if kind is None else kind(unquote_plus(value))
 
 

@@ -1,4 +1,4 @@
-"""Routes HTTP connections: WebSockets to their dialect, all other requests to the web site.
+"""Routes HTTP connections: WebSockets to their dialect, requests of plain HTTP to theirs, all others to the web site.
 
 Refuses peers without access, and passes on the connection and all its bytes except credentials. The next protocol
 receives the result in ``admitted`` and the rule in ``admission``, if it has these attributes.
@@ -7,7 +7,6 @@ docs/reference/dialects.rst, "Credentials", "Identity" and "One port for all".
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from http import HTTPStatus
 from typing import Any, NamedTuple
 
 from twisted.cred.credentials import ICredentials
@@ -31,6 +30,8 @@ from fleximq.dialects.http.request_head import (
     webSocketDialect,
     withoutCredentials,
 )
+from fleximq.dialects.http.responses import JSON, errorBody, response
+from fleximq.dialects.http.routes import isServed
 from fleximq.errors import Unauthorized
 from fleximq.interfaces import IAdmission
 from fleximq.security.anonymous_access import nameProxy
@@ -58,6 +59,8 @@ class RequestRouter(Handover):
         self._received = bytearray()
         self._charge = BufferCharge(factory.unadmitted)
         self._method = ""
+        self._isPlain = False
+        self._fields: tuple[str, ...] = ()
         self._check: Deferred[None] | None = None
         self._inputOver = False
 
@@ -98,14 +101,20 @@ class RequestRouter(Handover):
     def _decide(self, raw: bytes) -> None:
         try:
             head = RequestHead.parse(raw)
-            self._method = head.method
-            secure = ISSLTransport.providedBy(self.transport) or "https" in head.listed("x-forwarded-proto")
-            request = UpgradeRequest(head, credentialsIn(head), self._peer(), secure)
-            inner = self.factory.factoryOf(request).buildProtocol(self._address)
+            self._method, self._isPlain = head.method, isServed(head.path)
+            inTls = ISSLTransport.providedBy(self.transport)
+            request = UpgradeRequest(head, credentialsIn(head), self._peer(), inTls)
+            factory = self.factory.factoryOf(request)
+            inner = factory.buildProtocol(self._address)
         except HttpError as error:
             self._refuse(error)
             return
-        self._received[: len(raw)] = withoutCredentials(raw)
+        self._isPlain = factory is self.factory.plain
+        if self._isPlain:
+            inner.router, inner.first = self.factory, request
+            self._fields = self.factory.origins.corsFields(head.only("origin"))
+        else:
+            self._received[: len(raw)] = withoutCredentials(raw)
         if hasattr(inner, "admission"):
             inner.admission = self.factory.admissionOf(request)
         if request.credentials is None and getattr(inner, "joinsLater", False):
@@ -127,6 +136,7 @@ class RequestRouter(Handover):
             self._check = check
             transport.pauseProducing()
         mayLack = credentials is None and hasattr(inner, "admitted") and not request.head.isUpgrade
+        mayLack = mayLack and not (self._isPlain and request.head.method != "OPTIONS")
         check.addCallback(lambda ignored: self._answered(mayLack, inner, outcome[0]))
         check.addErrback(lambda failure: _log.failure("a request could not be admitted", failure))
 
@@ -190,17 +200,22 @@ class RequestRouter(Handover):
                 peer=peerAddress(self._peer()), code=error.code, sentence=error, more=more,
             )  # fmt: skip
         transport: Any = self.transport
-        transport.write(_response(error, withBody=self._method != "HEAD"))
+        transport.write(_response(error, self._isPlain, self._fields, withBody=self._method != "HEAD"))
         self._endAll()
 
 
 class UpgradeRequest(NamedTuple):
-    """A request, its credentials, the address of the peer, and whether it was sent inside TLS."""
+    """A request, its credentials, the address of the peer, and whether its connection is one of TLS."""
 
     head: RequestHead
     credentials: ICredentials | None
     peer: Any
-    secure: bool
+    inTls: bool
+
+    @property
+    def secure(self) -> bool:
+        """Whether it was sent inside TLS, perhaps to a proxy."""
+        return self.inTls or "https" in self.head.listed("x-forwarded-proto")
 
 
 @dataclass(eq=False, repr=False)
@@ -208,6 +223,7 @@ class RequestRouterFactory(HandoverFactory):
     """Builds the routers of a listener. ``audit`` records refusals, see :class:`fleximq.broker.broker.Broker`.
 
     :param webSockets: the factory of each dialect served over WebSocket, by name; ``site`` receives other requests.
+    :param plain: the factory of plain HTTP, for the paths of :mod:`fleximq.dialects.http.routes`; None: not served.
     :param behindProxy: replaces ``admission`` for requests through a proxy.
     :param deadline: seconds from the start of the connection to the end of the request head.
     :param counted: called with the reason and 1 for every refused request.
@@ -227,6 +243,7 @@ class RequestRouterFactory(HandoverFactory):
     logLimits: LogLimits = field(default_factory=LogLimits)
     unadmitted: UnadmittedBudget = field(default_factory=UnadmittedBudget)
     audit: Callable[..., None] = lambda event, **fields: None
+    plain: IProtocolFactory | None = None
 
     def __post_init__(self) -> None:
         """Start and stop the factories with this one."""
@@ -251,10 +268,27 @@ class RequestRouterFactory(HandoverFactory):
             raise HttpError(403, refusal)
         self._checkPage(request)
         if not head.isUpgrade:
+            if self.plain is not None and isServed(head.path):
+                return self.plain
+            head.checkBody()
             return self.site
         if self.path not in ("", head.path):
             raise HttpError(404, "there are no WebSockets on this path")
         return self.webSockets[webSocketDialect(head, frozenset(self.webSockets))]
+
+    def continues(self, first: "UpgradeRequest", head: RequestHead) -> bool:
+        """Return whether a later request of a connection of plain HTTP belongs to it, as its ``first`` one did: it has
+        the same credentials, and a path of plain HTTP.
+        """
+        request = first._replace(head=head, credentials=credentialsIn(head))
+        try:
+            return (
+                request.credentials == first.credentials
+                and self.admissionOf(request) is self.admissionOf(first)
+                and self.factoryOf(request) is self.plain
+            )
+        except HttpError:
+            return False  # a router refuses it
 
     def _checkPage(self, request: "UpgradeRequest") -> None:
         """Refuse a web page that must not use this broker, whatever its credentials."""
@@ -277,12 +311,8 @@ def _httpErrorOf(failure: Failure) -> HttpError:
     return HttpError(code, str(failure.value), CHALLENGES if code == 401 else ())
 
 
-def _response(error: HttpError, withBody: bool) -> bytes:
-    body = f"{error}\n".encode()
-    head = (
-        f"HTTP/1.1 {error.code} {HTTPStatus(error.code).phrase}\r\n"
-        + "".join(f"WWW-Authenticate: {challenge}\r\n" for challenge in error.challenges)
-        + "Content-Type: text/plain; charset=utf-8\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
-        + f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-    )
-    return head.encode() + (body if withBody else b"")
+def _response(error: HttpError, isPlain: bool, fields: tuple[str, ...], withBody: bool) -> bytes:
+    body = errorBody(str(error)) if isPlain else f"{error}\n".encode()
+    kind = JSON if isPlain else "text/plain; charset=utf-8"
+    challenges = [f"WWW-Authenticate: {challenge}" for challenge in error.challenges]
+    return response(error.code, body, kind, "close", (*challenges, *error.fields, *fields), withBody)

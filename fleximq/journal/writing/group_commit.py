@@ -21,7 +21,7 @@ from fleximq.journal.writing.commit import (
     Snapshot,
 )
 from fleximq.journal.writing.writer_thread import IWorker, reasonOf
-from fleximq.values.records import DIALECTS, OTHER_DIALECT, Blobs, OnCommitted, Run
+from fleximq.values.records import OTHER_DIALECT, PUBLISHER_CODES, Blobs, OnCommitted, Run
 from fleximq.values.state_records import StateRecord
 
 #: State records wait this many seconds for a commit with messages.
@@ -327,7 +327,7 @@ def appendedOf(topic: str, publisher: int, name: str, dialect: str, run: Run, no
             topic.encode(), name.encode()
         except UnicodeEncodeError:
             raise NotKept("its topic or its publisher's name is no UTF-8", range(len(run.payloads))) from None
-    return AppendedRun(topic, publisher, name, DIALECTS.get(dialect, OTHER_DIALECT), now, run)
+    return AppendedRun(topic, publisher, name, PUBLISHER_CODES.get(dialect, OTHER_DIALECT), now, run)
 
 
 def sizeOf(run: Run) -> int:

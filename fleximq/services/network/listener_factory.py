@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from twisted.internet.interfaces import IProtocolFactory
 from twisted.logger import Logger
 
-from fleximq.dialects.connection.protocol_detection import SniffingFactory
+from fleximq.dialects.connection.protocol_detection import Decision, SniffingFactory
 from fleximq.dialects.context import ListenerContext
 from fleximq.dialects.http.origins import Origins
 from fleximq.dialects.http.request_router import RequestRouterFactory
@@ -24,12 +24,16 @@ _log = Logger()
 
 
 class ListenerDialects(NamedTuple):
-    """The dialects of a listener, by name: ``claims`` maps first bytes to streams, ``ways`` is for the welcome page."""
+    """The dialects of a listener, by name; ``claims`` maps first bytes to streams, ``ways`` is for the welcome page.
+
+    ``http`` is plain HTTP, if the listener serves it.
+    """
 
     streams: Mapping[str, IProtocolFactory]
     webSockets: Mapping[str, IProtocolFactory]
     claims: Mapping[bytes, str]
     ways: tuple[WelcomeEntry, ...]
+    http: IProtocolFactory | None = None
 
 
 def dialectsOf(registry: Registry, context: ListenerContext, only: str | None = None) -> ListenerDialects:
@@ -50,7 +54,7 @@ def dialectsOf(registry: Registry, context: ListenerContext, only: str | None = 
         for name, each in dialects.items()
         if each.title and (name in streams or name in webSockets)
     )
-    return ListenerDialects(streams, webSockets, claims, ways)
+    return ListenerDialects(streams, webSockets, claims, ways, streams.pop(Decision.HTTP, None))
 
 
 def _loaded(
@@ -88,6 +92,7 @@ def factoryOf(
             path, context.logLimits, context.unadmitted,
         )  # fmt: skip
         router.audit = context.broker.audit
+        router.plain = None if listen.onlyWebSockets else dialects.http
         if not streams:
             return router
     return SniffingFactory(streams, router, clock, deadline, counted, dialects.claims, context.logLimits)

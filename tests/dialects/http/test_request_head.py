@@ -19,7 +19,7 @@ class ParseTests(SynchronousTestCase):
 
     def code(self, *fields: str, line: str = "GET / HTTP/1.1") -> int:
         """Return the code with which a head is refused."""
-        error: HttpError = self.assertRaises(HttpError, head, *fields, line=line)
+        error: HttpError = self.assertRaises(HttpError, lambda: head(*fields, line=line).checkBody())
         return error.code
 
     def test_parts(self) -> None:
@@ -56,7 +56,7 @@ class ParseTests(SynchronousTestCase):
             self.assertEqual(self.code(line), 400, line)
 
     def test_body(self) -> None:
-        """A body has to be announced, once, and must not be long."""
+        """A body for the web site has to be announced, once, and must not be long."""
         self.assertEqual(head(f"Content-Length: {BODY_BYTES}").only("content-length"), str(BODY_BYTES))
         head("Content-Length: 0")
         self.assertEqual(self.code(f"Content-Length: {BODY_BYTES + 1}"), 413)

@@ -1,0 +1,245 @@
+"""Publications by HTTP: to topics, and to queues. Hot.
+
+They are FlexiMQ's: a run of frames with one header, so that FlexiMQ subscribers and the journal get them as if a client
+of FlexiMQ had sent them. The header is made once for equal requests.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import msgspec
+
+from fleximq.broker.envelope import ConnectedClient, Envelope
+from fleximq.dialects.connection.connection_rate import overRate
+from fleximq.dialects.fleximq.forms import FlexiSource
+from fleximq.dialects.http.exchange import Exchange
+from fleximq.dialects.http.http_request import BodyKind
+from fleximq.dialects.http.routes import Parameter
+from fleximq.errors import BadRequest, NotKept, NotRecorded, TooLarge
+from fleximq.limits import HEADER_BYTES
+from fleximq.values.header_pairs import SENDER
+from fleximq.values.message import Content, Message
+from fleximq.values.nesting import NestedTooDeeply, checkNesting, mayBeDeep
+from fleximq.wire.fleximq_frame import encodeMessage
+from fleximq.wire.fleximq_header import Header, MessageType, checkHeader
+from fleximq.wire.payload_conversion import toMessagePack
+from fleximq.wire.websocket_frame import isUtf8
+
+#: Size of the length before a payload.
+_LENGTH_BYTES = 8
+_DONE = b"{}\n"
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.msgpack.Encoder().encode
+
+PARAMETERS = (
+    Parameter("message_id", "string", "identifies the message: a durable topic stores it once", "FlexiMQ-Message-Id"),
+    Parameter("key", "string", "the key by which messages are grouped and kept in order", "FlexiMQ-Key"),
+    Parameter("priority", "integer", "0 to 9; queues deliver higher ones first", "FlexiMQ-Priority"),
+    Parameter("delay", "number", "seconds until it is published", "FlexiMQ-Delay"),
+    Parameter("at", "string", "the time when it is published, ISO 8601 with a zone", "FlexiMQ-At"),
+    Parameter("expires", "number", "seconds after which it is removed where it waits", "FlexiMQ-Expires"),
+)
+
+
+class Prepared(NamedTuple):
+    """What equal requests share: the bytes before each payload, and the envelope."""
+
+    head: bytes
+    envelope: Envelope
+    header: Header
+
+
+class Outcome:
+    """The journal's decision about one run; ``offset`` is that of its first message, None if it is not durable."""
+
+    __slots__ = ("client", "offset", "reason", "refused")
+
+    def __init__(self, client: ConnectedClient) -> None:
+        self.client = client
+        self.offset: int | None = None
+        self.reason = ""
+        self.refused: list[int] = []
+
+    def decided(self, reason: str | None, indexes: Sequence[int]) -> None:
+        """Record a decision."""
+        if reason is not None:
+            self.reason = reason
+            self.refused.extend(indexes)
+        elif self.offset is None:
+            self.offset = self.client.committed
+
+
+def publish(exchange: Exchange) -> None:
+    """Publish the body to the topic of the path."""
+    _publish(exchange, False)
+
+
+def enqueue(exchange: Exchange) -> None:
+    """Put the body into the queue of the path."""
+    _publish(exchange, True)
+
+
+def _publish(exchange: Exchange, isWork: bool) -> None:
+    request, client, broker = exchange.request, exchange.client, exchange.broker
+    prepared = request.prepared
+    if prepared is None or prepared.envelope.topic.gone:
+        prepared = request.prepared = _prepare(exchange, isWork)
+    payloads = payloadsOf(request.kind, exchange.body)
+    if not payloads:
+        exchange.answer({})
+        return
+    head, envelope, header = prepared
+    most = exchange.session.context.settings.limits.message
+    if len(payloads) == 1:
+        payload = payloads[0]
+        body = b"".join((head, len(payload).to_bytes(_LENGTH_BYTES, "big"), payload))
+        if len(body) > most:
+            raise TooLarge(f"the message has {len(body)} bytes, but at most {most} are allowed")
+    else:
+        body = b"".join([b"".join((head, len(each).to_bytes(_LENGTH_BYTES, "big"), each)) for each in payloads])
+        _chargeMore(exchange, len(payloads) - 1)
+    outcome = Outcome(client)
+    client.committed = 0
+    _begin(exchange, envelope, header, body, len(payloads), outcome, isWork)
+    if broker.arePublicationsDecided(client):
+        _answer(exchange, outcome, len(payloads))
+    else:
+        broker.whenCommitted(lambda: _answer(exchange, outcome, len(payloads)), client)
+
+
+def _begin(
+    exchange: Exchange, envelope: Envelope, header: Header, body: bytes, count: int, outcome: Outcome, isWork: bool
+) -> None:
+    broker, keys = exchange.broker, header.queueing
+    messageId = header.fields.get("message_id")
+    ids = None if messageId is None else (messageId,)
+    if ids is not None and count > 1:
+        raise BadRequest("message_id is for a single message")
+    try:
+        if keys is not None and keys.isScheduled:
+            broker.schedule(envelope, body, count, keys.dueAt(round(broker.wall() * 1000)), outcome.decided, ids)
+        elif ids is None:
+            (broker.produce if isWork else broker.publish)(envelope, body, count, outcome.decided)
+        else:
+            (broker.produceOnce if isWork else broker.publishOnce)(envelope, body, ids, outcome.decided)
+    except NotKept as error:
+        if count == 1 or isinstance(error, NotRecorded) or not error.refused:
+            raise
+        raise NotKept(f"{error.reason}: {_refusedOf(error.refused, count)}", error.refused) from error
+
+
+def _answer(exchange: Exchange, outcome: Outcome, count: int) -> None:
+    if outcome.refused:
+        exchange.fail(NotRecorded(outcome.reason))
+    elif outcome.offset:
+        exchange.send(b'{"offset":%d}\n' % outcome.offset)
+    else:
+        exchange.send(_DONE)
+
+
+def _refusedOf(indexes: Sequence[int], count: int) -> str:
+    return f"{len(indexes)} of {count} messages are refused, the first one is in line {indexes[0] + 1}"
+
+
+def _chargeMore(exchange: Exchange, count: int) -> None:
+    """Charge further messages of one request."""
+    session = exchange.session
+    if session.rate is not None and session.rate.refuses and session.rate.meter.admits(count, 0) < count:
+        raise overRate()
+    session.traffic.messagesIn += count
+
+
+def _prepare(exchange: Exchange, isWork: bool) -> Prepared:
+    """Check the header of a publication and the right to it."""
+    client, arguments = exchange.client, exchange.arguments
+    fields: dict[str, Any] = {"topic": exchange.name}
+    for name in ("message_id", "key"):
+        if name in arguments:
+            fields[name] = arguments[name]
+    if "priority" in arguments:
+        fields["priority"] = _digit(arguments["priority"])
+    if "delay" in arguments:
+        fields["deliver_in"] = milliseconds("delay", arguments["delay"])
+    if "at" in arguments:
+        fields["deliver_at"] = _moment(arguments["at"])
+    if "expires" in arguments:
+        fields["expires_in"] = milliseconds("expires", arguments["expires"])
+    if isWork:
+        fields["queue"] = True
+    if client.sender:
+        fields[SENDER] = client.sender
+    header = checkHeader(MessageType.PUB, fields)
+    head = encodeMessage(MessageType.PUB, client.id, fields)[:-_LENGTH_BYTES]
+    if len(head) > HEADER_BYTES:
+        raise TooLarge("the header of the message is too large")
+    topic = exchange.broker.topicFor(client, header.topic)
+    return Prepared(head, Envelope(topic, client, FlexiSource(len(head), header, client.id), 1, isWork), header)
+
+
+# -- values --------------------------------------------------------------------------------------------
+
+
+def payloadsOf(kind: BodyKind, body: bytes) -> list[bytes]:
+    """Return the messages in a body as MessagePack; raises BadRequest."""
+    if kind is BodyKind.JSON:
+        return [packed(body)]
+    if kind is BodyKind.LINES:
+        return _lines(body)
+    if kind is BodyKind.MESSAGEPACK:
+        return [body]
+    if kind is BodyKind.TEXT and not isUtf8(body):
+        raise BadRequest("the text is not UTF-8")
+    return [toMessagePack(Message(body, Content.TEXT if kind is BodyKind.TEXT else Content.BYTES))]
+
+
+def _lines(body: bytes) -> list[bytes]:
+    payloads = []
+    for number, line in enumerate(body.split(b"\n"), 1):
+        if line and not line.isspace():
+            try:
+                payloads.append(packed(line))
+            except BadRequest as error:
+                raise BadRequest(f"line {number}: {error}") from None
+    return payloads
+
+
+def packed(text: bytes) -> bytes:
+    """Return a value in JSON as MessagePack; raises BadRequest."""
+    try:
+        value = _decode(text)
+        payload = _encode(value)
+        if mayBeDeep(payload):
+            checkNesting(value)
+    except (RecursionError, NestedTooDeeply):
+        raise BadRequest("the value is nested too deeply") from None
+    except OverflowError:
+        raise BadRequest("the value has a whole number of more than 64 bits") from None
+    except ValueError:  # of msgspec, too
+        raise BadRequest("the value is not JSON") from None
+    return payload
+
+
+def milliseconds(name: str, text: str) -> int:
+    """Return a number of seconds in milliseconds; raises BadRequest."""
+    try:
+        seconds = float(text)
+        return round(seconds * 1000)
+    except (ValueError, OverflowError):
+        raise BadRequest(f"{name} must be a number of seconds") from None
+
+
+def _digit(text: str) -> int:
+    if len(text) != 1 or not text.isascii() or not text.isdecimal():
+        raise BadRequest("priority must be a whole number from 0 to 9")
+    return int(text)
+
+
+def _moment(text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is not None:
+            return round(moment.timestamp() * 1000)
+    except (ValueError, OverflowError):
+        pass
+    raise BadRequest("at must be a time in ISO 8601 with a zone, e.g. 2030-01-31T12:00:00Z")

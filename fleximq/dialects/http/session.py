@@ -1,0 +1,295 @@
+"""The session of plain HTTP: requests on a connection that stays open, answered in order (docs/reference/dialects.rst,
+"HTTP"). Hot.
+
+One request is answered before the next one is read; input that arrives meanwhile is buffered up to a bound. A
+connection has one identity, that of its first request, and is one client of the broker. A request that is not for this
+session (of other credentials, for a page, or for a WebSocket) is handed back to a router, which decides about it as
+about the first request of a connection. Each different head is parsed and checked once; a repeated one costs a look-up,
+until the client's rights change.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Protocol
+
+from twisted.internet.interfaces import IAddress
+from zope.interface import implementer
+
+from fleximq.broker.deadlines import Deadline
+from fleximq.broker.envelope import ConnectedClient
+from fleximq.dialects.connection.connection_rate import overRate
+from fleximq.dialects.connection.connection_state import ConnectionState
+from fleximq.dialects.connection.envelope_cache import EnvelopeCache
+from fleximq.dialects.context import ListenerContext
+from fleximq.dialects.http.exchange import Exchange
+from fleximq.dialects.http.http_request import HttpRequest, allowedMethods, readRequest
+from fleximq.dialects.http.request_head import HttpError, RequestHead
+from fleximq.dialects.http.request_scanner import RequestScanner
+from fleximq.dialects.http.responses import JSON, errorBody, errorFields, response
+from fleximq.dialects.http.route_table import ROUTES
+from fleximq.dialects.outbox import Outbox
+from fleximq.dialects.session import NamedLogger, StreamSession
+from fleximq.errors import BrokerError, TooLarge, Unauthorized
+from fleximq.interfaces import IConversation
+from fleximq.security.principal import Admitted
+
+#: Further input of a client that awaits an answer, in bytes; with more it is not read.
+AHEAD_BYTES = 1 << 16
+#: A request must arrive with so many bytes in each interval of the handshake deadline, or completely.
+LEAST_BYTES = 10_240
+#: An idle connection is closed after so many intervals of the option ``keepalive``, as a silent one of other dialects.
+IDLE_INTERVALS = 3
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class Gate(Protocol):
+    """The router of the listener, as far as later requests of a connection need it."""
+
+    def continues(self, head: RequestHead) -> bool:
+        """Return whether this connection serves a request: it belongs to plain HTTP, and has the same credentials."""
+
+    def corsFields(self, head: RequestHead) -> tuple[str, ...]:
+        """Return the header fields by which a web page of another origin may read the response."""
+
+    def preflightFields(self, head: RequestHead) -> tuple[str, ...]:
+        """Return the fields of the answer to a web page that asks whether it may send a request."""
+
+
+@implementer(IConversation)
+class HttpSession(StreamSession):
+    """One connection of plain HTTP.
+
+    The protocol sets ``gate``; ``admitted``, None if the credentials are required and missing; ``onForeign``, called
+    once with a request for the router; ``onReady``, called when input may be processed outside of a read; and
+    ``onAhead``, called with whether the client has sent too much.
+    """
+
+    _log = NamedLogger(__name__)
+    dialect: ClassVar[str] = "http"
+    isLongLived = False
+    gate: Gate
+
+    def __init__(self, context: ListenerContext, outbox: Outbox, address: IAddress) -> None:
+        super().__init__(context, outbox, address)
+        self.scanner = RequestScanner()
+        self.known: EnvelopeCache[HttpRequest] = EnvelopeCache(context.envelopeBudget)
+        self.closesNext = False
+        self.isForeign = False
+        self.onForeign: Callable[[], None] = _nothing
+        self.onReady: Callable[[], None] = _nothing
+        self.onAhead: Callable[[bool], None] = lambda isAhead: None
+        self._request: HttpRequest | None = None  # its body is incomplete
+        self._exchange: Exchange | None = None
+        self._isProceeding = False
+        self._timer: Deadline | None = None
+        self._answered = 0
+        self._watched = (-1, 0)
+
+    @property
+    def joined(self) -> ConnectedClient:
+        """The client of the broker."""
+        client = self.client
+        if client is None:
+            raise Unauthorized("credentials are required")
+        return client
+
+    @property
+    def isActive(self) -> bool:
+        """Whether requests may be processed."""
+        return self.state in _ACTIVE
+
+    @property
+    def buffered(self) -> int:
+        """Bytes of incomplete requests, and of those that wait for their turn."""
+        return self.scanner.buffered
+
+    def opened(self) -> None:
+        """Join with the credentials of the first request."""
+        self._tick()
+        admitted: Admitted | None = self.handshake.admitted
+        if admitted is None:
+            return
+        try:
+            self.letIn(admitted)
+        except BrokerError as error:
+            self.counted(error)
+            self._refuse(HttpError(int(error.status), str(error)))
+
+    # -- input -------------------------------------------------------------------------------------
+
+    def received(self, data: bytes) -> None:
+        """Process a read."""
+        if data:
+            self.scanner.feed(data)
+        self._proceed()
+        if self._exchange is not None and self.scanner.buffered > AHEAD_BYTES:
+            self.onAhead(True)
+
+    def _proceed(self) -> None:
+        """Process complete requests until one must wait for its answer."""
+        if self._isProceeding:
+            return
+        self._isProceeding = True
+        try:
+            while self._exchange is None and not self.isForeign and self.isActive and not self.outbox.full:
+                if not self._next():
+                    break
+        except HttpError as error:
+            self._refuse(error)
+        finally:
+            self._isProceeding = False
+
+    def _next(self) -> bool:
+        """Process one request; return False if it is incomplete, or for the router."""
+        scanner, request = self.scanner, self._request
+        if request is None:
+            raw = scanner.head()
+            if raw is None:
+                return False
+            request = self.known.get(raw)
+            if request is None:
+                request = self._opened(raw)
+                if request is None:
+                    return False
+            scanner.expect(request.length, request.limit)
+        body = scanner.body()
+        if body is None:
+            if request.expectsContinue and self._request is None:
+                self.outbox.take(_CONTINUE)
+            self._request = request
+            return False
+        self._request = None
+        self._act(request, body)
+        return True
+
+    def _opened(self, raw: bytes) -> HttpRequest | None:
+        """Return the request of a new head, None if it is for the router or answered."""
+        head = RequestHead.parse(raw)
+        if not self.gate.continues(head):
+            self.scanner.unread(raw)
+            self.isForeign = True
+            self.onForeign()
+            return None
+        corsFields = self.gate.corsFields(head)
+        if head.method == "OPTIONS":
+            self._options(head)
+            return None
+        if self.client is None:
+            raise HttpError(401, "credentials are required")
+        request = readRequest(head, ROUTES, self.context.settings.limits.message, corsFields)
+        if not request.isUnique:
+            self.known.remember(raw, request)
+        return request
+
+    def _options(self, head: RequestHead) -> None:
+        """Answer what a path takes, and whether a web page may request it."""
+        if "transfer-encoding" in head.fields or (head.only("content-length") or "0") != "0":
+            raise HttpError(413, "OPTIONS takes no body")
+        allowed = ", ".join(allowedMethods(ROUTES.find(head.path)[0]))
+        fields = (f"Allow: {allowed}", *self.gate.preflightFields(head))
+        self.outbox.take(response(204, b"", "", "", fields, withBody=False))
+        self.traffic.messagesIn += 1
+        self.onReady()
+
+    def _act(self, request: HttpRequest, body: bytes) -> None:
+        self.traffic.messagesIn += 1
+        exchange = self._exchange = Exchange(self, request, body)
+        try:
+            if self.rate is not None and self.rate.refuses and not self.rate.meter.admits(1, len(body)):
+                raise overRate()
+            request.route.act(exchange)
+        except BrokerError as error:
+            exchange.fail(error)
+        except Exception:
+            self._log.failure("http: a request could not be processed")
+            exchange.send(errorBody("internal error"), status=500)
+
+    # -- answers -----------------------------------------------------------------------------------
+
+    def connectionField(self, request: HttpRequest) -> str:
+        """Return what a response says about the connection, "" for nothing."""
+        if not request.keepsAlive or self.closesNext or self.dismissed or self._inputEnded:
+            self.closesNext = True
+            return "close"
+        return "" if request.isLatest else "keep-alive"
+
+    def rateWait(self) -> float:
+        """Return the seconds after which the client is within its rates."""
+        return 1.0 if self.rate is None else self.rate.meter.wait()
+
+    def answered(self, exchange: Exchange) -> None:
+        """Continue with the next request, after a response is complete."""
+        if self._exchange is exchange:
+            self._exchange = None
+            self._answered += 1
+            if self.closesNext:
+                self.end("client closed")
+            elif not self._isProceeding:
+                self.onAhead(False)
+                self.onReady()
+
+    def answerError(self, error: BrokerError) -> None:
+        """Answer the pending request, if any, before the connection ends."""
+        exchange = self._exchange
+        if exchange is not None:
+            self.closesNext = True
+            status = int(error.status) if int(error.status) < 600 else 403
+            exchange.send(errorBody(str(error)), JSON, status, errorFields(status))
+
+    def _refuse(self, error: HttpError) -> None:
+        """Answer a request that cannot be read or served, and close: the end of its body may be uncertain."""
+        if error.code == 413:
+            self.counted(TooLarge(str(error)))
+        else:
+            self.broker.observers.counted(f"error: {error.code}", 1)
+        fields = (*errorFields(error.code), *error.fields)
+        self.outbox.take(response(error.code, errorBody(str(error)), JSON, "close", fields, withBody=True))
+        self.outbox.linger()
+        self.end(f"error {error.code}")
+
+    # -- time and the end --------------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        """Close a connection that is idle, or on which a request arrives too slowly."""
+        seconds = self.context.settings.handshakeTimeout
+        self._timer = self.broker.deadlines.callLater(seconds, self._tick)
+        if self._exchange is not None or not self.listening or not self.isActive:
+            self._watched = (-1, 0)
+        elif self.scanner.buffered or self._request is not None:
+            watched, self._watched = self._watched, (self._answered, self.traffic.bytesIn)
+            if watched[0] == self._answered and self.traffic.bytesIn - watched[1] < LEAST_BYTES:
+                self._refuse(HttpError(408, "the request did not arrive in time"))
+        elif self.context.clock.seconds() - self.receivedAt >= IDLE_INTERVALS * self.context.settings.keepalive:
+            self.end("idle")
+
+    def inputEnded(self) -> None:
+        """Answer the pending request if somebody may wait for it, then close."""
+        self._inputEnded = True
+        exchange = self._exchange
+        if exchange is not None and not exchange.gone():
+            self.closesNext = True
+        else:
+            self.end("client closed")
+
+    def rightsChanged(self, lost: Sequence[str]) -> None:
+        """Check each request again from now on."""
+        self.known.clear()
+
+    def left(self) -> None:
+        """Release what the connection holds."""
+        self.known.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        exchange, self._exchange, self._request = self._exchange, None, None
+        if exchange is not None:
+            exchange.gone()
+            exchange.isOver = True
+        self.onForeign = self.onReady = _nothing
+        self.onAhead = lambda isAhead: None
+
+
+_ACTIVE = ConnectionState.WAITING, ConnectionState.OPEN
+
+
+def _nothing() -> None:
+    pass
