@@ -71,7 +71,8 @@ class HttpCase(ConversationCase):
 
     def join(self, address: IAddress = HERE) -> Peer:
         """Return a new connection."""
-        return self.connect(self.router, address)
+        router: Any = self.router
+        return self.connect(router, address)
 
     def turn(self) -> None:
         """Let calls of the next turns of the reactor happen."""
