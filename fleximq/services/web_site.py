@@ -26,7 +26,9 @@ from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.histogram import Histogram
 from fleximq.values.log_limit import LogLimits
 from fleximq.values.unadmitted_budget import UnadmittedBudget
-from fleximq.web.api.api import Api
+from fleximq.web.api.api import Api, ApiParts
+from fleximq.web.api.health_page import HealthInWords
+from fleximq.web.api.history import History
 from fleximq.web.health_pages import Check, Look, healthAnswer
 from fleximq.web.metrics import IReactorLag, Metrics
 from fleximq.web.queue_survey import QueueSurveyor
@@ -61,10 +63,11 @@ class ClusterState(Protocol):
 
 @implementer(IReactorLag)
 class LagService(Service):
-    """Measures the delay of the event loop each second; ``histogram`` has the results."""
+    """Measures the delay of the event loop each second; ``histogram`` has the results. ``eachSecond``: called then."""
 
     def __init__(self, clock: IReactorTime) -> None:
         self.histogram = Histogram(BUCKETS)
+        self.eachSecond: list[Callable[[], object]] = []
         self._clock = clock
         self._measured = 0.0
         self._due = 0.0
@@ -94,6 +97,8 @@ class LagService(Service):
         self._measured = max(0.0, self._clock.seconds() - self._due)
         self.histogram.add(self._measured)
         self._again()
+        for call in self.eachSecond:
+            call()
 
 
 #: Delays of the event loop, in seconds, above which the broker is not ready, or not alive.
@@ -183,8 +188,11 @@ def siteFactory(
         "/healthz": Page(partial(healthAnswer, health.live, None), None),
         "/readyz": Page(partial(healthAnswer, health.ready, None if node is None else node.freshen), None),
     }
-    api = Api(broker, settings).pages()
-    pages |= api if node is None else {path: _ofOwner(page, node) for path, page in api.items()}
+    history = History(broker, lambda: lag.latest)
+    lag.eachSecond.append(history.second)
+    inWords = HealthInWords(broker, health.ready, history, None if node is None else node.freshen)
+    api = Api(ApiParts(broker, settings, history, inWords)).pages()
+    pages |= {path: page if node is None or page.everywhere else _ofOwner(page, node) for path, page in api.items()}
 
     if sessions is not None:
         pages |= SignIn(sessions, admission, security.accepts, broker.audit, broker.wall).pages()

@@ -27,6 +27,18 @@ class TrafficTests(SynchronousTestCase):
         self.ledger.begin("minimq", self.one)
         self.ledger.begin("minimq", self.two)
 
+    def test_inSteps(self) -> None:
+        """All are added up in steps, those that end meanwhile once."""
+        self.ledger.end("minimq", self.one)
+        many = [traffic(1, 1, 1, 1) for _ in range(4000)]
+        for each in many:
+            self.ledger.begin("blipmq", each)
+        total, steps = Traffic(), 1
+        for _ in self.ledger.addTo(total):
+            steps += 1
+            self.ledger.end("blipmq", many[-1])
+        self.assertEqual((steps, numbers(total)), (3, (4011, 4022, 4033, 4044)))
+
     def sums(self) -> dict[str, tuple[int, ...]]:
         """Return the sums by dialect."""
         return {dialect: numbers(each) for dialect, each in self.ledger.totals().items()}

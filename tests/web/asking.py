@@ -19,7 +19,9 @@ from fleximq.rights import EVERYTHING
 from fleximq.security.principal import Admitted, Principal
 from fleximq.security.web_sessions import WebSessions
 from fleximq.services.web_site import LagService
-from fleximq.web.api.api import Api
+from fleximq.web.api.api import Api, ApiParts
+from fleximq.web.api.health_page import HealthInWords
+from fleximq.web.api.history import History
 from fleximq.web.health_pages import Check, healthAnswer
 from fleximq.web.metrics import Metrics
 from fleximq.web.queue_survey import QueueSurveyor
@@ -106,8 +108,15 @@ class SiteCase(SynchronousTestCase):
         return {
             "/metrics": Page(metrics.answer),
             "/readyz": Page(health, None),
-            **Api(self.broker, lambda: self.shown).pages(),
+            **Api(self.makeParts()).pages(),
         }
+
+    def makeParts(self) -> ApiParts:
+        """Return the parts of the process that the API shows."""
+        self.history = History(self.broker, lambda: self.lag.latest)
+        self.lag.eachSecond.append(self.history.second)
+        health = HealthInWords(self.broker, [lambda: self.checks[0]], self.history)
+        return ApiParts(self.broker, lambda: self.shown, self.history, health)
 
     def ask(self, line: str, *fields: str, body: object = None, host: str = "127.0.0.1:7890") -> Answer:
         """Return the answer to one request, after which the connection has to be closed.

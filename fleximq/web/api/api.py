@@ -5,6 +5,7 @@ the next page. A topic is named only to requests with a right to use it.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -20,6 +21,8 @@ from fleximq.config.settings import Settings
 from fleximq.errors import Conflict, Forbidden, NotFound
 from fleximq.rights import Action
 from fleximq.web.api.answers import PAGED, PAGED_BY_NUMBER, actPage, pathPage
+from fleximq.web.api.health_page import HealthInWords, healthPage
+from fleximq.web.api.history import History, historyPage
 from fleximq.web.api.queue_pages import queuePages
 from fleximq.web.api.shown_settings import shownSettings
 from fleximq.web.request import Argument, HttpReply, Page, PageRequest, jsonReply
@@ -31,22 +34,35 @@ _PRINCIPAL, _ADDRESS = Argument("principal", "A principal."), Argument("address"
 def apiTable() -> dict[str, Page]:
     """Return the pages by path, for their descriptions only."""
     nothing: Any = None
-    return Api(nothing, nothing).pages()
+    return Api(ApiParts(nothing, nothing, nothing, nothing)).pages()
+
+
+@dataclass(frozen=True, slots=True)
+class ApiParts:
+    """The parts of the process that the API shows. ``settings``: returns the current settings."""
+
+    broker: Broker
+    settings: Callable[[], Settings]
+    history: History
+    health: HealthInWords
 
 
 class Api:
-    """All paths below ``/api/``. ``settings``: returns the current settings."""
+    """All paths below ``/api/``."""
 
-    def __init__(self, broker: Broker, settings: Callable[[], Settings]) -> None:
-        self._broker = broker
-        self._settings = settings
+    def __init__(self, parts: ApiParts) -> None:
+        self._parts, self._broker = parts, parts.broker
 
     def pages(self) -> dict[str, Page]:
         """Return the pages by path."""
         reads, act = partial(pathPage, self._broker), self.performAct
         return {
-            "/api/": Page(self.index, words="The paths that this request may use."),
-            "/api/about": Page(self.about, words="Version, uptime in seconds, totals, and all counts."),
+            "/api/": Page(self.index, words="The paths that this request may use.", everywhere=True),
+            "/api/about": Page(
+                self.about, words="Version, uptime in seconds, totals, and all counts.", everywhere=True
+            ),
+            "/api/history": historyPage(self._parts.history),
+            "/api/health": healthPage(self._parts.health),
             "/api/clients": reads(clients, "Connected clients by id.", PAGED_BY_NUMBER),
             "/api/topics": reads(topics, "Topics by name, with subscribers, publications and queue.", PAGED),
             "/api/values": reads(values, "The keys of stored values.", (*PAGED, Argument("prefix", "Of the keys."))),
@@ -56,7 +72,9 @@ class Api:
             "/api/bans": Page(
                 partial(act, "bans"), Action.ADMIN, words="Banned principals and addresses.", arguments=PAGED
             ),
-            "/api/settings": Page(self.settings, Action.ADMIN, words="The current settings, except possible secrets."),
+            "/api/settings": Page(
+                self.settings, Action.ADMIN, words="The current settings, except possible secrets.", everywhere=True
+            ),
             **queuePages(self._broker),
             "/api/clients/disconnect": actPage(
                 self.disconnect, "Disconnect a client with an error in its dialect.", (_CLIENT,)
@@ -107,7 +125,7 @@ class Api:
 
     async def settings(self, request: PageRequest) -> HttpReply:
         """Return the current settings by option name, without secrets."""
-        return jsonReply({"settings": shownSettings(self._settings())})
+        return jsonReply({"settings": shownSettings(self._parts.settings())})
 
     # -- acting ------------------------------------------------------------------------------------
 
