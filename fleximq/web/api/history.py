@@ -62,9 +62,8 @@ class Ring:
 
     def sums(self, name: str, number: int) -> float:
         """Return the sum of the latest samples of a column, of this number of them."""
-        return sum(
-            self._columns[name][each % self._length] for each in range(max(0, self._taken - number), self._taken)
-        )
+        first = max(0, self._taken - min(number, self._length))
+        return sum(self._columns[name][each % self._length] for each in range(first, self._taken))
 
 
 @dataclass(eq=False, repr=False)
@@ -114,6 +113,7 @@ class History:
         seconds = max(now - self._latest, 0.001)
         sample = {name: max(0.0, counters[name] - before[name]) / seconds for name in RATES} | {
             "time": round((self._base + now) * 1000),
+            "seconds": seconds,
             "connections": sum(broker.traffic.connections().values()),
             "clients": len(broker.clients),
             "topics": len(broker.topics),
@@ -153,5 +153,6 @@ def _counted(events: Mapping[str, int]) -> dict[str, int]:
 
 def _average(samples: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
     last = dict(samples[-1])
-    last |= {name: sum(each[name] for each in samples) / len(samples) for name in RATES}
+    seconds = sum(each["seconds"] for each in samples)
+    last |= {name: sum(each[name] * each["seconds"] for each in samples) / seconds for name in RATES}
     return last | {"lag": max(each["lag"] for each in samples)}
