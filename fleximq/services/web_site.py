@@ -195,7 +195,7 @@ def siteFactory(
     pages |= {path: page if node is None or page.everywhere else _ofOwner(page, node) for path, page in api.items()}
 
     if sessions is not None:
-        pages |= SignIn(sessions, admission, security.accepts, broker.audit, broker.wall).pages()
+        pages |= SignIn(sessions, admission, security.accepts, broker.audit, broker.wall, pages).pages()
 
     def refused(peer: object, code: int) -> None:
         """Count and log a request that was not received in time or within the budget."""

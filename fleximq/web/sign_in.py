@@ -11,6 +11,7 @@ from twisted.internet.defer import Deferred
 
 from fleximq.errors import Unauthorized
 from fleximq.interfaces import IAdmission
+from fleximq.rights import Action
 from fleximq.security.credentials import ApiKey, Password, Token
 from fleximq.security.peer_address import peerAddress
 from fleximq.security.principal import Admitted
@@ -28,7 +29,12 @@ _CHARACTERS = 8192
 
 
 class SignIn:
-    """The two pages. ``accepts`` tells whether credentials of this kind can be checked, ``wall`` is the system time."""
+    """The two pages.
+
+    :param accepts: tells whether credentials of this kind can be checked.
+    :param wall: returns the system time.
+    :param pages: all pages of the site, by path.
+    """
 
     def __init__(
         self,
@@ -37,9 +43,10 @@ class SignIn:
         accepts: Callable[[Any], bool],
         audit: Callable[..., None],
         wall: Callable[[], float],
+        pages: Mapping[str, Page],
     ) -> None:
         self._sessions, self._admission, self._accepts = sessions, admission, accepts
-        self._audit, self._wall = audit, wall
+        self._audit, self._wall, self._pages = audit, wall, pages
 
     def pages(self) -> dict[str, Page]:
         """Return the pages by path."""
@@ -89,7 +96,15 @@ class SignIn:
 
     def _told(self, admitted: Admitted, csrf: str | None) -> HttpReply:
         name = None if admitted.principal is None else admitted.principal.name
-        return jsonReply({"principal": name, "csrf": csrf, "methods": self._methods()})
+        rights = {
+            action: [
+                path
+                for path, page in self._pages.items()
+                if page.action is action and admitted.rights.may(action, path[1:])
+            ]
+            for action in (Action.READ, Action.ADMIN)
+        }
+        return jsonReply({"principal": name, "csrf": csrf, "methods": self._methods(), "rights": rights})
 
     def _methods(self) -> list[str]:
         return [name for name, (kind, fields) in _WAYS.items() if self._accepts(kind(*("" for _ in fields)))]

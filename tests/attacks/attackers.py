@@ -155,6 +155,17 @@ class Attack:
             if len(waiting) > MANY:
                 waiting.pop(0).close()
 
+    def attack_signIns(self) -> None:
+        """Sign in to the console with one password after the other; wait for no answer."""
+        waiting: list[socket.socket] = []
+        head = b"POST /console/session HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        for number in self._again():
+            body = b'{"name": "anna", "password": "guess%d"}' % number
+            length = b"Content-Length: %d\r\n\r\n" % len(body)
+            waiting.append(self._connected(PROXY + head + length + body))
+            if len(waiting) > MANY:
+                waiting.pop(0).close()
+
     def attack_requests(self, whence: str = "") -> None:
         """Ask for web pages."""
         told = _TOLD[whence]

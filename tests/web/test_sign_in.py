@@ -69,7 +69,7 @@ class SignInCase(SiteCase):
         }
         assert self.sessions is not None
         accepts = lambda credentials: isinstance(credentials, self.ways)  # noqa: E731
-        signIn = SignIn(self.sessions, self.admission, accepts, self.record, lambda: 1000.0)
+        signIn = SignIn(self.sessions, self.admission, accepts, self.record, lambda: 1000.0, self.pages)
         change = {"/api/change": Page(self.change, Action.ADMIN, post=True)}
         self.pages: Mapping[str, Page] = {**self.pages, **signIn.pages(), **change}
 
@@ -159,7 +159,16 @@ class SignInTests(SignInCase):
         self.ways, self.admitted = (), Admitted(None, EVERYTHING)
         self.assertEqual(self.post("/console/session", ANN).code, 409)
         answer = self.ask("GET /console/session")
-        self.assertEqual((answer.code, answer.value), (200, {"principal": None, "csrf": None, "methods": []}))
+        told = {name: answer.value[name] for name in ("principal", "csrf", "methods")}
+        self.assertEqual((answer.code, told), (200, {"principal": None, "csrf": None, "methods": []}))
+
+    def test_rights(self) -> None:
+        """The page learns which paths its user may read, and where it may act."""
+        self.admission.known[Password("ann", "secret")] = Admitted(
+            Principal("ann"), Granted("read:api/about", "admin:api/queues/purge", "admin:api/about")
+        )
+        rights = self.post("/console/session", ANN).value["rights"]
+        self.assertEqual(rights, {"read": ["/api/about"], "admin": ["/api/queues/purge"]})
 
     def test_signOut(self) -> None:
         """After the sign-out the cookie is worth nothing, and the browser forgets it."""
