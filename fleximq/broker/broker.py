@@ -611,6 +611,17 @@ class Broker:
         self.requests.open(sender, responder, requestId, path)
         peer.forward(message)
 
+    def receiveDirect(self, client: ConnectedClient, peer: IPeer) -> None:
+        """Let a client that joined without a peer accept direct messages from now on. In a mesh, other nodes know it
+        after :meth:`announce`.
+        """
+        client.peer = peer
+        self.clients.peers[client.id] = client, peer
+
+    def forgetRequest(self, client: ConnectedClient, requestId: str) -> None:
+        """Remove a client's open requests with this id: nobody waits for the answer any more."""
+        self.requests.forget(client, requestId)
+
     def reply(self, sender: ConnectedClient, target: int, requestId: str, message: Any, path: str = "") -> None:
         """Forward an answer to the requester; one without an open request is treated as a notification.
 

@@ -59,6 +59,11 @@ class PendingRequests:
         """Remove an answered request; False if it is not open."""
         return self._close((requester.id, responder.id, requestId)) is not None
 
+    def forget(self, requester: ConnectedClient, requestId: str) -> None:
+        """Remove a client's open requests with this id."""
+        for key in [each for each in self._asking.get(requester.id, ()) if each[2] == requestId]:
+            self._close(key)
+
     def openRequests(self, requester: ConnectedClient) -> int:
         """Return the number of a client's open requests."""
         return len(self._asking.get(requester.id, ()))

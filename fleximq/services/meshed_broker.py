@@ -20,6 +20,7 @@ from fleximq.broker.consumers.queue_consumer import Deliver, QueueConsumer
 from fleximq.broker.envelope import ConnectedClient, Envelope, OnDecided, QueueDelivery
 from fleximq.broker.schedules.waiting_messages import OnAdded
 from fleximq.errors import BrokerError, NoCapacity
+from fleximq.interfaces import IPeer
 from fleximq.services.mesh_direct import Direct, RemoteClient
 from fleximq.services.mesh_node import IdBlocks, Membership, MeshNode
 from fleximq.values.message_cost import ANY
@@ -73,6 +74,10 @@ class MeshedBroker(Broker):
     def request(self, sender: ConnectedClient, target: int | str, requestId: str, path: str, message: Any) -> None:
         self.node.direct.begin(Direct.REQ, sender, requestId, path)
         super().request(sender, target, requestId, path, message)
+
+    def receiveDirect(self, client: ConnectedClient, peer: IPeer) -> None:
+        super().receiveDirect(client, peer)
+        self.node.direct.clientJoined(client)
 
     def reply(self, sender: ConnectedClient, target: int, requestId: str, message: Any, path: str = "") -> None:
         self.node.direct.begin(Direct.REP, sender, requestId, path)

@@ -15,12 +15,16 @@ from fleximq.errors import BrokerError
 
 
 class HttpConversation(Protocol):
-    """The session of the connection, as far as exchanges and routes need it."""
+    """The session of the connection, as far as exchanges and routes need it.
+
+    ``peer`` is None until a route makes the client one that accepts direct messages.
+    """
 
     broker: Broker
     closesNext: bool
     context: ListenerContext
     outbox: Outbox
+    peer: Any
     rate: ConnectionRate | None
     traffic: Traffic
 
@@ -71,8 +75,8 @@ class Exchange:
 
     @property
     def name(self) -> str:
-        """The topic, queue or other name in the path."""
-        return self.request.name
+        """The topic, queue or client in the path."""
+        return self.request.names[0]
 
     @property
     def arguments(self) -> Mapping[str, str]:

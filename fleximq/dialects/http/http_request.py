@@ -46,7 +46,7 @@ class HttpRequest:
 
     method: str
     route: Route
-    name: str
+    names: tuple[str, ...]
     arguments: dict[str, str]
     accept: str
     length: int
@@ -69,7 +69,7 @@ def readRequest(head: RequestHead, routes: Routes, most: int, corsFields: tuple[
         uncertain.
     """
     length = _lengthOf(head)
-    found, name = routes.find(head.path)
+    found, names = routes.find(head.path)
     route = found.get("GET" if head.method == "HEAD" else head.method)
     if route is None:
         allowed = ", ".join(allowedMethods(found))
@@ -82,7 +82,7 @@ def readRequest(head: RequestHead, routes: Routes, most: int, corsFields: tuple[
     arguments = _argumentsOf(head, route)
     connection = [each.lower() for each in head.listed("connection")]
     return HttpRequest(
-        head.method, route, name, arguments, (head.only("accept") or "").lower(), length, kind, limit,
+        head.method, route, names, arguments, (head.only("accept") or "").lower(), length, kind, limit,
         keepsAlive="close" not in connection and (head.isLatest or "keep-alive" in connection),
         isLatest=head.isLatest, expectsContinue=_expectsContinue(head), corsFields=corsFields,
         isUnique="message_id" in arguments, fields=head,

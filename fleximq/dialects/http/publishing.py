@@ -17,7 +17,7 @@ from fleximq.dialects.http.exchange import Exchange
 from fleximq.dialects.http.http_request import BodyKind
 from fleximq.dialects.http.routes import Parameter
 from fleximq.errors import BadRequest, NotKept, NotRecorded, TooLarge
-from fleximq.limits import HEADER_BYTES
+from fleximq.limits import HEADER_BYTES, MOST_MILLISECONDS
 from fleximq.values.header_pairs import SENDER
 from fleximq.values.message import Content, Message
 from fleximq.values.nesting import NestedTooDeeply, checkNesting, mayBeDeep
@@ -164,7 +164,7 @@ def _prepare(exchange: Exchange, isWork: bool) -> Prepared:
     if "at" in arguments:
         fields["deliver_at"] = _moment(arguments["at"])
     if "expires" in arguments:
-        fields["expires_in"] = milliseconds("expires", arguments["expires"])
+        fields["expires_in"] = milliseconds("expires", arguments["expires"], 1)
     if isWork:
         fields["queue"] = True
     if client.sender:
@@ -220,13 +220,15 @@ def packed(text: bytes) -> bytes:
     return payload
 
 
-def milliseconds(name: str, text: str) -> int:
+def milliseconds(name: str, text: str, least: int = 0) -> int:
     """Return a number of seconds in milliseconds; raises BadRequest."""
     try:
-        seconds = float(text)
-        return round(seconds * 1000)
+        found = round(float(text) * 1000)
     except (ValueError, OverflowError):
-        raise BadRequest(f"{name} must be a number of seconds") from None
+        found = -1
+    if not least <= found <= MOST_MILLISECONDS:
+        raise BadRequest(f"{name} must be a number of seconds from {least / 1000:g} to {MOST_MILLISECONDS // 1000}")
+    return found
 
 
 def _digit(text: str) -> int:
@@ -239,7 +241,7 @@ def _moment(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
         if moment.tzinfo is not None:
-            return round(moment.timestamp() * 1000)
+            return max(0, round(moment.timestamp() * 1000))
     except (ValueError, OverflowError):
         pass
     raise BadRequest("at must be a time in ISO 8601 with a zone, e.g. 2030-01-31T12:00:00Z")

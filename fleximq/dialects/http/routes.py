@@ -2,7 +2,8 @@
 
 A path has a *root*, a name and perhaps an *action*, its last segment. The name is everything between them: percent-
 encoded bytes are decoded once, as UTF-8, and nothing else is changed. So ``a/b`` and ``a%2Fb`` are the same name,
-``.`` and ``..`` are ordinary segments, and a name that ends with an action is written with ``%2F`` before it.
+``.`` and ``..`` are ordinary segments, and a name that ends with an action is written with ``%2F`` before it. Where a
+path has two names, the first is one segment, and the second everything after it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -36,7 +37,7 @@ class Route:
 
     method: str
     root: str
-    name: str
+    names: tuple[str, ...]
     act: Callable[[Any], None]
     words: str
     right: str
@@ -48,7 +49,7 @@ class Route:
     @property
     def path(self) -> str:
         """The shape of its paths, as in OpenAPI."""
-        return f"/{self.root}/{{{self.name}}}" + (f"/{self.action}" if self.action else "")
+        return "/".join(["", self.root, *(f"{{{each}}}" for each in self.names), *filter(None, [self.action])])
 
 
 class Routes:
@@ -63,20 +64,24 @@ class Routes:
     def __iter__(self) -> Iterator[Route]:
         return iter(self.all)
 
-    def find(self, path: str) -> tuple[Mapping[str, Route], str]:
-        """Return the routes of a path by method, and the name in it.
+    def find(self, path: str) -> tuple[Mapping[str, Route], tuple[str, ...]]:
+        """Return the routes of a path by method, and the names in it.
 
         :raises HttpError: 404 for a path without any, 400 for a name that is not UTF-8.
         """
         _, root, *rest = path.split("/")
-        if len(rest) > 1 and (root, rest[-1]) in self._byShape:
-            return self._byShape[root, rest[-1]], decoded("/".join(rest[:-1]))
-        name = "/".join(rest)
-        if (root, "") not in self._byShape or not name:
-            raise HttpError(404, "no such path; /openapi.json lists them")
-        return self._byShape[root, ""], decoded(name)
+        action = rest.pop() if len(rest) > 1 and (root, rest[-1]) in self._byShape else ""
+        found = self._byShape.get((root, action))
+        if found is None:
+            raise HttpError(404, _UNKNOWN)
+        most = len(next(iter(found.values())).names)
+        names = tuple(map(decoded, "/".join(rest).split("/", most - 1)))
+        if len(names) < most or not names[0]:
+            raise HttpError(404, _UNKNOWN)
+        return found, names
 
 
+_UNKNOWN = "no such path; /openapi.json lists them"
 #: The first segments of paths that this protocol serves; all others belong to the web site.
 ROOTS = frozenset({"topics", "queues", "request"})
 

@@ -9,7 +9,7 @@ until the client's rights change.
 """
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from twisted.internet.interfaces import IAddress
 from zope.interface import implementer
@@ -77,6 +77,7 @@ class HttpSession(StreamSession):
         self.onForeign: Callable[[], None] = _nothing
         self.onReady: Callable[[], None] = _nothing
         self.onAhead: Callable[[bool], None] = lambda isAhead: None
+        self.peer: Any = None
         self._request: HttpRequest | None = None  # its body is incomplete
         self._exchange: Exchange | None = None
         self._isProceeding = False
@@ -280,7 +281,7 @@ class HttpSession(StreamSession):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        exchange, self._exchange, self._request = self._exchange, None, None
+        exchange, self._exchange, self._request, self.peer = self._exchange, None, None, None
         if exchange is not None:
             exchange.gone()
             exchange.isOver = True
