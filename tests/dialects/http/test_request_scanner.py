@@ -13,7 +13,8 @@ class ScannerTests(SynchronousTestCase):
 
     def scan(self, data: bytes, length: int, piece: int, limit: int = 100) -> list[bytes]:
         """Return heads and bodies by turns, where each body has this length."""
-        scanner, found = RequestScanner(), []
+        scanner = RequestScanner()
+        found: list[bytes] = []
         for start in range(0, len(data), piece):
             scanner.feed(data[start : start + piece])
             while True:

@@ -13,7 +13,7 @@ from tests.dialects.conversations import Peer, makeContext
 from tests.dialects.http.case import HttpCase, answers, post, request, responses
 from tests.slow_journal import SlowJournal
 
-OK = (200, {})
+OK: tuple[int, Any] = (200, {})
 ALICE, BOB = "Authorization: Bearer alice", "Authorization: Bearer bob"
 
 
