@@ -28,6 +28,8 @@ from fleximq.wire.websocket_frame import isUtf8
 
 #: Size of the length before a payload.
 _LENGTH_BYTES = 8
+#: Maximum number of lines of a body; more would hold up all other clients.
+MAX_LINES = 10_000
 _DONE = b"{}\n"
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.msgpack.Encoder().encode
@@ -91,11 +93,13 @@ def _publish(exchange: Exchange, isWork: bool) -> None:
         return
     head, envelope, header = prepared
     most = exchange.session.context.settings.limits.message
+    size = (len(head) + _LENGTH_BYTES) * len(payloads) + sum(map(len, payloads))
+    if size > most:  # each message repeats the header
+        words = "the message has" if len(payloads) == 1 else f"the {len(payloads)} messages have"
+        raise TooLarge(f"{words} {size} bytes with their headers, but at most {most} are allowed")
     if len(payloads) == 1:
         payload = payloads[0]
         body = b"".join((head, len(payload).to_bytes(_LENGTH_BYTES, "big"), payload))
-        if len(body) > most:
-            raise TooLarge(f"the message has {len(body)} bytes, but at most {most} are allowed")
     else:
         body = b"".join([b"".join((head, len(each).to_bytes(_LENGTH_BYTES, "big"), each)) for each in payloads])
         _chargeMore(exchange, len(payloads) - 1)
@@ -194,6 +198,8 @@ def payloadsOf(kind: BodyKind, body: bytes) -> list[bytes]:
 
 
 def _lines(body: bytes) -> list[bytes]:
+    if body.count(b"\n") > MAX_LINES:
+        raise TooLarge(f"a body of at most {MAX_LINES} lines is taken")
     payloads = []
     for number, line in enumerate(body.split(b"\n"), 1):
         if line and not line.isspace():

@@ -135,7 +135,12 @@ def webSocketDialect(head: RequestHead, offered: frozenset[str]) -> str:
 #: The query parameters with credentials.
 CREDENTIAL_PARAMETERS = {"token": Token, "api_key": ApiKey}
 #: The challenges of a 401.
-CHALLENGES = ('Basic realm="FlexiMQ", charset="UTF-8"', 'Bearer realm="FlexiMQ"')
+CHALLENGES: tuple[str, ...] = ('Basic realm="FlexiMQ", charset="UTF-8"', 'Bearer realm="FlexiMQ"')
+
+
+def challengesFor(head: RequestHead) -> tuple[str, ...]:
+    """Return the challenges for a request: a browser must not ask its user for a password because of a script."""
+    return CHALLENGES[1:] if "empty" in head.fields.get("sec-fetch-dest", ()) else CHALLENGES
 
 
 @implementer(ICredentials)

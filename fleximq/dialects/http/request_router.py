@@ -26,6 +26,7 @@ from fleximq.dialects.http.request_head import (
     HEAD_BYTES,
     HttpError,
     RequestHead,
+    challengesFor,
     credentialsIn,
     webSocketDialect,
     withoutCredentials,
@@ -61,6 +62,7 @@ class RequestRouter(Handover):
         self._method = ""
         self._isPlain = False
         self._fields: tuple[str, ...] = ()
+        self._challenges = CHALLENGES
         self._check: Deferred[None] | None = None
         self._inputOver = False
 
@@ -102,6 +104,7 @@ class RequestRouter(Handover):
         try:
             head = RequestHead.parse(raw)
             self._method, self._isPlain = head.method, isServed(head.path)
+            self._challenges = challengesFor(head)
             inTls = ISSLTransport.providedBy(self.transport)
             request = UpgradeRequest(head, credentialsIn(head), self._peer(), inTls)
             factory = self.factory.factoryOf(request)
@@ -153,7 +156,7 @@ class RequestRouter(Handover):
         elif isinstance(outcome.value, Unauthorized) and mayLackCredentials:
             self._enter(inner, None)
         else:
-            self._refuse(_httpErrorOf(outcome))
+            self._refuse(_httpErrorOf(outcome, self._challenges))
 
     def _enter(self, inner: Any, admitted: Admitted | None) -> None:
         self._stopClock()
@@ -294,7 +297,8 @@ class RequestRouterFactory(HandoverFactory):
         """Refuse a web page that must not use this broker, whatever its credentials."""
         head = request.head
         host = head.only("host")
-        changing = head.method not in ("GET", "HEAD")
+        isPlain = self.plain is not None and isServed(head.path)  # such a read is a subscription, or a take
+        changing = isPlain or head.method not in ("GET", "HEAD")
         if head.isUpgrade or changing:
             site = head.only("sec-fetch-site") or "none"
             if not self.origins.admit(head.only("origin"), host, request.secure, changing, site):
@@ -303,12 +307,12 @@ class RequestRouterFactory(HandoverFactory):
             raise HttpError(403, "ask by an address or as localhost: other names are not trusted here")
 
 
-def _httpErrorOf(failure: Failure) -> HttpError:
+def _httpErrorOf(failure: Failure, challenges: tuple[str, ...]) -> HttpError:
     code = codeOf(failure.value, HTTP_CODES)
     if code == 500:
         _log.failure("credentials could not be checked", failure)
         return HttpError(500, "internal error")
-    return HttpError(code, str(failure.value), CHALLENGES if code == 401 else ())
+    return HttpError(code, str(failure.value), challenges if code == 401 else ())
 
 
 def _response(error: HttpError, isPlain: bool, fields: tuple[str, ...], withBody: bool) -> bytes:

@@ -31,7 +31,10 @@ _CODES: ErrorCodes = (
 )
 #: After these statuses, a client should wait before it tries again.
 _BUSY = frozenset({429, 503})
-_COMMON = "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
+_COMMON = (
+    "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nCross-Origin-Resource-Policy: same-origin\r\n"
+    "Content-Security-Policy: default-src 'none'; frame-ancestors 'none'; sandbox\r\n"
+)
 
 
 def statusOf(error: BrokerError) -> int:

@@ -187,9 +187,13 @@ class HttpSession(StreamSession):
             raise HttpError(413, "OPTIONS takes no body")
         allowed = ", ".join(allowedMethods(ROUTES.find(head.path)[0]))
         fields = (f"Allow: {allowed}", *self.gate.preflightFields(head))
-        self.outbox.take(response(204, b"", "", "", fields, withBody=False))
+        isGuest = self.client is None  # it must not stay for longer than any other connection without credentials
+        self.outbox.take(response(204, b"", "", "close" if isGuest else "", fields, withBody=False))
         self.traffic.messagesIn += 1
-        self.onReady()
+        if isGuest:
+            self.end("client closed")
+        else:
+            self.onReady()
 
     def _act(self, request: HttpRequest, body: bytes) -> None:
         self.traffic.messagesIn += 1

@@ -252,6 +252,8 @@ class RefusalTests(RoutingTests):
             self.answer(request("GET / HTTP/3.0")),
             b"HTTP/1.1 505 HTTP Version Not Supported\r\nContent-Type: text/plain; charset=utf-8\r\n"
             b"Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
+            b"Cross-Origin-Resource-Policy: same-origin\r\n"
+            b"Content-Security-Policy: default-src 'none'; frame-ancestors 'none'; sandbox\r\n"
             b"Content-Length: 43\r\nConnection: close\r\n\r\nonly HTTP/1.0 and HTTP/1.1 are spoken here\n",
         )
 
