@@ -39,7 +39,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "in_process": _SETTINGS
     | _WIRES
     | {"broker", "security.principal", "security.rates", "client", "dialects.connection", "dialects.fleximq"},
-    "web": _SETTINGS | {"broker", "security"},
+    "web": _SETTINGS | {"broker", "security", "wire.messagepack_json"},
     "api": _SETTINGS | {"plugin", "wire", "broker", "security", "dialects", "client", "in_process", "services"},
     "telemetry": frozenset({"api"}),
     "startup": _GROUND | {"compiled", "config", "endpoints", "dialects.registry", "security.authentication.schemes"},

@@ -16,7 +16,7 @@ from fleximq.broker.authorization import permitPath, sees
 from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.paths import dead_letter_paths, queue_paths, value_paths
-from fleximq.broker.paths.arguments import Answer, Arguments, Listing, Path, page, seenNames
+from fleximq.broker.paths.arguments import Answer, Arguments, Listing, Path, page, seenNames, text
 from fleximq.broker.paths.group_paths import GROUP_PATHS, lag
 from fleximq.broker.paths.journal_paths import JOURNAL_PATHS, READERS
 from fleximq.broker.paths.rows import clientRow, overview, topicRow, whoIs
@@ -24,7 +24,7 @@ from fleximq.broker.paths.schedule_paths import SCHEDULE_ACTS, SCHEDULE_PATHS
 from fleximq.broker.paths.value_paths import VALUE_PATHS, VALUE_READERS
 from fleximq.broker.paths.work_queue_paths import OWN_RIGHTS, PAUSE, WORK_QUEUE_PATHS, WORK_QUEUE_READERS
 from fleximq.errors import BadRequest, BrokerError, NotFound
-from fleximq.limits import KIBIBYTE
+from fleximq.limits import KIBIBYTE, TOPIC_BYTES
 from fleximq.rights import Action
 from fleximq.values.nesting import NestedTooDeeply, unpack
 from fleximq.values.printable import shortened
@@ -33,6 +33,8 @@ from fleximq.values.printable import shortened
 ARGUMENT_BYTES = 64 * KIBIBYTE
 #: Unknown paths of more characters are not compared with the known ones.
 _HINTED = 64
+#: The last character: no name with a prefix is after the prefix with it.
+_LAST = "\U0010ffff"
 
 
 def about(broker: Broker, client: ConnectedClient, arguments: Arguments) -> dict[str, Any]:
@@ -47,31 +49,52 @@ def _ownClients(broker: Broker, client: ConnectedClient, arguments: Arguments, a
 
 def _ownTopics(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     after, limit = page(arguments, str, "")
+    filters = _topicFilters(arguments)
+    prefix, part = filters.get("prefix", ""), filters.get("contains", "")
+    before = prefix and prefix + _LAST
 
     def listed(names: list[str], nextName: str | None) -> None:
         rows = [topicRow(broker, topic) for topic in map(broker.topics.find, names) if topic is not None]
         answer({"topics": rows, "next": nextName})
 
-    seenNames(broker, partial(sees, client), broker.topics.names.page, after, limit, listed)
+    def names(most: int, start: str) -> list[str]:
+        return broker.topics.names.page(most, max(start, prefix), before)
+
+    seenNames(broker, lambda name: part in name and sees(client, name), names, after, limit, listed)
+
+
+def _topicFilters(arguments: Arguments) -> dict[str, Any]:
+    """Return the arguments that select topics."""
+    return {name: text(arguments, name, TOPIC_BYTES) for name in ("prefix", "contains") if arguments.get(name)}
+
+
+def _noFilters(arguments: Arguments) -> dict[str, Any]:
+    return {}
 
 
 class NodeListing(NamedTuple):
-    """A listing of one broker, whose rows are in the order of ``key``."""
+    """A listing of one broker, whose rows are in the order of ``key``; ``filters`` reads the arguments that select
+    rows.
+    """
 
     key: str
     first: Any
     own: Path
+    filters: Callable[[Arguments], dict[str, Any]] = _noFilters
 
 
 #: The listings that all nodes of a mesh answer together; ``first`` is smaller than all keys.
-LISTINGS = {"clients": NodeListing("client_id", 0, _ownClients), "topics": NodeListing("topic", "", _ownTopics)}
+LISTINGS = {
+    "clients": NodeListing("client_id", 0, _ownClients),
+    "topics": NodeListing("topic", "", _ownTopics, _topicFilters),
+}
 
 
 def _ofAllNodes(title: str) -> Path:
     def path(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
-        _, first, own = LISTINGS[title]
+        _, first, own, filters = LISTINGS[title]
         after, limit = page(arguments, type(first), first)
-        some = {"after": after, "limit": limit}  # other nodes get only arguments that were read
+        some = {"after": after, "limit": limit, **filters(arguments)}  # other nodes get only arguments that were read
         own(broker, client, some, broker.withOtherNodes(title, client, some, answer))
 
     return path

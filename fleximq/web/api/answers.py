@@ -11,12 +11,15 @@ from fleximq.broker.broker import Broker
 from fleximq.broker.paths.arguments import Path
 from fleximq.rights import Action
 from fleximq.values.printable import shortened
+from fleximq.web.api.shown_payload import withValue
 from fleximq.web.request import Argument, HttpReply, Page, PageRequest, jsonReply
 
 _log = Logger()
 
 Answer = Callable[[PageRequest], Coroutine[Any, Any, HttpReply]]
 
+#: The lists of answers that have messages: their payloads are shown as values too.
+_MESSAGES = frozenset({"messages", "letters"})
 #: The arguments of paged listings, whose keys are texts, and of those whose keys are numbers.
 LIMIT = Argument("limit", "The maximum number of rows.", "integer")
 PAGED = (LIMIT, Argument("after", "The key after which the rows begin: the ``next`` of another page."))
@@ -43,7 +46,13 @@ async def _ask(broker: Broker, path: Path, request: PageRequest) -> HttpReply:
     answered: Deferred[Any] = Deferred()
     asker: Any = request  # as the client, it has rights
     path(broker, asker, request.arguments, answered.callback)
-    return jsonReply(await answered)
+    answer = await answered
+    return jsonReply({name: _withValues(value) if name in _MESSAGES else value for name, value in answer.items()})
+
+
+def _withValues(value: Any) -> Any:
+    """Return a list of messages with their values; a number of messages remains."""
+    return [withValue(row) for row in value] if isinstance(value, list) else value
 
 
 async def _logged(act: Answer, request: PageRequest) -> HttpReply:

@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred
 
 from fleximq.broker.broker import Broker
 from fleximq.broker.paths.arguments import Listing, number, page
-from fleximq.broker.paths.path_table import clients, performAct, topics
+from fleximq.broker.paths.path_table import clients, performAct
 from fleximq.broker.paths.rows import groupRow, overview
 from fleximq.broker.paths.value_paths import values
 from fleximq.config.settings import Settings
@@ -25,6 +25,7 @@ from fleximq.web.api.health_page import HealthInWords, healthPage
 from fleximq.web.api.history import History, historyPage
 from fleximq.web.api.queue_pages import queuePages
 from fleximq.web.api.shown_settings import shownSettings
+from fleximq.web.api.topic_pages import topicPages
 from fleximq.web.request import Argument, HttpReply, Page, PageRequest, jsonReply
 
 _CLIENT = Argument("client_id", "The id of the client.", "integer")
@@ -64,7 +65,6 @@ class Api:
             "/api/history": historyPage(self._parts.history),
             "/api/health": healthPage(self._parts.health),
             "/api/clients": reads(clients, "Connected clients by id.", PAGED_BY_NUMBER),
-            "/api/topics": reads(topics, "Topics by name, with subscribers, publications and queue.", PAGED),
             "/api/values": reads(values, "The keys of stored values.", (*PAGED, Argument("prefix", "Of the keys."))),
             "/api/groups": Page(
                 self.groups, words="Consumer groups of the pipeline by name, with their lag.", arguments=PAGED
@@ -76,6 +76,7 @@ class Api:
                 self.settings, Action.ADMIN, words="The current settings, except possible secrets.", everywhere=True
             ),
             **queuePages(self._broker),
+            **topicPages(self._broker),
             "/api/clients/disconnect": actPage(
                 self.disconnect, "Disconnect a client with an error in its dialect.", (_CLIENT,)
             ),
