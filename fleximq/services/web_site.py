@@ -15,6 +15,7 @@ from zope.interface import implementer
 
 from fleximq.broker.broker import Broker
 from fleximq.config.settings import Settings
+from fleximq.dialects.http.route_table import ROUTES
 from fleximq.interfaces import IAdmission
 from fleximq.rights import Action
 from fleximq.security.access_policy import AccessPolicy
@@ -31,6 +32,7 @@ from fleximq.web.api.health_page import HealthInWords
 from fleximq.web.api.history import History
 from fleximq.web.health_pages import Check, Look, healthAnswer
 from fleximq.web.metrics import IReactorLag, Metrics
+from fleximq.web.openapi import openApiPage
 from fleximq.web.queue_survey import QueueSurveyor
 from fleximq.web.request import HttpRefusal, HttpReply, Page, PageRequest
 from fleximq.web.sign_in import SignIn
@@ -196,6 +198,7 @@ def siteFactory(
 
     if sessions is not None:
         pages |= SignIn(sessions, admission, security.accepts, broker.audit, broker.wall, pages).pages()
+    pages["/openapi.json"] = openApiPage(pages, ROUTES if "http" in broker.dialects else ())
 
     def refused(peer: object, code: int) -> None:
         """Count and log a request that was not received in time or within the budget."""

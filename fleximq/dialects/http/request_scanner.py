@@ -53,6 +53,8 @@ class RequestScanner:
     def head(self) -> bytes | None:
         """Return the next head without its empty line, None if it is incomplete; raises HttpError 431."""
         data, place = self._data, self._place
+        if place == len(data):
+            return None
         end = data.find(_END, max(place, self._searched), place + HEAD_BYTES)
         if end < 0:
             if len(data) - place >= HEAD_BYTES:
