@@ -1,0 +1,95 @@
+/**
+ * Errors of the client. What the broker or another client answered is an {@link Answered}, with its status.
+ *
+ * @module
+ */
+
+/** The base class. */
+export class ClientError extends Error {
+  /** @override */
+  name = "ClientError";
+}
+
+/** The connection could not be made, or it ended; messages in transit may have arrived or not. */
+export class ConnectionLost extends ClientError {
+  /** @override */
+  name = "ConnectionLost";
+}
+
+/** A subscription had too many unread messages and was ended; those received before can still be read. */
+export class Overrun extends ClientError {
+  /** @override */
+  name = "Overrun";
+}
+
+/** Too many bytes wait to be sent; the message was dropped. */
+export class BufferFull extends ClientError {
+  /** @override */
+  name = "BufferFull";
+}
+
+/** An answer did not arrive in time. */
+export class TimedOut extends ClientError {
+  /** @override */
+  name = "TimedOut";
+}
+
+/** Thrown by the function of a consumer, it rejects the job, which becomes a dead letter with these words. */
+export class Reject extends ClientError {
+  /** @override */
+  name = "Reject";
+}
+
+/** The broker or another client answered with a status of 400 or more. */
+export class Answered extends ClientError {
+  /** @override */
+  name = "Answered";
+
+  /**
+   * @param {number} status as in the FlexiMQ document, 5.1
+   * @param {string} words its text
+   * @param {string} [path] the path or topic concerned
+   */
+  constructor(status, words, path = "") {
+    super(words ? `${status}: ${words}` : `${status}`);
+    this.status = status;
+    this.words = words;
+    this.path = path;
+  }
+}
+
+/** The broker refused to admit the client. */
+export class JoinRefused extends Answered {
+  /** @override */
+  name = "JoinRefused";
+}
+
+/** The answer to a request is an error. */
+export class RequestFailed extends Answered {
+  /** @override */
+  name = "RequestFailed";
+}
+
+/** The broker refused a subscription, or ended it, e.g. because its next message was removed. */
+export class SubscribeFailed extends Answered {
+  /** @override */
+  name = "SubscribeFailed";
+}
+
+/**
+ * The broker refused a publication, notification or broadcast. This is the first refusal since the last flush;
+ * `others` has later ones up to a limit, `count` is their total number.
+ */
+export class PublishFailed extends Answered {
+  /** @override */
+  name = "PublishFailed";
+  /** @type {PublishFailed[]} */
+  others = [];
+  count = 1;
+}
+
+/** A job was not settled: it was already, or its connection or lease has ended, so that it is delivered again. */
+export class NotSettled extends PublishFailed {
+  /** @override */
+  name = "NotSettled";
+}

@@ -1,0 +1,133 @@
+/**
+ * The messages of a topic or pattern.
+ *
+ * @module
+ */
+
+import { Overrun } from "./errors.js";
+import { UNSUB } from "./frames.js";
+import { Message } from "./messages.js";
+import { matcher } from "./patterns.js";
+import { Stream } from "./stream.js";
+
+/** @typedef {"first" | "last" | number | { time: number }} Start */
+
+/**
+ * The messages of a topic or pattern, in order: `for await (const message of subscription)`.
+ *
+ * With a start, it goes on after its last offset when the connection returns, or when a program that was slow has read
+ * the most of what is unread. Without one, too many unread bytes end it with an `Overrun`.
+ *
+ * @extends {Stream<Message>}
+ */
+export class Subscription extends Stream {
+  /** The last offset that arrived. @internal */
+  _last = -1;
+  /** Whether it waits for the program to read, and gets no messages meanwhile. @internal */
+  _isPaused = false;
+  /** Whether unread messages may hold the bytes that arrived with them. @internal */
+  _isTouched = false;
+
+  /**
+   * @internal
+   * @param {import("./client.js").Client} client
+   * @param {string} topic
+   * @param {Start | undefined} from
+   * @param {boolean} gaps
+   * @param {((message: Message) => unknown) | undefined} call
+   */
+  constructor(client, topic, from, gaps, call) {
+    super(client._options.unread, call);
+    /** @internal */
+    this._client = client;
+    /** The topic or pattern. */
+    this.topic = topic;
+    /** @internal */
+    this._from = from;
+    /** @internal */
+    this._hasStart = from !== undefined;
+    /** Without it, messages without an offset will be repeated with one. @internal */
+    this._isConfirmed = !this._hasStart;
+    /** @internal */
+    this._gaps = gaps;
+    /** @internal */
+    this._matches = matcher(topic);
+  }
+
+  /** The header of its SUB. @internal @returns {object} */
+  _fields() {
+    if (!this._hasStart) return { topic: this.topic };
+    this._isConfirmed = false;
+    return { topic: this.topic, from: this._last < 0 ? this._from : this._last + 1 };
+  }
+
+  /** @internal @param {Message} message */
+  _offer(message) {
+    if (this._hasStart) {
+      const offset = message.offset;
+      if (typeof offset === "number") {
+        if (offset <= this._last) return;
+        this._last = offset;
+      } else if (!this._isConfirmed) return;
+    }
+    this._put(message);
+    if (this.waiting && !this._isTouched) {
+      this._isTouched = true;
+      this._client._touched.push(this);
+    }
+  }
+
+  /** Let unread messages hold no more memory than their own. @internal */
+  _detach() {
+    this._isTouched = false;
+    for (let place = this._items.length; place-- > this._first && this._items[place]._detach(); );
+  }
+
+  /** @internal @override */
+  _full() {
+    if (!this._hasStart || this._bytes > 2 * this._limit) {
+      this._leave(new Overrun(`the subscription to ${this.topic} was ended, since ${this._bytes} bytes were unread`));
+    } else if (!this._isPaused) {
+      this._isPaused = true;
+      this._client._send(UNSUB, { topic: this.topic });
+    }
+  }
+
+  /** @internal @override */
+  _shift() {
+    const message = super._shift();
+    if (this._isPaused && this._bytes < this._limit / 2) {
+      this._isPaused = false;
+      // When it is away, all subscriptions are made again later.
+      if (this._client.state === "joined" && !this._end) this._client._subscribed(this).catch(() => {});
+    }
+    return message;
+  }
+
+  /** @internal @param {true | Error} end */
+  _leave(end) {
+    const client = this._client;
+    if (client._subscriptions.delete(this)) {
+      client._receivers.clear();
+      client._forgetRun();
+      if (![...client._subscriptions].some((each) => each.topic === this.topic)) client._send(UNSUB, { topic: this.topic });
+    }
+    this._finish(end);
+  }
+
+  /** Begin to get messages. @internal */
+  _open() {
+    const client = this._client;
+    if (!client._subscriptions.has(this)) {
+      client._subscriptions.add(this);
+      client._receivers.clear();
+      client._forgetRun();
+    }
+  }
+
+  /** Unsubscribe; unread messages can still be read. @override */
+  close() {
+    this._leave(true);
+  }
+}
+
