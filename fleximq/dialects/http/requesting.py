@@ -201,7 +201,7 @@ def _sentence(payload: bytes) -> str:
     """Return the words in the payload of an error: a string, or a map's ``error``."""
     try:
         value = msgspec.msgpack.decode(payload)
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
     value = value.get("error") if isinstance(value, dict) else value
     return value if isinstance(value, str) else ""

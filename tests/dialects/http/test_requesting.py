@@ -89,6 +89,11 @@ class RequestTests(HttpCase):
         self.peer.say(post("/request/calc/a"))
         self.assertEqual(self.reply(self.asked(), b"\xc1", status=400)[0][0], 400)
 
+    def test_deep_words_of_an_error(self) -> None:
+        self.peer.say(post("/request/calc/x"))
+        heard = self.reply(self.asked(), b"\x91" * 100_000 + b"\xc0", status=500)
+        self.assertEqual(heard, [(500, {"error": "the service answered with an error"})])
+
     def test_nobody_there(self) -> None:
         for target in ("nobody", "999", "0", "4294967295", "9999999999"):
             [(status, error)] = answers(self.peer.ask(post(f"/request/{target}/a")))
