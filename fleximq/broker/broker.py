@@ -26,6 +26,7 @@ from fleximq.broker.consumers.queue_consumers import QueueConsumers
 from fleximq.broker.consumers.queue_settings import QueueSettings
 from fleximq.broker.consumers.queue_statistics import QueueAges, QueueRates
 from fleximq.broker.consumers.state_log import StateLog
+from fleximq.broker.consumers.takes import Takes
 from fleximq.broker.consumers.work_queues import WorkQueues
 from fleximq.broker.deadlines import Clock, Deadlines
 from fleximq.broker.envelope import BROKER_ID, ConnectedClient, Envelope, OnDecided, QueueDelivery
@@ -81,10 +82,10 @@ class Broker:
 
     ``brokerClient`` is the client that publishes the broker's own messages. ``channelsChanged`` are callbacks for
     changes of the list of topics with subscribers. ``admin`` purges queues and returns dead letters for an operator;
-    ``groups`` is the progress of the pipeline's consumer groups; ``keyValues`` has the values that clients store by
-    their keys, and ``valueChanges`` changes them; ``checkpointer`` saves and restores all of these for the journal.
-    ``operator``, an :class:`IOperator`, carries out operators' requests to the process, for example a reload; set it
-    after the broker was made.
+    ``takes`` has the deliveries that belong to principals; ``groups`` is the progress of the pipeline's consumer
+    groups; ``keyValues`` has the values that clients store by their keys, and ``valueChanges`` changes them;
+    ``checkpointer`` saves and restores all of these for the journal. ``operator``, an :class:`IOperator`, carries out
+    operators' requests to the process, for example a reload; set it after the broker was made.
 
     :param clock: a monotonic clock, for all durations in seconds.
     :param journal: stores durable publications; it may be opened later, but ``onDisk`` must be right from the start.
@@ -148,6 +149,7 @@ class Broker:
         self._makeSchedules(first)
         self._makeValues(first)
         self._makeQueues(idOf)
+        self.takes = Takes(self, randomHex)
 
     def _makePublishing(self, publishing: Callable[[ConnectedClient | None], None]) -> None:
         """Make the parts between :meth:`publish` and the subscribers, and those that replay the journal."""

@@ -50,7 +50,7 @@ def toBytes(message: Message) -> bytes:
     """Return the payload for BlipMQ: opaque bytes."""
     if message.content is not Content.MESSAGEPACK:
         return message.payload
-    plain = _plain(message.payload)
+    plain = contentOfString(message.payload)
     return message.payload if plain is None else plain[0]
 
 
@@ -61,7 +61,7 @@ def toUtf8(message: Message) -> bytes:
         return payload
     if message.content is Content.BYTES or not payload:
         return _textOrBase64(payload)
-    plain = _plain(payload)
+    plain = contentOfString(payload)
     if plain is not None:
         content, isString = plain
         return content if isString else _textOrBase64(content)
@@ -86,7 +86,7 @@ def toText(message: Message) -> str:
     return toUtf8(message).decode()
 
 
-def _plain(payload: bytes) -> tuple[bytes, bool] | None:
+def contentOfString(payload: bytes) -> tuple[bytes, bool] | None:
     """Return the content of a payload that is exactly one bin or one str in UTF-8, and whether it is a str."""
     if not payload:
         return None

@@ -1,9 +1,11 @@
 """A consumer of a named queue: a client that gets deliveries as soon as there are some, and settles each of them.
 
-It has at most ``prefetch`` unsettled deliveries, and none is added while these have :data:`UNSETTLED_BYTES`.
+It has at most ``prefetch`` unsettled deliveries, and none is added while these have :data:`UNSETTLED_BYTES`. One that
+asks (:mod:`fleximq.broker.consumers.takes`) has a prefetch of 0, and gets what it asks for.
 """
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from fleximq.broker.envelope import ConnectedClient, QueueDelivery
 from fleximq.errors import BadRequest, BrokerError
@@ -13,15 +15,28 @@ from fleximq.values.queue_keys import MOST_PREFETCH
 #: A consumer gets no further deliveries while the payloads of its unsettled ones have so many bytes.
 UNSETTLED_BYTES = 16 << 20
 
+#: Seconds of the lease of a delivery to a consumer that asks, if neither it nor the queue's definition names others.
+LEASE = 30.0
+
 #: Receives deliveries; each has the tag by which the consumer settles it.
 Deliver = Callable[[Sequence[QueueDelivery]], None]
+
+
+class Ask(NamedTuple):
+    """What a consumer asks for: up to ``number`` deliveries, each with a ``lease`` of so many seconds; 0: the queue's,
+    or :data:`LEASE`.
+    """
+
+    number: int
+    lease: float
 
 
 class QueueConsumer:
     """One client at one queue, which gets no deliveries while it ``isPaused``.
 
-    ``unsettled`` are the tags of its deliveries with the sizes of their payloads; ``size`` is the sum of these.
-    ``since`` is when it became a consumer, in seconds of the clock.
+    ``ask`` is what it asks for, None if it gets as many deliveries as its prefetch permits. ``unsettled`` are the tags
+    of its deliveries with the sizes of their payloads; ``size`` is the sum of these. ``since`` is when it became a
+    consumer, in seconds of the clock.
     ``leaseEnded`` is called with the tag of a delivery whose lease has ended, if it is not None.
 
     :param prefetch: maximum number of unsettled deliveries, up to :data:`MOST_PREFETCH`, 0: it gets no further ones;
@@ -32,6 +47,7 @@ class QueueConsumer:
 
     __slots__ = (
         "_prefetch",
+        "ask",
         "closed",
         "client",
         "deliver",
@@ -55,6 +71,7 @@ class QueueConsumer:
         self.client = client
         self.deliver = deliver
         self.ended = ended
+        self.ask: Ask | None = None
         self.leaseEnded: Callable[[int], object] | None = None
         self.setPrefetch(prefetch)
         self.unsettled: dict[int, int] = {}
@@ -80,9 +97,20 @@ class QueueConsumer:
     @property
     def room(self) -> int:
         """How many more deliveries it may get now."""
-        if self.closed or self.isPaused or self.size >= UNSETTLED_BYTES:
+        if self.closed or self.isPaused:
             return 0
-        return self._prefetch - len(self.unsettled)
+        if self.ask is not None:
+            return self.ask.number
+        return self._prefetch - len(self.unsettled) if self.size < UNSETTLED_BYTES else 0
+
+    @property
+    def space(self) -> int:
+        """How many bytes of payloads it may get now."""
+        return UNSETTLED_BYTES if self.ask is not None else UNSETTLED_BYTES - self.size
+
+    def lease(self, usual: float) -> float:
+        """Return the seconds of its leases in a queue where they ``usual``ly have so many; 0: until it leaves."""
+        return usual if self.ask is None else self.ask.lease or usual or LEASE
 
     def add(self, deliveries: Sequence[QueueDelivery]) -> None:
         """Count deliveries as unsettled; 0.1 us each."""

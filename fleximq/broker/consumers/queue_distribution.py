@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from fleximq.broker.consumers.queue_consumer import UNSETTLED_BYTES, QueueConsumer
+from fleximq.broker.consumers.queue_consumer import QueueConsumer
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.waiting_consumers import WaitingConsumers
 
@@ -115,7 +115,7 @@ class Distribution:
 
     def _give(self, consumer: QueueConsumer, most: int) -> int:
         """Deliver up to ``most`` messages to a consumer, and return how many; after 0 it is the next in the line."""
-        deliveries = self._supply.takeFor(consumer, most, UNSETTLED_BYTES - consumer.size)
+        deliveries = self._supply.takeFor(consumer, most, consumer.space)
         if not deliveries:
             self._ready[consumer] = None
             self._ready.move_to_end(consumer, last=False)

@@ -242,6 +242,7 @@ class WorkQueue(QueueOwner):
         lease = 0.0
         if self.definition is not None:
             number, lease = min(number, self._room), self.definition.lease
+        lease = consumer.lease(lease)
         found: list[QueueDelivery] = []
         for priority, _, taken in self.lanes.take(consumer, number, most, lease):
             deliveries = outerDeliveries(priority, taken)
