@@ -98,6 +98,11 @@ class Outbox:
         return self._state in _UNREAD and (self.waiting + self._unsent >= MAX_UNREAD or self.space <= 0)
 
     @property
+    def hasUnsent(self) -> bool:
+        """Whether output is known not to be passed to the system."""
+        return self._state in _UNREAD or bool(self._fresh)
+
+    @property
     def empty(self) -> bool:
         """Whether it is closed and everything was passed to the system, so that only the peer's end is awaited."""
         return self._state in (OutboxState.HALF_CLOSED, _CLOSED)

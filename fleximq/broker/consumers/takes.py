@@ -123,20 +123,16 @@ class Take:
     _at: "_Place"
     _done: Done
     _deadline: Deadline | None = None
-    _tags: Sequence[str] = ()
 
     def giveUp(self) -> None:
         """Stop waiting, with no jobs; a no-op if it does not wait."""
         if self._at.remove(self):
             self.finish(())
 
-    def undo(self) -> None:
-        """The requester is gone: stop waiting, or return the jobs, which did not reach it, to the queue."""
+    def cancel(self) -> None:
+        """Stop waiting without a result; a no-op if it does not wait."""
         if self._at.remove(self):
             self._stopWaiting()
-        elif self._tags:
-            retries = [(tag, 0.0) for tag in self._tags]
-            self._at.settle(Settling(retries=retries))
 
     def wait(self, deadlines: Deadlines, seconds: float) -> None:
         """Wait for so many seconds."""
@@ -145,8 +141,6 @@ class Take:
     def finish(self, result: Sequence[Job] | BrokerError) -> None:
         """Report the result; it does not wait any more."""
         self._stopWaiting()
-        if not isinstance(result, BrokerError):
-            self._tags = [job.tag for job in result]
         self._done(result)
 
     def _stopWaiting(self) -> None:

@@ -208,6 +208,11 @@ class Feed:
     def __post_init__(self) -> None:
         self.form = self.outlet.form
 
+    @property
+    def isLive(self) -> bool:
+        """Whether everything in the journal was delivered."""
+        return self._state is FeedState.LIVE
+
     def addRange(self, feedRange: FeedRange) -> None:
         """Deliver a range from its start on; one of the same name restarts."""
         if not self.ranges:

@@ -27,6 +27,7 @@ class HttpConversation(Protocol):
     peer: Any
     rate: ConnectionRate | None
     traffic: Traffic
+    whenCut: Callable[[], None] | None
 
     @property
     def joined(self) -> ConnectedClient:
@@ -51,17 +52,20 @@ class Exchange:
 
     ``whenGone``, if the route sets it, is called once when the client ends its input or its connection is lost before
     the answer: then nobody waits for one, and the exchange is over. Without it, a client that has only ended its input
-    is still answered.
+    is still answered. ``whenGone`` may answer.
+
+    ``whenLost``, if the route sets it, is called with the names of subscriptions that the client has lost.
     """
 
-    __slots__ = ("body", "isOver", "request", "session", "whenGone")
+    __slots__ = ("body", "hasBegun", "isOver", "request", "session", "whenGone", "whenLost")
 
     def __init__(self, session: HttpConversation, request: HttpRequest, body: bytes) -> None:
         self.session = session
         self.request = request
         self.body = body
-        self.isOver = False
+        self.hasBegun = self.isOver = False
         self.whenGone: Callable[[], None] | None = None
+        self.whenLost: Callable[[Sequence[str]], None] | None = None
 
     @property
     def broker(self) -> Broker:
@@ -88,8 +92,12 @@ class Exchange:
         self.send(jsonBody(value), JSON, status, fields)
 
     def send(self, body: bytes, kind: str = JSON, status: int = 200, fields: Sequence[str] = ()) -> None:
-        """Answer with a body of this content type, and further header fields as whole lines."""
-        if not self.isOver:
+        """Answer with a body of this content type, and further header fields as whole lines. An answer that has begun
+        ends instead.
+        """
+        if self.hasBegun:
+            self.gone()
+        elif not self.isOver:
             request = self.request
             fields = (*request.corsFields, *fields) if request.corsFields or fields else ()
             connection = self.session.connectionField(request)
@@ -106,7 +114,7 @@ class Exchange:
     def begin(self, kind: str, status: int = 200, fields: Sequence[str] = ()) -> None:
         """Send the head of a response whose body ends with the connection; the route writes it to the outbox."""
         request = self.request
-        self.session.closesNext = True
+        self.hasBegun = self.session.closesNext = True
         head = responseHead(status, kind, (*request.corsFields, *fields))
         self.session.outbox.take(head + b"Connection: close\r\n\r\n")
 
@@ -114,7 +122,7 @@ class Exchange:
         """The response is complete."""
         if not self.isOver:
             self.isOver = True
-            self.whenGone = None
+            self.whenGone = self.whenLost = None
             self.session.answered(self)
 
     def gone(self) -> bool:
@@ -122,6 +130,7 @@ class Exchange:
         call, self.whenGone = self.whenGone, None
         if call is None:
             return False
-        self.isOver = True
         call()
+        self.isOver = True
+        self.whenLost = None
         return True

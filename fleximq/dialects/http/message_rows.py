@@ -133,11 +133,12 @@ def recordRows(batch: StoredBatch, hasOffsets: bool, isEvent: bool) -> list[byte
     found: list[bytes] = []
     columns = enumerate(zip(batch.topicOf, batch.headers, batch.timestamps, batch.offsets, strict=True))
     payloads, contents = batch.payloads, batch.contents
-    for (topic, header, time, _), group in groupby(columns, lambda each: (*each[1][:3], each[1][3] - each[0])):
-        start, (*_, first) = next(group)
-        stop = start + 1 + sum(1 for _ in group)
-        alike = Alike(batch.topics[topic], header, time)
-        found += rows(alike, contents[start:stop], payloads[start:stop], first if hasOffsets else 0, isEvent)
+    for _, group in groupby(columns, lambda each: (*each[1][:3], each[1][3] - each[0])):
+        alike = [*group]
+        start, (topic, header, time, first) = alike[0]
+        at = slice(start, start + len(alike))
+        shared = Alike(batch.topics[topic], header, time)
+        found += rows(shared, contents[at], payloads[at], first if hasOffsets else 0, isEvent)
     return found
 
 

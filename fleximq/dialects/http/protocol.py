@@ -78,6 +78,13 @@ class HttpProtocol(PullStreamProtocol, Handover):
         if self.outbox.full:
             self.waitForReader()
 
+    def _slow(self) -> None:
+        """Wait for a reader of answers, but not for one of a stream, whose messages may be lost."""
+        if self.session.isStreaming:
+            self.session.slow()
+        else:
+            self.waitForReader()
+
     # -- back to the router --------------------------------------------------------------------------
 
     def _leaveSoon(self) -> None:

@@ -1,6 +1,6 @@
 """The table of all routes of plain HTTP."""
 
-from fleximq.dialects.http import publishing, requesting
+from fleximq.dialects.http import publishing, requesting, streaming, taking
 from fleximq.dialects.http.routes import Route, Routes
 
 _BODIES = ("application/json", "application/x-ndjson", "text/plain", "application/msgpack", "application/octet-stream")
@@ -29,6 +29,30 @@ ROUTES = Routes(
                 200: "The value of the answer.",
                 502: "The client left before it answered, or its answer cannot be shown.",
                 504: "No answer in time.",
+            },
+        ),
+        Route(
+            "POST", "queues", ("queue",), taking.take,
+            "Takes jobs of a work queue, which is made if there is none, for the principal of the request.", "consume",
+            "take", parameters=taking.TAKE_PARAMETERS,
+            answers={
+                200: "The jobs, none if there was none in time.",
+                429: "The principal has too many unsettled jobs or waiting requests.",
+            },
+        ),
+        Route(
+            "POST", "queues", ("queue",), taking.settle, "Settles jobs that the principal of the request has taken.",
+            "consume", "settle", takes=("application/json",),
+            answers={200: "All is done, and on disk, except for the tags in unsettled: these are not the principal's."},
+        ),
+        Route(
+            "GET", "topics", ("topic",), streaming.read,
+            "Reads the messages of a topic or pattern: as Server-Sent Events, or as an object in JSON on each line.",
+            "subscribe", parameters=streaming.PARAMETERS,
+            answers={
+                200: "The messages, until the client or the broker ends the answer.",
+                404: "Messages from this offset on are not in the journal any more.",
+                422: "The topic is not durable, so that it has no past messages.",
             },
         ),
     )

@@ -61,6 +61,8 @@ class HttpSession(StreamSession):
     The protocol sets ``gate``; ``admitted``, None if the credentials are required and missing; ``onForeign``, called
     once with a request for the router; ``onReady``, called when input may be processed outside of a read; and
     ``onAhead``, called with whether the client has sent too much.
+
+    A route may set ``whenCut``, called if the connection is lost before the last answer is sent.
     """
 
     _log = NamedLogger(__name__)
@@ -78,6 +80,7 @@ class HttpSession(StreamSession):
         self.onReady: Callable[[], None] = _nothing
         self.onAhead: Callable[[bool], None] = lambda isAhead: None
         self.peer: Any = None
+        self.whenCut: Callable[[], None] | None = None
         self._request: HttpRequest | None = None  # its body is incomplete
         self._exchange: Exchange | None = None
         self._isProceeding = False
@@ -197,6 +200,7 @@ class HttpSession(StreamSession):
 
     def _act(self, request: HttpRequest, body: bytes) -> None:
         self.traffic.messagesIn += 1
+        self.whenCut = None
         exchange = self._exchange = Exchange(self, request, body)
         try:
             if self.rate is not None and self.rate.refuses and not self.rate.meter.admits(1, len(body)):
@@ -278,6 +282,29 @@ class HttpSession(StreamSession):
     def rightsChanged(self, lost: Sequence[str]) -> None:
         """Check each request again from now on."""
         self.known.clear()
+        exchange = self._exchange
+        if lost and exchange is not None and exchange.whenLost is not None:
+            exchange.whenLost(lost)
+
+    @property
+    def isStreaming(self) -> bool:
+        """Whether an answer has begun and goes on."""
+        return self._exchange is not None and self._exchange.hasBegun
+
+    def abort(self, reason: str) -> None:
+        """Close now; pending output is dropped."""
+        self._noteCut()
+        super().abort(reason)
+
+    def lost(self, inOrder: bool = False) -> None:
+        """The connection is closed."""
+        self._noteCut()
+        super().lost(inOrder)
+
+    def _noteCut(self) -> None:
+        call, self.whenCut = self.whenCut, None
+        if call is not None and self.outbox.hasUnsent:
+            call()
 
     def left(self) -> None:
         """Release what the connection holds."""

@@ -105,7 +105,7 @@ class PublishingTests(HttpCase):
     def test_an_error_of_the_head_closes(self) -> None:
         peer = self.join()
         [(status, fields, _)] = responses(peer.ask(request("DELETE /topics/demo")))
-        self.assertEqual((status, fields["allow"], fields["connection"]), (405, "POST, OPTIONS", "close"))
+        self.assertEqual((status, fields["allow"], fields["connection"]), (405, "GET, HEAD, POST, OPTIONS", "close"))
         self.assertTrue(peer.closed)
 
 
