@@ -114,7 +114,7 @@ class IdentityTests(HttpCase):
         self.assertEqual(status, 403)
         peer = self.join()
         [(status, fields, _)] = responses(peer.ask(request("OPTIONS /topics/demo")))
-        self.assertEqual((status, fields["allow"]), (204, "POST, OPTIONS"))
+        self.assertEqual((status, fields["allow"]), (204, "GET, HEAD, POST, OPTIONS"))
         self.assertEqual((len(self.broker.clients), peer.closed), (0, True))
 
     def test_a_full_broker_says_so(self) -> None:
