@@ -94,6 +94,10 @@ class NoCapacity(BrokerError, status=Status.SERVICE_UNAVAILABLE):
     """The broker is full (503)."""
 
 
+class NotOwner(NoCapacity):
+    """The operation needs the journal, which another node of the mesh owns (503)."""
+
+
 class NotKept(BrokerError, status=Status.INTERNAL_SERVER_ERROR):
     """A durable publish failed: a queue is full or the journal failed (500).
 

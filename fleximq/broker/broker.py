@@ -374,6 +374,20 @@ class Broker:
         self.observers.clientLeft(client, reason)
         client.peer = client.conversation = None  # reference cycles
 
+    @property
+    def ownsJournal(self) -> bool:
+        """Whether the journal is this broker's; False at the other nodes of a mesh."""
+        return True
+
+    def connectToOwner(self, description: Mapping[str, Any], transport: Any) -> None:
+        """Connect one of this broker's clients to the one that :attr:`ownsJournal`, which serves the client's messages
+        about queues, schedules and values.
+
+        :param description: a :class:`fleximq.dialects.fleximq.delegate.Delegate` as a map.
+        :param transport: the client's side of the connection; it is closed if no broker owns the journal for a while.
+        """
+        raise NotImplementedByBroker("this broker has the journal itself")
+
     # -- publish and subscribe ---------------------------------------------------------------------
 
     def topicFor(self, client: ConnectedClient, name: str) -> Topic:

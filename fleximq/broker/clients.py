@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 
 from fleximq.broker.envelope import FIRST_CLIENT_ID, LAST_CLIENT_ID, ConnectedClient
-from fleximq.errors import NoCapacity
+from fleximq.errors import Conflict, NoCapacity
 from fleximq.interfaces import IPeer
 
 #: Ids recorded at a time.
@@ -34,7 +34,7 @@ class Clients:
         nextId: Callable[[], int] | None = None,
     ) -> None:
         self._byId: dict[int, ConnectedClient] = {}
-        self._reserved: set[int] = set()
+        self._reserved: dict[int, bool] = {}  # and whether another node has given it
         self._names: set[str] = set()
         self._services: dict[str, dict[int, None]] = {}  # name -> ids, first the next in turn
         self._perPrincipal: Counter[str | None] = Counter()
@@ -69,15 +69,22 @@ class Clients:
         """Return the client with this id, or None."""
         return self._byId.get(clientId)
 
-    def reserve(self) -> int:
-        """Return an id for a later :meth:`add`; other clients do not get it until :meth:`release`."""
-        clientId = self._newId()
-        self._reserved.add(clientId)
+    def reserve(self, clientId: int | None = None) -> int:
+        """Return an id for a later :meth:`add`; other clients do not get it until :meth:`release`.
+
+        :param clientId: the id that another node has given; raises Conflict if a client has it here already.
+        """
+        isDelegate = clientId is not None
+        if clientId is None:
+            clientId = self._newId()
+        elif clientId in self._byId or clientId in self._reserved:
+            raise Conflict(f"there is a client {clientId} already")
+        self._reserved[clientId] = isDelegate
         return clientId
 
     def release(self, clientId: int) -> None:
         """Cancel a reservation; a no-op if it does not exist."""
-        self._reserved.discard(clientId)
+        self._reserved.pop(clientId, None)
 
     def add(
         self,
@@ -101,12 +108,12 @@ class Clients:
         if most is not None and self._perPrincipal[principal] >= most:
             raise NoCapacity(f"{principal or 'anonymous'} has {most} clients already, as many as its limits permit")
         self._perPrincipal[principal] += 1
+        isDelegate = clientId is not None and self._reserved.pop(clientId)
         if clientId is None:
             clientId = self._newId()
-        else:
-            self._reserved.remove(clientId)
         name = self._newUser() if user else f"{dialect}-{clientId}"
         client = ConnectedClient(clientId, dialect, name, principal, address, peer, self._seconds())
+        client.isDelegate = isDelegate
         self._byId[clientId] = client
         if user:
             self._names.add(name)
@@ -122,8 +129,9 @@ class Clients:
         if not self._perPrincipal[client.principal]:
             del self._perPrincipal[client.principal]
         self._names.discard(client.name)
-        self.rename(client, "")
-        self.peers.pop(client.id, None)
+        if client.peer is not None:  # or its id and name may be those of a client of another node
+            self.rename(client, "")
+            del self.peers[client.id]
         return True
 
     def rename(self, client: ConnectedClient, service: str) -> None:

@@ -46,7 +46,8 @@ class ConnectedClient:
     yet; ``committed`` is the offset of the first message of its run that was committed last, while that is reported;
     ``reader`` is the dialect's object that pauses it as a publisher.
     ``conversation`` is notified when its ``rights`` change. ``sender`` is the principal that subscribers see, "" unless
-    the option ``sender`` says so.
+    the option ``sender`` says so. ``isDelegate``: it is a client of another node of a mesh, and here for the journal
+    only, so it is not listed.
     """
 
     id: int
@@ -67,6 +68,7 @@ class ConnectedClient:
     identity: Any = None
     service: str = ""
     sender: str = ""
+    isDelegate: bool = False
 
 
 @implementer(ISource)

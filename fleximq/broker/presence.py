@@ -44,9 +44,13 @@ class Presence:
     _publish: Callable[[Envelope, Any, int], None]
 
     def clientJoined(self, client: ConnectedClient) -> None:
+        if client.isDelegate:
+            return
         self._announce(JOINED, {"client_id": client.id, "dialect": client.dialect, "name": client.name})
 
     def clientLeft(self, client: ConnectedClient, reason: str) -> None:
+        if client.isDelegate:
+            return
         self._announce(LEFT, {"client_id": client.id, "dialect": client.dialect, "name": client.name, "reason": reason})
 
     def topicCreated(self, name: str) -> None:

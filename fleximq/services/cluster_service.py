@@ -46,6 +46,7 @@ from fleximq.services.journal_service import restore, warn
 from fleximq.services.mesh_node import Membership, MeshNode
 from fleximq.services.meshed_broker import MeshedBroker
 from fleximq.services.network.connection_limit import ConnectionLimit
+from fleximq.services.network.node_listener import BuildDelegate
 from fleximq.services.network.node_ports import NodePorts
 from fleximq.services.process.log_writer import report
 from fleximq.services.process.startup_failure import exitNow
@@ -168,7 +169,8 @@ class ClusterNode(Host):
             return Broker(**parts)
         link = NatsLink(self._reactor, settings.cluster, settings.clusterName, node, self._options)
         session, refusal = secrets.token_hex(8), self._refusalWithAddress
-        membership = Membership(self.turn, link, node, session, self._reactor, self._cluster.nextBlock, refusal)
+        clock, blocks, connect = self._reactor, self._cluster.nextBlock, self.ports.forwarding.connectToOwner
+        membership = Membership(self.turn, link, node, session, clock, blocks, refusal, connect)
         broker = MeshedBroker(membership, **parts)
         self.mesh = broker.node
         return broker
@@ -219,6 +221,10 @@ class ClusterNode(Host):
 
     def forwarded(self) -> int:
         return len(self.ports.forwarding.joined)
+
+    def acceptDelegates(self, builder: Callable[[], BuildDelegate]) -> None:
+        if self._settings.mesh:
+            self.ports.acceptDelegates(builder())
 
 
 @dataclass(eq=False, repr=False)

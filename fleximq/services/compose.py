@@ -166,6 +166,7 @@ class _Composition:
             listeners.listenForWeb(WebListen.parse(text, defaults), early)
         for line in settings.spawn:
             listeners.spawn(line)
+        self._host.acceptDelegates(listeners.delegates)
 
     def _addManager(self, whole: MultiService) -> None:
         """Add the services that notify the service manager of this process."""

@@ -22,6 +22,7 @@ from fleximq.endpoints.listen import Listen
 from fleximq.journal.broker_journal import BrokerJournal
 from fleximq.services.journal_service import JournalService, restore
 from fleximq.services.network.connection_limit import ConnectionLimit
+from fleximq.services.network.node_listener import BuildDelegate
 from fleximq.services.process.wakeup import Wakeup
 from fleximq.services.reload import Reload
 from fleximq.services.web_site import ClusterState
@@ -121,6 +122,13 @@ class Host(ABC):
         """Return the number of connections that this host forwards to another node."""
 
     @abstractmethod
+    def acceptDelegates(self, builder: Callable[[], BuildDelegate]) -> None:
+        """Serve clients of other nodes of a mesh that need the journal; without a mesh there are none.
+
+        :param builder: returns the function that builds the protocols of their connections.
+        """
+
+    @abstractmethod
     def drainTimeout(self, seconds: float) -> float:
         """Return the seconds in which connections must end at the stop; ``seconds`` are those of the settings."""
 
@@ -182,6 +190,9 @@ class SingleHost(Host):
 
     def forwarded(self) -> int:
         return 0
+
+    def acceptDelegates(self, builder: Callable[[], BuildDelegate]) -> None:
+        pass
 
     def drainTimeout(self, seconds: float) -> float:
         return seconds

@@ -10,6 +10,7 @@ from twisted.internet.interfaces import IProtocolFactory
 from fleximq.broker.broker import Broker
 from fleximq.dialects.connection.slow_consumer import policyOf
 from fleximq.dialects.context import ListenerContext
+from fleximq.dialects.fleximq.delegate import Delegate, buildDelegate
 from fleximq.endpoints.listen import Listen, ListenDefaults
 from fleximq.security.access_policy import AccessPolicy
 from fleximq.security.listener_principal import ListenerAdmission
@@ -19,6 +20,7 @@ from fleximq.services.network.connection_limit import ConnectionLimit
 from fleximq.services.network.connections import OpenConnections
 from fleximq.services.network.listener_factory import ListenerDialects, dialectsOf, factoryOf
 from fleximq.services.network.listeners import ListenerService, prepareCertificates
+from fleximq.services.network.node_listener import BuildDelegate
 from fleximq.services.network.open_files import Shortage, withinOpenFiles
 from fleximq.services.network.proxy_protocol import ProxiedFactory
 from fleximq.services.process.child_service import ChildService
@@ -118,6 +120,11 @@ class ListenerSet:
 
     def _dialects(self, listen: Listen, context: ListenerContext) -> ListenerDialects:
         return dialectsOf(self._inputs.registry, context, listen.dialect)
+
+    def delegates(self) -> BuildDelegate:
+        """Return a function that builds the protocol of a client of another node, see :class:`Host`."""
+        context = self._contextFor(True, self.connections.sessions)
+        return lambda description, address: buildDelegate(context, Delegate.of(description), address)
 
     def spawn(self, line: str) -> None:
         """Add a program that is a client by its standard input and output."""

@@ -6,7 +6,7 @@ messages are not sent: each node delivers them from its copy of the journal.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred
@@ -170,6 +170,7 @@ class Membership(NamedTuple):
     :param session: a random text that differs at each start of the node.
     :param nextBlock: gets the number of an unused block of client ids.
     :param refusal: returns the sentence with which this node refuses operations that need the journal.
+    :param connectToOwner: see :meth:`fleximq.broker.broker.Broker.connectToOwner`.
     """
 
     turn: WriteTurn
@@ -179,6 +180,7 @@ class Membership(NamedTuple):
     clock: IReactorTime
     nextBlock: "Callable[[], Deferred[int]]"
     refusal: Callable[[], str]
+    connectToOwner: Callable[[Mapping[str, Any], Any], None] = lambda description, transport: None
 
 
 @implementer(IMeshUser, ISubscriptionWatcher)
@@ -190,7 +192,7 @@ class MeshNode:
     """
 
     def __init__(self, broker: Broker, membership: Membership, ids: IdBlocks) -> None:
-        turn, link, node, session, clock, _, self.refusal = membership
+        turn, link, node, session, clock, _, self.refusal, _ = membership
         self.mesh = Mesh(link, node, session, clock, self, turn.later)
         self.direct = DirectMessages(broker, self.mesh, REMOTE_FORM)
         self.listings = MeshListings(broker, self.mesh, node, clock)

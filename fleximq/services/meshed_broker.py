@@ -5,7 +5,8 @@ It overrides three groups of operations of a single broker:
 - An operation that affects clients of other nodes is sent to those nodes too.
 - An operation by which a client waits for its publications also waits until the other nodes have confirmed the
   subscriptions of this node.
-- An operation that needs the journal raises NoCapacity at a node that does not own the journal.
+- An operation that needs the journal raises NotOwner at a node that does not own the journal. FlexiMQ sessions then
+  send the message to the owner, over a connection of their own (:mod:`fleximq.dialects.fleximq.owner_link`).
 
 A publisher or sender may be a :class:`RemoteClient`, a client of another node. Its node has sent the message to all
 nodes, so this node does not send it again.
@@ -19,7 +20,7 @@ from fleximq.broker.consumers.polled_subscription import PolledSubscription
 from fleximq.broker.consumers.queue_consumer import Deliver, QueueConsumer
 from fleximq.broker.envelope import ConnectedClient, Envelope, OnDecided, QueueDelivery
 from fleximq.broker.schedules.waiting_messages import OnAdded
-from fleximq.errors import BrokerError, NoCapacity
+from fleximq.errors import BrokerError, NotOwner
 from fleximq.interfaces import IPeer
 from fleximq.services.mesh_direct import Direct, RemoteClient
 from fleximq.services.mesh_node import IdBlocks, Membership, MeshNode
@@ -54,6 +55,7 @@ class MeshedBroker(Broker):
         super().__init__(nextId=ids.next, **parts)
         self.replays.mayLag = True
         self.node = MeshNode(self, membership, ids)
+        self._connectToOwner = membership.connectToOwner
         self.topics.watcher = self.node
         self.observers.add(self.node.direct)
 
@@ -124,10 +126,17 @@ class MeshedBroker(Broker):
 
     # -- operations that need the journal ------------------------------------------------------------
 
+    @property
+    def ownsJournal(self) -> bool:
+        return self.node.isOwner
+
+    def connectToOwner(self, description: Mapping[str, Any], transport: Any) -> None:
+        self._connectToOwner(description, transport)
+
     def _checkOwner(self) -> None:
-        """Raise NoCapacity, with the address of the owner, if another node owns the journal."""
+        """Raise NotOwner, with the address of the owner, if another node owns the journal."""
         if not self.node.isOwner:
-            raise NoCapacity(self.node.refusal())
+            raise NotOwner(self.node.refusal())
 
     def checkPath(self, path: str) -> None:
         if path.startswith(_OWNERS_PATHS):
@@ -175,6 +184,10 @@ class MeshedBroker(Broker):
     ) -> QueueConsumer:
         self._checkOwner()
         return super().consumeFrom(client, name, deliver, ended, prefetch, source)
+
+    def stopConsuming(self, client: ConnectedClient, name: str) -> None:
+        self._checkOwner()
+        super().stopConsuming(client, name)
 
     def defineQueue(
         self, client: ConnectedClient, definition: QueueDefinition, replace: bool = False

@@ -43,8 +43,8 @@ def about(broker: Broker, client: ConnectedClient, arguments: Arguments) -> dict
 
 
 def _ownClients(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
-    rows = Listing("clients", broker.clients, attrgetter("id"), partial(clientRow, broker), *page(arguments, int, 0))
-    rows.answer(broker, answer)
+    row, isListed = partial(clientRow, broker), lambda client: not client.isDelegate
+    Listing("clients", broker.clients, attrgetter("id"), row, *page(arguments, int, 0), isListed).answer(broker, answer)
 
 
 def _ownTopics(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:

@@ -13,6 +13,7 @@ class ReadPause(Enum):
     UNREAD = "its answers wait to be read"
     UNANSWERED = "a command waits for its answer"
     OVERLOADED = "too much waits for the disk, or for a transaction"
+    OWNER = "the owner of the journal does not read its messages"
     UNSENT = "its own answers that wait for the disk are too many"
 
 

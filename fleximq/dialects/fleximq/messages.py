@@ -9,6 +9,8 @@ from functools import partial
 from itertools import chain
 from typing import Any, Protocol
 
+from twisted.internet.interfaces import IAddress
+
 from fleximq.broker.authorization import permits
 from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import BROKER_ID, ConnectedClient, Envelope
@@ -23,10 +25,11 @@ from fleximq.dialects.connection.read_pauses import ReadPause
 from fleximq.dialects.connection.slow_consumer import PausablePublisher
 from fleximq.dialects.context import ListenerContext
 from fleximq.dialects.fleximq.forms import REPLAY_FORMS, FlexiSource, records
+from fleximq.dialects.fleximq.owner_link import OwnerLink
 from fleximq.dialects.fleximq.queue_messages import PER_MESSAGE_KEYS, QueueMessages
 from fleximq.dialects.fleximq.read_loop import ReadLoop
 from fleximq.dialects.fleximq.replies import FlexiReplies, errorPayload
-from fleximq.dialects.outbox import Outbox
+from fleximq.dialects.outbox import Chunk, Outbox
 from fleximq.dialects.replay_outlet import ReplayOutlet
 from fleximq.errors import (
     BadRequest,
@@ -37,6 +40,7 @@ from fleximq.errors import (
     InvalidRouting,
     InvalidTopic,
     NotImplementedByBroker,
+    NotOwner,
     NotPermitted,
     NotStored,
     SubscriptionFailed,
@@ -62,6 +66,7 @@ LARGE_REQUEST = 1 << 16
 class Conversation(Protocol):
     """The session that the messages belong to."""
 
+    address: IAddress
     answers: Answers
     broker: Broker
     context: ListenerContext
@@ -71,6 +76,12 @@ class Conversation(Protocol):
 
     def counted(self, error: BrokerError) -> None:
         """Count and log an error."""
+
+    def linkEnded(self, isBroken: bool) -> None:
+        """Forget the connection to the owner of the journal."""
+
+    def passOn(self, frames: Chunk) -> None:
+        """Send messages to the owner of the journal."""
 
     def refused(self, error: BrokerError, kind: int | None, fields: Mapping[Any, Any], topic: str = "") -> None:
         """Answer an error for a message with this type and header."""
@@ -90,7 +101,7 @@ class FlexiMessages:
 
     __slots__ = (
         "_broker", "_inputPauses", "_largeRequests", "_later", "_me", "_peer", "_questions", "_queues", "_reads",
-        "_replies", "_session", "_valueQuestions",
+        "_replies", "_session", "_valueQuestions", "link",
     )  # fmt: skip
 
     def __init__(
@@ -103,6 +114,8 @@ class FlexiMessages:
         self._replies = replies
         self._reads = reads
         self._queues: QueueMessages | None = None
+        #: The connection to the owner of the journal, at another node of a mesh.
+        self.link: OwnerLink | None = None
         self._questions = self._valueQuestions = 0
         self._largeRequests = 0
         self._inputPauses: PausablePublisher | None = None
@@ -126,7 +139,18 @@ class FlexiMessages:
         if (SENDER in fields or SENDER_BYTES in fields) and isForged(fields, self._me.sender):
             raise BadRequest(f"{SENDER!r} is set by the broker alone")
         act: Callable[[Header, bytes, bytes], None] = getattr(self, _ACTIONS[kind])
-        act(header, envelope, frame if envelope[RESERVED] == NO_RESERVED else withZeroReserved(frame))
+        frame = frame if envelope[RESERVED] == NO_RESERVED else withZeroReserved(frame)
+        try:
+            act(header, envelope, frame)
+        except NotOwner:
+            self.passOn(frame)
+
+    def passOn(self, frames: Chunk) -> None:
+        """Send messages to the owner of the journal, over a connection of this client's own."""
+        if self.link is None:
+            self.link = OwnerLink(self._session, self._me, self._replies)
+            self.link.begin()
+        self.link.send(frames)
 
     def message_REQ(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Forward a request, or answer one to the broker itself."""
@@ -161,8 +185,8 @@ class FlexiMessages:
 
     @property
     def questions(self) -> int:
-        """The number of unanswered requests to the broker."""
-        return self._questions + self._valueQuestions
+        """The number of unanswered requests to the broker; a connection to its owner counts as one."""
+        return self._questions + self._valueQuestions + (self.link is not None)
 
     def _count(self, path: str, change: int) -> None:
         if path in VALUE_PATHS:
@@ -256,26 +280,28 @@ class FlexiMessages:
     def message_SUB(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Subscribe to a topic or pattern, from now on or from an offset in the journal."""
         self._session.subscribing()
-        self._inOrder(self._subscribe, header)
+        self._inOrder(self._subscribe, header, frame)
 
-    def _inOrder(self, act: Callable[[Header], None], header: Header) -> None:
+    def _inOrder(self, act: Callable[[Header], None], header: Header, frame: bytes) -> None:
         """Act after this client's pending publications to the same topics were delivered."""
         if not self._later and (not self._concerns(header.topic) or self._broker.arePublicationsDecided(self._me)):
             act(header)
             return
         self._later += 1
-        self._broker.whenPublicationsDecided(partial(self._actLater, act, header), self._me)
+        self._broker.whenPublicationsDecided(partial(self._actLater, act, header, frame), self._me)
 
     def _concerns(self, name: str) -> bool:
         """Return whether a pending publication may match this topic or pattern."""
         topic = self._broker.topics.find(name)
         return isPattern(name) or (topic is not None and bool(topic.pendingRuns))
 
-    def _actLater(self, act: Callable[[Header], None], header: Header) -> None:
+    def _actLater(self, act: Callable[[Header], None], header: Header, frame: bytes) -> None:
         self._later -= 1
         if self._session.state is ConnectionState.OPEN:
             try:
                 act(header)
+            except NotOwner:
+                self.passOn(frame)
             except BrokerError as error:
                 self.lost(error, "")  # before the PONG that waits for it
 
@@ -305,7 +331,7 @@ class FlexiMessages:
 
     def message_UNSUB(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """End a subscription, by the name it was made with; an unknown one is no error."""
-        self._inOrder(self._unsubscribe, header)
+        self._inOrder(self._unsubscribe, header, frame)
 
     def _unsubscribe(self, header: Header) -> None:
         if header.queueing is None:
@@ -319,7 +345,10 @@ class FlexiMessages:
         if header.interval is not None and keepAlive is not None:
             keepAlive.suggest(header.interval)
         pong = self._replies.writer.encoded(MessageType.PONG, {"keepalive": {"timestamp": header.timestamp}})
-        if self._me.consumed or self._me.settled:
+        if self.link is not None:
+            # Its place among the answers is taken then, since errors of the owner's precede it.
+            self.link.whenDone(lambda: self._broker.whenCommitted(answers.later((pong,)), self._me))
+        elif self._me.consumed or self._me.settled:
             self._pongWhenSettled(pong)
         elif self._broker.arePublicationsDecided(self._me):
             answers.take(pong)
@@ -363,10 +392,14 @@ class FlexiMessages:
         """Return the deliveries that the client cannot settle any more."""
         if self._queues is not None:
             self._queues.stopAll()
+        if self.link is not None:
+            self.link.inputEnded()
 
     def left(self) -> None:
         """Forget the acts on queues after the end of the connection."""
         self._queues = None
+        if self.link is not None:
+            self.link.close()
 
 
 #: The method of :class:`FlexiMessages` for each type.

@@ -17,7 +17,7 @@ from fleximq.dialects.context import ListenerContext
 from fleximq.dialects.fleximq.delivery_form import DeliveryForm
 from fleximq.dialects.fleximq.replies import FlexiReplies
 from fleximq.dialects.outbox import MAX_UNREAD, Chunk, Outbox
-from fleximq.errors import BrokerError, NotKept, UnknownDeliveries
+from fleximq.errors import BrokerError, NotKept, NotOwner, UnknownDeliveries
 from fleximq.values.queue_keys import QueueKeys
 from fleximq.wire.fleximq_frame import frameOf, payloadOf
 from fleximq.wire.fleximq_header import Header, MessageType, peek
@@ -36,6 +36,9 @@ class Conversation(Protocol):
     broker: Broker
     context: ListenerContext
     outbox: Outbox
+
+    def passOn(self, frames: Chunk) -> None:
+        """Send messages to the owner of the journal."""
 
     def refused(self, error: BrokerError, kind: int | None, fields: Any, topic: str = "") -> None:
         """Answer an error for a message with this type and header."""
@@ -124,6 +127,8 @@ class QueueMessages:
     ) -> None:
         try:
             self._publish(keys, parsed, envelope, frames, count, ids)
+        except NotOwner:
+            self._session.passOn(frames)
         except BrokerError as error:
             if keys.isScheduled and count > 1:  # a limit has room for some of them, perhaps
                 for each in payloads(bytes(frames), len(envelope)):
@@ -216,6 +221,9 @@ class QueueMessages:
         def refused(error: BrokerError) -> None:
             self._session.refused(error, MessageType.NOTIF, peek(envelope[FIXED_BYTES:]))
 
+        if not self._broker.ownsJournal:
+            self._session.passOn(frames)
+            return
         size = len(envelope)
         packed = payloads(bytes(frames), size) if count > 1 else (payloadOf(bytes(frames), size),)
         for arguments in self._together(packed, refused):

@@ -66,6 +66,9 @@ class Conversation(Protocol):
     def refused(self, error: BrokerError, kind: int | None, fields: Mapping[Any, Any], topic: str = "") -> None:
         """Answer an error for a message with this type and header."""
 
+    def passOn(self, frames: Chunk) -> None:
+        """Send messages to the owner of the journal."""
+
     def use(self, writer: AnyWriter) -> None:
         """Write in another form from now on."""
 
@@ -268,7 +271,10 @@ class ReadLoop:
             else:
                 broker.publishOnce(parsed, frames, ids, onDecided)
         except NotKept as error:
-            self.reportNotKept(parsed.topic.name, envelope, error)
+            if isinstance(error, NotRecorded) and not broker.ownsJournal:
+                self._session.passOn(frames)
+            else:
+                self.reportNotKept(parsed.topic.name, envelope, error)
 
     def reportNotKept(self, topic: str, envelope: bytes, error: NotKept) -> None:
         """Report messages that were refused at once, with the bytes of their envelope."""

@@ -12,6 +12,7 @@ from typing import Any
 from twisted.internet.interfaces import IAddress
 from zope.interface import implementer
 
+from fleximq.broker.envelope import ConnectedClient
 from fleximq.dialects.answers import Answers
 from fleximq.dialects.connection.connection_state import ConnectionState
 from fleximq.dialects.context import ListenerContext
@@ -22,7 +23,7 @@ from fleximq.dialects.fleximq.messages import FlexiMessages
 from fleximq.dialects.fleximq.read_loop import ReadLoop
 from fleximq.dialects.fleximq.replies import FlexiReplies
 from fleximq.dialects.fleximq.writers import AnyWriter, Writer
-from fleximq.dialects.outbox import Outbox
+from fleximq.dialects.outbox import Chunk, Outbox
 from fleximq.dialects.session import NamedLogger, StreamSession
 from fleximq.dialects.stream import StreamFactory
 from fleximq.errors import BrokerError, NotPermitted
@@ -97,15 +98,19 @@ class FlexiSession(StreamSession):
         if name and admitted.rights not in UNRESTRICTED and not admitted.rights.may(Action.SERVE, name):
             raise NotPermitted(f"joining as {shortened(name)!r} is not permitted")
         me = self.letIn(admitted, peer=self)
-        del self._joining  # a second JOIN is refused
-        self._messages = FlexiMessages(self, self, me, self._replies, self.reads)
-        self._replies.id, self._replies.isNamed = me.id, name is not None
+        self.beginAs(me, name is not None)
         self.broker.rename(me, name or "")
-        self.reads.joined(me, self._messages.act)
         if name:
             announce(self, self._replies, partial(self._welcome, request.id))
         else:
             self._welcome(request.id)
+
+    def beginAs(self, me: ConnectedClient, isNamed: bool) -> None:
+        """Process messages of this client from now on; ``isNamed``: it joined with a name."""
+        del self._joining  # a second JOIN is refused
+        self._messages = FlexiMessages(self, self, me, self._replies, self.reads)
+        self._replies.id, self._replies.isNamed = me.id, isNamed
+        self.reads.joined(me, self._messages.act)
 
     def _welcome(self, requestId: str | None) -> None:
         self._replies.sendSuccess(requestId)
@@ -114,6 +119,22 @@ class FlexiSession(StreamSession):
             # Its revision of the document has no PING.
             keepAlive.mayBeSilent = True
             self.outbox.probe(max(1, int(keepAlive.interval)))
+
+    # -- a mesh ------------------------------------------------------------------------------------
+
+    def passOn(self, frames: Chunk) -> None:
+        """Send messages to the owner of the journal."""
+        self._messages.passOn(frames)
+
+    def linkEnded(self, isBroken: bool) -> None:
+        """Forget the connection to the owner. ``isBroken``: it was in use, so this one ends too, unless it waits for
+        the last answers.
+        """
+        self._messages.link = None
+        if self._inputEnded:
+            self.requestDone()
+        elif isBroken:
+            self.end("owner lost")
 
     # -- output ------------------------------------------------------------------------------------
 

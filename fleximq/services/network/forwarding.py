@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from twisted.internet.interfaces import IDelayedCall, IProtocolFactory
+from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.protocol import ClientFactory, Factory, Protocol, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -17,7 +17,7 @@ from fleximq.dialects.connection.handover import Handover
 from fleximq.dialects.connection.tcp_socket import probePeer, quickAcks, tcpSocket, tuneSocket
 from fleximq.dialects.stream import tune
 from fleximq.security.peer_address import peerAddress
-from fleximq.services.network.node_listener import ACCEPTED, Preface, contextFor, startTls
+from fleximq.services.network.node_listener import ACCEPTED, DELEGATE, Preface, contextFor, startTls
 from fleximq.values.log_limit import LogLimits
 
 _log = Logger()
@@ -75,6 +75,11 @@ class Forwarding:
                 words = "clients are forwarded to node {owner}, {host}:{port}"
                 _log.info(words, owner=owner, host=place.host, port=place.port)
         self.attempt()
+
+    def connectToOwner(self, description: Mapping[str, Any], transport: Any) -> None:
+        """Connect the transport of a client of this node, see :meth:`fleximq.broker.broker.Broker.connectToOwner`."""
+        transport.protocol = client = DelegatedClient(self, description)
+        client.makeConnection(transport)
 
     def attempt(self) -> None:
         """Connect the first of the waiting clients to the owner; only one of them while it cannot be reached."""
@@ -137,7 +142,7 @@ class ForwardedFactory(Factory[Protocol]):
 
     noisy = False
 
-    def __init__(self, forwarding: Forwarding, number: int, kind: str, served: IProtocolFactory) -> None:
+    def __init__(self, forwarding: Forwarding, number: int, kind: str, served: Any) -> None:
         self.forwarding, self.number, self.kind, self.served = forwarding, number, kind, served
 
     def buildProtocol(self, addr: Any) -> "ForwardedClient":
@@ -194,6 +199,7 @@ class ForwardedClient(_Side):
     """A client, and its side of the way to the owner."""
 
     factory: ForwardedFactory
+    description: Mapping[str, Any] = {}
     _owners: "_OwnersSide | None" = None
 
     def connectionMade(self) -> None:
@@ -212,12 +218,13 @@ class ForwardedClient(_Side):
         if self._owners is not None:
             return
         number = self.factory.number
-        if self.factory.kind not in place.kinds[number : number + 1]:
+        if number != DELEGATE and self.factory.kind not in place.kinds[number : number + 1]:
             self.refuse("listener {number} of this node, {kind}, differs from the owner's", kind=self.factory.kind)
             return
         peer = self.transport.getPeer()
         host, port = getattr(peer, "host", ""), getattr(peer, "port", 0)
-        self._owners = _OwnersSide(self, Preface(place.secret, number, self.forwarding.node, host, port))
+        preface = Preface(place.secret, number, self.forwarding.node, host, port, self.description)
+        self._owners = _OwnersSide(self, preface)
         self._owners.connect(place)
 
     def withdraw(self) -> None:
@@ -279,6 +286,18 @@ class ForwardedClient(_Side):
         if end is not None:
             words = "closing the connection from {peer}: " + why + "{end}"
             _log.warn(words, peer=peerAddress(self.transport.getPeer()), number=self.factory.number, end=end, **more)
+        self.leave()
+
+
+class DelegatedClient(ForwardedClient):
+    """The part of a client of this node that needs the journal; ``description`` is that of the client."""
+
+    def __init__(self, forwarding: Forwarding, description: Mapping[str, Any]) -> None:
+        self.factory = ForwardedFactory(forwarding, DELEGATE, "", None)
+        self.description = description
+
+    def serve(self) -> None:
+        """Close: this node has become the owner meanwhile, so the client needs no connection."""
         self.leave()
 
 

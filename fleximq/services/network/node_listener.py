@@ -4,15 +4,19 @@ A standby first sends a line of JSON, the :class:`Preface`, and the client's byt
 The secret is in the keys of the nodes, so only nodes know it. A forwarded client is never local: an address of the
 standby's machine is replaced by the standby's name.
 
+A node of a mesh may instead name one of its own clients, a *delegate*, which it has admitted and which needs the
+journal: its connection speaks FlexiMQ after the JOIN.
+
 For TLS each start of a node makes a certificate, which the other nodes read from its key, beside its secret. So there
 is none to issue or renew, and no name or clock to agree on.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from hmac import compare_digest
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from cryptography import x509
@@ -22,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from OpenSSL.crypto import X509, PKey
 from twisted.internet.abstract import FileDescriptor
 from twisted.internet.address import IPv4Address
-from twisted.internet.interfaces import IHalfCloseableProtocol, IProtocolFactory
+from twisted.internet.interfaces import IAddress, IHalfCloseableProtocol, IProtocol, IProtocolFactory
 from twisted.internet.protocol import Factory, connectionDone
 from twisted.internet.ssl import Certificate, CertificateOptions, optionsForClientTLS, trustRootFromCertificates
 from twisted.logger import Logger
@@ -41,25 +45,33 @@ _log = Logger()
 #: The answer to a preface when the node is the owner.
 ACCEPTED = b"+"
 #: The longest preface in bytes, and the seconds in which it has to arrive.
-PREFACE_BYTES, DEADLINE = 1024, 5.0
+PREFACE_BYTES, DEADLINE = 1 << 14, 5.0
+#: The position of the listener in the preface of a delegate.
+DELEGATE = -1
 #: Connections without a preface; one more ends the oldest of them.
 MOST_SILENT = 1000
+#: Returns the protocol of a delegate, for its description and address.
+BuildDelegate = Callable[[Mapping[str, Any], IAddress], IProtocol]
 #: The name in all certificates.
 _NAME = "fleximq-node"
 
 
 class Preface(NamedTuple):
-    """The secret of the owner, the position of the client's listener, and the client's node and address."""
+    """The secret of the owner, the position of the client's listener, and the client's node and address.
+
+    ``delegate`` describes a client that its node has admitted; empty for others, whose JOIN follows.
+    """
 
     secret: str
     number: int
     node: str
     host: str
     port: int
+    delegate: Mapping[str, Any] = MappingProxyType({})
 
     def encode(self) -> bytes:
-        """Return the line."""
-        return json.dumps(self).encode() + b"\n"
+        """Return the line; without a delegate as nodes of earlier versions read it."""
+        return json.dumps(self if self.delegate else self[:-1]).encode() + b"\n"
 
     @classmethod
     def decode(cls, line: bytes) -> "Preface":
@@ -68,7 +80,8 @@ class Preface(NamedTuple):
             found = cls(*json.loads(line))
         except (TypeError, RecursionError) as error:
             raise ValueError(str(error)) from error
-        if [type(each) for each in found] != list(cls.__annotations__.values()):
+        isRight = [type(each) for each in found[:-1]] == [str, int, str, str, int]
+        if not isRight or not isinstance(found.delegate, Mapping):
             raise ValueError("a value of another type")
         return found
 
@@ -88,6 +101,8 @@ class NodeListener(Factory["Arrival"]):
 
     def __init__(self, clock: Any, secret: str, served: Mapping[int, IProtocolFactory], tls: Any = None) -> None:
         self.clock, self.secret, self.served, self.tls = clock, secret, served, tls
+        #: None without a mesh.
+        self.delegates: BuildDelegate | None = None
         self.isServing = False
         self.silent: dict[Arrival, None] = {}
         self.introduced: dict[Arrival, None] = {}
@@ -141,7 +156,9 @@ class Arrival(Handover):
             return
         if not isNode:
             self._refuse("its secret is wrong")
-        elif preface.number not in factory.served:
+        elif preface.number == DELEGATE and factory.delegates is None:
+            self._refuse("it is a delegate, but this node is in no mesh")
+        elif preface.number != DELEGATE and preface.number not in factory.served:
             self._refuse(f"there is no listener {preface.number}")
         else:
             self._forget()
@@ -152,12 +169,16 @@ class Arrival(Handover):
 
     def serve(self) -> None:
         """Hand the client over to the factory of its listener."""
-        assert self._preface is not None
-        address = self._preface.address
+        factory, preface = self.factory, self._preface
+        assert preface is not None
+        address = preface.address
         self._forget()
         self.transport.getPeer = lambda: address
         self.transport.write(ACCEPTED)
-        self.handOver(self.factory.served[self._preface.number].buildProtocol(address), b"")
+        if preface.number == DELEGATE and factory.delegates is not None:
+            self.handOver(factory.delegates(preface.delegate, address), b"")
+        else:
+            self.handOver(factory.served[preface.number].buildProtocol(address), b"")
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self._forget()

@@ -24,7 +24,7 @@ from fleximq.security.peer_address import isAddress
 from fleximq.services.network.connection_limit import ConnectionLimit
 from fleximq.services.network.forwarding import ForwardedFactory, Forwarding, OwnerAddress
 from fleximq.services.network.listeners import acceptFew
-from fleximq.services.network.node_listener import NodeListener, makeContext
+from fleximq.services.network.node_listener import BuildDelegate, NodeListener, makeContext
 from fleximq.services.network.open_files import Shortage
 
 _log = Logger()
@@ -87,6 +87,10 @@ class NodePorts(MultiService):
             return {}
         place = OwnerAddress(self._host, self._port.getHost().port, self._nodes.secret, self._kinds, self._certificate)
         return {"forward": place._asdict()}
+
+    def acceptDelegates(self, build: BuildDelegate) -> None:
+        """Serve clients of other nodes that need the journal."""
+        self._nodes.delegates = build
 
     def open(self, host: str) -> None:
         """Open the listener for other nodes at this host of the cluster's network; raises CannotListenError."""

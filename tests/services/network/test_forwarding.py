@@ -137,6 +137,24 @@ class ForwardingTests(SynchronousTestCase):
         self.reactor.advance(20)
         self.assertTrue(client.connected)
 
+    def test_delegate(self) -> None:
+        """A client that this node has admitted is described to the owner, whatever the owner's listeners are."""
+        transport = Transport(peerAddress=PEER)
+        self.forwarding.connectToOwner({"id": 1000}, transport)
+        self.assertEqual(transport.producerState, "paused")
+        self.forwarding.aim("n1", ABOUT)
+        owner = self.owner(self.attempts()[0])
+        self.assertEqual(json.loads(owner.value()), ["s", -1, "n0", "192.0.2.7", 50000, {"id": 1000}])
+        owner.protocol.dataReceived(b"+")
+        self.assertEqual(transport.producerState, "producing")
+
+    def test_delegateOfTheNextOwner(self) -> None:
+        """One that waits when this node becomes the owner is closed, as it needs no connection."""
+        transport = Transport(peerAddress=PEER)
+        self.forwarding.connectToOwner({"id": 1000}, transport)
+        self.forwarding.serve()
+        self.assertEqual((transport.connected, self.served.built), (False, []))
+
     def test_backpressure(self) -> None:
         """Each side is paused while the other one takes nothing."""
         client, owner = self.joined()

@@ -13,7 +13,7 @@ from fleximq.dialects.connection.protocol_detection import SniffingFactory
 from fleximq.limits import Limits
 from fleximq.services.network import node_listener
 from fleximq.services.network.connection_limit import ConnectionLimit
-from fleximq.services.network.node_listener import DEADLINE, PREFACE_BYTES, NodeListener, Preface
+from fleximq.services.network.node_listener import DEADLINE, DELEGATE, PREFACE_BYTES, NodeListener, Preface
 from fleximq.wire.fleximq_frame import encodeFrame
 
 GOOD = Preface("secret", 1, "east-2", "192.0.2.7", 50000)
@@ -87,6 +87,20 @@ class NodeListenerTests(SynchronousTestCase):
         for host in ("127.0.0.1", "::1", "::ffff:127.0.0.1", ""):
             self.arrival(GOOD._replace(host=host).encode())
             self.assertEqual(self.served.clients.pop().host, "node east-2")
+
+    def test_delegate(self) -> None:
+        """A client that its node has admitted is handed over with its description; without a mesh it is refused."""
+        line = GOOD._replace(number=DELEGATE, delegate={"id": 1000}).encode()
+        self.assertTrue(self.arrival(line).disconnected)
+        built: list[tuple[Any, Any]] = []
+
+        def build(description: Any, address: Any) -> Protocol:
+            built.append((description, address.host))
+            return Protocol()
+
+        self.listener.delegates = build
+        self.assertEqual(self.arrival(line).value(), b"+")
+        self.assertEqual(built, [({"id": 1000}, "192.0.2.7")])
 
     def test_notYet(self) -> None:
         """Before the node is the owner a client waits; it is not read."""
