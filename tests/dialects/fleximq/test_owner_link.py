@@ -306,10 +306,10 @@ class LinkEndTests(OwnerLinkCase):
         """While it does not read its output, the owner is not read either."""
         self.enqueue(*[bytes(600_000)] * 4)
         self.pass_()
-        self.client.transport.producer.pauseProducing()
+        self.client.producer.pauseProducing()
         self.consume()
         self.assertEqual(self.links[0].string.producerState, "paused")
-        self.client.transport.producer.resumeProducing()
+        self.client.producer.resumeProducing()
         self.pass_()
         self.assertEqual(self.links[0].string.producerState, "producing")
 
