@@ -9,6 +9,7 @@ from zope.interface import Attribute, Interface
 from fleximq.values.message import Message
 
 if TYPE_CHECKING:  # a plug-in file loads this module, and should load no more than it needs
+    from fleximq.values.connection_load import ConnectionLoad
     from fleximq.values.records import BacklogSize, OnCommitted, OnStaged, PublishedRun, Run, StoredBatch, TopicBounds
     from fleximq.values.state_records import StateRecord
 
@@ -174,7 +175,7 @@ class IRights(Interface):
 
 
 class IConversation(Interface):
-    """The session of a connection, as far as changes of a client's rights concern it."""
+    """The session of a connection, as far as changes of a client's rights and operators concern it."""
 
     def rightsChanged(lost: Sequence[str]) -> None:
         """Discard cached permissions, and notify the client of the subscriptions it has just lost."""
@@ -184,6 +185,9 @@ class IConversation(Interface):
 
     def expel(error: Any) -> None:
         """Answer a :class:`fleximq.errors.BrokerError` in the dialect's words and close the connection."""
+
+    def load() -> "ConnectionLoad":
+        """Return what the connection has carried, and what holds it up."""
 
 
 class IAdmission(Interface):

@@ -58,6 +58,8 @@ class Outbox:
     bytes, and of messages, that end within ``space`` bytes of a run.
     """
 
+    #: Why a publisher is not read that this outbox pauses.
+    pauseWords = "a subscriber of its messages reads too slowly"
     __slots__ = ("_deferred", "_direct", "_fresh", "_halfClose", "_held", "_overflow", "_policy", "_publisher",
                  "_reliefs", "_state", "_transport", "_turn", "_unsent", "_writes", "limit", "messagesWithin",
                  "traffic", "waiting")  # fmt: skip
@@ -91,6 +93,16 @@ class Outbox:
     def space(self) -> int:
         """Free bytes up to the mark; negative above it."""
         return self.limit - self.waiting - self._unsent
+
+    @property
+    def unread(self) -> int:
+        """The number of bytes that the peer has not read, as far as they are not in the system's buffer."""
+        return self.waiting + self._unsent if self._state in _UNREAD else 0
+
+    @property
+    def isUnread(self) -> bool:
+        """Whether output waits until the peer reads."""
+        return self._state in _UNREAD
 
     @property
     def full(self) -> bool:

@@ -19,6 +19,7 @@ from fleximq.dialects.answers import Answers
 from fleximq.dialects.connection.connection_rate import ConnectionRate, admittedMessages, overRate
 from fleximq.dialects.connection.connection_state import ConnectionState
 from fleximq.dialects.connection.keepalive import KeepAlive
+from fleximq.dialects.connection.read_pauses import ReadPauses
 from fleximq.dialects.context import ListenerContext
 from fleximq.dialects.handshake import Handshake
 from fleximq.dialects.outbox import Outbox
@@ -28,6 +29,7 @@ from fleximq.interfaces import IConversation, IPeer
 from fleximq.security.credentials import Certificate
 from fleximq.security.peer_address import clientKey
 from fleximq.security.principal import Admitted
+from fleximq.values.connection_load import ConnectionLoad
 from fleximq.values.counted_event import CountedEvent, EventFamily
 
 #: Seconds within which a closing connection must have read its last answers.
@@ -59,15 +61,15 @@ class Session(metaclass=ABCMeta):
     ``dismissed`` that their time is over. ``limited`` are the beginnings of messages that :meth:`admittedOf` may
     refuse. ``joinsFirst`` means that the first message is small in any case.
 
-    The protocol sets ``certificate``, which returns the client certificate, and ``checking``, called with True and
-    False at the start and end of a pending credential check, or of another wait of input. ``handshake`` admits the
-    peer.
+    The protocol sets ``readPauses``, ``certificate``, which returns the client certificate, and ``checking``, called
+    with True and False at the start and end of a pending credential check, or of another wait of input. ``handshake``
+    admits the peer.
     """
 
     __slots__ = (
         "__weakref__", "address", "answers", "began", "broker", "certificate", "checking", "client", "context",
-        "dismissed", "handshake", "keepAlive", "listening", "outbox", "rate", "reason", "receivedAt", "state",
-        "traffic",
+        "dismissed", "handshake", "keepAlive", "listening", "outbox", "rate", "readPauses", "reason", "receivedAt",
+        "state", "traffic",
     )  # fmt: skip
     dialect: ClassVar[str]
     mayFinish: ClassVar[bool] = False
@@ -92,6 +94,7 @@ class Session(metaclass=ABCMeta):
         self.checking: Callable[[bool], None] = _ignore
         self.keepAlive: KeepAlive | None = None
         self.receivedAt = self.began = context.clock.seconds()
+        self.readPauses: ReadPauses | None = None
         self.listening = True
         self.dismissed = False
         self.reason = ""
@@ -285,6 +288,16 @@ class Session(metaclass=ABCMeta):
             self.end(f"error {int(error.status)}")
             if self.client is not None:
                 self.broker.leave(self.client, self.reason)
+
+    def load(self) -> ConnectionLoad:
+        """Return what the connection has carried, and what holds it up."""
+        traffic, outbox = self.traffic, self.outbox
+        unread = outbox.unread
+        reasons = [f"it does not read: {unread} bytes of at most {outbox.limit} wait"] if outbox.isUnread else []
+        if self.readPauses is not None and (paused := self.readPauses.words()):
+            reasons.append(f"the broker does not read from it: {paused}")
+        carried = traffic.bytesIn, traffic.bytesOut, traffic.messagesIn, traffic.messagesOut
+        return ConnectionLoad(*carried, unread, outbox.limit, tuple(reasons))
 
     def slow(self) -> None:
         """Disconnect a peer that does not read its output."""

@@ -65,6 +65,7 @@ class SessionProtocol:
         mark = markOf(context.settings.limits.outboxBytes)
         self.outbox = makeOutbox(transport, context.turn, mark, self._slow, policy=context.policy)
         self.session = makeSession(context, self.outbox, self.address or transport.getPeer())
+        self.session.readPauses = self.readPauses
         self.session.certificate = self._certificate
         self.session.checking = self._checking
         self._since = self._seconds() if self.connectedAt is None else self.connectedAt

@@ -28,6 +28,7 @@ from fleximq.in_process.direct_messages import DirectMessages
 from fleximq.in_process.jobs import InProcessConsumers
 from fleximq.interfaces import IConversation, IForm, IPeer, ISubscriber
 from fleximq.rights import Action
+from fleximq.values.connection_load import ConnectionLoad
 
 _log = Logger()
 
@@ -132,6 +133,10 @@ class InProcessPeer:
 
     def expel(self, error: BrokerError) -> None:
         self.end(error)
+
+    def load(self) -> ConnectionLoad:
+        traffic = self.traffic
+        return ConnectionLoad(traffic.bytesIn, traffic.bytesOut, traffic.messagesIn, traffic.messagesOut)
 
     # -- frames ------------------------------------------------------------------------------------
 

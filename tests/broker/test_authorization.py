@@ -20,6 +20,7 @@ from fleximq.interfaces import IConversation
 from fleximq.limits import OwnLimits
 from fleximq.rights import EVERYTHING, Action
 from fleximq.security.permissions import Rights
+from fleximq.values.connection_load import ConnectionLoad
 from fleximq.values.message import Content, Message
 from fleximq.values.patterns import anyOf, isPattern, overlap
 from fleximq.values.records import StoredBatch
@@ -43,6 +44,10 @@ class Told:
     def refusal(self) -> str | None:
         """Everybody may be here."""
         return None
+
+    def load(self) -> ConnectionLoad:
+        """Nothing was carried."""
+        return ConnectionLoad(0, 0, 0, 0)
 
     def expel(self, error: Any) -> None:
         """Not here."""

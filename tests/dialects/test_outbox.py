@@ -70,6 +70,16 @@ class OutboxTests(SynchronousTestCase):
             self.outbox.deliver(chunk, 3)
         self.turn.flush()
 
+    def test_unread(self) -> None:
+        """What the peer has not read is known while it does not read."""
+        self.say(b"x" * 50)
+        self.assertEqual((self.outbox.unread, self.outbox.isUnread), (0, False))
+        self.say(b"x" * 60)
+        self.say(b"y" * 300)
+        self.assertEqual((self.outbox.unread, self.outbox.isUnread), (360, True))
+        self.transport.drainAll()
+        self.assertEqual((self.outbox.unread, self.outbox.isUnread), (0, False))
+
     def test_interfaces(self) -> None:
         """It is a producer of both kinds, and the transport's."""
         verifyObject(IPushProducer, self.outbox)

@@ -10,12 +10,14 @@ from twisted.logger import LogEvent, LogLevel, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.dialects.connection.connection_state import ConnectionState
+from fleximq.dialects.connection.read_pauses import ReadPause, ReadPauses
 from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.session import LINGER, Session
 from fleximq.errors import BadRequest, BrokerError, NoCapacity, TooLarge
 from fleximq.limits import Limits
 from fleximq.rights import EVERYTHING
 from fleximq.security.principal import Admitted, Principal
+from fleximq.values.connection_load import ConnectionLoad
 from tests.dialects.admissions import REFUSAL, REFUSING, FakeAdmission
 from tests.dialects.conversations import makeContext
 from tests.log_observer import observeLog
@@ -65,6 +67,22 @@ class SessionTests(SynchronousTestCase):
         self.assertEqual(client.address, "127.0.0.1:5")
         self.clock.advance(100)
         self.assertFalse(self.transport.disconnecting)
+
+    def test_load(self) -> None:
+        """A session tells what it has carried, and what holds it up."""
+        session = self.session
+        session.letIn(SOMEBODY)
+        session.traffic.bytesIn, session.traffic.messagesOut = 5, 7
+        self.assertEqual(session.load(), ConnectionLoad(5, 0, 0, 7, 0, session.outbox.limit))
+        session.readPauses = ReadPauses(self.transport, lambda isRead: None)
+        session.readPauses.pause(ReadPause.OVERLOADED)
+        session.outbox.pauseProducing()
+        session.outbox.take(b"x" * 30)
+        load = session.load()
+        self.assertEqual(load.unread, 30)
+        unread, paused = load.slow
+        self.assertEqual(unread, f"it does not read: 30 bytes of at most {session.outbox.limit} wait")
+        self.assertEqual(paused, f"the broker does not read from it: {ReadPause.OVERLOADED.value}")
 
     def test_principal(self) -> None:
         """The log says under which name a client has logged in; without a login it has the client's name alone."""

@@ -19,7 +19,7 @@ from fleximq.broker.paths import dead_letter_paths, queue_paths, value_paths
 from fleximq.broker.paths.arguments import Answer, Arguments, Listing, Path, page, seenNames, text
 from fleximq.broker.paths.group_paths import GROUP_PATHS, lag
 from fleximq.broker.paths.journal_paths import JOURNAL_PATHS, READERS
-from fleximq.broker.paths.rows import clientRow, overview, topicRow, whoIs
+from fleximq.broker.paths.rows import clientRow, loadOf, overview, topicRow, whoIs
 from fleximq.broker.paths.schedule_paths import SCHEDULE_ACTS, SCHEDULE_PATHS
 from fleximq.broker.paths.value_paths import VALUE_PATHS, VALUE_READERS
 from fleximq.broker.paths.work_queue_paths import OWN_RIGHTS, PAUSE, WORK_QUEUE_PATHS, WORK_QUEUE_READERS
@@ -43,8 +43,29 @@ def about(broker: Broker, client: ConnectedClient, arguments: Arguments) -> dict
 
 
 def _ownClients(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
-    row, isListed = partial(clientRow, broker), lambda client: not client.isDelegate
-    Listing("clients", broker.clients, attrgetter("id"), row, *page(arguments, int, 0), isListed).answer(broker, answer)
+    some, filters = page(arguments, int, 0), _clientFilters(arguments)
+    part, isSlow = filters.pop("contains", ""), filters.pop("slow", False)
+
+    def shows(each: ConnectedClient) -> bool:
+        names = each.name, each.service, each.principal or "", each.address
+        return (
+            not each.isDelegate
+            and all(getattr(each, name) == value for name, value in filters.items())
+            and any(part in name for name in names)
+            and not (isSlow and not loadOf(each).slow)
+        )
+
+    rows = Listing("clients", broker.clients, attrgetter("id"), partial(clientRow, broker), *some, shows)
+    rows.answer(broker, answer)
+
+
+def _clientFilters(arguments: Arguments) -> dict[str, Any]:
+    """Return the arguments that select clients."""
+    names = "dialect", "principal", "contains"
+    found: dict[str, Any] = {name: text(arguments, name, TOPIC_BYTES) for name in names if arguments.get(name)}
+    if not isinstance(arguments.get("slow", False), bool):
+        raise BadRequest("'slow' must be true or false")
+    return found | ({"slow": True} if arguments.get("slow") else {})
 
 
 def _ownTopics(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
@@ -85,7 +106,7 @@ class NodeListing(NamedTuple):
 
 #: The listings that all nodes of a mesh answer together; ``first`` is smaller than all keys.
 LISTINGS = {
-    "clients": NodeListing("client_id", 0, _ownClients),
+    "clients": NodeListing("client_id", 0, _ownClients, _clientFilters),
     "topics": NodeListing("topic", "", _ownTopics, _topicFilters),
 }
 

@@ -6,6 +6,7 @@ from fleximq import __version__
 from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.topics.topic_table import Topic
+from fleximq.values.connection_load import ConnectionLoad
 from fleximq.values.state_records import GroupProgress
 
 
@@ -35,10 +36,14 @@ def whoIs(client: ConnectedClient) -> dict[str, Any]:
     return {"principal": client.principal, "address": client.address, "dialect": client.dialect, "client_id": client.id}
 
 
+_NO_LOAD = ConnectionLoad(0, 0, 0, 0)
+
+
 def clientRow(broker: Broker, client: ConnectedClient) -> dict[str, Any]:
     """Return a client's row; ``subscriptions`` includes the polled ones it uses, ``queues`` are those from which it
-    consumes.
+    consumes, and ``slow`` says what holds it up.
     """
+    load = loadOf(client)
     return {
         "client_id": client.id,
         "dialect": client.dialect,
@@ -49,7 +54,19 @@ def clientRow(broker: Broker, client: ConnectedClient) -> dict[str, Any]:
         "connected": round(broker.clock.seconds() - client.joined, 3),
         "subscriptions": len(client.subscriptions) + broker.polledSubscriptions.subscriptionCount(client),
         "queues": broker.consumers.queuesOf(client),
+        "received_messages": load.messagesIn,
+        "delivered_messages": load.messagesOut,
+        "received_bytes": load.bytesIn,
+        "sent_bytes": load.bytesOut,
+        "unread_bytes": load.unread,
+        "unread_limit": load.mark,
+        "slow": list(load.slow),
     }
+
+
+def loadOf(client: ConnectedClient) -> ConnectionLoad:
+    """Return the load of a client's connection."""
+    return _NO_LOAD if client.conversation is None else client.conversation.load()
 
 
 def topicRow(broker: Broker, topic: Topic) -> dict[str, Any]:

@@ -7,6 +7,7 @@ Messages that end a subscription (ACK, UNSUB), answer another client or serve ke
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import ClassVar
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
@@ -42,6 +43,8 @@ def overRate() -> TooManyRequests:
 class ConnectionRate:
     """The rate limits of one connection; ``counted`` is called with :data:`PAUSED` and 1 at each pause."""
 
+    #: Why a connection is not read while it is over its limits.
+    pauseWords: ClassVar[str] = "it exceeds its rate"
     meter: Meter
     traffic: Traffic
     clock: IReactorTime

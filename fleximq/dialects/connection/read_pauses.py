@@ -29,6 +29,11 @@ class ReadPauses:
         """Report no more changes, as the connection is closed; this ends a reference cycle."""
         self.changed = lambda isRead: None
 
+    def words(self) -> str:
+        """Return the reasons, "" without any; one that is no :class:`ReadPause` has ``pauseWords``."""
+        reasons: set[Any] = {*self._reasons}
+        return ", ".join(sorted({each.value if isinstance(each, ReadPause) else each.pauseWords for each in reasons}))
+
     def pause(self, reason: object) -> None:
         """Pause reading until :meth:`resume` was called for every reason given here."""
         if not self._reasons:

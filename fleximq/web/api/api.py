@@ -10,26 +10,20 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from twisted.internet.defer import Deferred
-
 from fleximq.broker.broker import Broker
-from fleximq.broker.paths.arguments import Listing, number, page
-from fleximq.broker.paths.path_table import clients, performAct
+from fleximq.broker.paths.arguments import Listing, page
 from fleximq.broker.paths.rows import groupRow, overview
 from fleximq.broker.paths.value_paths import values
 from fleximq.config.settings import Settings
-from fleximq.errors import Conflict, Forbidden, NotFound
 from fleximq.rights import Action
-from fleximq.web.api.answers import PAGED, PAGED_BY_NUMBER, actPage, pathPage
+from fleximq.web.api.answers import PAGED, pathPage
+from fleximq.web.api.client_pages import clientPages
 from fleximq.web.api.health_page import HealthInWords, healthPage
 from fleximq.web.api.history import History, historyPage
 from fleximq.web.api.queue_pages import queuePages
 from fleximq.web.api.shown_settings import shownSettings
 from fleximq.web.api.topic_pages import topicPages
 from fleximq.web.request import Argument, HttpReply, Page, PageRequest, jsonReply
-
-_CLIENT = Argument("client_id", "The id of the client.", "integer")
-_PRINCIPAL, _ADDRESS = Argument("principal", "A principal."), Argument("address", "The address of peers.")
 
 
 def apiTable() -> dict[str, Page]:
@@ -56,7 +50,7 @@ class Api:
 
     def pages(self) -> dict[str, Page]:
         """Return the pages by path."""
-        reads, act = partial(pathPage, self._broker), self.performAct
+        reads = partial(pathPage, self._broker)
         return {
             "/api/": Page(self.index, words="The paths that this request may use.", everywhere=True),
             "/api/about": Page(
@@ -64,43 +58,17 @@ class Api:
             ),
             "/api/history": historyPage(self._parts.history),
             "/api/health": healthPage(self._parts.health),
-            "/api/clients": reads(clients, "Connected clients by id.", PAGED_BY_NUMBER),
             "/api/values": reads(values, "The keys of stored values.", (*PAGED, Argument("prefix", "Of the keys."))),
             "/api/groups": Page(
                 self.groups, words="Consumer groups of the pipeline by name, with their lag.", arguments=PAGED
-            ),
-            "/api/bans": Page(
-                partial(act, "bans"), Action.ADMIN, words="Banned principals and addresses.", arguments=PAGED
             ),
             "/api/settings": Page(
                 self.settings, Action.ADMIN, words="The current settings, except possible secrets.", everywhere=True
             ),
             **queuePages(self._broker),
             **topicPages(self._broker),
-            "/api/clients/disconnect": actPage(
-                self.disconnect, "Disconnect a client with an error in its dialect.", (_CLIENT,)
-            ),
-            "/api/clients/kick": actPage(
-                partial(act, "kick"),
-                "Disconnect a client, or those of a principal or an address.",
-                (_CLIENT, _PRINCIPAL, _ADDRESS),
-            ),
-            "/api/bans/add": actPage(
-                partial(act, "ban"),
-                "Ban a principal or an address, and disconnect its clients.",
-                (
-                    _PRINCIPAL,
-                    _ADDRESS,
-                    Argument("seconds", "The duration of the ban.", "integer"),
-                    Argument("reason", "Why, for the list of bans."),
-                ),
-            ),
-            "/api/bans/remove": actPage(
-                partial(act, "unban"), "End the ban of a principal or an address.", (_PRINCIPAL, _ADDRESS)
-            ),
+            **clientPages(self._broker),
         }
-
-    # -- reading -----------------------------------------------------------------------------------
 
     async def index(self, request: PageRequest) -> HttpReply:
         """List the paths that this request may use."""
@@ -127,28 +95,3 @@ class Api:
     async def settings(self, request: PageRequest) -> HttpReply:
         """Return the current settings by option name, without secrets."""
         return jsonReply({"settings": shownSettings(self._parts.settings())})
-
-    # -- acting ------------------------------------------------------------------------------------
-
-    async def disconnect(self, request: PageRequest) -> HttpReply:
-        """Disconnect the client with this ``client_id``, with an error in its dialect."""
-        clientId = number(request.arguments, "client_id")
-        client = self._broker.clients.find(clientId)
-        if client is None:
-            asked, answered = {"client_id": clientId, "by": request.who}, Deferred[Any]()
-            self._broker.withOtherNodes("kick", self._broker.brokerClient, asked, answered.callback)(
-                {"disconnected": 0}
-            )
-            if not (await answered)["disconnected"]:
-                raise NotFound(f"there is no client {clientId}")
-        elif client.conversation is None:
-            raise Conflict(f"client {clientId} cannot be disconnected")
-        else:
-            client.conversation.expel(Forbidden("disconnected by the operator"))
-        return jsonReply({"disconnected": clientId})
-
-    async def performAct(self, act: str, request: PageRequest) -> HttpReply:
-        """Perform an act of :class:`fleximq.services.operator.Operator` with the arguments of the request."""
-        answered: Deferred[Any] = Deferred()
-        performAct(self._broker, act, request.arguments, request.who, answered.callback)
-        return jsonReply(await answered)

@@ -182,6 +182,13 @@ class PathTests(SynchronousTestCase):
                 "connected": 2.0,
                 "subscriptions": 2,
                 "queues": [],
+                "received_messages": 0,
+                "delivered_messages": 0,
+                "received_bytes": 0,
+                "sent_bytes": 0,
+                "unread_bytes": 0,
+                "unread_limit": 0,
+                "slow": [],
             },
         )
 

@@ -6,8 +6,10 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.broker.traffic import Traffic
 from fleximq.config.option_values import SlowConsumer
-from fleximq.dialects.connection.read_pauses import ReadPauses
+from fleximq.dialects.connection.connection_rate import ConnectionRate
+from fleximq.dialects.connection.read_pauses import ReadPause, ReadPauses
 from fleximq.dialects.connection.slow_consumer import (
     DISCONNECT,
     DROPPED,
@@ -61,6 +63,21 @@ class PolicyCase(SynchronousTestCase):
     def counted(self, event: str, number: int) -> None:
         """Add up what is counted."""
         self.counts[event] = self.counts.get(event, 0) + number
+
+
+class WordsTests(PolicyCase):
+    """Why a publisher is not read."""
+
+    def test_reasons(self) -> None:
+        """Each reason has words, and none is none."""
+        publisher = Publisher()
+        self.assertEqual(publisher.readPauses.words(), "")
+        publisher.readPauses.pause(ReadPause.OVERLOADED)
+        publisher.readPauses.pause(self.outboxWith(Block(self.clock)))
+        meter: Any = None
+        publisher.readPauses.pause(ConnectionRate(meter, Traffic(), self.clock, self.counted))
+        words = "a subscriber of its messages reads too slowly, it exceeds its rate, "
+        self.assertEqual(publisher.readPauses.words(), words + ReadPause.OVERLOADED.value)
 
 
 class DisconnectTests(PolicyCase):

@@ -25,6 +25,8 @@ class ListingTests(ApiCase):
                         "client_id": 1000, "dialect": "minimq", "name": "minimq-1000", "client_name": None,
                 "principal": "ann",
                         "address": "192.0.2.1:5", "connected": 2, "subscriptions": 0, "queues": [],
+                        "received_messages": 0, "delivered_messages": 0, "received_bytes": 0, "sent_bytes": 0,
+                        "unread_bytes": 0, "unread_limit": 0, "slow": [],
                     }
                 ],
                 "next": None,
