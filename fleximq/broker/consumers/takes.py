@@ -25,6 +25,7 @@ from fleximq.broker.envelope import ConnectedClient, QueueDelivery
 from fleximq.errors import BadRequest, BrokerError, NoCapacity, TooManyRequests
 from fleximq.interfaces import IConversation, IPeer
 from fleximq.limits import MOST_MILLISECONDS
+from fleximq.values.connection_load import ConnectionLoad
 from fleximq.values.queue_keys import MOST_PREFETCH
 
 #: Maximum seconds for which a take waits, and of a lease.
@@ -290,6 +291,10 @@ class _Worker:
 
     def refusal(self) -> str | None:
         return None
+
+    def load(self) -> ConnectionLoad:
+        """Return that it has no connection of its own: those of its requests carry what it takes."""
+        return ConnectionLoad(0, 0, 0, 0)
 
     def expel(self, error: BrokerError) -> None:
         """End all takes; unsettled deliveries return to their queues."""
