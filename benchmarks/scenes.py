@@ -9,6 +9,7 @@ from benchmarks.peers.beanstalkd import Beanstalkd
 from benchmarks.peers.blipmq import BlipMQ
 from benchmarks.peers.clients import NatsPy, OurAsyncio, OurBlocking
 from benchmarks.peers.cluster import ClusterOwner, ClusterStandby
+from benchmarks.peers.events import Events
 from benchmarks.peers.fleximq import FlexiMQ, FlexiMQBroker, LayoutB, pure, tuned
 from benchmarks.peers.fleximq_queue import DurableQueue, FlexiQueue
 from benchmarks.peers.identity import Identity
@@ -136,6 +137,7 @@ def _jobs(name: str, words: str, ours: type[FlexiMQBroker], least: float, peers:
     return Scene(f"jobs-{name}", title, Jobs(), (ours, pure(ours), *peers), goals)
 
 
+_FAN = Fan().figure
 #: What is wanted of a client library.
 _LIBRARY = (
     Goal(PUBLISHED, 300_000),
@@ -166,6 +168,10 @@ SCENES: tuple[Scene, ...] = (
     _fan("ws-1-1", "Identity over WebSocket, 1 to 1, 100 B", Fan(), 6.0, 3.95, NodeWs, ours=Identity),
     _fan("ws-1-10", "Identity over WebSocket, 1 to 10, 100 B", Fan(subscribers=10), 6.0, 19.9, NodeWs, ours=Identity),
     _fan("ws-1-100", "Identity over WebSocket, 1 to 100, 100 B", Fan(subscribers=100), 10, 91, NodeWs, ours=Identity),
+    Scene("sse-1-1", "Server-Sent Events, 1 to 1, 100 B", Fan(), (Events, pure(Events)), (Goal(_FAN, 200_000),)),
+    Scene(
+        "sse-1-100", "Server-Sent Events, 1 to 100, 100 B", Fan(subscribers=100), (Events,), (Goal(_FAN, 1_000_000),)
+    ),
     Scene(
         "reqrep",
         "Request and reply, one at a time, 100 B",

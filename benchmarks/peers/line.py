@@ -25,18 +25,28 @@ class Line:
     def __init__(self, port: int) -> None:
         self.who: int | bytes | None = None
         self._rest = b""
-        self.socket = socket.socket()
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        limitWaits(self.socket)
-        if Line._open >= _PER_ADDRESS:
-            self.socket.setsockopt(socket.IPPROTO_IP, _BIND_ADDRESS_NO_PORT, 1)
-            self.socket.bind((f"127.0.0.{Line._open // _PER_ADDRESS + 1}", 0))
-        try:
-            self.socket.connect(("127.0.0.1", port))
-        except BaseException:
-            self.socket.close()
-            raise
+        self.socket = self._connected(port)
         Line._open += 1
+
+    def redial(self, port: int) -> None:
+        """Connect again, in place of the present connection."""
+        self.socket.close()
+        self._rest = b""
+        self.socket = self._connected(port)
+
+    def _connected(self, port: int) -> socket.socket:
+        made = socket.socket()
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        limitWaits(made)
+        if Line._open >= _PER_ADDRESS:
+            made.setsockopt(socket.IPPROTO_IP, _BIND_ADDRESS_NO_PORT, 1)
+            made.bind((f"127.0.0.{Line._open // _PER_ADDRESS + 1}", 0))
+        try:
+            made.connect(("127.0.0.1", port))
+        except BaseException:
+            made.close()
+            raise
+        return made
 
     def __enter__(self) -> "Line":
         return self
