@@ -236,10 +236,7 @@ class QueueLoop:
         def working(number: int) -> None:
             queue = (JOBS, ORDERED, LATER)[number % 3]
             while goesOn is None or goesOn():
-                with FlexiClient(Stream(addresses[number % len(addresses)])) as client:
-                    client.join()
-                    client.tell("SUB", {"topic": queue, "queue": True, "prefetch": random.randint(1, PREFETCH)})
-                    work(client, self.jobs, queue, client.barrier())
+                self.serve(addresses[number % len(addresses)], queue)
 
         def until(end: Callable[[int], None], number: int) -> None:
             try:
@@ -256,6 +253,13 @@ class QueueLoop:
         for thread in threads:
             thread.start()
         return threads
+
+    def serve(self, address: tuple[str, int], queue: str) -> None:
+        """Work on a queue by one connection, until it leaves with unsettled deliveries."""
+        with FlexiClient(Stream(address)) as client:
+            client.join()
+            client.tell("SUB", {"topic": queue, "queue": True, "prefetch": random.randint(1, PREFETCH)})
+            work(client, self.jobs, queue, client.barrier())
 
     def _empty(self, address: tuple[str, int]) -> None:
         """Acknowledge all jobs until no queue and no schedule has any, and read the dead letters."""

@@ -4,6 +4,7 @@ import os
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from tests.conversations.journal.http_queue_loop import HttpQueueLoop
 from tests.conversations.journal.queue_loop import JOBS, LATER, ORDERED, Jobs, QueueLoop, report
 from tests.nightly import repetitions
 
@@ -19,6 +20,15 @@ class QueueLoopTests(SynchronousTestCase):
         self.assertEqual(loop.jobs.faults, [], report(kills, loop.jobs, 0))
         self.assertGreater(len(loop.jobs.finished), kills)
         self.assertGreater(sum(each.startswith(LATER) for each in loop.jobs.confirmed), 0)
+
+    def test_norDoTheyWithWorkersByHttp(self) -> None:
+        """The same with workers that take and settle by HTTP; no tag of an earlier broker settles anything."""
+        kills = repetitions(2, 50)
+        loop = HttpQueueLoop(os.path.abspath(self.mktemp()))
+        loop.run(kills)
+        self.assertEqual(loop.jobs.faults, [], report(kills, loop.jobs, 0))
+        self.assertGreater(loop.settled, kills)
+        self.assertGreater(loop.stale, 0)
 
     def test_deliveryAfterConfirmedAcknowledgementIsFault(self) -> None:
         """The ledger notices a finished job."""
