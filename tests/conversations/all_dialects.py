@@ -39,7 +39,11 @@ def converse(connect: Callable[[], socket.socket]) -> None:
         identity.say(f"PUBLISH:{topic}:from Identity")
         _same(identity.barrier()[-1].rpartition(":")[2], "from Identity")
 
-        spoken = ["from FlexiMQ", "from BlipMQ", "from MiniMQ", "from Identity"]
+        web = open.enter_context(Stream(connect()))
+        web.say(f"POST /topics/{topic} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nfrom HTTP".encode())
+        _same(web.read()[:15], b"HTTP/1.1 200 OK")
+
+        spoken = ["from FlexiMQ", "from BlipMQ", "from MiniMQ", "from Identity", "from HTTP"]
         _same([_text(each.value) for each in flexi.barrier()], spoken[1:])
         _same([_text(each.value) for each in browser.barrier()], spoken)
         _same([_delivered(blip, subscription) for _ in spoken], spoken)

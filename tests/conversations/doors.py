@@ -381,6 +381,20 @@ class HttpCaller(Caller):
         return [f"HTTP {answer[9:12].decode()}"] if answer else []
 
 
+class PlainCaller(HttpCaller):
+    """Plain HTTP, with a token in the header of every request, on one connection while that is open."""
+
+    wayIn: ClassVar[Mapping[str, Sequence[str]]] = {NONE: ["HTTP 204"], WRONG: ["HTTP 401"], RIGHT: ["HTTP 204"]}
+
+    def comeIn(self) -> list[str]:
+        """Ask what everybody may ask, unless with wrong credentials."""
+        return self._ask("OPTIONS /topics/m.a HTTP/1.1\r\n", "")
+
+    def connected(self, kind: type[Peer] = Peer) -> Any:
+        """Return the connection, or a new one."""
+        return super().connected() if self.peer is None or self.peer.closed else self.peer
+
+
 #: Who can come, by the door's name in the tables.
 CALLERS: Mapping[str, Callable[..., Caller]] = {
     "fleximq": FlexiCaller,
@@ -391,4 +405,5 @@ CALLERS: Mapping[str, Callable[..., Caller]] = {
     "identity": IdentityCaller,
     "identityHeader": IdentityHeaderCaller,
     "http": HttpCaller,
+    "plainHttp": PlainCaller,
 }

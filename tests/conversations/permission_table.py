@@ -126,6 +126,18 @@ HTTP: Mapping[str, Deed] = {
     ),
 }
 
+_OK, _FORBIDDEN = ["HTTP 200"], ["HTTP 403"]
+PLAIN_HTTP: Mapping[str, Deed] = {
+    "publish": Deed("publish", lambda c: c.post("/topics/m.a", "1"), _OK, _FORBIDDEN),
+    "publishAgain": Deed(
+        "publish", lambda c: c.post("/topics/m.a", "1"), _OK, _FORBIDDEN,
+        first=lambda c: [c.post("/topics/m.a", "1") for _ in range(3)], onlyLost=True,
+    ),
+    "publishLater": Deed("publish", lambda c: c.post("/topics/m.a?delay=60", "1"), _OK, _FORBIDDEN),
+    "enqueue": Deed("publish", lambda c: c.post("/queues/m.q", "1"), _OK, _FORBIDDEN),
+    "request": Deed("request", lambda c: c.post("/request/999/svc/x", "1"), ["HTTP 404"], _FORBIDDEN),
+}  # fmt: skip
+
 #: The deeds at each door.
 DEEDS: Mapping[str, Mapping[str, Deed]] = {
     "fleximq": FLEXIMQ,
@@ -136,4 +148,5 @@ DEEDS: Mapping[str, Mapping[str, Deed]] = {
     "identity": IDENTITY,
     "identityHeader": IDENTITY,
     "http": HTTP,
+    "plainHttp": PLAIN_HTTP,
 }

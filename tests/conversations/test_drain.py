@@ -27,6 +27,7 @@ CROWD = {
     "blipmq": repetitions(50, 250),
     "minimq": repetitions(50, 250),
     "identity": repetitions(20, 100),
+    "http": repetitions(20, 100),
 }
 #: Seconds that the broker has for its end; who goes on is dismissed after half of them.
 DRAIN = 6
@@ -168,6 +169,20 @@ async def identity(wire: Wire, story: Story, obeys: bool) -> None:
         story.confirmed.add(message)
 
 
+async def http(wire: Wire, story: Story, obeys: bool) -> None:
+    """POST, again and again, on one connection."""
+    while True:
+        message = story.next()
+        head = f"POST /topics/{TOPIC} HTTP/1.1\r\nContent-Type: text/plain\r\nContent-Length: {len(message)}\r\n\r\n"
+        wire.say(head.encode() + message.encode())
+        while not wire.received.endswith(b"}\n"):
+            await wire.more()
+        if b'{"offset":' not in wire.received:
+            raise AssertionError(wire.received)
+        wire.received = b""
+        story.confirmed.add(message)
+
+
 async def live(address: tuple[str, int], story: Story, speak: Callable[..., Awaitable[None]], obeys: bool) -> None:
     """Live a client's life, from its connection to its end."""
     wire = Wire(*await asyncio.open_connection(*address))
@@ -183,7 +198,7 @@ async def live(address: tuple[str, int], story: Story, speak: Callable[..., Awai
 
 async def crowd(broker: BrokerProcess) -> list[Story]:
     """Let all come, send SIGTERM when each has published something, and return their stories."""
-    speakers = {"fleximq": fleximq, "blipmq": blipmq, "minimq": minimq, "identity": identity}
+    speakers = {"fleximq": fleximq, "blipmq": blipmq, "minimq": minimq, "identity": identity, "http": http}
     stories, lives = [], []
     for dialect, number in CROWD.items():
         for place in range(number):
