@@ -77,7 +77,7 @@ class ListenTests(SynchronousTestCase):
 
     def test_unknownDialect(self) -> None:
         """A dialect that does not exist is named, and so are those that do."""
-        known = "fleximq, blipmq, minimq, identity, or none"
+        known = "fleximq, blipmq, minimq, identity, http, or none"
         for dialect in ("mqtt", "", "FlexiMQ", "minimq "):
             self.assertEqual(
                 self.refused(f"{dialect}+tcp:1"),

@@ -5,6 +5,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.dialects.blipmq import BlipFactory
 from fleximq.dialects.fleximq_ws import FlexiWebSocketFactory
+from fleximq.dialects.http.protocol import HttpFactory
 from fleximq.dialects.registry import OWN, Registry, installed
 from fleximq.errors import SettingError
 from fleximq.interfaces import IDialect
@@ -34,7 +35,8 @@ class SpeakTests(SynchronousTestCase):
         self.assertEqual(set(spoken.streams), {"fleximq", "blipmq", "minimq"})
         self.assertEqual(set(spoken.webSockets), {"fleximq", "identity"})
         self.assertEqual(dict(spoken.claims), {})
-        self.assertEqual([way.name for way in spoken.ways], ["FlexiMQ", "BlipMQ", "MiniMQ", "Identity"])
+        self.assertEqual([way.name for way in spoken.ways], ["FlexiMQ", "BlipMQ", "MiniMQ", "Identity", "HTTP"])
+        self.assertIsInstance(spoken.http, HttpFactory)
 
     def test_plugIns(self) -> None:
         """Those of others are spoken beside them."""
@@ -42,13 +44,20 @@ class SpeakTests(SynchronousTestCase):
         self.assertIsInstance(spoken.streams["plus"], BlipFactory)
         self.assertIsInstance(spoken.webSockets["quiet"], FlexiWebSocketFactory)
         self.assertEqual(dict(spoken.claims), {b"+": "plus"})
-        self.assertEqual([way.name for way in spoken.ways][4:], ["Plus"])
+        self.assertEqual([way.name for way in spoken.ways][5:], ["Plus"])
 
     def test_only(self) -> None:
         """Where a listener names one, it is spoken alone."""
         spoken = self.dialectsOf(PLUS, QUIET, only="plus")
         self.assertEqual((list(spoken.streams), list(spoken.webSockets)), (["plus"], []))
         self.assertEqual([way.name for way in spoken.ways], ["Plus"])
+
+    def test_onlyHttp(self) -> None:
+        """Plain HTTP is neither a stream nor a WebSocket: the router of the listener has it."""
+        spoken = self.dialectsOf(PLUS, only="http")
+        self.assertEqual((list(spoken.streams), list(spoken.webSockets)), ([], []))
+        self.assertIsInstance(spoken.http, HttpFactory)
+        self.assertIsNone(self.dialectsOf(PLUS, only="fleximq").http)
 
     def test_broken(self) -> None:
         """One that cannot be loaded is logged and left out; no others suffer, and nobody waits for its beginnings."""
