@@ -2,16 +2,18 @@
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Annotated
 
 import msgspec
 
-from fleximq.broker.consumers.takes import MOST_WAIT, Job, Settling
+from fleximq.broker.consumers.takes import MOST_UNSETTLED, MOST_WAIT, Job, Settling
 from fleximq.broker.paths.settlement import WORDS_BYTES
 from fleximq.dialects.http.exchange import Exchange
 from fleximq.dialects.http.message_rows import jobRow
 from fleximq.dialects.http.routes import Parameter
-from fleximq.errors import BadRequest, BrokerError, NotStored
+from fleximq.errors import BadRequest, BrokerError, NotStored, TooLarge
 from fleximq.values.records import headerOf
+from fleximq.wire.payload_conversion import JSON_BYTES
 
 TAKE_PARAMETERS = (
     Parameter("most", "integer", "how many jobs to take at most, 1 without it"),
@@ -23,8 +25,10 @@ TAKE_PARAMETERS = (
 def take(exchange: Exchange) -> None:
     """Take jobs of the queue in the path for the principal of the request."""
     arguments = exchange.arguments
-    most, wait, lease = (_number(arguments, name, usual) for name, usual in (("most", 1), ("wait", 0), ("lease", 0)))
-    if most != int(most):
+    most, wait, lease = (
+        _number(arguments, name, usual) for name, usual in (("most", 1.0), ("wait", 0.0), ("lease", 0.0))
+    )
+    if not most.is_integer():
         raise BadRequest("most must be a whole number")
     if "lease" in arguments and not lease:
         raise BadRequest("a lease must be longer than 0 seconds")
@@ -68,24 +72,30 @@ def _number(arguments: object, name: str, usual: float) -> float:
         raise BadRequest(f"{name} must be a number") from None
 
 
+#: A list has at most the tags that a principal can have.
+_MOST = msgspec.Meta(max_length=MOST_UNSETTLED)
+
+
 class _Settlement(msgspec.Struct, forbid_unknown_fields=True):
     """The body of a settlement; see NOTIF ``/queue/settle`` of FlexiMQ, but with seconds and texts as tags."""
 
-    ack: list[str] = []
-    retry: list[tuple[str, float | None]] = []
-    reject: list[tuple[str, str]] = []
-    extend: list[tuple[str, float]] = []
+    ack: Annotated[list[str], _MOST] = []
+    retry: Annotated[list[tuple[str, float | None]], _MOST] = []
+    reject: Annotated[list[tuple[str, str]], _MOST] = []
+    extend: Annotated[list[tuple[str, float]], _MOST] = []
 
 
 _decode = msgspec.json.Decoder(_Settlement).decode
 _SHAPE = (
-    "a settlement is a JSON object with lists: ack of tags, retry of [tag, seconds or null],"
-    f" reject of [tag, words of at most {WORDS_BYTES} bytes], extend of [tag, seconds]"
+    f"a settlement is a JSON object with lists of up to {MOST_UNSETTLED} entries: ack of tags,"
+    f" retry of [tag, seconds or null], reject of [tag, words of at most {WORDS_BYTES} bytes], extend of [tag, seconds]"
 )
 
 
 def settle(exchange: Exchange) -> None:
     """Settle jobs of the queue in the path, and answer with the tags that are not the principal's any more."""
+    if len(exchange.body) > JSON_BYTES:  # of another type than JSON; to read it would hold up all other clients
+        raise TooLarge(f"a settlement of at most {JSON_BYTES} bytes is taken")
     try:
         found = _decode(exchange.body)
     except ValueError:  # of msgspec, too

@@ -76,7 +76,19 @@ class TakeTests(TakingCase):
         self.assertFalse(peer.closed)
 
     def test_wrongArguments(self) -> None:
-        for query in ("most=0", "most=1.5", "most=x", "most=1e9", "wait=-1", "wait=inf", "lease=0", "lease=nan", "a=1"):
+        for query in (
+            "most=0",
+            "most=1.5",
+            "most=x",
+            "most=1e9",
+            "most=inf",
+            "most=nan",
+            "wait=-1",
+            "wait=inf",
+            "lease=0",
+            "lease=nan",
+            "a=1",
+        ):
             [(status, value)] = answers(self.join().ask(request(f"POST /queues/q/take?{query}")))
             self.assertEqual((status, [*value]), (400, ["error"]), query)
 
@@ -159,6 +171,13 @@ class SettleTests(TakingCase):
         ):  # fmt: skip
             found = answers(self.join().ask(request("POST /queues/q/settle", body, "Content-Type: application/json")))
             self.assertEqual([status for status, _ in found], [400], body)
+
+    def test_large(self) -> None:
+        tags, most = [f'"a-{number}"' for number in range(takes.MOST_UNSETTLED + 1)], takes.MOST_UNSETTLED
+        for count, size, status in ((most, 0, 200), (most + 1, 0, 400), (1, 1 << 20, 413)):
+            body = f'{{"ack":[{",".join(tags[:count])}]{" " * size}}}'.encode()
+            [(found, _)] = answers(self.join().ask(request("POST /queues/q/settle", body)))
+            self.assertEqual(found, status, (count, size))
 
     def test_anotherPrincipalMayNot(self) -> None:
         self.publish(1)
