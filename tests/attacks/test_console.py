@@ -192,9 +192,14 @@ class RightsTests(ConsoleCase):
     def test_onlyPages(self) -> None:
         """A user who may read every page, but no topic, finds the name of no topic there, and changes nothing."""
         client = self.insider()
-        client.tell("SUB", {"topic": SECRET})
+        client.tell("SUB", {"topic": SECRET}).tell("SUB", {"topic": f"{SECRET}.#"})
         client.publish(SECRET, "x").barrier()
         fields = self.signIn("reader")
+        rows = json.loads(self.ask("GET /api/clients", **fields).body)["clients"]
+        for row in rows:
+            detail = self.ask(f"GET /api/clients/detail?client_id={row['client_id']}", **fields)
+            self.assertEqual((detail.code, SECRET in detail.body), (200, False))
+        self.assertTrue(rows)
         for method, path in [*self.pages(), ("GET", "/metrics")]:
             if method == "POST":
                 self.assertEqual(self.ask(f"POST {path}", {"topic": SECRET}, **fields).code, 403, path)

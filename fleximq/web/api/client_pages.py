@@ -7,7 +7,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from fleximq.broker.authorization import sees
+from fleximq.broker.authorization import permitsListening, sees
 from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.paths.arguments import Answer, Arguments, Listing, number, page
@@ -64,15 +64,17 @@ def clientPages(broker: Broker) -> dict[str, Page]:
 
 
 def _detail(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
-    """Answer with the row of a client and a page of its subscriptions: patterns, and topics that may be shown."""
+    """Answer with the row of a client and a page of its subscriptions to topics and patterns that may be shown."""
     clientId, some = number(arguments, "client_id"), page(arguments, str, "")
     found = broker.clients.find(clientId)
     if found is None:
         raise NotFound(f"there is no client {clientId} at this node")
-    rows = [(name, held.literal or not isPattern(name)) for name, held in found.subscriptions.items() if name > some[0]]
+    rows = [
+        (name, not held.literal and isPattern(name)) for name, held in found.subscriptions.items() if name > some[0]
+    ]
 
     def shows(row: tuple[str, bool]) -> bool:
-        return not row[1] or sees(client, row[0])
+        return permitsListening(client, row[0]) if row[1] else sees(client, row[0])
 
     listed = Listing("subscribed", rows, itemgetter(0), itemgetter(0), *some, shows)
     row = clientRow(broker, found)
