@@ -78,7 +78,7 @@ class Origins:
 
     def _isAdded(self, origin: str) -> bool:
         page = _place(origin)
-        return origin in self.added or (page is not None and page in map(_place, self.added))
+        return (origin in self.added and origin != "*") or (page is not None and page in map(_place, self.added))
 
     def admitHost(self, host: str | None) -> bool:
         """Return whether a request may name the broker so; None without the header, which all browsers send."""

@@ -70,7 +70,8 @@ class Routes:
         :raises HttpError: 404 for a path without any, 400 for a name that is not UTF-8.
         """
         _, root, *rest = path.split("/")
-        action = rest.pop() if len(rest) > 1 and (root, rest[-1]) in self._byShape else ""
+        isAction = len(rest) > 1 and rest[-1] != "" and (root, rest[-1]) in self._byShape
+        action = rest.pop() if isAction else ""
         found = self._byShape.get((root, action))
         if found is None:
             raise HttpError(404, _UNKNOWN)

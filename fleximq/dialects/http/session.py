@@ -138,7 +138,7 @@ class HttpSession(StreamSession):
                 if not self._next():
                     break
         except HttpError as error:
-            self._refuse(error)
+            self._refuse(error, () if self._request is None else self._request.corsFields)
         finally:
             self._isProceeding = False
 
@@ -154,12 +154,12 @@ class HttpSession(StreamSession):
                 request = self._opened(raw)
                 if request is None:
                     return False
+            self._request = request
             scanner.expect(request.length, request.limit)
+            if request.expectsContinue and request.length and not scanner.buffered:
+                self.outbox.take(_CONTINUE)
         body = scanner.body()
         if body is None:
-            if request.expectsContinue and self._request is None:
-                self.outbox.take(_CONTINUE)
-            self._request = request
             return False
         self._request = None
         self._act(request, body)
@@ -174,12 +174,16 @@ class HttpSession(StreamSession):
             self.onForeign()
             return None
         corsFields = self.gate.corsFields(head)
-        if head.method == "OPTIONS":
-            self._options(head)
+        try:
+            if head.method == "OPTIONS":
+                self._options(head)
+                return None
+            if self.client is None:
+                raise HttpError(401, "credentials are required")
+            request = readRequest(head, ROUTES, self.context.settings.limits.message, corsFields)
+        except HttpError as error:
+            self._refuse(error, corsFields, withBody=head.method != "HEAD")
             return None
-        if self.client is None:
-            raise HttpError(401, "credentials are required")
-        request = readRequest(head, ROUTES, self.context.settings.limits.message, corsFields)
         if not request.isUnique:
             self.known.remember(raw, request)
         return request
@@ -244,14 +248,14 @@ class HttpSession(StreamSession):
             status = int(error.status) if int(error.status) < 600 else 403
             exchange.send(errorBody(str(error)), JSON, status, errorFields(status))
 
-    def _refuse(self, error: HttpError) -> None:
+    def _refuse(self, error: HttpError, corsFields: tuple[str, ...] = (), withBody: bool = True) -> None:
         """Answer a request that cannot be read or served, and close: the end of its body may be uncertain."""
         if error.code == 413:
             self.counted(TooLarge(str(error)))
         else:
             self.broker.observers.counted(f"error: {error.code}", 1)
-        fields = (*errorFields(error.code), *error.fields)
-        self.outbox.take(response(error.code, errorBody(str(error)), JSON, "close", fields, withBody=True))
+        fields = (*corsFields, *errorFields(error.code), *error.fields)
+        self.outbox.take(response(error.code, errorBody(str(error)), JSON, "close", fields, withBody))
         self.outbox.linger()
         self.end(f"error {error.code}")
 
