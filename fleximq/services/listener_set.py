@@ -68,7 +68,7 @@ class ListenerSet:
         self._site = siteFactory(
             inputs.reactor, broker, lambda: inputs.reload.settings, self.security, admission, lag,
             Health(broker, lag, self._present, stopping, host.state), lambda: self._limit.waiting, self._logLimits,
-            self._unadmitted, host.state,
+            self._unadmitted, self._origins, host.state,
         )  # fmt: skip
 
     def _present(self) -> list[ListenerService]:

@@ -15,6 +15,7 @@ from zope.interface import implementer
 
 from fleximq.broker.broker import Broker
 from fleximq.config.settings import Settings
+from fleximq.dialects.http.origins import Origins
 from fleximq.dialects.http.route_table import ROUTES
 from fleximq.interfaces import IAdmission
 from fleximq.rights import Action
@@ -168,6 +169,7 @@ def siteFactory(
     waiting: Callable[[], int],
     logLimits: LogLimits,
     unadmitted: UnadmittedBudget,
+    origins: Origins,
     node: ClusterState | None = None,
 ) -> Callable[[tuple[WelcomeEntry, ...]], IProtocolFactory]:
     """Return a function that makes the site of a listener with its dialects; all sites have the same pages.
@@ -176,6 +178,7 @@ def siteFactory(
     :param admission: checks those who sign in, and whether they are still admitted.
     :param waiting: returns the number of connections that have not joined yet.
     :param unadmitted: charged for requests.
+    :param origins: those whose pages may load the JavaScript client from the broker.
     :param node: that of a cluster; one that does not own the journal refuses requests that are not about itself.
     """
     sessions = None if settings().noConsole else WebSessions(reactor.seconds)
@@ -211,7 +214,7 @@ def siteFactory(
         """Return the rights of requests without credentials; None if credentials are required."""
         return None if security.required else Admitted(None, security.rightsOf(None))
 
-    rules = RequestRules(unadmitted, settings().handshakeTimeout, refused)
+    rules = RequestRules(unadmitted, settings().handshakeTimeout, refused, origins.corsFields)
     return lambda entries: WebSite(reactor, entries, pages, nobody, admission.renewed, rules, broker.audit, sessions)
 
 

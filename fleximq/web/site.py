@@ -107,11 +107,15 @@ class OneRequestChannel(HTTPChannel):
 
 
 class RequestRules(NamedTuple):
-    """The budget of bytes of requests, and the seconds until their end; ``refused`` gets the peer and the status."""
+    """The budget of bytes of requests, and the seconds until their end; ``refused`` gets the peer and the status.
+
+    ``cors`` returns the header lines by which a page of an origin may load the JavaScript client.
+    """
 
     unadmitted: UnadmittedBudget
     deadline: float = DEADLINE
     refused: Callable[[Any, int], None] = lambda peer, code: None
+    cors: Callable[[str | None], Sequence[str]] = lambda origin: ()
 
 
 class WebSite(Site):
@@ -135,10 +139,10 @@ class WebSite(Site):
         sessions: WebSessions | None = None,
     ) -> None:
         console = sessions is not None
-        root = Pages(StaticPages(WelcomePage(ways, console), console), pages, renewed, audit, sessions)
+        self.unadmitted, self.deadline, self.refused, cors = rules or RequestRules(UnadmittedBudget())
+        root = Pages(StaticPages(WelcomePage(ways, console), console, cors), pages, renewed, audit, sessions)
         super().__init__(root, Request, timeout=None, reactor=reactor, parsePOSTFormSubmission=False)
         self.clock = reactor
-        self.unadmitted, self.deadline, self.refused = rules or RequestRules(UnadmittedBudget())
         self._nobody = nobody
 
     def buildProtocol(self, addr: IAddress | None) -> Any:

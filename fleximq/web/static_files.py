@@ -6,7 +6,7 @@ them: the page that asks for credentials is among them, and they say nothing abo
 
 import gzip
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -79,13 +79,17 @@ def _below(folder: Traversable, path: str) -> Iterator[tuple[str, StaticFile]]:
 
 
 class StaticPages(Resource):
-    """Answers requests for the files; ``other`` answers all others. ``console``: whether the console is served."""
+    """Answers requests for the files; ``other`` answers all others.
+
+    :param console: whether the console is served.
+    :param cors: returns the header lines by which a page of an origin may load the JavaScript client.
+    """
 
     isLeaf = True
 
-    def __init__(self, other: IResource, console: bool) -> None:
+    def __init__(self, other: IResource, console: bool, cors: Callable[[str | None], Sequence[str]]) -> None:
         super().__init__()
-        self._other, self._console = other, console
+        self._other, self._console, self._cors = other, console, cors
 
     def render(self, request: Any) -> Any:
         """Return the body of the answer."""
@@ -97,6 +101,11 @@ class StaticPages(Resource):
         file = staticFiles().get(path)
         if file is None:
             return self._other.render(request)
+        if path == CLIENT:
+            origin = request.getHeader(b"origin")
+            for line in self._cors(None if origin is None else origin.decode("latin-1")):
+                name, _, value = line.partition(": ")
+                request.setHeader(name.encode(), value.encode("latin-1"))
         return _answer(request, file)
 
 
@@ -117,7 +126,7 @@ def _answer(request: Any, file: StaticFile) -> bytes:
         request.setResponseCode(405)
         return b""
     request.setHeader(b"content-type", file.kind.encode())
-    request.setHeader(b"vary", b"Accept-Encoding")
+    request.responseHeaders.addRawHeader(b"vary", b"Accept-Encoding")
     body = file.body
     if file.packed and _takesGzip(request.getHeader(b"accept-encoding") or b""):
         body = file.packed

@@ -1,7 +1,7 @@
 """A broker in memory and the web site on it, asked over connections in memory."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from fleximq.rights import EVERYTHING
 from fleximq.security.principal import Admitted, Principal
 from fleximq.security.web_sessions import WebSessions
 from fleximq.services.web_site import LagService
+from fleximq.values.unadmitted_budget import UnadmittedBudget
 from fleximq.web.api.api import Api, ApiParts
 from fleximq.web.api.health_page import HealthInWords
 from fleximq.web.api.history import History
@@ -26,7 +27,7 @@ from fleximq.web.health_pages import Check, healthAnswer
 from fleximq.web.metrics import Metrics
 from fleximq.web.queue_survey import QueueSurveyor
 from fleximq.web.request import Page
-from fleximq.web.site import WebSite
+from fleximq.web.site import RequestRules, WebSite
 
 JSON = "Content-Type: application/json"
 
@@ -85,6 +86,7 @@ class SiteCase(SynchronousTestCase):
         self.renewed: Callable[[Admitted], Admitted] = lambda admitted: admitted
         self.checks = [Check("one", True, "fine")]
         self.sessions: WebSessions | None = WebSessions(self.clock.seconds)
+        self.cors: Callable[[str | None], Sequence[str]] = lambda origin: ()
         self.audited: list[tuple[str, dict[str, Any]]] = []
         self.shown = Settings(spawn=("program --password hidden",))
         self.pages = self.makePages()
@@ -135,6 +137,7 @@ class SiteCase(SynchronousTestCase):
             lambda admitted: self.renewed(admitted),
             audit=self.record,
             sessions=self.sessions,
+            rules=RequestRules(UnadmittedBudget(), cors=self.cors),
         )
         site.doStart()
         self.addCleanup(site.doStop)

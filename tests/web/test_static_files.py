@@ -3,6 +3,7 @@
 import gzip
 from pathlib import Path
 
+from fleximq.dialects.http.origins import Origins
 from fleximq.web import static_files
 from fleximq.web.static_files import CONSOLE, StaticFile, staticFiles
 from tests.web.asking import SiteCase
@@ -93,6 +94,20 @@ class StaticFilesTests(ConsoleCase):
             "/console/%61.js", "/fleximq.js/", "/console/....//a.js",
         ):  # fmt: skip
             self.assertEqual(self.ask(f"GET {path}").code, 404, path)
+
+    def test_allowedOrigins(self) -> None:
+        """Pages of allowed origins may load the JavaScript client from the broker, and nothing else."""
+        files = {**static_files.staticFiles(), "/fleximq.js": StaticFile.of("fleximq.js", b"export let a")}
+        self.patch(static_files, "staticFiles", lambda: files)
+        self.cors = Origins(frozenset({"https://own.example", "*"})).corsFields
+        for path, origin, allowed in (
+            ("/fleximq.js", "https://own.example", "https://own.example"), ("/fleximq.js", "https://a.example", None),
+            ("/fleximq.js", "null", None), ("/console/a.js", "https://own.example", None),
+            ("/api/about", "https://own.example", None),
+        ):  # fmt: skip
+            answer = self.ask(f"GET {path}", f"Origin: {origin}")
+            self.assertEqual((answer.code, answer.fields.get("access-control-allow-origin")), (200, allowed), path)
+            self.assertNotIn("access-control-allow-credentials", answer.fields)
 
     def test_anyoneMayRead(self) -> None:
         """Clients without credentials get the page, which asks for them."""
