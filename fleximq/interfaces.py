@@ -10,7 +10,16 @@ from fleximq.values.message import Message
 
 if TYPE_CHECKING:  # a plug-in file loads this module, and should load no more than it needs
     from fleximq.values.connection_load import ConnectionLoad
-    from fleximq.values.records import BacklogSize, OnCommitted, OnStaged, PublishedRun, Run, StoredBatch, TopicBounds
+    from fleximq.values.records import (
+        BacklogSize,
+        OnCommitted,
+        OnStaged,
+        PublishedRun,
+        Run,
+        SegmentState,
+        StoredBatch,
+        TopicBounds,
+    )
     from fleximq.values.state_records import StateRecord
 
 
@@ -278,6 +287,9 @@ class IJournalRead(Interface):
 
     def bounds() -> "Mapping[str, TopicBounds]":
         """Return the bounds of each topic that has messages: always the same mapping, for look-ups."""
+
+    def segmentStates() -> "Sequence[SegmentState]":
+        """Return the state of each file, oldest first."""
 
     def topics(limit: int, start: str = "", before: str = "") -> list[str]:
         """Return the first topics with messages, in order, from ``start`` on and less than ``before`` if given."""

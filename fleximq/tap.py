@@ -37,7 +37,7 @@ def makeService(options: Options) -> IService:
     followMonotonicClock(reactor)
     twistd: Mapping[str, Any] = options.parent or {}
     startupFailure = StartupFailure(twistd)
-    reload = Reload(options.settings, options.again)
+    reload = Reload(options.settings, options.again, lambda: options.origins)
     try:
         whole = compose(reactor, options.settings, startupFailure, abortRun=startupFailure.duringRun, reload=reload)
     except SettingError as error:

@@ -12,7 +12,7 @@ from fleximq.errors import NotKept
 from fleximq.interfaces import IJournal, IJournalAppend
 from fleximq.journal.writing.commit import Commits
 from fleximq.values.message import Message
-from fleximq.values.records import BacklogSize, OnCommitted, OnStaged, PublishedRun, Run, TopicBounds
+from fleximq.values.records import BacklogSize, OnCommitted, OnStaged, PublishedRun, Run, SegmentState, TopicBounds
 from tests.journal_records import Record, batchOf, recordsOf
 
 
@@ -229,6 +229,10 @@ class SlowJournal:
             count, total = (0, 0) if known is None else (known.count, known.bytes)
             found[record.topic] = TopicBounds(first, record.offset, time, record.time, count + 1, total + size)
         return found
+
+    def segmentStates(self) -> Sequence[SegmentState]:
+        """There are no files."""
+        return ()
 
     def topics(self, limit: int, start: str = "", before: str = "") -> list[str]:
         """Return the topics that have a record, in order."""

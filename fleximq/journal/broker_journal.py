@@ -14,7 +14,16 @@ from fleximq.interfaces import IJournal, IJournalAppend
 from fleximq.journal.memory_journal import MemoryJournal
 from fleximq.journal.writing.commit import Commits
 from fleximq.values.message import Message
-from fleximq.values.records import BacklogSize, OnCommitted, OnStaged, PublishedRun, Run, StoredBatch, TopicBounds
+from fleximq.values.records import (
+    BacklogSize,
+    OnCommitted,
+    OnStaged,
+    PublishedRun,
+    Run,
+    SegmentState,
+    StoredBatch,
+    TopicBounds,
+)
 from fleximq.values.state_records import StateRecord
 
 
@@ -125,6 +134,9 @@ class BrokerJournal:
 
     def bounds(self) -> Mapping[str, TopicBounds]:
         return self._current.bounds()
+
+    def segmentStates(self) -> Sequence[SegmentState]:
+        return self._current.segmentStates()
 
     def topics(self, limit: int, start: str = "", before: str = "") -> list[str]:
         return self._current.topics(limit, start, before)

@@ -9,7 +9,7 @@ from fleximq.errors import NotKept
 from fleximq.interfaces import IJournal, IJournalAppend
 from fleximq.journal.writing.commit import Commits
 from fleximq.values.message import Message
-from fleximq.values.records import BacklogSize, OnCommitted, OnStaged, PublishedRun, Run
+from fleximq.values.records import BacklogSize, OnCommitted, OnStaged, PublishedRun, Run, SegmentState
 
 _NONE = "there is no journal"
 
@@ -63,6 +63,9 @@ class MemoryJournal:
 
     def bounds(self) -> Mapping[str, Any]:
         return {}
+
+    def segmentStates(self) -> Sequence[SegmentState]:
+        return ()
 
     def topics(self, limit: int, start: str = "", before: str = "") -> list[str]:
         return []

@@ -5,10 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from zope.interface import implementer
 
 from fleximq.interfaces import IJournalRead
+from fleximq.journal.files.segment_summary import NEVER
 from fleximq.journal.files.segment_table import BacklogTotals, SegmentTable
 from fleximq.journal.reading.reader_thread import ReaderThread
 from fleximq.values.message import Message
-from fleximq.values.records import BacklogSize, StoredBatch, TopicBounds
+from fleximq.values.records import BacklogSize, SegmentState, StoredBatch, TopicBounds
 
 
 @implementer(IJournalRead)
@@ -47,6 +48,20 @@ class StoredRecords:
 
     def bounds(self) -> Mapping[str, TopicBounds]:
         return self.segments.bounds()
+
+    def segmentStates(self) -> Sequence[SegmentState]:
+        return [
+            SegmentState(
+                each.base,
+                each.end,
+                each.bytes,
+                each.first,
+                each.next,
+                None if each.highest == NEVER else each.highest,
+                len(each.lost),
+            )
+            for each in self.segments.all
+        ]
 
     def topics(self, limit: int, start: str = "", before: str = "") -> list[str]:
         return self.segments.topics(limit, start, before)

@@ -141,12 +141,7 @@ class Permissions:
         grants = {} if principal is None else principal.grants
         if not (self.configured or grants):
             return EVERYTHING
-        if principal is None:
-            key = _Key(ANONYMOUS)
-        else:
-            granted = tuple((action, tuple(grants[action])) for action in sorted(grants))
-            claims = tuple((name, principal.claims[name]) for name in self._claims if name in principal.claims)
-            key = _Key(principal.name, True, principal.roles, granted, claims)
+        key = self._keyOf(principal)
         rights = self._known.get(key)
         if rights is None:
             if len(self._known) >= MAX_PRINCIPALS:
@@ -154,13 +149,46 @@ class Permissions:
             rights = self._known[key] = self._made(key)
         return rights
 
-    def _made(self, key: "_Key") -> Rights:
+    def _keyOf(self, principal: Principal | None) -> "_Key":
+        if principal is None:
+            return _Key(ANONYMOUS)
+        granted = tuple((action, tuple(principal.grants[action])) for action in sorted(principal.grants))
+        claims = tuple((name, principal.claims[name]) for name in self._claims if name in principal.claims)
+        return _Key(principal.name, True, principal.roles, granted, claims)
+
+    def rulesFor(self, principal: Principal | None, action: str, clientId: int = 0) -> "Iterator[Rule]":
+        """Yield the rules of a principal for an action, first those that deny it; without any table there are none.
+
+        :param clientId: that of its client, for patterns with ``{client_id}``.
+        """
+        tables, values = self._tablesOf(self._keyOf(principal))
+        for isDenial in (True, False):
+            for table in tables:
+                for granted, patterns in table.denials if isDenial else table.grants:
+                    for pattern in patterns if granted == action else ():
+                        filled = [each.replace(_CLIENT, str(clientId or _CLIENT)) for each in _filled(pattern, values)]
+                        usable = tuple(_bare(action, each) for each in filled if _CLIENT not in each)
+                        yield Rule(self._title(table), isDenial, pattern, usable)
+
+    def _title(self, table: PermissionTable) -> str:
+        if not table.name:
+            return "its credentials"
+        return f"[{'roles' if self._roles.get(table.name) is table else 'principals'}.{table.name}]"
+
+    def _tablesOf(self, key: "_Key") -> tuple[list[PermissionTable], dict[str, list[str]]]:
+        """Return the tables of a principal, its own one and that of its credentials first, and the values of
+        placeholders.
+        """
         own = self._principals.get(key.name, PermissionTable(key.name))
         roles = {*own.roles, *key.roles} - {EVERYONE, AUTHENTICATED}
         held = {EVERYONE, *roles} | ({AUTHENTICATED} if key.authenticated else set())
         tables = [own, PermissionTable("", key.grants), *(self._roles[each] for each in sorted(held & {*self._roles}))]
         values = {"principal": [key.name], "role": sorted(roles)}
-        values |= {_CLAIM + name: [value] for name, value in key.claims}
+        return tables, values | {_CLAIM + name: [value] for name, value in key.claims}
+
+    def _made(self, key: "_Key") -> Rights:
+        tables, values = self._tablesOf(key)
+        own = tables[0]
         found: tuple[dict[str, list[str]], dict[str, list[str]]] = {}, {}
         for table in tables:
             for rules, into in zip((table.grants, table.denials), found, strict=True):
@@ -168,6 +196,15 @@ class Permissions:
                     for each in patterns:
                         into.setdefault(action, []).extend(_filled(each, values))
         return Rights(found[0], self._answers, found[1], _limitsOf(own, tables[1:]))
+
+
+class Rule(NamedTuple):
+    """One rule: the table that has it, in words, whether it denies, the pattern as written, and with its values."""
+
+    table: str
+    isDenial: bool
+    written: str
+    patterns: tuple[str, ...]
 
 
 class _Key(NamedTuple):

@@ -13,7 +13,7 @@ from twisted.logger import Logger
 
 from fleximq import __version__
 from fleximq.cluster.follower import Follower
-from fleximq.cluster.interfaces import AHEAD, ShardOwner
+from fleximq.cluster.interfaces import AHEAD, NodeRecord, ShardOwner
 from fleximq.cluster.node_state import YOUNG, NodeState, checkSums, differing, messagesBehind, secondsBehind, whyNotTo
 from fleximq.cluster.ownership import Ownership, State
 from fleximq.cluster.stream_replica import StreamReplica
@@ -81,6 +81,38 @@ class ClusterOperator:
             __version__, state.name.lower(), at, copy.end, copy.time, self._settings, reason, self.missing, self.lost,
             max(0, copy.sequence - sequence) / max(1.0, at - began), self._timeOfDay(),
         )._asdict()  # fmt: skip
+
+    def overview(self) -> dict[str, Any]:
+        """Return the shard's owner and term, how often it changed since this node started, and a row of each living
+        node.
+        """
+        owner, living = self._ownership.owner, self._ownership.living()
+        return {
+            "node": self._node,
+            "state": self._ownership.state.name.lower(),
+            "owner": owner.node or None,
+            "term": owner.term,
+            "changes": self._changes,
+            "missing": self.missing,
+            "nodes": [self._row(node, living[node], living.get(owner.node)) for node in sorted(living)],
+        }
+
+    def _row(self, node: str, record: NodeRecord, owner: NodeRecord | None) -> dict[str, Any]:
+        about = NodeState.of(record)
+        isFollower = owner is not None and owner is not record
+        behind = messagesBehind(self._shard, record, owner) if owner is not None and isFollower else None
+        return {
+            "node": node,
+            "state": about.state,
+            "version": about.version,
+            "address": record.about.get("forward", {}).get("host"),
+            "reason": about.reason,
+            "missing": about.missing,
+            "lost": about.lost,
+            "behind": behind,
+            "seconds": secondsBehind(record, owner) if owner is not None and behind else 0.0,
+            "differs": list(differing(record, owner)) if owner is not None and isFollower else [],
+        }
 
     @property
     def missing(self) -> str:

@@ -151,6 +151,11 @@ class ClusterNode(Host):
         """Return the metrics of this node, by name."""
         return {**self.operator.values(), **self.service.values(), **self.ports.forwarding.values()}
 
+    def overview(self) -> dict[str, Any]:
+        """Return the nodes of the cluster, as this node knows them."""
+        peers = None if self.mesh is None else sorted(self.mesh.mesh.peers)
+        return {**self.operator.overview(), "serving": self.ports.isServing, "mesh": peers}
+
     def refusal(self) -> str:
         """Return why this node answers only requests about itself, "" if it answers all."""
         owner = self.service.ownership.owner.node

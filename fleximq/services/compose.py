@@ -29,11 +29,14 @@ from fleximq.services.network.open_files import OpenFilesService
 from fleximq.services.operator import Operator
 from fleximq.services.process.busy_poll import BusyPollService, processors
 from fleximq.services.process.clock_steps import ClockStepService
+from fleximq.services.process.log_lines import textOf
+from fleximq.services.process.log_observer import LogObserverService
 from fleximq.services.process.service_manager import NotifySocket, Readiness, WatchdogService, watchdogInterval
 from fleximq.services.process.startup_failure import StartupFailure
 from fleximq.services.reload import Reload
 from fleximq.services.web_site import LagService
 from fleximq.startup.configuration_check import configurationOf
+from fleximq.web.api.recent_warnings import RecentWarnings
 
 
 def compose(
@@ -133,11 +136,11 @@ class _Composition:
     def _addProcess(self, early: MultiService) -> None:
         """Add the services for open files, the event loop's delay, steps of the clock, and the busy poll."""
         reactor, settings, wall = self._inputs.reactor, self._inputs.settings, self._inputs.wall
-        lag = LagService(reactor)
-        self._listeners.makeSite(lag)
+        lag, warned = LagService(reactor), RecentWarnings(reactor.seconds, textOf)
+        self._listeners.makeSite(lag, warned)
         if self._inputs.ownsProcess:
             OpenFilesService(settings).setServiceParent(early)
-        for service in (lag, ClockStepService(reactor, wall)):
+        for service in (lag, LogObserverService(warned), ClockStepService(reactor, wall)):
             service.setServiceParent(early)
         if settings.busyPoll and processors() >= 2:
             seconds = settings.busyPoll / 1e6

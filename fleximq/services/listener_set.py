@@ -28,6 +28,7 @@ from fleximq.services.reload import Participant, follow, originsOf, prepareQueue
 from fleximq.services.web_site import Health, LagService, listenersOf, siteFactory
 from fleximq.values.log_limit import LogLimits
 from fleximq.values.unadmitted_budget import UnadmittedBudget
+from fleximq.web.api.recent_warnings import RecentWarnings
 
 #: The dialects of a listener for HTTP only.
 _NO_DIALECTS = ListenerDialects({}, {}, {}, ())
@@ -60,15 +61,17 @@ class ListenerSet:
             broker.audit,
         )
 
-    def makeSite(self, lag: LagService) -> None:
-        """Make the web site of all listeners; ``lag`` measures the delay of the event loop."""
+    def makeSite(self, lag: LagService, warned: RecentWarnings) -> None:
+        """Make the web site of all listeners; ``lag`` measures the delay of the event loop, ``warned`` has the latest
+        warnings of the log.
+        """
         inputs, host, broker = self._inputs, self._host, self._broker
         stopping = lambda: self.connections.stopping  # noqa: E731
         admission = RateLimitedAdmission(self.security.admissionFor(), self.rateLimits, self._counted)
         self._site = siteFactory(
             inputs.reactor, broker, lambda: inputs.reload.settings, self.security, admission, lag,
             Health(broker, lag, self._present, stopping, host.state), lambda: self._limit.waiting, self._logLimits,
-            self._unadmitted, self._origins, host.state,
+            self._unadmitted, self._origins, lambda: inputs.reload.origins(), warned, host.state,
         )  # fmt: skip
 
     def _present(self) -> list[ListenerService]:

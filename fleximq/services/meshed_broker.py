@@ -36,6 +36,7 @@ _OWNERS_PATHS = (
     "/broker/dead-letters",
     "/broker/schedules",
     "/broker/values",
+    "/broker/groups",
     "/queue/",
     "/schedule/",
     "/value/",

@@ -5,7 +5,7 @@ function that applies them, called only after every participant has succeeded. d
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -13,6 +13,7 @@ from twisted.logger import Logger
 
 from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import ConnectedClient
+from fleximq.config.setting_origins import Origin
 from fleximq.config.settings import Settings
 from fleximq.dialects.connection.slow_consumer import policyOf
 from fleximq.dialects.context import ListenerContext
@@ -51,11 +52,17 @@ class Reload:
 
     ``participants`` are called in order; ``readiness`` reports each attempt to the service manager, and the
     ``auditLog`` gets its result, after it was opened again. ``again`` reads the settings as at the start; raises
-    SettingError.
+    SettingError. ``origins`` returns where the settings come from that are not at their defaults.
     """
 
-    def __init__(self, settings: Settings, again: Callable[[], Settings]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        again: Callable[[], Settings],
+        origins: Callable[[], Mapping[str, Origin]] = dict,
+    ) -> None:
         self.settings = settings
+        self.origins = origins
         self.participants: list[Participant] = []
         self.readiness: ReloadWatcher | None = None
         self.auditLog: AuditLog | NoAuditLog = NoAuditLog()

@@ -14,6 +14,7 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from fleximq.broker.broker import Broker
+from fleximq.config.setting_origins import Origin
 from fleximq.config.settings import Settings
 from fleximq.dialects.http.origins import Origins
 from fleximq.dialects.http.route_table import ROUTES
@@ -31,6 +32,7 @@ from fleximq.values.unadmitted_budget import UnadmittedBudget
 from fleximq.web.api.api import Api, ApiParts
 from fleximq.web.api.health_page import HealthInWords
 from fleximq.web.api.history import History
+from fleximq.web.api.recent_warnings import RecentWarnings
 from fleximq.web.health_pages import Check, Look, healthAnswer
 from fleximq.web.metrics import IReactorLag, Metrics
 from fleximq.web.openapi import openApiPage
@@ -59,6 +61,9 @@ class ClusterState(Protocol):
 
     def values(self) -> Mapping[str, float]:
         """Return the metrics of the node, by name."""
+
+    def overview(self) -> Mapping[str, Any]:
+        """Return the nodes of the cluster, as this node knows them."""
 
     def refusal(self) -> str:
         """Return why the node answers only requests about itself, "" if it answers all."""
@@ -170,6 +175,8 @@ def siteFactory(
     logLimits: LogLimits,
     unadmitted: UnadmittedBudget,
     origins: Origins,
+    sources: Callable[[], Mapping[str, Origin]],
+    warned: RecentWarnings,
     node: ClusterState | None = None,
 ) -> Callable[[tuple[WelcomeEntry, ...]], IProtocolFactory]:
     """Return a function that makes the site of a listener with its dialects; all sites have the same pages.
@@ -179,6 +186,8 @@ def siteFactory(
     :param waiting: returns the number of connections that have not joined yet.
     :param unadmitted: charged for requests.
     :param origins: those whose pages may load the JavaScript client from the broker.
+    :param sources: returns where the settings come from.
+    :param warned: has the latest warnings of the log.
     :param node: that of a cluster; one that does not own the journal refuses requests that are not about itself.
     """
     sessions = None if settings().noConsole else WebSessions(reactor.seconds)
@@ -196,7 +205,8 @@ def siteFactory(
     history = History(broker, lambda: lag.latest)
     lag.eachSecond.append(history.second)
     inWords = HealthInWords(broker, health.ready, history, None if node is None else node.freshen)
-    api = Api(ApiParts(broker, settings, history, inWords)).pages()
+    cluster = (lambda: None) if node is None else node.overview
+    api = Api(ApiParts(broker, settings, sources, security, history, inWords, warned, cluster)).pages()
     pages |= {path: page if node is None or page.everywhere else _ofOwner(page, node) for path, page in api.items()}
 
     if sessions is not None:

@@ -6,6 +6,7 @@ import shutil
 import signal
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from twisted.python import usage
@@ -15,6 +16,7 @@ from fleximq.compiled.choice import IMPLEMENTATION
 from fleximq.config.option_help import default, words
 from fleximq.config.option_table import OPTIONS, REPEATED, Option, grouped
 from fleximq.config.option_values import flag, read
+from fleximq.config.setting_origins import Origin, originsIn
 from fleximq.config.settings import Settings
 from fleximq.dialects.registry import installed
 from fleximq.errors import SettingError
@@ -69,6 +71,8 @@ class Options(usage.Options):
     synopsis = "[--listen [DIALECT+]ENDPOINT] ..."
     longdesc = ""
     settings: Settings
+    #: Where they come from, by name, as read last; those that are missing have their defaults.
+    origins: Mapping[str, Origin]
 
     def __init__(self) -> None:
         self._texts: dict[str, list[str]] = {}
@@ -107,6 +111,7 @@ class Options(usage.Options):
         for sentence in self._faults(written):
             raise SettingError(sentence)
         self.settings = Settings.of({**written, **self._given()})
+        self.origins = self._originsOf(path, written)
         twistd: Mapping[str, Any] = self.parent or {}
         if twistd.get("pidfile") and not twistd.get("chroot"):
             clearPidFile(twistd["pidfile"])
@@ -119,7 +124,17 @@ class Options(usage.Options):
             raise SettingError(f"{path} is empty")
         if sentences := list(self._faults(written)):
             raise SettingsRefused(sentences)
-        return Settings.of({**written, **self._given()})
+        settings = Settings.of({**written, **self._given()})
+        self.origins = self._originsOf(path, written)
+        return settings
+
+    def _originsOf(self, path: str | None, written: Mapping[str, object]) -> dict[str, Origin]:
+        """Return where the settings come from that are not at their defaults."""
+        found: dict[str, Origin] = {}
+        if path is not None:
+            text = Path(self._folder, path).read_text(errors="replace")
+            found = originsIn(path, text, written)
+        return found | dict.fromkeys(self._given(), Origin("command line"))
 
     def _faults(self, written: Mapping[str, object]) -> Iterator[str]:
         """Yield a sentence for each fault of the settings file, or if it has none, of the command line.

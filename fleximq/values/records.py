@@ -109,6 +109,21 @@ class TopicBounds(NamedTuple):
     bytes: int
 
 
+class SegmentState(NamedTuple):
+    """One file of the journal: the positions where it begins and ends, its bytes on disk, the offsets of its first
+    record and after its last one, the time of its latest record in microseconds since 1970 (None without any), and how
+    many damaged ranges it has.
+    """
+
+    base: int
+    end: int
+    bytes: int
+    first: int
+    next: int
+    latest: int | None
+    lost: int
+
+
 class BacklogSize(NamedTuple):
     """About how much is stored from an offset on; ``bytes`` are those of headers and payloads."""
 

@@ -185,6 +185,21 @@ class ClusterServiceTests(SynchronousTestCase):
         self.assertIsNone(self.second.ports.forwarding.place)
         self.assertEqual([each.ports.isServing for each in (self.first, self.second)], [True, True])
 
+    def test_overview(self) -> None:
+        """Each node shows the owner, and all living nodes with how far their copies lag behind."""
+        self.first.produce("one")
+        self.pass_(2)
+        for node, state in ((self.first, "owning"), (self.second, "following")):
+            found = node.service.operator.overview()
+            self.assertEqual((found["owner"], found["state"], found["changes"]), ("a", state, 0))
+            rows = [(row["node"], row["state"], row["behind"], row["differs"]) for row in found["nodes"]]
+            self.assertEqual(rows, [("a", "owning", None, []), ("b", "following", 0, [])])
+        self.first.clock.ended = True
+        self.pass_(10)
+        found = self.second.service.operator.overview()
+        self.assertEqual((found["owner"], found["changes"]), ("b", 1))
+        self.assertEqual([row["node"] for row in found["nodes"]], ["b"])
+
     def test_killed(self) -> None:
         """The other node takes over, with all that was confirmed."""
         told = self.first.produce("one")

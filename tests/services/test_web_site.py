@@ -9,6 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.config.settings import Settings
 from fleximq.services.compose import compose
 from fleximq.services.web_site import LIVE_LAG, READY_LAG, Health, LagService, listenersOf
+from fleximq.web.api.api import apiTable
 
 
 class Place(NamedTuple):
@@ -27,6 +28,22 @@ class FakeBroker:
     def journalHealth(self) -> dict[str, Any] | None:
         """See Broker."""
         return self.health
+
+
+class StandbyTests(SynchronousTestCase):
+    """The pages of a node that does not own the journal."""
+
+    def test_pages(self) -> None:
+        """It answers those about itself, and refuses all others."""
+        told = apiTable()
+        everywhere = {path for path, page in told.items() if page.everywhere}
+        self.assertEqual(
+            everywhere,
+            {
+                "/api/", "/api/about", "/api/cluster", "/api/health", "/api/history", "/api/journal", "/api/rights",
+                "/api/settings", "/api/warnings",
+            },
+        )  # fmt: skip
 
 
 class HealthTests(SynchronousTestCase):

@@ -11,6 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq import __version__
 from fleximq.compiled.choice import IMPLEMENTATION
 from fleximq.config.option_table import OPTIONS
+from fleximq.config.setting_origins import Origin
 from fleximq.config.settings import Settings
 from fleximq.errors import SettingError
 from fleximq.startup.options import Options
@@ -76,6 +77,21 @@ class OptionsTests(SynchronousTestCase):
         settings = read("--listen=tcp:3", "--keepalive=7", "--config", path)
         self.assertEqual((settings.listen, settings.keepalive), (("tcp:3",), 7.0))
         self.assertEqual((settings.bcastEcho, settings.limits.line), (True, 65536))
+
+    def test_origins(self) -> None:
+        """Each setting that is no default comes from the command line or a line of the file, also after a change."""
+        path = self.mktemp()
+        Path(path).write_text("# a file\nkeepalive = 5\nredelivery = 6\n")
+        options = Options()
+        options.parseOptions(["--config", path, "--redelivery=9", "--bcast-echo"])
+        fromLine = Origin("command line")
+        found = {"keepalive": Origin("file", path, 2), "redelivery": fromLine, "bcast-echo": fromLine}
+        self.assertEqual(options.origins, found)
+        Path(path).write_text("redelivery = 6\n\n[roles.a]\n")
+        options.again()
+        self.assertEqual(
+            options.origins, {"roles": Origin("file", path, 3), "redelivery": fromLine, "bcast-echo": fromLine}
+        )
 
     def test_completed(self) -> None:
         """What the file lacks may be on the command line."""

@@ -7,15 +7,18 @@ from typing import Any
 
 from twisted.internet.address import IPv4Address
 from twisted.internet.testing import MemoryReactorClock, StringTransport
+from twisted.logger import formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
 from fleximq.broker.broker import Broker
+from fleximq.config.setting_origins import Origin
 from fleximq.config.settings import Settings
 from fleximq.interfaces import IRights
 from fleximq.journal.memory_journal import MemoryJournal
 from fleximq.limits import NO_LIMITS
 from fleximq.rights import EVERYTHING
+from fleximq.security.access_policy import AccessPolicy
 from fleximq.security.principal import Admitted, Principal
 from fleximq.security.web_sessions import WebSessions
 from fleximq.services.web_site import LagService
@@ -23,6 +26,7 @@ from fleximq.values.unadmitted_budget import UnadmittedBudget
 from fleximq.web.api.api import Api, ApiParts
 from fleximq.web.api.health_page import HealthInWords
 from fleximq.web.api.history import History
+from fleximq.web.api.recent_warnings import RecentWarnings
 from fleximq.web.health_pages import Check, healthAnswer
 from fleximq.web.metrics import Metrics
 from fleximq.web.queue_survey import QueueSurveyor
@@ -118,7 +122,13 @@ class SiteCase(SynchronousTestCase):
         self.history = History(self.broker, lambda: self.lag.latest)
         self.lag.eachSecond.append(self.history.second)
         health = HealthInWords(self.broker, [lambda: self.checks[0]], self.history)
-        return ApiParts(self.broker, lambda: self.shown, self.history, health)
+        self.origins: dict[str, Origin] = {}
+        self.policy = AccessPolicy()
+        self.warned = RecentWarnings(self.clock.seconds, formatEvent)
+        return ApiParts(
+            self.broker, lambda: self.shown, lambda: self.origins, self.policy, self.history, health, self.warned,
+            lambda: None,
+        )  # fmt: skip
 
     def ask(self, line: str, *fields: str, body: object = None, host: str = "127.0.0.1:7890") -> Answer:
         """Return the answer to one request, after which the connection has to be closed.

@@ -55,10 +55,13 @@ LONGEST_LINE = 16_000
 def formatText(event: LogEvent, time: Callable[[float | None], str] = formatTime) -> str | None:
     """Return an event as text: one line, and a traceback if any in further lines that begin with a tab."""
     event = _shortened(event)
-    line = formatEventAsClassicLogText(
-        {**event, "log_format": "{log_text}", "log_text": printable(formatEvent(event))}, time
-    )
+    line = formatEventAsClassicLogText({**event, "log_format": "{log_text}", "log_text": textOf(event)}, time)
     return None if line is None else printable(_cut(line), lines=True)
+
+
+def textOf(event: LogEvent) -> str:
+    """Return the text of an event on one line, without a traceback."""
+    return printable(formatEvent(_shortened(event)))
 
 
 def formatLine(event: LogEvent) -> str:

@@ -30,7 +30,7 @@ _FAMILIES = {
 #: Averages in a second since the sample before.
 RATES = ("received_messages", "delivered_messages", "received_bytes", "sent_bytes", "stored_messages", *_FAMILIES)
 #: Values at the time of the sample, but ``lag`` is the largest since the sample before.
-VALUES = ("connections", "clients", "topics", "journal_end", "lag")
+VALUES = ("connections", "clients", "topics", "journal_end", "journal_bytes", "lag")
 
 _ARGUMENTS = (
     Argument("since", "Samples after this time, in milliseconds since 1970: ``next`` of another answer.", "integer"),
@@ -59,6 +59,17 @@ class Ring:
         places = [each % self._length for each in range(first, self._taken)]
         places = [place for place in places if times[place] > time]
         return {name: [round(column[place], 3) for place in places] for name, column in self._columns.items()}
+
+    def growth(self, name: str) -> float | None:
+        """Return by how much a column has grown in a second on average; None if that is not known yet."""
+        first, last = max(0, self._taken - self._length), self._taken - 1
+        if last <= first:
+            return None
+        (begun, before), (ended, after) = (
+            (self._columns["time"][each % self._length], self._columns[name][each % self._length])
+            for each in (first, last)
+        )
+        return (after - before) / max(0.001, (ended - begun) / 1000)
 
     def sums(self, name: str, number: int) -> float:
         """Return the sum of the latest samples of a column, of this number of them."""
@@ -94,6 +105,11 @@ class History:
         if self._seconds % STEP == 0:
             begin(self._broker, self._steps())
 
+    def growth(self, name: str) -> float | None:
+        """Return by how much a value has grown in a second on average in the last day, or the last hour."""
+        ofDay = self.day.growth(name)
+        return self.hour.growth(name) if ofDay is None else ofDay
+
     def _steps(self) -> Iterator[None]:
         broker, now, total = self._broker, self._broker.clock.seconds(), Traffic()
         yield from broker.traffic.addTo(total)
@@ -118,6 +134,7 @@ class History:
             "clients": len(broker.clients),
             "topics": len(broker.topics),
             "journal_end": end if broker.journal.onDisk else 0,
+            "journal_bytes": (broker.journalHealth() or {}).get("bytes", 0),
             "lag": self._worst,
         }
         self._before, self._latest, self._worst = counters, now, 0.0

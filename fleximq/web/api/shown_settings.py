@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Any
 
 from fleximq.config.option_table import OPTIONS
+from fleximq.config.setting_origins import Origin
 from fleximq.config.settings import Settings
 
 #: Options that are shown in part, by name -> function of each of their values.
@@ -21,6 +22,18 @@ _PARTS: Mapping[str, Callable[[Any], Any]] = {
 def shownSettings(settings: Settings) -> dict[str, Any]:
     """Return the settings by option name, as values for JSON."""
     return {option.name: _shown(option.name, option.of(settings)) for option in OPTIONS}
+
+
+def shownOrigins(settings: Settings, origins: Mapping[str, Origin]) -> dict[str, Any]:
+    """Return by option name where each setting comes from; without origins, those that are no defaults come from the
+    program.
+    """
+    usual, found = Settings(), {}
+    for option in OPTIONS:
+        isUsual = option.of(settings) == option.of(usual)
+        origin = origins.get(option.name) or Origin("default" if isUsual or origins else "program")
+        found[option.name] = {name: value for name, value in origin._asdict().items() if value is not None}
+    return found
 
 
 def _shown(name: str, value: Any) -> Any:
