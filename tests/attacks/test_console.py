@@ -5,7 +5,7 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Sequence
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -13,6 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.attacks.case import AttackCase
 from tests.broker_process import PATIENCE, BrokerProcess
+from tests.certificates import makeCertificate
 from tests.conversations.clients import FlexiClient, Stream
 from tests.nightly import nightly
 from tests.security.secrets_on_disk import CHEAP, secretFile
@@ -50,15 +51,24 @@ class ConsoleCase(SynchronousTestCase):
 
     def setUp(self) -> None:
         """Start it."""
-        passwords = secretFile(self, "".join(f"{name}:{CHEAP.hash(name)}\n" for name in ("anna", "reader", "nobody")))
-        settings = secretFile(self, _SETTINGS)
-        self.broker = BrokerProcess("--config", settings, "--auth", f"passwords:{passwords}").__enter__()
+        lines = [f"{name}:{CHEAP.hash(name)}\n" for name in ("anna", "reader", "nobody")]
+        self.passwords, settings = Path(secretFile(self, "".join(lines))), secretFile(self, _SETTINGS)
+        words = ("--config", settings, "--auth", f"passwords:{self.passwords}")
+        self.broker = BrokerProcess(*words, *self.more()).__enter__()
         self.addCleanup(self.broker.stop)
+
+    def more(self) -> Sequence[str]:
+        """Return further options."""
+        return ()
+
+    def connection(self) -> HTTPConnection:
+        """Return a new connection."""
+        return HTTPConnection(*self.broker.address, timeout=PATIENCE)
 
     def ask(self, line: str, value: object = None, **fields: str) -> Answer:
         """Return the answer to a request; underscores in names of fields are dashes."""
         method, _, path = line.partition(" ")
-        connection = HTTPConnection(*self.broker.address, timeout=PATIENCE)
+        connection = self.connection()
         self.addCleanup(connection.close)
         given = {name.replace("_", "-"): text for name, text in fields.items()}
         body = None if value is None else json.dumps(value)
@@ -163,6 +173,56 @@ class CookieTests(ConsoleCase):
         for guess in (*(secrets.token_urlsafe(32) for _ in range(50)), text[:-1], text + "A", text.swapcase(), ""):
             self.assertEqual(self.ask("GET /api/about", Cookie=f"{name}={guess}").code, 401)
         self.assertEqual(self.ask("GET /api/about", **fields).code, 200)
+
+
+class RevokedTests(ConsoleCase):
+    """Users who lose what they had when they signed in."""
+
+    def test_banned(self) -> None:
+        """A banned principal's session ends at its next request, and a ticket opens nothing."""
+        anna, reader = self.signIn("anna"), self.signIn("reader")
+        ticket = json.loads(self.ask("POST /console/ticket", {}, **reader).body)["token"]
+        self.assertEqual(self.ask("POST /api/bans/add", {"principal": "reader", "seconds": 60}, **anna).code, 200)
+        self.assertEqual(self.ask("GET /api/about", Authorization=f"Bearer {ticket}").code, 403)
+        self.assertEqual(self.ask("GET /api/about", **reader).code, 403)
+        self.assertEqual(self.ask("POST /console/session", {"name": "reader", "password": "reader"}).code, 403)
+        self.assertEqual(self.ask("POST /api/bans/remove", {"principal": "reader"}, **anna).code, 200)
+        self.assertEqual(self.ask("GET /api/about", **reader).code, 401)
+
+    def test_removed(self) -> None:
+        """So does the session of a principal that was removed from the file of passwords, after a reload."""
+        anna, reader = self.signIn("anna"), self.signIn("reader")
+        ticket = json.loads(self.ask("POST /console/ticket", {}, **reader).body)["token"]
+        self.passwords.write_text(self.passwords.read_text().partition("reader:")[0])
+        self.insider().ask("/broker/reload")
+        self.assertEqual(self.ask("GET /api/about", Authorization=f"Bearer {ticket}").code, 401)
+        self.assertEqual(self.ask("GET /api/about", **reader).code, 401)
+        self.assertEqual(self.ask("GET /api/about", **anna).code, 200)
+
+
+class TlsTests(ConsoleCase):
+    """A listener with TLS."""
+
+    def more(self) -> Sequence[str]:
+        """Return its options."""
+        folder = Path(self.mktemp()).absolute()
+        folder.mkdir()
+        self.made = makeCertificate(folder)
+        files = ("--tls-certificate", str(self.made.certificate), "--tls-key", str(self.made.key))
+        return ("--listen", "tls://127.0.0.1:0", *files)
+
+    def connection(self) -> HTTPConnection:
+        """Return a new connection inside TLS."""
+        host, port = self.broker.address
+        return HTTPSConnection("localhost", port, timeout=PATIENCE, context=self.made.trusting())
+
+    def test_cookie(self) -> None:
+        """The cookie is sent inside TLS alone, and to this host alone."""
+        answer = self.ask("POST /console/session", {"name": "anna", "password": "anna"})
+        cookie = answer.fields["set-cookie"]
+        self.assertRegex(cookie, "^__Host-fleximq_session_[0-9]+=[^;]{43}; Path=/; HttpOnly; SameSite=Strict; Secure$")
+        self.assertEqual(self.ask("GET /api/about", Cookie=cookie.partition(";")[0]).code, 200)
+        self.assertEqual(self.ask("GET /api/about", Cookie=cookie.partition(";")[0].removeprefix("__Host-")).code, 401)
 
 
 class RightsTests(ConsoleCase):
