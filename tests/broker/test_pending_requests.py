@@ -54,6 +54,16 @@ class OpenRequestsTests(SynchronousTestCase):
         self.assertEqual(self.failures(), [("s", "/s", 502)])
         self.assertEqual((self.requests.openRequests(self.alice), self.friends["alice"].done), (0, 1))
 
+    def test_forgotten(self) -> None:
+        """A request that its client forgets is over, without word; others stay open."""
+        self.ask("r", "s")
+        self.requests.forget(self.alice, "r")
+        self.requests.forget(self.alice, "never")
+        self.requests.forget(self.bob, "s")
+        self.assertEqual((self.requests.openRequests(self.alice), self.requests.answering(self.bob.id)), (1, 1))
+        self.clock.advance(100)
+        self.assertEqual(self.failures(), [("s", "/s", 504)])
+
     def test_requesterLeaves(self) -> None:
         """Nobody is told of what the departed had asked."""
         self.ask("r", "s")

@@ -58,6 +58,22 @@ class DirectTests(MeshCase):
         self.pass_()
         self.assertEqual((self.friends[0].told, self.friends[0].done), ([b"answer", b"again"], 1))
 
+    def test_aClientMayAcceptDirectMessagesLater(self) -> None:
+        """Other nodes know a client that accepts direct messages later, once that is announced."""
+        friend, called = Friend(), []
+        client = self.a.join("http")
+        self.pass_()
+        self.a.receiveDirect(client, friend)
+        self.a.announce(None, lambda: called.append(True))
+        self.assertEqual(called, [])
+        self.pass_()
+        self.assertEqual(called, [True])
+        self.a.request(client, self.clients[1].id, "id", "/path", b"question")
+        self.pass_()
+        self.b.reply(self.clients[1], client.id, "id", b"answer", "/path")
+        self.pass_()
+        self.assertEqual(friend.told, [b"answer"])
+
     def test_disconnected(self) -> None:
         """An answer arrives before the leaving of its client in the same turn; a request without one ends with 502."""
         asking, serving, _ = self.clients
