@@ -76,6 +76,12 @@ def _http(*lines: str, body: bytes = b"") -> Callable[[int], bytes]:
     return _said("\r\n".join((*lines, "", "")).encode(), body)
 
 
+def _post(path: str, body: bytes = b"1", kind: str = "application/json", *fields: str) -> bytes:
+    head = f"POST {path} HTTP/1.1", "Host: localhost", f"Content-Type: {kind}", *fields
+    length = () if fields and fields[0].startswith("Transfer") else (f"Content-Length: {len(body)}",)
+    return "\r\n".join((*head, *length, "", "")).encode() + body
+
+
 _HELLO, _AUTH, _PUBLISH, _SUBSCRIBE, _ACK, _NACK, _PING, _PONG, _POLL = range(1, 10)
 _GET = "GET / HTTP/1.1"
 _BEGUN = 127 << 10
@@ -262,6 +268,32 @@ CLIENTS = (
     Input("numbersInBody", "http", _http("POST /api/queues/purge HTTP/1.1", "Host: localhost", "Content-Length: 60000",
                                          "Content-Type: application/json", body=b"[" + b"1e9," * 14_999 + b"0]]"),
           1, _ONE),
+    Input("posts", "http", _said(_post("/topics/cost") * 100_000), 1, Bounds(event=0.15)),
+    Input("postsToManyTopics", "http", _each(5000, lambda id, number: _post(f"/topics/h{number}"))),
+    Input("postsToManyQueues", "http", _each(3000, lambda id, number: _post(f"/queues/hq{number}")), 1, _QUEUES),
+    Input("differentHeads", "http", _each(5000, lambda id, number: _post("/topics/cost", b"1", "a/b", f"X: {number}"))),
+    Input("longHeads", "http", _each(100, lambda id, number: _post("/topics/cost", b"1", "a/b", *[f"a{number}: b"] * 95,
+                                                                  "C: " + "d" * 12_000)), 1, _ONE),
+    Input("longNames", "http", _each(500, lambda id, number: _post("/topics/" + "%c3%a9" * 400 + f"{number}"))),
+    Input("malformedJson", "http", _said(_post("/topics/cost", b"{") * 5000)),
+    Input("nestedJson", "http", _said(_post("/topics/cost", b"[" * 1_000_000)), 1, _ONE),
+    Input("arraysInJson", "http", _said(_post("/topics/cost", b"[" + b"[]," * 349_000 + b"0]")), 1, _LARGE),
+    Input("keysInJson", "http", _said(_post("/topics/cost", b"{" + b",".join(b'"%d":1' % each for each in range(95_000))
+                                           + b"}")), 1, _LARGE),
+    Input("numbersInJson", "http", _said(_post("/topics/cost", b"[" + b"1e9," * 262_000 + b"0]")), 1, _LARGE),
+    Input("longNumber", "http", _said(_post("/topics/cost", b"1" * 1_000_000)), 1, _ONE),
+    Input("lines", "http", _said(_post("/topics/cost", b"1\n" * 9_999, "application/x-ndjson") * 20), 1, _ANY, "",
+          (_IDENTITY_READER,)),
+    Input("emptyLinesOfJson", "http", _said(_post("/topics/cost", b"\n" * (1 << 20), "application/x-ndjson"))),
+    Input("smallChunks", "http", _said(_post("/topics/cost", b"1\r\nx\r\n" * 100_000 + b"0\r\n\r\n", "text/plain",
+                                            "Transfer-Encoding: chunked"))),
+    Input("largeBody", "http", _said(_post("/topics/cost", b"\xff" * (12 << 20), "a/b")), 1, _LARGE, "",
+          (_IDENTITY_READER,)),
+    Input("begunBodies", "http", _said(_post("/topics/cost", b"x" * (8 << 20), "a/b")[:_BEGUN]), 200,
+          Bounds(grown=50 * MEBIBYTE)),
+    Input("requests", "http", _each(3000, lambda id, number: _post("/request/999/x"))),
+    Input("preflights", "http", _said(b"OPTIONS /topics/a HTTP/1.1\r\nHost: localhost\r\n\r\n" * 5000)),
+    Input("pagesBetween", "http", _said(_post("/topics/cost"), b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", times=100)),
     Input("channels", "identity", _each(5000, lambda id, number: webSocket(b"SUBSCRIBE:c%d" % number, 0x81))),
     Input("texts", "identity", _said(webSocket(b"SUBSCRIBE:cost", 0x81), webSocket(b"PUBLISH:cost:x", 0x81) * 5000), 1,
           Bounds(event=0.15)),

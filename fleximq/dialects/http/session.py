@@ -85,6 +85,7 @@ class HttpSession(StreamSession):
         self._exchange: Exchange | None = None
         self._isProceeding = False
         self._timer: Deadline | None = None
+        self._isIdle = False
         self._answered = 0
         self._watched = (-1, 0)
 
@@ -125,8 +126,11 @@ class HttpSession(StreamSession):
         if data:
             self.scanner.feed(data)
         self._proceed()
-        if self._exchange is not None and self.scanner.buffered > AHEAD_BYTES:
-            self.onAhead(True)
+        if self._exchange is not None:
+            if self.scanner.buffered > AHEAD_BYTES:
+                self.onAhead(True)
+        elif self._isIdle and self._isIncomplete:
+            self._watch(self.context.settings.handshakeTimeout)
 
     def _proceed(self) -> None:
         """Process complete requests until one must wait for its answer."""
@@ -261,18 +265,35 @@ class HttpSession(StreamSession):
 
     # -- time and the end --------------------------------------------------------------------------
 
+    @property
+    def _isIncomplete(self) -> bool:
+        return self._request is not None or self.scanner.buffered > 0
+
+    def _watch(self, seconds: float, isIdle: bool = False) -> None:
+        """Look at the connection again after so many seconds, and not before."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._isIdle = isIdle
+        self._timer = self.broker.deadlines.callLater(seconds, self._tick)
+
     def _tick(self) -> None:
         """Close a connection that is idle, or on which a request arrives too slowly."""
-        seconds = self.context.settings.handshakeTimeout
-        self._timer = self.broker.deadlines.callLater(seconds, self._tick)
-        if self._exchange is not None or not self.listening or not self.isActive:
+        watched, self._watched = self._watched, (self._answered, self.traffic.bytesIn)
+        settings = self.context.settings
+        if self._exchange is not None or not self.listening:
             self._watched = (-1, 0)
-        elif self.scanner.buffered or self._request is not None:
-            watched, self._watched = self._watched, (self._answered, self.traffic.bytesIn)
+        elif self._isIncomplete:
             if watched[0] == self._answered and self.traffic.bytesIn - watched[1] < LEAST_BYTES:
                 self._refuse(HttpError(408, "the request did not arrive in time"))
-        elif self.context.clock.seconds() - self.receivedAt >= IDLE_INTERVALS * self.context.settings.keepalive:
-            self.end("idle")
+                return
+        else:
+            left = self.receivedAt + IDLE_INTERVALS * settings.keepalive - self.context.clock.seconds()
+            if left <= 0:
+                self.end("idle")
+            else:
+                self._watch(left, isIdle=True)
+            return
+        self._watch(settings.handshakeTimeout)
 
     def inputEnded(self) -> None:
         """Answer the pending request if somebody may wait for it, then close."""
