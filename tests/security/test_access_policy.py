@@ -21,6 +21,7 @@ from fleximq.security.checkers.hashed_secrets import hashOf
 from fleximq.security.credentials import ApiKey, Token
 from fleximq.security.listener_principal import ListenerAdmission
 from fleximq.security.principal import Admitted, Principal
+from fleximq.security.web_sessions import WebSessions
 from tests.security.secrets_on_disk import secretFile
 
 HERE = IPv4Address("TCP", "127.0.0.1", 1)
@@ -75,6 +76,21 @@ class SecurityTests(SynchronousTestCase):
         for security in (self.make(allowAnonymous=True), self.locked(), self.locked(allowAnonymous=True)):
             for principal in (None, Principal("alice"), Principal("spawn:x")):
                 self.assertIs(security.rightsOf(principal), ALL_BUT_ADMIN)
+
+    def test_tickets(self) -> None:
+        """A ticket of the console is accepted once, with the rights of now; with other policies too."""
+        security = self.locked()
+        security.sessions = sessions = WebSessions(self.clock.seconds)
+        alice = self.successResultOf(security.admit(Token("good"), HERE))
+        tickets = [sessions.ticket(alice, None) for _ in range(3)]
+        self.assertEqual(security.admit(Token(tickets[0]), HERE), alice)
+        self.assertRaises(Unauthorized, security.admit, Token(tickets[0]), HERE)
+        security.replace(self.locked(principals=tables("principals", {"alice": {"read": ["api/about"]}})))
+        admitted = security.admit(Token(tickets[1]), HERE)
+        self.assertEqual([admitted.rights.may("read", f"api/{name}") for name in ("about", "clients")], [True, False])
+        self.path = secretFile(self, f"bob:{hashOf('other')}\n")
+        security.replace(self.locked())
+        self.assertRaises(Unauthorized, security.admit, Token(tickets[2]), HERE)
 
     def test_openToAll(self) -> None:
         """The settings decide whether that holds for those from elsewhere, and those behind a proxy."""
