@@ -81,12 +81,13 @@ class SecurityTests(SynchronousTestCase):
         """A ticket of the console is accepted once, with the rights of now; with other policies too."""
         security = self.locked()
         security.sessions = sessions = WebSessions(self.clock.seconds)
-        alice = self.successResultOf(security.admit(Token("good"), HERE))
+        check: Any = security.admit(Token("good"), HERE)
+        alice = self.successResultOf(check)
         tickets = [sessions.ticket(alice, None) for _ in range(3)]
         self.assertEqual(security.admit(Token(tickets[0]), HERE), alice)
         self.assertRaises(Unauthorized, security.admit, Token(tickets[0]), HERE)
         security.replace(self.locked(principals=tables("principals", {"alice": {"read": ["api/about"]}})))
-        admitted = security.admit(Token(tickets[1]), HERE)
+        admitted: Any = security.admit(Token(tickets[1]), HERE)
         self.assertEqual([admitted.rights.may("read", f"api/{name}") for name in ("about", "clients")], [True, False])
         self.path = secretFile(self, f"bob:{hashOf('other')}\n")
         security.replace(self.locked())
