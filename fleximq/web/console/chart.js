@@ -1,0 +1,81 @@
+// Charts of the last hour, each with its numbers in a table.
+
+import { h } from "./dom.js";
+
+const COLORS = ["--mark", "--warn", "--good"];
+const HEIGHT = 160;
+
+/** A chart of one or more series. `series`: pairs of a name and words; `format` returns a value as text. */
+export class Chart {
+  #plot;
+  #times = [];
+  #values = [];
+
+  constructor(title, series, format) {
+    this.title = title;
+    this.series = series;
+    this.format = format;
+    this.place = h("div");
+    this.details = h("details", { ontoggle: () => this.#fill() }, h("summary", {}, h("small", {}, "The numbers")));
+    this.element = h("div", { class: "chart" }, h("h2", {}, title), this.place, this.details);
+    this.watch = new ResizeObserver(() => this.#plot?.setSize({ width: this.place.clientWidth, height: HEIGHT }));
+    this.watch.observe(this.place);
+    this.draw = this.draw.bind(this);
+    addEventListener("themed", this.draw);
+  }
+
+  /** Show these times, in milliseconds since 1970, and values by series. */
+  show(times, found) {
+    this.#times = times;
+    this.#values = this.series.map(([name]) => found[name] ?? []);
+    if (this.#plot) this.#plot.setData(this.#columns());
+    else this.draw();
+    this.#fill();
+  }
+
+  /** Draw with the present colours. */
+  draw() {
+    if (!this.#times.length || !this.place.clientWidth) return;
+    const color = (name) => getComputedStyle(document.body).getPropertyValue(name);
+    const resolved = (name) => {
+      const probe = h("i");
+      probe.style.color = `var(${name})`;
+      document.body.append(probe);
+      const found = getComputedStyle(probe).color;
+      probe.remove();
+      return found || color(name);
+    };
+    const axis = { stroke: resolved("--soft"), grid: { stroke: resolved("--line"), width: 1 }, ticks: { show: false }, font: "12px system-ui" };
+    this.#plot?.destroy();
+    this.#plot = new window.uPlot({
+      width: this.place.clientWidth, height: HEIGHT, cursor: { y: false }, legend: { live: true },
+      scales: { y: { range: (plot, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
+      axes: [axis, { ...axis, size: 62, values: (plot, ticks) => ticks.map((each) => this.format(each)) }],
+      series: [{ value: (plot, at) => (at ? new Date(at * 1000).toLocaleTimeString() : "–") },
+        ...this.series.map(([, words], at) => ({ label: words, stroke: resolved(COLORS[at]), width: 1.5, points: { show: false }, value: (plot, value) => (value === null || value === undefined ? "–" : this.format(value)) }))],
+    }, this.#columns(), this.place);
+    this.place.firstElementChild.setAttribute("aria-hidden", "true"); // the table has the same
+  }
+
+  /** Release what was taken. */
+  close() {
+    this.watch.disconnect();
+    removeEventListener("themed", this.draw);
+    this.#plot?.destroy();
+  }
+
+  #columns() {
+    return [this.#times.map((each) => each / 1000), ...this.#values];
+  }
+
+  #fill() {
+    if (!this.details.open) return;
+    const rows = this.#times.map((time, at) => h("tr", {}, h("td", {}, new Date(time).toLocaleTimeString()),
+      this.#values.map((each) => h("td", { class: "number" }, this.format(each[at] ?? 0))))).reverse();
+    const heads = [["", "Time"], ...this.series].map(([, words]) => h("th", { scope: "col" }, words));
+    const box = h("div", { class: "scrolled", tabindex: 0, role: "region", "aria-label": this.title },
+      h("table", {}, h("caption", {}, this.title), h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows)));
+    this.details.querySelector(".scrolled")?.remove();
+    this.details.append(box);
+  }
+}

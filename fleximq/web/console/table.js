@@ -1,0 +1,113 @@
+// A table whose rows are updated in place, so that focus, selection and open details survive each update.
+
+import { h } from "./dom.js";
+
+/**
+ * @typedef {object} Column
+ * @property {string} title
+ * @property {(row: any) => any} show returns text or an element for a row
+ * @property {(row: any) => any} [by] the value by which rows are sorted and compared; the text without it
+ * @property {boolean} [number] aligned to the right
+ * @property {boolean} [minor] hidden on small screens
+ */
+
+/** `<fq-table>`: set {@link define} once, and {@link rows} at each update. */
+export class Table extends HTMLElement {
+  #columns = [];
+  #key = (row) => row;
+  #rows = [];
+  #order = null;
+  #descending = false;
+  #lines = new Map();
+  #body = h("tbody");
+  #empty = h("p", { class: "empty" });
+
+  /**
+   * @param {string} caption read by screen readers
+   * @param {Column[]} columns
+   * @param {(row: any) => any} key
+   * @param {...any} empty shown if there are no rows
+   */
+  define(caption, columns, key, ...empty) {
+    this.#columns = columns;
+    this.#key = key;
+    this.#empty.append(...empty);
+    const heads = columns.map((column) => h("th", { scope: "col", class: classOf(column) },
+      column.by ? h("button", { type: "button", onclick: () => this.#sortBy(column) }, column.title) : column.title));
+    this.replaceChildren(
+      h("div", { class: "scrolled", tabindex: 0, role: "region", "aria-label": caption },
+        h("table", {}, h("caption", {}, caption), h("thead", {}, h("tr", {}, heads)), this.#body)),
+      this.#empty,
+    );
+    this.#heads = heads;
+    return this;
+  }
+
+  #heads = [];
+
+  set rows(rows) {
+    this.#rows = rows;
+    const used = new Set();
+    const lines = this.#sorted().map((row) => {
+      const key = this.#key(row);
+      used.add(key);
+      return this.#line(key, row);
+    });
+    for (const key of this.#lines.keys()) if (!used.has(key)) this.#lines.delete(key);
+    const shown = this.#body.children;
+    if (lines.length !== shown.length || lines.some((line, at) => shown[at] !== line)) this.#place(lines);
+    this.#empty.hidden = rows.length > 0;
+    this.firstElementChild.hidden = rows.length === 0;
+  }
+
+  #place(lines) {
+    const focused = document.activeElement;
+    this.#body.replaceChildren(...lines);
+    if (focused && this.#body.contains(focused)) focused.focus();
+  }
+
+  #line(key, row) {
+    let found = this.#lines.get(key);
+    if (!found) {
+      const cells = this.#columns.map((column) => h("td", { class: classOf(column) }));
+      found = { line: h("tr", {}, cells), cells, marks: [] };
+      this.#lines.set(key, found);
+    }
+    this.#columns.forEach((column, at) => {
+      const shown = column.show(row);
+      const mark = column.mark ? column.mark(row) : shown instanceof Node ? shown.outerHTML : shown;
+      if (found.marks[at] === mark) return;
+      found.marks[at] = mark;
+      found.cells[at].replaceChildren(shown instanceof Node || typeof shown === "string" ? shown : `${shown ?? "–"}`);
+    });
+    return found.line;
+  }
+
+  #sortBy(column) {
+    this.#descending = this.#order === column ? !this.#descending : Boolean(column.number);
+    this.#order = column;
+    this.#columns.forEach((each, at) => {
+      if (each === column) this.#heads[at].setAttribute("aria-sort", this.#descending ? "descending" : "ascending");
+      else this.#heads[at].removeAttribute("aria-sort");
+    });
+    this.rows = this.#rows;
+  }
+
+  #sorted() {
+    if (!this.#order) return this.#rows;
+    const { by } = this.#order, sign = this.#descending ? -1 : 1;
+    return [...this.#rows].sort((one, other) => sign * compared(by(one), by(other)));
+  }
+}
+
+const classOf = (column) => [column.number && "number", column.minor && "minor"].filter(Boolean).join(" ") || null;
+
+function compared(one, other) {
+  if (typeof one === "number" && typeof other === "number") return one - other;
+  return String(one ?? "").localeCompare(String(other ?? ""), "en", { numeric: true });
+}
+
+customElements.define("fq-table", Table);
+
+/** Return a table, see {@link Table.define}. */
+export const table = (...definition) => h("fq-table").define(...definition);
