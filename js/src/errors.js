@@ -51,7 +51,7 @@ export class Answered extends ClientError {
    * @param {string} [path] the path or topic concerned
    */
   constructor(status, words, path = "") {
-    super(words ? `${status}: ${words}` : `${status}`);
+    super(`${status}: ${words}`);
     this.status = status;
     this.words = words;
     this.path = path;
@@ -78,14 +78,13 @@ export class SubscribeFailed extends Answered {
 
 /**
  * The broker refused a publication, notification or broadcast. This is the first refusal since the last flush;
- * `others` has later ones up to a limit, `count` is their total number.
+ * `others` has later ones, up to a limit.
  */
 export class PublishFailed extends Answered {
   /** @override */
   name = "PublishFailed";
   /** @type {PublishFailed[]} */
   others = [];
-  count = 1;
 }
 
 /** A job was not settled: it was already, or its connection or lease has ended, so that it is delivered again. */

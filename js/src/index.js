@@ -7,7 +7,7 @@
 export { Client, connect } from "./client.js";
 export * from "./errors.js";
 export { Job, Jobs } from "./jobs.js";
-export { Directed, Message } from "./messages.js";
-export { decode, encode, Ext } from "./msgpack.js";
+export { Message } from "./messages.js";
+export { decode, encode } from "./msgpack.js";
 export { Stream } from "./stream.js";
 export { Subscription } from "./subscription.js";

@@ -4,8 +4,7 @@
  * @module
  */
 
-import { pauseAfter } from "./backoff.js";
-import { NotSettled, Overrun, Reject } from "./errors.js";
+import { NotSettled, Reject } from "./errors.js";
 import { SUB, UNSUB } from "./frames.js";
 import { report, Stream } from "./stream.js";
 
@@ -90,12 +89,9 @@ export class Job {
 
   /** @internal @param {string} kind @param {unknown} entry */
   _settle(kind, entry) {
-    const words = this.isSettled
-      ? "is already settled"
-      : this._connection === this._client._connection
-        ? ""
-        : "lost its connection, and is delivered again";
-    if (words) throw new NotSettled(404, `the job ${this.tag} of ${this.queue} ${words}`, this.queue);
+    if (this.isSettled || this._connection !== this._client._connection) {
+      throw new NotSettled(404, this.isSettled ? "already settled" : "the connection was lost: it is delivered again", this.queue);
+    }
     this._client._settle(this.queue, kind, this.tag, entry);
     this.isSettled = true;
   }
@@ -109,20 +105,27 @@ export class Job {
  */
 export class Jobs extends Stream {
   /** @internal @type {Job | undefined} */
-  _handed = undefined;
+  _handed;
+  /** @internal */
+  _hasStart = false;
+  /** @internal */
+  _isConfirmed = false;
+  /** @internal */
+  _isPaused = false;
 
   /**
    * @internal
    * @param {import("./client.js").Client} client
    * @param {string} queue
    * @param {number} prefetch
+   * @param {((job: Job) => unknown) | undefined} call
    */
-  constructor(client, queue, prefetch) {
-    super(client._options.unread);
+  constructor(client, queue, prefetch, call) {
+    super(client._options.unread, call);
     /** @internal */
     this._client = client;
     /** The name of the queue. */
-    this.queue = queue;
+    this.queue = this.topic = queue;
     /** @internal */
     this._prefetch = prefetch;
   }
@@ -140,15 +143,10 @@ export class Jobs extends Stream {
   /** Drop the unread ones. @internal */
   _clear() {
     this._items = [];
-    this._first = this._bytes = 0;
+    this._first = this._size = 0;
   }
 
-  /** @internal @override */
-  _full() {
-    this._leave(new Overrun(`${this._bytes} bytes of jobs were unread`));
-  }
-
-  /** @internal @param {true | Error} end */
+  /** Stop consuming; unsettled jobs return to the queue at once. @internal @override @param {true | Error} end */
   _leave(end) {
     const client = this._client;
     this._clear();
@@ -157,7 +155,7 @@ export class Jobs extends Stream {
       client._sendSettlements();
       client._send(UNSUB, { topic: this.queue, queue: this.queue });
     }
-    this._finish(end);
+    super._leave(end);
   }
 
   /** Return an unread job to its queue if there will be no reader. @internal @param {Job} job @override */
@@ -166,27 +164,24 @@ export class Jobs extends Stream {
     else super._put(job);
   }
 
-  /** Call a function with each job, several at once, and settle it. @internal @param {(job: Job) => unknown} call @param {import("./backoff.js").Backoff} [retry] */
-  async _work(call, retry) {
-    /** @type {Job | undefined} */
-    let job;
-    while ((job = await this.take().catch(() => undefined))) {
-      try {
-        await call(job);
-        if (!job.isSettled) job.ack();
-      } catch (error) {
-        try {
-          if (!job.isSettled) {
-            if (error instanceof Reject) job.reject(error.message);
-            else if (retry?.attempts && job.attempt >= retry.attempts) job.reject(`the last attempt failed: ${error}`);
-            else job.retry(retry && pauseAfter(retry, job.attempt));
-          }
-        } catch {
-          // It is delivered again.
-        }
-        if (!(error instanceof Reject)) report(`a job of ${this.queue} failed`, error);
-      }
+  /** Call the function with a job, and settle it. @internal @param {Job} job @override */
+  async _run(job) {
+    const client = this._client;
+    client._unanswered += job._weight;
+    /** @type {any} */
+    let error;
+    try {
+      await this._call?.(job);
+    } catch (raised) {
+      error = raised;
+      if (!(error instanceof Reject)) report(`a job of ${this.queue}`, error);
     }
+    client._unanswered -= job._weight;
+    // One of a lost connection is delivered again.
+    if (job.isSettled || job._connection !== client._connection) return;
+    if (error instanceof Reject) job.reject(error.message);
+    else if (error) job.retry();
+    else job.ack();
   }
 
   /**
@@ -195,18 +190,17 @@ export class Jobs extends Stream {
    * @override
    * @returns {Promise<IteratorResult<Job, undefined>>}
    */
-  next() {
+  async next() {
     const handed = this._handed;
     this._handed = undefined;
     try {
       if (handed && !handed.isSettled) handed.ack();
     } catch (error) {
-      report("not acknowledged:", error);
+      report("to acknowledge a job", error);
     }
-    return super.next().then((result) => {
-      this._handed = result.value;
-      return result;
-    });
+    const result = await super.next();
+    this._handed = result.value;
+    return result;
   }
 
   /** Get no further jobs, and return the unread ones to the queue; those that were read can still be settled. */
@@ -215,13 +209,8 @@ export class Jobs extends Stream {
     const unread = this._items.slice(this._first);
     this._clear();
     for (const job of unread) if (job._connection === this._client._connection) job.retry(0);
-    this._finish(true);
+    super._leave(true);
     this._prefetch = 0;
     this._client._send(SUB, this._fields());
-  }
-
-  /** Stop consuming; jobs that are not settled return to the queue at once. @override */
-  close() {
-    this._leave(true);
   }
 }

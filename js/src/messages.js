@@ -1,5 +1,5 @@
 /**
- * What a client receives. A value is decoded when it is first asked for.
+ * What a client receives. A value is decoded when it is asked for.
  *
  * @module
  */
@@ -8,30 +8,27 @@ import { decode } from "./msgpack.js";
 
 /** @typedef {Record<string, any>} Header */
 
-/** A value with the header that came with it. */
-class Received {
+/** A publication, notification or request. */
+export class Message {
   /**
    * @internal
    * @param {Uint8Array} bytes @param {number} start @param {number} end
    * @param {Header} header
-   * @param {number} sender
-   * @param {(payload: Uint8Array, start: number, end: number) => any} unpack
+   * @param {number} publisher
    */
-  constructor(bytes, start, end, header, sender, unpack) {
+  constructor(bytes, start, end, header, publisher) {
     /** @internal */
     this._bytes = bytes;
     /** @internal */
     this._start = start;
     /** @internal */
     this._stop = end;
-    /** @internal */
-    this._unpack = unpack;
     /** Memory, see `Stream`. @internal */
     this._weight = end - start;
     /** The complete header. */
     this.header = header;
     /** The id of the client that sent it; the broker's is 1. */
-    this.publisher = sender;
+    this.publisher = publisher;
   }
 
   /** The encoded value, a view of the bytes that arrived with it. */
@@ -41,29 +38,17 @@ class Received {
 
   /** The value, undefined if the payload is empty. Throws an error if it cannot be decoded. */
   get value() {
-    return this._unpack(this._bytes, this._start, this._stop);
+    return decode(this._bytes, this._start, this._stop);
   }
 
-  /** The principal of the sender, if the broker says so (`--sender`). @returns {string | undefined} */
-  get sender() {
-    return this.header.sender_principal;
-  }
-
-  /** Hold no more memory than its own. Returns whether it did. @internal */
-  _detach() {
-    if (this._bytes.byteLength <= 2 * (this._stop - this._start)) return false;
-    this._bytes = this.payload.slice();
-    this._start = 0;
-    this._stop = this._bytes.length;
-    return true;
-  }
-}
-
-/** A publication. */
-export class Message extends Received {
-  /** The topic of the publication. @returns {string} */
+  /** The topic of a publication. @returns {string} */
   get topic() {
     return this.header.topic;
+  }
+
+  /** The path of a notification or request; undefined for a broadcast. @returns {string} */
+  get path() {
+    return this.header.routing?.[0]?.path;
   }
 
   /** The offset in the journal, for subscriptions with a start. @returns {number | undefined} */
@@ -73,7 +58,8 @@ export class Message extends Received {
 
   /** When the broker stored it, for subscriptions with a start. @returns {Date | undefined} */
   get time() {
-    return this.offset === undefined ? undefined : new Date(this.header.stored_at);
+    const { stored_at: time } = this.header;
+    return time && new Date(time);
   }
 
   /** The key by which its publisher grouped it. @returns {string | Uint8Array | undefined} */
@@ -86,16 +72,22 @@ export class Message extends Received {
     return this.header.message_id;
   }
 
+  /** The principal of the sender, if the broker says so (`--sender`). @returns {string | undefined} */
+  get sender() {
+    return this.header.sender_principal;
+  }
+
   /** Whether this is no message, but the place of messages that may be missing, since the connection was lost. */
   get isGap() {
     return !this.publisher;
   }
-}
 
-/** A request to this client, or a notification, whose `path` is undefined if it was a broadcast. */
-export class Directed extends Received {
-  /** @returns {string} */
-  get path() {
-    return this.header.routing?.[0]?.path;
+  /** Hold no more memory than its own. @internal */
+  _detach() {
+    if (this._bytes.length > 2 * (this._stop - this._start)) {
+      this._bytes = this.payload.slice();
+      this._start = 0;
+      this._stop = this._bytes.length;
+    }
   }
 }

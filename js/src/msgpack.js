@@ -1,49 +1,52 @@
 /**
- * MessagePack, as FlexiMQ's payloads and headers use it. Depth and sizes are bounded by the bytes that are there, so a
- * hostile peer can neither make it recurse without end nor allocate for an announced length.
+ * MessagePack, as FlexiMQ's payloads and headers use it. Memory is bounded by the bytes that are there, not by announced
+ * lengths, and depth by the engine's stack, whose end is an ordinary error.
  *
  * @module
  */
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
-/** Deeper values are refused, in both directions. The broker's limit for headers is the same. */
-const DEPTH = 256;
 const TWO_32 = 2 ** 32;
-/** Texts up to this length are copied in a loop, which is faster than a call of the platform's coder. */
+/** Shorter texts are copied in a loop, which is faster than a call of the platform's coder. */
 const SHORT = 48;
 
-/** A value of an extension type of MessagePack other than the timestamp, which is a `Date`. */
-export class Ext {
-  /**
-   * @param {number} type from -128 to 127
-   * @param {Uint8Array} data
-   */
-  constructor(type, data) {
-    this.type = type;
-    this.data = data;
-  }
-}
+const wrong = () => new RangeError("not a value of MessagePack");
+
+/** @param {ArrayBufferView} view */
+const viewOf = (view) => new DataView(view.buffer, view.byteOffset, view.byteLength);
+
+/** Kinds of numbers, in the order of their markers from 0xca on. */
+const NUMBERS = ["Float32", "Float64", "Uint8", "Uint16", "Uint32", "BigUint64", "Int8", "Int16", "Int32", "BigInt64"];
+const GETTERS = NUMBERS.map((kind) => `get${kind}`);
+const SETTERS = NUMBERS.map((kind) => `set${kind}`);
+
+/** @param {number} kind */
+const sizeOf = (kind) => 1 << ((kind + 2) & 3);
 
 /** Bytes that are written one after the other into a buffer that grows. */
 export class Writer {
-  constructor() {
-    /** @internal */
-    this._bytes = new Uint8Array(4096);
-    /** @internal */
-    this._view = new DataView(this._bytes.buffer);
-    /** The number of written bytes. @internal */
-    this._at = 0;
-  }
+  /** @internal */
+  _bytes = new Uint8Array(4096);
+  /** @internal */
+  _view = viewOf(this._bytes);
+  /** The number of written bytes. @internal */
+  _at = 0;
 
   /** Make room for so many further bytes. @internal @param {number} count */
   _room(count) {
-    if (this._at + count > this._bytes.length) {
-      const grown = new Uint8Array(Math.max(this._bytes.length * 2, this._at + count));
-      grown.set(this._bytes.subarray(0, this._at));
-      this._bytes = grown;
-      this._view = new DataView(grown.buffer);
+    const bytes = this._bytes;
+    if (this._at + count > bytes.length) {
+      this._bytes = new Uint8Array(bytes.length * 2 + count);
+      this._bytes.set(bytes);
+      this._view = viewOf(this._bytes);
     }
+  }
+
+  /** @internal @param {number} byte */
+  _byte(byte) {
+    this._room(1);
+    this._bytes[this._at++] = byte;
   }
 
   /** @internal @param {Uint8Array} bytes */
@@ -53,80 +56,40 @@ export class Writer {
     this._at += bytes.length;
   }
 
-  /** Write a marker and an unsigned number of 1, 2 or 4 bytes. @internal @param {number} mark @param {number} size @param {number} number */
-  _sized(mark, size, number) {
-    this._room(5);
-    this._bytes[this._at++] = mark;
-    if (size === 1) this._bytes[this._at] = number;
-    else if (size === 2) this._view.setUint16(this._at, number);
-    else this._view.setUint32(this._at, number);
-    this._at += size;
+  /** Write a marker, and a number of one of the kinds of `NUMBERS`. @internal @param {number} mark @param {number} kind @param {number | bigint} number */
+  _number(mark, kind, number) {
+    this._byte(mark);
+    this._room(8);
+    // @ts-ignore: the kind fits the number
+    this._view[SETTERS[kind]](this._at, kind % 4 === 1 && kind > 1 ? BigInt(number) : number);
+    this._at += sizeOf(kind);
   }
 
   /**
-   * Write the marker of something with a length: `mark` is the one for 8 bits, -1 if there is none, with those for 16
-   * and 32 bits after it; `few` the one for lengths below `most`, in one byte.
+   * Write the marker of something with a length.
    *
    * @internal
-   * @param {number} length @param {number} few @param {number} most @param {number} mark
+   * @param {number} length
+   * @param {number} few the marker that contains it @param {number} most if it is below this
+   * @param {number} mark the one with 8 bits @param {number} least 1 if there is none
    */
-  _length(length, few, most, mark) {
-    if (length < most) {
-      this._room(1);
-      this._bytes[this._at++] = few | length;
-    } else if (length < 256 && mark !== 0xdb && mark !== 0xdd) this._sized(mark, 1, length);
-    else if (length < 65536) this._sized(mark + 1, 2, length);
-    else this._sized(mark + 2, 4, length);
-  }
-
-  /** @internal @param {number} number */
-  _number(number) {
-    if (!Number.isSafeInteger(number)) {
-      this._room(9);
-      this._bytes[this._at] = 0xcb;
-      this._view.setFloat64(this._at + 1, number);
-      this._at += 9;
-    } else if (number >= 0) {
-      if (number < 128) {
-        this._room(1);
-        this._bytes[this._at++] = number;
-      } else if (number < 256) this._sized(0xcc, 1, number);
-      else if (number < 65536) this._sized(0xcd, 2, number);
-      else if (number < TWO_32) this._sized(0xce, 4, number);
-      else this._wide(BigInt(number));
-    } else if (number >= -32) {
-      this._room(1);
-      this._bytes[this._at++] = number;
-    } else if (number >= -128) this._sized(0xd0, 1, number);
-    else if (number >= -32768) this._sized(0xd1, 2, number);
-    else if (number >= -(2 ** 31)) this._sized(0xd2, 4, number);
-    else this._wide(BigInt(number));
-  }
-
-  /** @internal @param {bigint} number */
-  _wide(number) {
-    const positive = number >= 0n;
-    if ((positive ? BigInt.asUintN(64, number) : BigInt.asIntN(64, number)) !== number) {
-      throw new RangeError("the number has more than 64 bits");
+  _length(length, few, most, mark, least = 0) {
+    if (length < most) this._byte(few | length);
+    else {
+      const size = length > 65535 ? 2 : length > 255 ? 1 : least;
+      this._number(mark + size, size + 2, length);
     }
-    this._room(9);
-    this._bytes[this._at] = positive ? 0xcf : 0xd3;
-    this._view.setBigInt64(this._at + 1, number);
-    this._at += 9;
   }
 
   /** @internal @param {string} text */
   _text(text) {
     const length = text.length;
     if (length < SHORT) {
-      this._room(length + 2);
+      const start = this._at;
+      this._length(length, 0xa0, 32, 0xd9);
+      this._room(length);
       const bytes = this._bytes;
       let at = this._at;
-      if (length < 32) bytes[at++] = 0xa0 | length;
-      else {
-        bytes[at++] = 0xd9;
-        bytes[at++] = length;
-      }
       let place = 0;
       for (; place < length; place++) {
         const code = text.charCodeAt(place);
@@ -137,6 +100,7 @@ export class Writer {
         this._at = at;
         return;
       }
+      this._at = start;
     }
     const encoded = encoder.encode(text);
     this._length(encoded.length, 0xa0, 32, 0xd9);
@@ -148,62 +112,46 @@ export class Writer {
    * whose undefined fields are left out.
    *
    * @internal
-   * @param {unknown} value @param {number} [depth]
+   * @param {any} value
    */
-  _value(value, depth = 0) {
-    switch (typeof value) {
-      case "string":
-        this._text(value);
-        return;
-      case "number":
-        this._number(value);
-        return;
-      case "boolean":
-      case "undefined":
-        this._room(1);
-        this._bytes[this._at++] = value ? 0xc3 : value === false ? 0xc2 : 0xc0;
-        return;
-      case "bigint":
-        this._wide(value);
-        return;
-      case "object":
-        break;
-      default:
-        throw new TypeError(`MessagePack has no type for a ${typeof value}`);
-    }
-    if (depth > DEPTH) throw new RangeError("the value is nested too deeply, or contains itself");
-    if (value === null) {
-      this._room(1);
-      this._bytes[this._at++] = 0xc0;
-    } else if (Array.isArray(value)) {
-      this._length(value.length, 0x90, 16, 0xdb);
-      for (const each of value) this._value(each, depth + 1);
-    } else if (value instanceof ArrayBuffer || ArrayBuffer.isView(value)) {
-      const bytes =
-        value instanceof ArrayBuffer ? new Uint8Array(value) : new Uint8Array(value.buffer, value.byteOffset, value.byteLength);
-      this._length(bytes.length, 0, 0, 0xc4);
-      this._raw(bytes);
-    } else if (value instanceof Date) {
-      const time = value.getTime();
-      if (Number.isNaN(time)) throw new RangeError("the date is invalid");
-      const whole = Math.floor(time / 1000);
-      this._sized(0xc7, 2, 0x0cff);
+  _value(value) {
+    const type = typeof value;
+    if (type === "string") this._text(value);
+    else if (type === "number") {
+      if (!Number.isSafeInteger(value)) this._number(0xcb, 1, value);
+      else if (value > -33 && value < 128) this._byte(value);
+      else {
+        const bits = value < 0 ? -2 - 2 * value : value;
+        const kind = (value < 0 ? 6 : 2) + (bits < 256 ? 0 : bits < 65536 ? 1 : bits < TWO_32 ? 2 : 3);
+        this._number(0xca + kind, kind, value);
+      }
+    } else if (type === "bigint") {
+      const kind = value < 0n ? 9 : 5;
+      if (BigInt[value < 0n ? "asIntN" : "asUintN"](64, value) !== value) throw wrong();
+      this._number(0xca + kind, kind, value);
+    } else if (value == null) this._byte(0xc0);
+    else if (type === "boolean") this._byte(value ? 0xc3 : 0xc2);
+    else if (type !== "object") throw wrong();
+    else if (Array.isArray(value)) {
+      this._length(value.length, 0x90, 16, 0xdb, 1);
+      for (const each of value) this._value(each);
+    } else if (ArrayBuffer.isView(value)) {
+      this._length(value.byteLength, 0, 0, 0xc4);
+      this._raw(new Uint8Array(value.buffer, value.byteOffset, value.byteLength));
+    } else if (value instanceof ArrayBuffer) this._value(new Uint8Array(value));
+    else if (value instanceof Date) {
+      const whole = Math.floor(+value / 1000);
+      // An extension of 12 bytes, of the type -1.
+      this._number(0xc7, 2, 12);
+      this._byte(-1);
       this._room(12);
-      this._view.setUint32(this._at, (time - whole * 1000) * 1e6);
+      this._view.setUint32(this._at, (+value - whole * 1000) * 1e6);
       this._view.setBigInt64(this._at + 4, BigInt(whole));
       this._at += 12;
-    } else if (value instanceof Ext) {
-      this._length(value.data.length, 0, 0, 0xc7);
-      this._room(1);
-      this._bytes[this._at++] = value.type;
-      this._raw(value.data);
     } else {
       const pairs = value instanceof Map ? [...value] : Object.entries(value).filter((pair) => pair[1] !== undefined);
-      this._length(pairs.length, 0x80, 16, 0xdd);
-      for (const [key, each] of pairs) {
-        this._value(key, depth + 1);
-        this._value(each, depth + 1);
-      }
+      this._length(pairs.length, 0x80, 16, 0xdd, 1);
+      for (const pair of pairs) for (const each of pair) this._value(each);
     }
   }
 }
@@ -217,29 +165,36 @@ const scratch = new Writer();
  * @returns {Uint8Array}
  */
 export function encode(value) {
-  scratch._at = 0;
-  scratch._value(value);
-  return scratch._bytes.slice(0, scratch._at);
+  const start = scratch._at;
+  try {
+    scratch._value(value);
+    return scratch._bytes.slice(start, scratch._at);
+  } finally {
+    // A field of the value may be computed by code that encodes another one.
+    scratch._at = start;
+  }
 }
 
 // The bytes that are read, the place and the end. Reading calls no foreign code, so one set is enough.
+/** @type {Uint8Array} */
 let bytes = new Uint8Array();
-let view = new DataView(bytes.buffer);
+let view = viewOf(bytes);
 let at = 0;
 let end = 0;
 
-/** @param {number} count */
+/** Return the place of so many bytes, and go on after them. @param {number} count */
 function skip(count) {
   const start = at;
-  // Also refuses what is not a number.
-  if (!((at += count) <= end)) throw new RangeError("the MessagePack value is cut short");
+  if ((at += count) > end) throw wrong();
   return start;
 }
 
-/** @param {number} size */
-function unsigned(size) {
-  const start = skip(size);
-  return size === 1 ? bytes[start] : size === 2 ? view.getUint16(start) : view.getUint32(start);
+/** Read a number of one of the kinds of `NUMBERS`. @param {number} kind @returns {any} */
+function number(kind) {
+  if (kind === 2) return bytes[skip(1)];
+  // @ts-ignore: all of them have this signature
+  const found = view[GETTERS[kind]](skip(sizeOf(kind)));
+  return typeof found === "bigint" && Number.isSafeInteger(Number(found)) ? Number(found) : found;
 }
 
 /** @param {number} length */
@@ -254,34 +209,31 @@ function text(length) {
   return decoder.decode(bytes.subarray(start, at));
 }
 
-/** @param {number} length */
-function extension(length) {
-  const type = view.getInt8(skip(1));
+/** Read a timestamp, the only extension that has a value here. @param {number} length */
+function timestamp(length) {
+  if (number(6) !== -1) throw wrong();
   const start = skip(length);
-  if (type === -1 && (length === 4 || length === 8 || length === 12)) {
-    if (length === 4) return new Date(view.getUint32(start) * 1000);
-    if (length === 12) return new Date(Number(view.getBigInt64(start + 4)) * 1000 + Math.floor(view.getUint32(start) / 1e6));
-    const first = view.getUint32(start);
-    return new Date(((first & 3) * TWO_32 + view.getUint32(start + 4)) * 1000 + Math.floor((first >>> 2) / 1e6));
-  }
-  return new Ext(type, bytes.subarray(start, at));
+  const first = view.getUint32(start);
+  if (length < 5) return new Date(first * 1000);
+  if (length < 9) return new Date(((first & 3) * TWO_32 + view.getUint32(start + 4)) * 1000 + Math.floor((first >>> 2) / 1e6));
+  return new Date(Number(view.getBigInt64(start + 4)) * 1000 + Math.floor(first / 1e6));
 }
 
-/** @param {number} length @param {number} depth */
-function list(length, depth) {
+/** @param {number} length */
+function list(length) {
   const found = [];
-  while (length--) found.push(read(depth));
+  while (length--) found.push(read());
   return found;
 }
 
-/** @param {number} length @param {number} depth */
-function map(length, depth) {
+/** @param {number} length */
+function map(length) {
   /** @type {Record<string, unknown>} */
   const found = {};
   while (length--) {
-    const key = read(depth);
-    if (typeof key !== "string" && typeof key !== "number") throw new TypeError("a key of a map is no text or number");
-    const value = read(depth);
+    const key = read();
+    if (typeof key === "object") throw wrong();
+    const value = read();
     // An assignment would exchange the prototype.
     if (key === "__proto__") Object.defineProperty(found, key, { value, enumerable: true, configurable: true, writable: true });
     else found[key] = value;
@@ -289,54 +241,24 @@ function map(length, depth) {
   return found;
 }
 
-/** @param {bigint} number */
-function narrow(number) {
-  const small = Number(number);
-  return Number.isSafeInteger(small) ? small : number;
-}
-
-/** @param {number} depth @returns {unknown} */
-function read(depth) {
-  if (depth > DEPTH) throw new RangeError("the MessagePack value is nested too deeply");
+/** @returns {any} */
+function read() {
   const mark = bytes[skip(1)];
   if (mark < 0x80) return mark;
-  if (mark < 0x90) return map(mark & 15, depth + 1);
-  if (mark < 0xa0) return list(mark & 15, depth + 1);
-  if (mark < 0xc0) return text(mark & 31);
-  if (mark >= 0xe0) return mark - 256;
-  switch (mark) {
-    case 0xc0:
-      return null;
-    case 0xc2:
-      return false;
-    case 0xc3:
-      return true;
-    case 0xca:
-      return view.getFloat32(skip(4));
-    case 0xcb:
-      return view.getFloat64(skip(8));
-    case 0xcf:
-      return narrow(view.getBigUint64(skip(8)));
-    case 0xd0:
-      return view.getInt8(skip(1));
-    case 0xd1:
-      return view.getInt16(skip(2));
-    case 0xd2:
-      return view.getInt32(skip(4));
-    case 0xd3:
-      return narrow(view.getBigInt64(skip(8)));
-  }
-  if (mark >= 0xcc && mark < 0xcf) return unsigned(1 << (mark - 0xcc));
-  if (mark >= 0xc4 && mark < 0xc7) {
-    const length = unsigned(1 << (mark - 0xc4));
+  if (mark > 0xdf) return mark - 256;
+  if (mark > 0x9f && mark < 0xc0) return text(mark & 31);
+  if (mark < 0x90) return map(mark & 15);
+  if (mark < 0xa0) return list(mark & 15);
+  if (mark < 0xc4) return mark > 0xc1 ? mark > 0xc2 : null;
+  if (mark < 0xc7) {
+    const length = number(mark - 0xc2);
     return bytes.subarray(skip(length), at);
   }
-  if (mark >= 0xc7 && mark < 0xca) return extension(unsigned(1 << (mark - 0xc7)));
-  if (mark >= 0xd4 && mark < 0xd9) return extension(1 << (mark - 0xd4));
-  if (mark >= 0xd9 && mark < 0xdc) return text(unsigned(1 << (mark - 0xd9)));
-  if (mark >= 0xdc && mark < 0xde) return list(unsigned(mark === 0xdc ? 2 : 4), depth + 1);
-  if (mark >= 0xde) return map(unsigned(mark === 0xde ? 2 : 4), depth + 1);
-  throw new TypeError("the bytes are not MessagePack");
+  if (mark < 0xca) return timestamp(number(mark - 0xc5));
+  if (mark < 0xd4) return number(mark - 0xca);
+  if (mark < 0xd9) return timestamp(1 << (mark - 0xd4));
+  if (mark < 0xdc) return text(number(mark - 0xd7));
+  return (mark < 0xde ? list : map)(number((mark & 1) + 3));
 }
 
 /**
@@ -353,11 +275,11 @@ export function decode(data, start = 0, stop = data.length) {
   if (start === stop) return undefined;
   if (data !== bytes) {
     bytes = data;
-    view = new DataView(data.buffer, data.byteOffset, data.byteLength);
+    view = viewOf(data);
   }
   at = start;
   end = stop;
-  const found = read(0);
-  if (at !== end) throw new RangeError("there are bytes after the MessagePack value");
+  const found = read();
+  if (at !== end) throw wrong();
   return found;
 }

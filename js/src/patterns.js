@@ -7,9 +7,6 @@
 /** @param {string} topic */
 const levelsOf = (topic) => topic.split(/[./]/);
 
-/** @param {string} topic */
-const isPattern = (topic) => levelsOf(topic).some((level, place, all) => level === "*" || (level === "#" && place === all.length - 1));
-
 /**
  * Return a function that says whether a topic matches. Topics that begin with `$` match no wildcard at their first level.
  *
@@ -17,12 +14,13 @@ const isPattern = (topic) => levelsOf(topic).some((level, place, all) => level =
  * @returns {(topic: string) => boolean}
  */
 export function matcher(topic) {
-  if (!isPattern(topic)) return (other) => other === topic;
   const levels = levelsOf(topic);
-  const isOpen = levels[levels.length - 1] === "#" && levels.pop();
-  const parts = levels.map((level) => (level === "*" ? "[^./]*" : level.replace(/\W/g, "\\$&")));
-  const rest = isOpen ? (parts.length ? "([./].*)?" : ".*") : "";
-  const wild = new RegExp(`^${levels[0] === "*" || !parts.length ? "(?!\\$)" : ""}${parts.join("[./]")}${rest}$`, "s");
+  const isOpen = levels.at(-1) === "#";
+  if (!isOpen && !levels.includes("*")) return (other) => other === topic;
+  const isWild = levels[0] === "*" || topic === "#";
+  // The separator before # is a part of what it stands for.
+  const parts = levels.slice(0, isOpen ? -1 : undefined).map((level) => (level === "*" ? "[^./]*" : level.replace(/\W/g, "\\$&")));
+  const wild = new RegExp(`^${isWild ? "(?!\\$)" : ""}${parts.join("[./]")}${isOpen ? (parts[0] ? "([./].*)?" : ".*") : ""}$`, "s");
   return (other) => wild.test(other);
 }
 
@@ -33,11 +31,8 @@ export function matcher(topic) {
  * @param {string} other
  */
 export function overlap(one, other) {
-  if (!isPattern(one) && !isPattern(other)) return one === other;
   /** @type {(one: string[], other: string[]) => boolean} */
   const meet = ([a, ...x], [b, ...y]) =>
-    (a === "#" && !x.length) ||
-    (b === "#" && !y.length) ||
-    (a === undefined || b === undefined ? a === b : (a === "*" || b === "*" || a === b) && meet(x, y));
+    [a + x, b + y].includes("#") || (a && b ? (a === "*" || b === "*" || a === b) && meet(x, y) : a === b);
   return meet(levelsOf(one), levelsOf(other));
 }

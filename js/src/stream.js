@@ -15,10 +15,25 @@ const OVERHEAD = 128;
  * @param {string} words
  * @param {unknown} error
  */
-export const report = (words, error) => console.error(`FlexiMQ: ${words}`, error);
+export const report = (words, error) => console.error(`FlexiMQ: ${words} failed:`, error);
 
 /** @param {number} seconds */
 export const sleep = (seconds) => new Promise((resolve) => setTimeout(resolve, seconds * 1000));
+
+/** @template T */
+export class Deferred {
+  /** @internal @type {(value: T) => void} */
+  // @ts-ignore: set at once
+  _resolve;
+  /** @internal @type {(error: unknown) => void} */
+  // @ts-ignore: set at once
+  _reject;
+  /** @internal @type {Promise<T>} */
+  _promise = new Promise((resolve, reject) => {
+    this._resolve = resolve;
+    this._reject = reject;
+  });
+}
 
 /**
  * Return the result of a promise, or throw {@link TimedOut}.
@@ -26,17 +41,13 @@ export const sleep = (seconds) => new Promise((resolve) => setTimeout(resolve, s
  * @template T
  * @param {Promise<T>} promise
  * @param {number} seconds
- * @param {string} what
  * @returns {Promise<T>}
  */
-export function within(promise, seconds, what) {
-  /** @type {any} */
-  let timer;
-  /** @type {Promise<never>} */
-  const late = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new TimedOut(`${what} did not arrive within ${seconds} s`)), seconds * 1000);
-  });
-  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+export function within(promise, seconds) {
+  /** @type {Deferred<T>} */
+  const late = new Deferred();
+  const timer = setTimeout(() => late._reject(new TimedOut(`no answer within ${seconds} s`)), seconds * 1000);
+  return Promise.race([promise, late._promise]).finally(() => clearTimeout(timer));
 }
 
 /**
@@ -52,17 +63,17 @@ export class Stream {
   /** The place of the first unread item. @internal */
   _first = 0;
   /** Bytes of the unread ones. @internal */
-  _bytes = 0;
-  /** @internal @type {{ resolve: (item: T | undefined) => void, reject: (error: Error) => void }[]} */
-  _waiters = [];
+  _size = 0;
+  /** Readers that wait for an item. @internal @type {Deferred<T | undefined>[]} */
+  _readers = [];
   /** True or an error when there will be no further items. @internal @type {true | Error | undefined} */
-  _end = undefined;
+  _end;
   /** Whether the function still runs for an item. @internal */
   _isBusy = false;
-  /** @internal @type {(end: Error | undefined) => void} */
-  _ended = () => {};
+  /** @internal @type {Deferred<Error | undefined>} */
+  _over = new Deferred();
   /** Resolves when there will be no further items: with the error that is the reason, undefined if it was closed. */
-  closed = /** @type {Promise<Error | undefined>} */ (new Promise((resolve) => (this._ended = resolve)));
+  closed = this._over._promise;
 
   /**
    * @internal
@@ -84,37 +95,30 @@ export class Stream {
   /** @internal @param {T} item */
   _put(item) {
     if (this._end) return;
-    if (this._call && !this._isBusy) {
-      this._run(item);
-      return;
+    if (this._call && !this._isBusy) this._run(item);
+    else if (this._readers.length) this._readers.shift()?._resolve(item);
+    else {
+      this._items.push(item);
+      this._size += this._weigh(item);
+      if (this._size > this._limit) this._full();
     }
-    const waiter = this._waiters.shift();
-    if (waiter) {
-      waiter.resolve(item);
-      return;
-    }
-    this._items.push(item);
-    this._bytes += this._weight(item);
-    if (this._bytes > this._limit) this._full();
   }
 
   /** There are too many unread items. @internal */
   _full() {
-    this._finish(new Overrun(`${this._bytes} bytes were unread`));
+    this._leave(new Overrun(`${this._size} bytes were unread`));
   }
 
   /** @internal @param {any} item @returns {number} */
-  _weight(item) {
+  _weigh(item) {
     return OVERHEAD + (item._weight || 0);
   }
 
   /** Remove and return the first unread item. @internal @returns {T} */
   _shift() {
     const items = this._items;
-    const item = items[this._first];
-    // @ts-ignore: the place is free
-    items[this._first++] = undefined;
-    this._bytes -= this._weight(item);
+    const item = items[this._first++];
+    this._size -= this._weigh(item);
     if (this._first === items.length || (this._first > 1024 && this._first * 2 > items.length)) {
       items.splice(0, this._first);
       this._first = 0;
@@ -124,35 +128,32 @@ export class Stream {
 
   /** Call the function, and again for each item that came meanwhile. @internal @param {T} item */
   _run(item) {
-    const more = () => {
-      this._isBusy = false;
-      while (this.waiting && !this._isBusy) this._run(this._shift());
-    };
+    const failed = (/** @type {unknown} */ error) => report("a callback", error);
     try {
       const result = /** @type {any} */ (this._call)(item);
-      if (result && result.then) {
+      if (result?.then) {
         this._isBusy = true;
-        result.then(more, (/** @type {unknown} */ error) => {
-          report("a callback failed", error);
-          more();
+        result.then(undefined, failed).then(() => {
+          this._isBusy = false;
+          while (this.waiting && !this._isBusy) this._run(this._shift());
         });
       }
     } catch (error) {
-      report("a callback failed", error);
+      failed(error);
     }
   }
 
-  /** Expect no further items; unread ones can still be read. @internal @param {true | Error} end */
-  _finish(end) {
+  /** End it; unread items can still be read. @internal @param {true | Error} end */
+  _leave(end) {
     if (this._end) return;
     this._end = end;
     const error = end === true ? undefined : end;
-    if (error && this._call) report("a subscription ended", error);
-    for (const { resolve, reject } of this._waiters.splice(0)) {
-      if (error) reject(error);
-      else resolve(undefined);
+    if (error && this._call) report("a subscription", error);
+    for (const reader of this._readers.splice(0)) {
+      if (error) reader._reject(error);
+      else reader._resolve(undefined);
     }
-    this._ended(error);
+    this._over._resolve(error);
   }
 
   /**
@@ -162,44 +163,38 @@ export class Stream {
    * @returns {Promise<T | undefined>}
    * @throws {Error} the reason for the end, after the last unread item
    */
-  take(timeout) {
-    if (this.waiting) return Promise.resolve(this._shift());
-    if (this._end) return this._end === true ? Promise.resolve(undefined) : Promise.reject(this._end);
-    return new Promise((resolve, reject) => {
-      const waiter = { resolve, reject };
-      this._waiters.push(waiter);
-      if (timeout !== undefined) {
-        const timer = setTimeout(() => {
-          this._waiters = this._waiters.filter((each) => each !== waiter);
-          resolve(undefined);
-        }, timeout * 1000);
-        waiter.resolve = (item) => {
-          clearTimeout(timer);
-          resolve(item);
-        };
-        waiter.reject = (error) => {
-          clearTimeout(timer);
-          reject(error);
-        };
-      }
-    });
+  async take(timeout) {
+    if (this.waiting) return this._shift();
+    if (this._end === true) return undefined;
+    if (this._end) throw this._end;
+    /** @type {Deferred<T | undefined>} */
+    const reader = new Deferred();
+    this._readers.push(reader);
+    const timer =
+      timeout === undefined
+        ? undefined
+        : setTimeout(() => {
+            this._readers = this._readers.filter((each) => each !== reader);
+            reader._resolve(undefined);
+          }, timeout * 1000);
+    return reader._promise.finally(() => clearTimeout(timer));
   }
 
-  /** Expect no further items; unread ones can still be read. */
+  /** Get no further items; unread ones can still be read. */
   close() {
-    this._finish(true);
+    this._leave(true);
   }
 
   /** @returns {Promise<IteratorResult<T, undefined>>} */
-  next() {
-    if (this.waiting) return Promise.resolve({ value: this._shift(), done: false });
-    return this.take().then((value) => (value === undefined ? { value, done: true } : { value, done: false }));
+  async next() {
+    const value = this.waiting ? this._shift() : await this.take();
+    return value === undefined ? { value: undefined, done: true } : { value, done: false };
   }
 
   /** @returns {Promise<IteratorResult<T, undefined>>} */
-  return() {
+  async return() {
     this.close();
-    return Promise.resolve({ value: undefined, done: true });
+    return { value: undefined, done: true };
   }
 
   [Symbol.asyncIterator]() {

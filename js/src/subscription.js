@@ -4,13 +4,17 @@
  * @module
  */
 
-import { Overrun } from "./errors.js";
 import { UNSUB } from "./frames.js";
 import { Message } from "./messages.js";
 import { matcher } from "./patterns.js";
 import { Stream } from "./stream.js";
 
-/** @typedef {"first" | "last" | number | { time: number }} Start */
+/**
+ * Where a subscription to durable topics begins: with the first or last stored message, the next one that is published,
+ * an offset, or a time in milliseconds since 1970.
+ *
+ * @typedef {"first" | "last" | "next" | number | { time: number }} Start
+ */
 
 /**
  * The messages of a topic or pattern, in order: `for await (const message of subscription)`.
@@ -25,8 +29,6 @@ export class Subscription extends Stream {
   _last = -1;
   /** Whether it waits for the program to read, and gets no messages meanwhile. @internal */
   _isPaused = false;
-  /** Whether unread messages may hold the bytes that arrived with them. @internal */
-  _isTouched = false;
 
   /**
    * @internal
@@ -71,23 +73,14 @@ export class Subscription extends Stream {
       } else if (!this._isConfirmed) return;
     }
     this._put(message);
-    if (this.waiting && !this._isTouched) {
-      this._isTouched = true;
-      this._client._touched.push(this);
-    }
-  }
-
-  /** Let unread messages hold no more memory than their own. @internal */
-  _detach() {
-    this._isTouched = false;
-    for (let place = this._items.length; place-- > this._first && this._items[place]._detach(); );
+    // Unread messages of a slow reader must not hold all the bytes that arrived with them.
+    if (this.waiting > 512 || (this.waiting && message._bytes.length > 1 << 17)) message._detach();
   }
 
   /** @internal @override */
   _full() {
-    if (!this._hasStart || this._bytes > 2 * this._limit) {
-      this._leave(new Overrun(`the subscription to ${this.topic} was ended, since ${this._bytes} bytes were unread`));
-    } else if (!this._isPaused) {
+    if (!this._hasStart || this._size > 2 * this._limit) super._full();
+    else if (!this._isPaused) {
       this._isPaused = true;
       this._client._send(UNSUB, { topic: this.topic });
     }
@@ -96,7 +89,7 @@ export class Subscription extends Stream {
   /** @internal @override */
   _shift() {
     const message = super._shift();
-    if (this._isPaused && this._bytes < this._limit / 2) {
+    if (this._isPaused && this._size < this._limit / 2) {
       this._isPaused = false;
       // When it is away, all subscriptions are made again later.
       if (this._client.state === "joined" && !this._end) this._client._subscribed(this).catch(() => {});
@@ -104,30 +97,20 @@ export class Subscription extends Stream {
     return message;
   }
 
-  /** @internal @param {true | Error} end */
+  /** Unsubscribe; unread messages can still be read. @internal @override @param {true | Error} end */
   _leave(end) {
     const client = this._client;
     if (client._subscriptions.delete(this)) {
-      client._receivers.clear();
-      client._forgetRun();
+      client._changed();
       if (![...client._subscriptions].some((each) => each.topic === this.topic)) client._send(UNSUB, { topic: this.topic });
     }
-    this._finish(end);
+    super._leave(end);
   }
 
-  /** Begin to get messages. @internal */
+  /** Begin to get messages, or go on. @internal */
   _open() {
-    const client = this._client;
-    if (!client._subscriptions.has(this)) {
-      client._subscriptions.add(this);
-      client._receivers.clear();
-      client._forgetRun();
-    }
-  }
-
-  /** Unsubscribe; unread messages can still be read. @override */
-  close() {
-    this._leave(true);
+    if (this._gaps && this._client._subscriptions.has(this)) this._put(new Message(new Uint8Array(), 0, 0, { topic: this.topic }, 0));
+    this._client._subscriptions.add(this);
+    this._client._changed();
   }
 }
-
