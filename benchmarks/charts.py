@@ -23,7 +23,7 @@ _COLORS = {
 _OTHER_COLORS = ("#718096", "#a0aec0", "#cbd5e0")
 _NAMES = {
     "fleximq": "FlexiMQ", "fleximq-pure": "FlexiMQ, pure Python", "nats": "NATS", "redis": "Redis",
-    "mosquitto": "Mosquitto", "ws": "ws on node",
+    "mosquitto": "Mosquitto", "ws": "ws on node", "nchan": "nginx with nchan",
     "jetstream": "JetStream, before its sync", "jetstream-sync": "JetStream, synced", "parquet": "Spark's Parquet",
     "partitioned": "Spark, Parquet to Parquet",
 }  # fmt: skip

@@ -12,6 +12,7 @@ from benchmarks.peers.cluster import ClusterOwner, ClusterStandby
 from benchmarks.peers.events import Events
 from benchmarks.peers.fleximq import FlexiMQ, FlexiMQBroker, LayoutB, pure, tuned
 from benchmarks.peers.fleximq_queue import DurableQueue, FlexiQueue
+from benchmarks.peers.http import HttpFlexiMQ, Nchan
 from benchmarks.peers.identity import Identity
 from benchmarks.peers.jetstream import JetStream, JetStreamAlways
 from benchmarks.peers.jetstream_queue import JetStreamQueue
@@ -35,6 +36,7 @@ from benchmarks.work.jobs import Jobs, JobStart
 from benchmarks.work.joining import Idle, Joining
 from benchmarks.work.latency import TAILS, Latency
 from benchmarks.work.library import ASKED, PUBLISHED, RECEIVED, Libraries
+from benchmarks.work.posts import POSTED, Posts
 from benchmarks.work.queued import Polled, Queued
 from benchmarks.work.recovered import Replayed, Restarted
 from benchmarks.work.round_trip import RoundTrip
@@ -171,6 +173,13 @@ SCENES: tuple[Scene, ...] = (
     Scene("sse-1-1", "Server-Sent Events, 1 to 1, 100 B", Fan(), (Events, pure(Events)), (Goal(_FAN, 200_000),)),
     Scene(
         "sse-1-100", "Server-Sent Events, 1 to 100, 100 B", Fan(subscribers=100), (Events,), (Goal(_FAN, 1_000_000),)
+    ),
+    Scene(
+        "http-posts",
+        "Publishing by HTTP, 32 connections, one request at a time on each, 100 B",
+        Posts(),
+        (HttpFlexiMQ, pure(HttpFlexiMQ), Nchan),
+        (Goal(POSTED, 20_000),),
     ),
     Scene(
         "reqrep",
