@@ -20,6 +20,7 @@ from fleximq.broker.traffic import Traffic
 from fleximq.dialects.connection.handover import isPlain
 from fleximq.dialects.connection.outbox_state import TRANSITIONS, HalfClose, OutboxEvent, OutboxState
 from fleximq.dialects.connection.slow_consumer import DISCONNECT, Block, PausablePublisher, Policy
+from fleximq.dialects.connection.tapped_transport import TappedTransport
 from fleximq.dialects.connection.tcp_socket import probePeer
 from fleximq.dialects.connection.write_backlog import Chunk, WriteBacklog
 from fleximq.dialects.connection.write_turn import WriteTurn
@@ -224,6 +225,24 @@ class Outbox:
         self.flush()
         self._step(OutboxEvent.CLOSE)
         self._endOutput()
+
+    def tap(self, wrote: Callable[[bytes], None]) -> Callable[[], None]:
+        """Pass all bytes to a tap that are written from the next message on, and return a function that ends this."""
+        transport, isOver = self._transport, False
+
+        def begin() -> None:
+            if not isOver:
+                self._transport = TappedTransport(transport, wrote)
+
+        def end() -> None:
+            nonlocal isOver
+            isOver, self._transport = True, transport
+
+        if self.waiting:
+            self.whenRelieved(begin)
+        else:
+            begin()
+        return end
 
     def detach(self) -> bool:
         """Leave the transport to another protocol; return False while output is unsent."""

@@ -7,7 +7,7 @@ A session knows the dialect and the broker but not the transport: a *protocol* (
 
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 from twisted.internet.interfaces import IAddress
 from twisted.logger import Logger
@@ -51,6 +51,17 @@ class NamedLogger(Logger):
         return self
 
 
+class SessionInput(Protocol):
+    """The protocol of a session, as far as its input can be watched."""
+
+    readPauses: ReadPauses
+
+    def tapInput(self, tap: Callable[[bytes], None]) -> Callable[[], None]:
+        """Pass the input from the next message on to a tap too, before it is processed, and return a function that ends
+        this; one tap at a time.
+        """
+
+
 @implementer(IConversation)
 class Session(metaclass=ABCMeta):
     """One peer's conversation; subclasses define the messages on the wire.
@@ -61,14 +72,14 @@ class Session(metaclass=ABCMeta):
     ``dismissed`` that their time is over. ``limited`` are the beginnings of messages that :meth:`admittedOf` may
     refuse. ``joinsFirst`` means that the first message is small in any case.
 
-    The protocol sets ``readPauses``, ``certificate``, which returns the client certificate, and ``checking``, called
-    with True and False at the start and end of a pending credential check, or of another wait of input. ``handshake``
-    admits the peer.
+    The protocol sets itself as ``protocol``, ``certificate``, which returns the client certificate, and ``checking``,
+    called with True and False at the start and end of a pending credential check, or of another wait of input.
+    ``handshake`` admits the peer.
     """
 
     __slots__ = (
         "__weakref__", "address", "answers", "began", "broker", "certificate", "checking", "client", "context",
-        "dismissed", "handshake", "keepAlive", "listening", "outbox", "rate", "readPauses", "reason", "receivedAt",
+        "dismissed", "handshake", "keepAlive", "listening", "outbox", "protocol", "rate", "reason", "receivedAt",
         "state", "traffic",
     )  # fmt: skip
     dialect: ClassVar[str]
@@ -94,7 +105,7 @@ class Session(metaclass=ABCMeta):
         self.checking: Callable[[bool], None] = _ignore
         self.keepAlive: KeepAlive | None = None
         self.receivedAt = self.began = context.clock.seconds()
-        self.readPauses: ReadPauses | None = None
+        self.protocol: SessionInput | None = None
         self.listening = True
         self.dismissed = False
         self.reason = ""
@@ -294,7 +305,7 @@ class Session(metaclass=ABCMeta):
         traffic, outbox = self.traffic, self.outbox
         unread = outbox.unread
         reasons = [f"it does not read: {unread} bytes of at most {outbox.limit} wait"] if outbox.isUnread else []
-        if self.readPauses is not None and (paused := self.readPauses.words()):
+        if self.protocol is not None and (paused := self.protocol.readPauses.words()):
             reasons.append(f"the broker does not read from it: {paused}")
         carried = traffic.bytesIn, traffic.bytesOut, traffic.messagesIn, traffic.messagesOut
         return ConnectionLoad(*carried, unread, outbox.limit, tuple(reasons))
@@ -343,7 +354,8 @@ class Session(metaclass=ABCMeta):
         else:
             self.broker.observers.counted(CountedEvent(EventFamily.NOT_LET_IN, reason), 1)
         self.left()
-        # The protocol's functions end reference cycles.
+        # The protocol and its functions end reference cycles.
+        self.protocol = None
         self.certificate = _noCertificate
         self.checking = _ignore
         tellLeft(self, reason, self._log)

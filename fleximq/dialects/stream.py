@@ -65,7 +65,7 @@ class SessionProtocol:
         mark = markOf(context.settings.limits.outboxBytes)
         self.outbox = makeOutbox(transport, context.turn, mark, self._slow, policy=context.policy)
         self.session = makeSession(context, self.outbox, self.address or transport.getPeer())
-        self.session.readPauses = self.readPauses
+        self.session.protocol = self
         self.session.certificate = self._certificate
         self.session.checking = self._checking
         self._since = self._seconds() if self.connectedAt is None else self.connectedAt
@@ -99,6 +99,22 @@ class SessionProtocol:
         """Charge the bytes buffered before admission: input, unread output, and a read with checked credentials."""
         session, outbox = self.session, self.outbox
         session.buffering(self.buffered + outbox.limit - outbox.space + (read if session.isChecking else 0))
+
+    @abstractmethod
+    def tapInput(self, tap: Callable[[bytes], None]) -> Callable[[], None]:
+        """See :class:`fleximq.dialects.session.SessionInput`."""
+
+    def fromNextMessage(self, tap: Callable[[bytes], None]) -> Callable[[bytes], None]:
+        """Return a tap that begins when no part of a message is buffered."""
+        hasBegun = False
+
+        def begun(data: bytes) -> None:
+            nonlocal hasBegun
+            hasBegun = hasBegun or not self.session.buffered
+            if hasBegun:
+                tap(data)
+
+        return begun
 
     @property
     @abstractmethod
@@ -160,6 +176,20 @@ class StreamProtocol(SessionProtocol, Protocol):
             pausePublisher(session, client, self)
         if session.rate is not None:
             session.rate.charge(self.readPauses)
+
+    def tapInput(self, tap: Callable[[bytes], None]) -> Callable[[], None]:
+        """See :class:`fleximq.dialects.session.SessionInput`."""
+        receive, tap = self.receive, self.fromNextMessage(tap)
+
+        def tapped(data: bytes) -> None:
+            tap(data)
+            receive(data)
+
+        def remove() -> None:
+            self.receive = receive
+
+        self.receive = tapped
+        return remove
 
     def receiver(self) -> Callable[[bytes], None]:
         """Return the function that processes each read; overridden by protocols that split reads."""

@@ -25,6 +25,7 @@ from fleximq.security.peer_address import peerAddress
 from fleximq.security.principal import Admitted
 from fleximq.security.web_sessions import WebSessions
 from fleximq.services.network.listeners import ListenerService
+from fleximq.services.tracing.traces import Traces
 from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.histogram import Histogram
 from fleximq.values.log_limit import LogLimits
@@ -206,7 +207,7 @@ def siteFactory(
     lag.eachSecond.append(history.second)
     inWords = HealthInWords(broker, health.ready, history, None if node is None else node.freshen)
     cluster = (lambda: None) if node is None else node.overview
-    api = Api(ApiParts(broker, settings, sources, security, history, inWords, warned, cluster)).pages()
+    api = Api(ApiParts(broker, settings, sources, security, history, inWords, warned, cluster, Traces(broker))).pages()
     pages |= {path: page if node is None or page.everywhere else _ofOwner(page, node) for path, page in api.items()}
 
     if sessions is not None:

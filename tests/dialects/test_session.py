@@ -1,6 +1,7 @@
 """What all sessions share, shown on a dialect that only echoes."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 from twisted.internet.address import IPv4Address
@@ -74,8 +75,9 @@ class SessionTests(SynchronousTestCase):
         session.letIn(SOMEBODY)
         session.traffic.bytesIn, session.traffic.messagesOut = 5, 7
         self.assertEqual(session.load(), ConnectionLoad(5, 0, 0, 7, 0, session.outbox.limit))
-        session.readPauses = ReadPauses(self.transport, lambda isRead: None)
-        session.readPauses.pause(ReadPause.OVERLOADED)
+        protocol: Any = SimpleNamespace(readPauses=ReadPauses(self.transport, lambda isRead: None))
+        session.protocol = protocol
+        protocol.readPauses.pause(ReadPause.OVERLOADED)
         session.outbox.pauseProducing()
         session.outbox.take(b"x" * 30)
         load = session.load()

@@ -21,6 +21,7 @@ from fleximq.rights import EVERYTHING
 from fleximq.security.access_policy import AccessPolicy
 from fleximq.security.principal import Admitted, Principal
 from fleximq.security.web_sessions import WebSessions
+from fleximq.services.tracing.traces import Traces
 from fleximq.services.web_site import LagService
 from fleximq.values.unadmitted_budget import UnadmittedBudget
 from fleximq.web.api.api import Api, ApiParts
@@ -124,10 +125,11 @@ class SiteCase(SynchronousTestCase):
         health = HealthInWords(self.broker, [lambda: self.checks[0]], self.history)
         self.origins: dict[str, Origin] = {}
         self.policy = AccessPolicy()
+        self.traces = Traces(self.broker)
         self.warned = RecentWarnings(self.clock.seconds, formatEvent)
         return ApiParts(
             self.broker, lambda: self.shown, lambda: self.origins, self.policy, self.history, health, self.warned,
-            lambda: None,
+            lambda: None, self.traces,
         )  # fmt: skip
 
     def ask(self, line: str, *fields: str, body: object = None, host: str = "127.0.0.1:7890") -> Answer:

@@ -34,6 +34,7 @@ from fleximq.dialects.websocket.close_code import (
 from fleximq.dialects.websocket.frame_outbox import WebSocketOutbox
 from fleximq.dialects.websocket.inflation import WINDOW_BYTES
 from fleximq.dialects.websocket.protocol import UNADMITTED_STEP, UNLIMITED, BoundedProtocol, WebSocketState
+from fleximq.dialects.websocket.tapped_session import TappedSession
 from fleximq.interfaces import IAdmission
 from fleximq.security.principal import Admitted
 from fleximq.wire.websocket_frame import CLOSE, encodeFrame
@@ -84,6 +85,16 @@ class WebSocketSessionProtocol(SessionProtocol, BoundedProtocol, Protocol):
     @abstractmethod
     def messagesReceived(self, messages: list[bytes]) -> None:
         """Pass these messages to the session; raises only BrokerError."""
+
+    def tapInput(self, tap: Callable[[bytes], None]) -> Callable[[], None]:
+        """See :class:`fleximq.dialects.session.SessionInput`."""
+        session = self.session
+
+        def remove() -> None:
+            self.session = session
+
+        self.session = TappedSession(session, self.fromNextMessage(tap))
+        return remove
 
     # -- called by the transport -------------------------------------------------------------------
 

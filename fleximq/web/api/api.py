@@ -29,6 +29,7 @@ from fleximq.web.api.recent_warnings import RecentWarnings, warningsPage
 from fleximq.web.api.rights_page import RightsExplained, rightsPage
 from fleximq.web.api.shown_settings import shownOrigins, shownSettings
 from fleximq.web.api.topic_pages import topicPages
+from fleximq.web.api.trace_pages import ITraces, tracePages
 from fleximq.web.request import Argument, HttpReply, Page, PageRequest, jsonReply
 
 
@@ -52,6 +53,7 @@ class ApiParts:
     health: HealthInWords
     warnings: RecentWarnings
     cluster: Callable[[], Mapping[str, Any] | None]
+    traces: ITraces
 
 
 class Api:
@@ -87,6 +89,7 @@ class Api:
             **queuePages(self._broker),
             **topicPages(self._broker),
             **clientPages(self._broker),
+            **tracePages(parts.traces),
         }
 
     async def index(self, request: PageRequest) -> HttpReply:

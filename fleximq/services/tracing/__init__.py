@@ -1,0 +1,1 @@
+"""Traces of clients and topics for operators, frame by frame in words."""

@@ -1,0 +1,1 @@
+"""Tests of :mod:`fleximq.services.tracing`."""
