@@ -180,7 +180,10 @@ class Traces:
         ended = [each for each in self._traces.values() if each.ended]
         for each in ended[: max(0, len(ended) - ENDED)]:
             self._traces.pop(each.number, None)
-        trace.timer = self._broker.deadlines.callLater(KEPT, partial(self._traces.pop, trace.number, None))
+        trace.timer = self._broker.deadlines.callLater(KEPT, partial(self._forget, trace))
+
+    def _forget(self, trace: Trace) -> None:
+        self._traces.pop(trace.number, None)
 
     def _left(self, trace: Trace, client: ConnectedClient, left: ConnectedClient) -> None:
         if left is client:

@@ -24,7 +24,7 @@ def flexiFrame(kind: MessageType, fields: dict[str, Any], payload: bytes = b"") 
 def lines(read: Reader, data: bytes, size: int = 1 << 30) -> list[tuple[str, int, int, str]]:
     """Return the lines of some bytes, in pieces of some size."""
     pieces = [data[start : start + size] for start in range(0, len(data), size)]
-    return [tuple(line) for piece in pieces for line in read(piece)]
+    return [(line.kind, line.count, line.bytes, line.words) for piece in pieces for line in read(piece)]
 
 
 class FlexiTests(SynchronousTestCase):
