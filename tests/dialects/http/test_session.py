@@ -97,6 +97,17 @@ class IdentityTests(HttpCase):
         self.turn()
         self.assertEqual((answers(peer.heard()), self.principals()), ([OK], ["alice"]))
 
+    def test_they_may_change_any_number_of_times(self) -> None:
+        """Each change is a handover, of which none is left behind."""
+        peer = self.join()
+        for number in range(1200):
+            peer.say(post("/topics/demo", 1, (ALICE, BOB)[number % 2]))
+            self.turn()
+        self.assertEqual(answers(peer.heard()), [OK] * 1200)
+        self.assertEqual((len(self.broker.clients), len(self.context.sessions)), (1, 1))
+        peer.leave()
+        self.assertEqual((len(self.broker.clients), len(self.context.sessions)), (0, 0))
+
     def test_none_and_wrong_ones_are_refused(self) -> None:
         for first in ((), (post("/topics/demo", 1, ALICE),)):
             for fields in ((), ("Authorization: Bearer carol",)):
