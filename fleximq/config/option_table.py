@@ -57,7 +57,7 @@ def _camelCase(name: str) -> str:
 
 
 REPEATED = (texts, extensions)  #: The parsers of options that may be given several times.
-_ORIGIN = "A further web origin that may open a WebSocket, e.g. https://example.com, or * for all."
+_ORIGIN = "A further web origin that may use this broker, e.g. https://example.com, or * for WebSockets of all."
 _RATE = ", as RATE[,BURST]."
 _TOGETHER = " all clients of one principal together" + _RATE
 #: All options, in the order of the help text.

@@ -25,8 +25,8 @@ from fleximq.startup.pid_file import clearPidFile
 from fleximq.startup.setting_changes import SettingsRefused
 
 _INTRODUCTION = """
-A message broker that speaks four dialects over one space of topics. Unless
-a listener names one, it tells them apart by the first bytes of a connection.
+A message broker that speaks four dialects and HTTP over one space of topics.
+Unless a listener names one, it tells them apart by a connection's first bytes.
 Without --auth or --allow-anonymous only this machine is served.
 
 """
@@ -34,8 +34,8 @@ Without --auth or --allow-anonymous only this machine is served.
 _EXAMPLES = """
 ENDPOINT is a URL (tcp:// tls:// ipc:// ws:// wss:// stdio://) or a server
 endpoint of Twisted (tcp: unix: ssl: systemd: ...), DIALECT one of fleximq,
-blipmq, minimq, identity, or a plug-in's. Sizes may end in KiB, MiB or GiB;
-times are seconds and may have a fraction.
+blipmq, minimq, identity, http, or a plug-in's. Sizes may end in KiB, MiB or
+GiB; times are seconds and may have a fraction.
 
 Examples:
   twistd -n fleximq
