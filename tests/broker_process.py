@@ -203,6 +203,11 @@ class BrokerProcess:
                     raise BrokerFailed(f"waited for {what}, but {why}\n{self._printed}")
                 self._news.wait(left)
 
+    def hasEnded(self, seconds: float = PATIENCE) -> bool:
+        """Wait at most so many seconds for the end of the process; return whether it has ended."""
+        with self._news:
+            return self._news.wait_for(lambda: self._ended, seconds)
+
     def waitForOutput(self, pattern: str, seconds: float = PATIENCE) -> "re.Match[str]":
         """Wait until what the broker printed matches a regular expression, and return the first match.
 

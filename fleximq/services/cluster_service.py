@@ -357,11 +357,13 @@ class ClusterService(MultiService):
         worker = StreamWorker(self._clock, self._failed)
         found = await self._journal.take(log, worker, self._restore)
         self._beginServing()
-        if self.mesh is not None:
-            self.mesh.own()
         self.owned.setServiceParent(self._served)
         _log.info("The journal is ready with {records} records", records=found.records)
-        self._ports.serve()
+        if self.mesh is None:
+            self._ports.serve()
+        else:
+            self.mesh.own()
+            self.mesh.ids.whenFetched(self._ports.serve)  # clients need ids, which a node that has just started lacks
 
     def _newLog(self, term: int) -> StreamLog:
         def confirmed(sent: float) -> None:

@@ -130,6 +130,7 @@ class IdBlocks:
         self._clock = clock
         self._next = self._end = 0
         self._ahead: list[int] = []
+        self._waiting: list[Callable[[], None]] = []
 
     def fetch(self) -> "Deferred[None]":
         """Fetch a block, and repeat failed attempts until one succeeds; fires when the block can be used."""
@@ -141,6 +142,9 @@ class IdBlocks:
         def got(number: int) -> None:
             blocks = (LAST_CLIENT_ID + 1 - FIRST_CLIENT_ID) // BLOCK
             self._ahead.append(FIRST_CLIENT_ID + number % blocks * BLOCK)
+            waiting, self._waiting = self._waiting, []
+            for call in waiting:
+                call()
             done.callback(None)
 
         def failed(failure: Any) -> None:
@@ -149,6 +153,13 @@ class IdBlocks:
 
         attempt()
         return done
+
+    def whenFetched(self, call: Callable[[], None]) -> None:
+        """Call as soon as there is an unused id."""
+        if self._ahead or self._next < self._end:
+            call()
+        else:
+            self._waiting.append(call)
 
     def next(self) -> int:
         """Return an unused id; raises NoCapacity while the next block is not fetched yet."""
@@ -188,7 +199,7 @@ class MeshNode:
     """Connects one node's broker to the mesh: sends changes of its subscriptions, and delivers runs of other nodes.
 
     ``mesh`` sends and receives packets, ``direct`` are the direct messages, ``listings`` the rows of all nodes.
-    ``isOwner``: this node owns the journal.
+    ``isOwner``: this node owns the journal. ``ids`` are those of its clients.
     """
 
     def __init__(self, broker: Broker, membership: Membership, ids: IdBlocks) -> None:
@@ -197,7 +208,7 @@ class MeshNode:
         self.direct = DirectMessages(broker, self.mesh, REMOTE_FORM)
         self.listings = MeshListings(broker, self.mesh, node, clock)
         self.isOwner = False
-        self._broker, self._turn, self._clock, self._ids = broker, turn, clock, ids
+        self._broker, self._turn, self._clock, self.ids = broker, turn, clock, ids
         self._remotes: dict[str, RemoteNode] = {}
         self._readers: dict[str, RemoteReader] = {}
         self._known: dict[tuple[Any, ...], Envelope] = {}
@@ -208,7 +219,7 @@ class MeshNode:
     def start(self) -> "Deferred[None]":
         """Join the mesh; fires :data:`SETTLING` seconds after this node got client ids: then it may serve clients."""
         self.mesh.start()
-        return self._ids.fetch().addCallback(lambda _: deferLater(self._clock, SETTLING))
+        return self.ids.fetch().addCallback(lambda _: deferLater(self._clock, SETTLING))
 
     def stop(self) -> None:
         """Leave the mesh."""

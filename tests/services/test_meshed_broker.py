@@ -137,6 +137,21 @@ class MeshedBrokerTests(MeshCase):
         self.pass_(4)
         self.assertNotIn(self.a.join("fleximq").id, ids)
 
+    def test_firstIds(self) -> None:
+        """A node that has just started waits for them, at most until the cluster answers again."""
+        self.servers.faults.unavailable.add("keys")
+        node: Any = self.meshedBroker("d").node  # type: ignore[attr-defined]
+        ready: list[int] = []
+        node.ids.whenFetched(lambda: ready.append(node.ids.next()))
+        node.start()
+        self.pass_(1)
+        self.assertEqual(ready, [])
+        self.servers.heal()
+        self.pass_(4)
+        self.assertEqual(len(ready), 1)
+        node.ids.whenFetched(lambda: ready.append(node.ids.next()))
+        self.assertEqual(len(ready), 2)
+
     def test_messages(self) -> None:
         """Messages arrive with content, ids and publisher, once however many patterns match, and go no further."""
         got = self.collect(self.b, "t.*", "t.#", "t.x")

@@ -77,8 +77,8 @@ class Conversation(Protocol):
     def counted(self, error: BrokerError) -> None:
         """Count and log an error."""
 
-    def linkEnded(self, isBroken: bool) -> None:
-        """Forget the connection to the owner of the journal."""
+    def linkEnded(self) -> None:
+        """End with the connection to the owner of the journal."""
 
     def passOn(self, frames: Chunk) -> None:
         """Send messages to the owner of the journal."""

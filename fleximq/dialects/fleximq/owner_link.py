@@ -3,11 +3,11 @@
 It is made for the first message that needs the owner: about queues, schedules and values, or a durable publication. All
 such messages are sent as they are, in their order, and the owner's answers and deliveries are sent to the client. While
 it is being made, the client is not read. The client's connection ends with it, as a client of the owner's loses its
-connection when the owner fails; if no owner answers, each message gets an error: none of them was stored.
+connection when the owner fails, and as a client of a standby does if no owner is found.
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, Protocol
 
@@ -21,11 +21,10 @@ from fleximq.dialects.connection.slow_consumer import PausablePublisher
 from fleximq.dialects.context import ListenerContext
 from fleximq.dialects.fleximq.replies import FlexiReplies
 from fleximq.dialects.outbox import Chunk, Outbox
-from fleximq.errors import BrokerError, NoCapacity
 from fleximq.security.principal import Principal
 from fleximq.wire.fleximq_frame import encodeMessage
-from fleximq.wire.fleximq_header import MessageType, openMap, peek
-from fleximq.wire.fleximq_scanner import FIXED_BYTES, singleFrames
+from fleximq.wire.fleximq_header import MessageType, openMap
+from fleximq.wire.fleximq_scanner import singleFrames
 
 #: Maximum bytes of a frame from the owner.
 _FRAME_BYTES = 1 << 30
@@ -39,11 +38,8 @@ class LinkedSession(Protocol):
     context: ListenerContext
     outbox: Outbox
 
-    def refused(self, error: BrokerError, kind: int | None, fields: Mapping[Any, Any], topic: str = "") -> None:
-        """Answer an error for a message with this type and header."""
-
-    def linkEnded(self, isBroken: bool) -> None:
-        """Forget the link. ``isBroken``: it was in use, so the client's connection ends too."""
+    def linkEnded(self) -> None:
+        """End, as the link has ended."""
 
 
 def describe(client: ConnectedClient, isNamed: bool) -> dict[str, Any]:
@@ -176,24 +172,7 @@ class OwnerLink:
         if self._isOver:
             return
         self.close()
-        session = self._session
-        turn = session.context.turn
-        turn.open = True
-        try:
-            if not self._isOpen:
-                self._refuse()
-            session.linkEnded(self._isOpen)
-            self.resumeProducing()
-        finally:
-            turn.flush()
+        self._session.linkEnded()
+        self.resumeProducing()
 
     loseWriteConnection = abortConnection = loseConnection
-
-    def _refuse(self) -> None:
-        """Answer all messages with an error: none of them was sent."""
-        error = NoCapacity("no node owns the journal at the moment")
-        for envelope, _, _, _, count in self._scanner.spans(b"".join(self._waiting)):
-            for _ in range(count if envelope[1] != MessageType.PING else 0):
-                self._session.refused(error, envelope[1], peek(envelope[FIXED_BYTES:]))
-        while self._pongs:
-            self._pongs.popleft()()

@@ -126,14 +126,12 @@ class FlexiSession(StreamSession):
         """Send messages to the owner of the journal."""
         self._messages.passOn(frames)
 
-    def linkEnded(self, isBroken: bool) -> None:
-        """Forget the connection to the owner. ``isBroken``: it was in use, so this one ends too, unless it waits for
-        the last answers.
-        """
+    def linkEnded(self) -> None:
+        """End with the connection to the owner; after the last answer, if the client has ended its input."""
         self._messages.link = None
         if self._inputEnded:
             self.requestDone()
-        elif isBroken:
+        else:
             self.end("owner lost")
 
     # -- output ------------------------------------------------------------------------------------

@@ -11,11 +11,13 @@ their connections with the owner, connect again, and go on at the next owner.
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from tests.broker_process import BrokerProcess
-from tests.cluster.nats.servers import Servers
+from tests.cluster.nats.servers import Servers, freePorts
 from tests.conversations.journal.queue_loop import OPTIONS, QueueLoop, main
 
 #: Seconds until a node serves.
@@ -23,21 +25,41 @@ PATIENCE = 300.0
 
 
 class Nodes:
-    """Three nodes with their servers in an empty folder; those that are killed start again."""
+    """Three nodes with their servers in an empty folder; those that are killed start again at the same port.
 
-    def __init__(self, folder: Path, held: ExitStack) -> None:
+    :param options: further options of all nodes.
+    :param dialect: the dialect of their listener, in a mesh; "" for all dialects.
+    :param failpoints: let a node kill itself where :meth:`arm` says.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        held: ExitStack,
+        options: Sequence[str] = (),
+        dialect: str = "",
+        failpoints: bool = False,
+    ) -> None:
         servers = Servers(str(folder / "servers"), 3)
         held.callback(servers.end)
         servers.wait()
         words = [word for url in servers.urls for word in ("--cluster", url)]
-        self._owned: dict[BrokerProcess, int] = {}
         self.all: list[BrokerProcess] = []
-        for name in "abc":
-            self._begin((*words, *OPTIONS, "--allow-anonymous", "--node", name, "--journal", str(folder / name)))
+        self.addresses = [("127.0.0.1", port) for port in freePorts(3)]
+        self._point = folder / "failpoint" if failpoints else None
         held.callback(self._end)
+        for name, (host, port) in zip("abc", self.addresses, strict=True):
+            listen = f"{dialect and dialect + '+'}tcp:{port}:interface={host}"
+            mesh = ("--mesh",) if dialect else ()
+            own = "--allow-anonymous", "--node", name, "--journal", str(folder / name), "--listen", listen
+            self._begin((*words, *mesh, *options, *own))
 
     def _begin(self, arguments: tuple[str, ...]) -> None:
-        self.all.append(BrokerProcess(*arguments))
+        more: dict[str, Any] = {}
+        if self._point is not None:
+            launcher = sys.executable, "-m", "tests.cluster.nats.failpoints"
+            more = {"environment": {"FLEXIMQ_FAILPOINT": str(self._point)}, "launcher": launcher}
+        self.all.append(BrokerProcess(*arguments, **more))
         self.all[-1].start()
 
     def _end(self) -> None:
@@ -53,6 +75,20 @@ class Nodes:
                 return owners[0]
             time.sleep(0.05)
         raise AssertionError([each.output for each in self.all])
+
+    def arm(self, step: str) -> None:
+        """Let the owner kill itself at a step, see :mod:`tests.cluster.nats.failpoints`."""
+        assert self._point is not None
+        self._point.with_suffix(".new").write_text(step)
+        self._point.with_suffix(".new").rename(self._point)
+
+    def killed(self, owner: BrokerProcess, seconds: float) -> bool:
+        """Wait until a node has killed itself, and start it again; False if it does not within so many seconds."""
+        assert self._point is not None
+        hasEnded = owner.hasEnded(seconds)
+        self._point.unlink()
+        self.kill(owner)
+        return hasEnded
 
     def kill(self, owner: BrokerProcess) -> None:
         """Kill a node, and start it again."""
@@ -92,7 +128,7 @@ class ClusterLoop(QueueLoop):
 def campaign(folder: str, kills: int) -> ClusterLoop:
     """Run a campaign with nodes in an empty folder and an even number of kills, and return it."""
     with ExitStack() as held:
-        loop = ClusterLoop(Nodes(Path(folder), held))
+        loop = ClusterLoop(Nodes(Path(folder), held, OPTIONS))
         loop.run(kills)
         return loop
 

@@ -165,11 +165,36 @@ def work(client: FlexiClient, jobs: Jobs, queue: str, heard: list[Heard]) -> Non
         jobs.buried.update(buried)
 
 
+def begin(
+    works: Sequence[tuple[Callable[[int], object], int]],
+    fault: Callable[[str], None],
+    goesOn: Callable[[], bool] | None = None,
+) -> list[threading.Thread]:
+    """Start a thread for each client, a function and its argument; a client that is cut off begins again while
+    ``goesOn``.
+    """
+
+    def until(act: Callable[[int], object], number: int) -> None:
+        try:
+            while True:
+                try:
+                    act(number)
+                    return
+                except (Ended, OSError):  # the broker was killed
+                    time.sleep(0.05)
+                if goesOn is None or not goesOn():
+                    return
+        except Exception as error:
+            fault(f"{act} {number}: {error!r}")
+
+    threads = [threading.Thread(target=until, args=each, daemon=True) for each in works]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
 #: The options of a broker.
-OPTIONS = (
-    *("--listen", "tcp:0:interface=127.0.0.1", "--durable", LATER, "--durable", TICKS),
-    *("--journal-segment", "1MiB", "--max-deliveries", "1000"),
-)
+OPTIONS = (*("--durable", LATER, "--durable", TICKS, "--journal-segment", "1MiB", "--max-deliveries", "1000"),)
 
 
 class QueueLoop:
@@ -230,7 +255,7 @@ class QueueLoop:
         def producing(number: int) -> None:
             with FlexiClient(Stream(addresses[number % len(addresses)])) as client:
                 client.join()
-                while True:
+                while goesOn is None or goesOn():
                     produce(client, self.jobs, number)
 
         def working(number: int) -> None:
@@ -238,21 +263,8 @@ class QueueLoop:
             while goesOn is None or goesOn():
                 self.serve(addresses[number % len(addresses)], queue)
 
-        def until(end: Callable[[int], None], number: int) -> None:
-            try:
-                end(number)
-            except (Ended, OSError):  # the broker was killed
-                time.sleep(0.05)
-                if goesOn is not None and goesOn():
-                    until(end, number)
-            except Exception as error:
-                self.jobs.fault(f"{end.__name__} {number}: {error!r}")
-
         works = [(producing, number) for number in range(PRODUCERS)] + [(working, number) for number in range(WORKERS)]
-        threads = [threading.Thread(target=until, args=each, daemon=True) for each in works]
-        for thread in threads:
-            thread.start()
-        return threads
+        return begin(works, self.jobs.fault, goesOn)
 
     def serve(self, address: tuple[str, int], queue: str) -> None:
         """Work on a queue by one connection, until it leaves with unsettled deliveries."""

@@ -22,13 +22,15 @@ import tempfile
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import msgpack
 
 from tests.broker_process import BrokerProcess
-from tests.conversations.clients import Ended, FlexiClient, Stream
+from tests.conversations.clients import FlexiClient, Stream
+from tests.conversations.journal.queue_loop import begin
 from tests.wire.flexi_frames import Heard
 
 WRITERS, ADDERS, LOCKERS, READERS = 4, 4, 4, 2
@@ -206,7 +208,7 @@ class ValueLoop:
         """Kill so many times, then check; faults are in ``values.faults``."""
         for _ in range(kills):
             with BrokerProcess(*OPTIONS, "--journal", self.folder) as broker:
-                threads = self._start(broker.address)
+                threads = self.start([broker.address])
                 self._wait()
                 broker.stop(signal.SIGKILL)
                 for thread in threads:
@@ -224,24 +226,20 @@ class ValueLoop:
         while confirmed.total() < wanted and time.monotonic() < until:
             time.sleep(random.uniform(0, 0.02))
 
-    def _start(self, address: tuple[str, int]) -> list[threading.Thread]:
+    def start(
+        self, addresses: Sequence[tuple[str, int]], goesOn: Callable[[], bool] | None = None
+    ) -> list[threading.Thread]:
+        """Start all clients, in turn at these addresses; one that is cut off connects again while ``goesOn``."""
+
         def acting(act: Callable[[Asking, Values, int], None], number: int) -> None:
-            try:
-                with FlexiClient(Stream(address)) as client:
-                    asking = Asking(client)
-                    while True:
-                        act(asking, self.values, number)
-            except (Ended, OSError):  # the broker was killed
-                pass
-            except Exception as error:
-                self.values.fault(f"{act.__name__} {number}: {error!r}")
+            with FlexiClient(Stream(addresses[number % len(addresses)])) as client:
+                asking = Asking(client)
+                while goesOn is None or goesOn():
+                    act(asking, self.values, number)
 
         acts = ((write, WRITERS), (add, ADDERS), (lock, LOCKERS), (read, READERS))
-        works = [(act, number) for act, most in acts for number in range(most)]
-        threads = [threading.Thread(target=acting, args=each, daemon=True) for each in works]
-        for thread in threads:
-            thread.start()
-        return threads
+        works = [(partial(acting, act), number) for act, most in acts for number in range(most)]
+        return begin(works, self.values.fault, goesOn)
 
     def check(self, address: tuple[str, int]) -> None:
         """Compare all values with what was confirmed; what is there now counts as confirmed from now on."""
