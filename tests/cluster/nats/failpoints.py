@@ -109,7 +109,7 @@ def patch(failpoint: Failpoint) -> None:
 
     async def appending(self: NatsCluster, *arguments: Any) -> int:
         if failpoint.isMine:
-            reactor.callLater(_LEFT, failpoint.reached, "sent")  # type: ignore[attr-defined]
+            reactor.callLater(_LEFT, failpoint.reached, "sent")
         return await append(self, *arguments)
 
     def writing(self: StreamReplica, *arguments: Any) -> Any:
