@@ -174,6 +174,32 @@ class Attack:
                 with contextlib.suppress(OSError):
                     connected.recv(1000)
 
+    def attack_takes(self) -> None:
+        """Let one request after the other wait for jobs, on connections that stay, of which the oldest goes."""
+        stay: list[socket.socket] = []
+        for number in self._again():
+            target = b"/queues/takes%d/take?most=256&wait=300" % (number % 20)
+            stay.append(self._connected(b"POST %b HTTP/1.1\r\nHost: localhost\r\n\r\n" % target))
+            if len(stay) >= 4 * MANY:
+                stay.pop(0).close()
+
+    def attack_streams(self) -> None:
+        """Read topics as events without reading a byte, and publish large messages to them."""
+        stay: list[socket.socket] = []
+        ask = b"GET /topics/%b HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nLast-Event-ID: %b\r\n\r\n"
+        body = b'"' + b"\\n\\ndata: x" * 10_000 + b'"'
+        post = b"POST /topics/streams.x HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        publisher = self._connected(b"")
+        for number in self._again():
+            if len(stay) < MANY:
+                last = (b"0", b"9" * 18, b"-1", b"live", b"\xff")[number % 5]
+                stay.append(self._connected(ask % ((b"streams.*", b"streams.x", b"%23")[number % 3], last)))
+                stay[-1].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                continue
+            self._say(publisher, post + b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+            with contextlib.suppress(OSError):
+                publisher.recv(1 << 16)
+
     def attack_settles(self) -> None:
         """Settle deliveries that nobody has, as a consumer, and one that one has a thousand times."""
         one = frame("PUB", 0, {"topic": "work", "queue": True})

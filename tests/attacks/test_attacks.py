@@ -124,6 +124,11 @@ class BoundTests(AttackCase):
         for name in ("settles", "extensions", "prefetch", "headers", "definitions", "priorities"):
             self.grows(name)
 
+    def test_requestsOfHttpThatStay(self) -> None:
+        """Waiting takes, and readers of events that do not read."""
+        for name in ("takes", "streams"):
+            self.grows(name)
+
     def test_schedules(self) -> None:
         """Messages for later, and recurring ones."""
         for name in ("schedules", "repeats"):

@@ -67,9 +67,11 @@ class Distribution:
         self._ready.pop(consumer, None)
 
     def hasRoom(self, consumer: QueueConsumer) -> None:
-        """Put a consumer in the line if it has room for deliveries, and deliver."""
+        """Put a consumer in the line if it has room for deliveries, otherwise remove it from there, and deliver."""
         if consumer.room > 0:
             self._ready.setdefault(consumer)
+        else:
+            self._ready.pop(consumer, None)
         self.wake()
 
     def whenReady(self, call: Callable[[], None]) -> Callable[[], None]:

@@ -11,6 +11,7 @@ a restart of the broker, or of a queue that was deleted, settles nothing.
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
@@ -79,7 +80,7 @@ class Broker(Protocol):
         """Make it a consumer."""
 
     def pauseConsuming(self, client: ConnectedClient, name: str, isPaused: bool) -> None:
-        """Deliver to the consumer again."""
+        """Look whether a consumer has room."""
 
     def stopConsuming(self, client: ConnectedClient, name: str) -> None:
         """End the consumption."""
@@ -166,7 +167,6 @@ class _Place:
         self.waiting[take] = None
         self._worker.waits(1, take.ask.number)
         self._askNext()
-        self._worker.broker.pauseConsuming(self._worker.client, self.name, False)
 
     def remove(self, take: Take) -> bool:
         """Remove a waiting take; False if it does not wait."""
@@ -179,6 +179,8 @@ class _Place:
 
     def _askNext(self) -> None:
         self.consumer.ask = next((take.ask for take in self.waiting), None)
+        # Not a pause, but a look whether the consumer has room now.
+        self._worker.broker.pauseConsuming(self._worker.client, self.name, False)
 
     def deliver(self, deliveries: Sequence[QueueDelivery]) -> None:
         """Give deliveries to the take that waits longest."""
@@ -274,7 +276,8 @@ class _Worker:
         for place in list(self.places.values()):
             if place.isIdle:
                 del self.places[place.name]
-                self.broker.stopConsuming(self.client, place.name)
+                with suppress(BrokerError):  # another node has the queue
+                    self.broker.stopConsuming(self.client, place.name)
         if self.client.conversation is not self:  # it has left
             return
         if self.places:

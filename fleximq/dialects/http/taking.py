@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from fleximq.broker.consumers.takes import MOST_UNSETTLED, MOST_WAIT, Job, Settling
-from fleximq.broker.paths.settlement import WORDS_BYTES
+from fleximq.broker.paths.settlement import SETTLE, WORDS_BYTES
 from fleximq.dialects.http.exchange import Exchange
 from fleximq.dialects.http.message_rows import jobRow
 from fleximq.dialects.http.routes import Parameter
@@ -102,6 +102,7 @@ def settle(exchange: Exchange) -> None:
         raise BadRequest(_SHAPE) from None
     if any(len(words.encode()) > WORDS_BYTES for _, words in found.reject):
         raise BadRequest(_SHAPE)
+    exchange.broker.checkPath(SETTLE)
     settling = Settling(found.ack, found.retry, found.reject, found.extend)
     exchange.broker.takes.settle(exchange.client, exchange.name, settling, partial(_settled, exchange))
 

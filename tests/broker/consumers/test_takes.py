@@ -1,5 +1,6 @@
 """Deliveries that belong to principals and are taken one request at a time."""
 
+import tracemalloc
 from collections.abc import Sequence
 from unittest.mock import patch
 
@@ -269,6 +270,29 @@ class BoundTests(TakesCase):
                 self.take(wait=10, client=self.publisher)
             self.clock.advance(10)
             self.take(wait=10, client=self.publisher)
+
+    def test_tenThousandThatWaitTakeLittleMemoryAndNoTime(self) -> None:
+        clients = [self.broker.join("http", principal=f"p{number}") for number in range(10)]
+        self.take(wait=100, client=clients[0]).cancel()
+        timers = len(self.clock.calls)
+        tracemalloc.start()
+        try:
+            held = [self.take(wait=100, client=client) for client in clients for _ in range(1000)]
+            size = tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+        self.assertLess(size / len(held), 1000)
+        self.assertLessEqual(len(self.clock.calls), timers + 1)
+        with self.assertRaises(NoCapacity):
+            self.take(wait=100)
+        self.clock.advance(99)
+        self.assertEqual(self.results, [])
+        for each in held:
+            each.cancel()
+        self.assertEqual((self.broker.takes.waiting, self.queue.distribution.waiting), (0, 0))
+        self.publish("a")
+        self.take()
+        self.assertEqual(self.names(), "a")
 
     def test_unsettledDeliveries(self) -> None:
         self.publish("abcd")
