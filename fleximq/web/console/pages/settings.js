@@ -11,7 +11,7 @@ export default class Settings extends Page {
     this.table = table("Settings", [
       { title: "Option", show: (row) => h("code", {}, row.name), by: (row) => row.name },
       { title: "Value", show: (row) => shown(row.value) },
-      { title: "From", show: (row) => row.origin ?? "–", by: (row) => row.origin ?? "" },
+      { title: "From", show: (row) => from(row.origin), by: (row) => from(row.origin) },
     ], (row) => row.name, "There is no such option.");
     this.append(heading("Settings", this.filter), this.table);
   }
@@ -31,6 +31,8 @@ export default class Settings extends Page {
       .map(([name, value]) => ({ name, value, origin: origins[name] }));
   }
 }
+
+const from = (origin) => [origin?.source, origin?.path, origin?.line && `line ${origin.line}`].filter(Boolean).join(", ");
 
 function shown(value) {
   if (value === null || (Array.isArray(value) && !value.length)) return h("span", { class: "hint" }, "none");
