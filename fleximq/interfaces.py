@@ -31,8 +31,8 @@ class ISource(Interface):
     def messages(body: Any) -> Sequence[Message]:
         """Return the messages of a run, in order."""
 
-    def numbered(body: Any, first: int) -> Sequence[Message]:
-        """Return the same messages with neighbouring offsets from ``first`` on."""
+    def queued(body: Any, first: int) -> Sequence[Message]:
+        """Return the same messages for a queue, with neighbouring offsets from ``first`` on, unless it is 0."""
 
     def size(body: Any, count: int) -> int:
         """Return the bytes of the ``count`` messages of a run, as the bounds of queues count them."""
@@ -263,7 +263,7 @@ class IJournalRead(Interface):
 
     end = Attribute("""The offset after the last committed message.""")
 
-    def fetch(offsets: Sequence[int], most: int, found: Callable[[list[Message]], None]) -> None:
+    def fetch(offsets: Sequence[int], most: int, found: Callable[[Sequence[Message]], None]) -> None:
         """Read messages with these offsets, in order, up to about ``most`` bytes, at least one, without lost messages:
         an empty list means that all of them are lost.
         """

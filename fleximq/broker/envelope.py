@@ -1,8 +1,8 @@
 """The broker's own values: clients, envelopes of runs, and deliveries of queues."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from zope.interface import implementer
 
@@ -12,6 +12,7 @@ from fleximq.values import message_loops
 from fleximq.values.death_reason import DeathReason
 from fleximq.values.message import Message
 from fleximq.values.message_cost import OVERHEAD, cost
+from fleximq.values.message_run import MessageRun
 from fleximq.values.records import Run, runOf
 
 if TYPE_CHECKING:
@@ -81,8 +82,9 @@ class MessageSource:
         messages: Sequence[Message] = body
         return messages
 
-    def numbered(self, body: Any, first: int) -> Sequence[Message]:
-        return message_loops.numbered(self.messages(body), first)
+    def queued(self, body: Any, first: int) -> Sequence[Message]:
+        messages = self.messages(body)
+        return message_loops.numbered(messages, first) if first else messages
 
     def size(self, body: Any, count: int) -> int:
         return cost(self.messages(body)) - OVERHEAD * count
@@ -117,6 +119,31 @@ class QueueDelivery(NamedTuple):
     tag: int
     message: Message
     attempts: int
+
+
+class RunDeliveries(Sequence[QueueDelivery]):
+    """The first deliveries of the messages of a run; ``tags`` are theirs."""
+
+    __slots__ = ("messages", "tags")
+
+    def __init__(self, tags: range, messages: MessageRun) -> None:
+        self.tags = tags
+        self.messages = messages
+
+    def __len__(self) -> int:
+        return len(self.tags)
+
+    def __iter__(self) -> Iterator[QueueDelivery]:
+        return iter(message_loops.firstDeliveries(QueueDelivery, self.tags, 1, 0, self.messages))
+
+    @overload
+    def __getitem__(self, place: int) -> QueueDelivery: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[QueueDelivery]: ...
+    def __getitem__(self, place: int | slice) -> QueueDelivery | Sequence[QueueDelivery]:
+        if isinstance(place, slice):
+            return [*self][place]
+        return QueueDelivery(self.tags[place], self.messages[place], 1)
 
 
 class LastDelivery(NamedTuple):

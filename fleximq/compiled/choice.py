@@ -40,8 +40,9 @@ IMPLEMENTATION = "pure Python" if _fleximq is None else "compiled"
 FlexiScanner: type[fleximq_scanner.FlexiScanner] = (_fleximq or fleximq_scanner).FlexiScanner
 joinedPayloads: Callable[[bytes | memoryview, int], list[bytes] | Blobs]
 joinedPayloads = (_fleximq or fleximq_scanner).joinedPayloads
-messagesOf: Callable[[bytes, int, tuple[Any, ...], int], list[Message]] = (_deliveries or fleximq_scanner).messagesOf
+payloads: Callable[[bytes, int], list[bytes]] = (_deliveries or fleximq_scanner).payloads
 framesOf: Callable[[bytes, Any, Sequence[Any]], bytes | None] = (_deliveries or fleximq_delivery_frame).framesOf
+runFrames: Callable[[bytes, range, list[bytes]], bytes] = (_deliveries or fleximq_delivery_frame).runFrames
 message_cost.compiled = None if _deliveries is None else _deliveries.measure
 if _deliveries is not None:
     message_loops.use(_deliveries)

@@ -69,29 +69,86 @@ cdef inline object _messageOf(delivery):
     return _at(delivery, 1)
 
 
-def messagesOf(bytes frames, Py_ssize_t envelopeBytes, tuple others, long long first=0):
-    """Return the messages of the reference."""
+def payloads(bytes frames, Py_ssize_t envelopeBytes):
+    """Return the payloads of the reference."""
     cdef const unsigned char* at = <const unsigned char*>PyBytes_AS_STRING(frames)
-    cdef Py_ssize_t size = PyBytes_GET_SIZE(frames), gap = envelopeBytes + LENGTH, start = 0, place
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(frames), gap = envelopeBytes + LENGTH, start = 0
     cdef unsigned long long length
-    cdef object message
     cdef list found = []
-    cdef long long offset = first
-    while PyTuple_GET_SIZE(others) == FIELDS - 1 and envelopeBytes >= 0 and size - start >= gap:
+    while envelopeBytes >= 0 and size - start >= gap:
         length = _number(at + start + envelopeBytes)
         if length > <unsigned long long>(size - start - gap):
             break
-        message = PyType_GenericAlloc(Message, FIELDS)
-        _set(message, 0, PyBytes_FromStringAndSize(<const char*>at + start + gap, <Py_ssize_t>length))
+        found.append(PyBytes_FromStringAndSize(<const char*>at + start + gap, <Py_ssize_t>length))
+        start += gap + <Py_ssize_t>length
+    return found if found and start == size else fleximq_scanner.payloads(frames, envelopeBytes)
+
+
+def messagesWith(payloads, tuple others, long long first):
+    """Return the messages of the reference."""
+    cdef Py_ssize_t place
+    cdef object message, payload
+    cdef list found = []
+    if PyTuple_GET_SIZE(others) != FIELDS - 1:
+        raise TypeError("not all fields of a message")
+    for payload in payloads:
+        message = PyType_GenericAlloc(<type>MESSAGE, FIELDS)
+        _set(message, 0, payload)
         for place in range(1, FIELDS):
             if place != OFFSET_AT or not first:
                 _set(message, place, _at(others, place - 1))
         if first:
-            _set(message, OFFSET_AT, offset)
-            offset += 1
+            _set(message, OFFSET_AT, first)
+            first += 1
         found.append(message)
-        start += gap + <Py_ssize_t>length
-    return found if found and start == size else fleximq_scanner.messagesOf(frames, envelopeBytes, others, first)
+    return found
+
+
+def sizeOf(payloads):
+    """Return the size of the reference."""
+    cdef Py_ssize_t size = 0
+    for payload in payloads:
+        size += len(payload)
+    return size
+
+
+@overflowcheck(True)
+def stepping(numbers, long long step):
+    """Return the range of the reference."""
+    cdef long long number, next
+    if not numbers:
+        return None
+    next = numbers[0]
+    for number in numbers:
+        if number != next:
+            return None
+        next = number + step
+    return range(numbers[0], next, step)
+
+
+def runFrames(bytes prefix, tags, list payloads):
+    """Return the frames of the reference."""
+    cdef Py_ssize_t before = PyBytes_GET_SIZE(prefix), attempt = PyBytes_GET_SIZE(ATTEMPT), size = 0
+    cdef Py_ssize_t each = before + 8 + attempt + 4 + LENGTH
+    cdef bytes payload, frames
+    cdef char* to
+    cdef unsigned long long tag = tags.start, step = tags.step
+    if len(tags) != len(payloads):
+        raise ValueError("not as many tags as payloads")
+    for payload in payloads:
+        size += each + PyBytes_GET_SIZE(payload)
+    frames = PyBytes_FromStringAndSize(NULL, size)
+    to = PyBytes_AS_STRING(frames)
+    for payload in payloads:
+        memcpy(to, PyBytes_AS_STRING(prefix), before)
+        to = _write(to + before, tag, 8)
+        tag += step
+        memcpy(to, PyBytes_AS_STRING(ATTEMPT), attempt)
+        to = _write(to + attempt, 1, 4)
+        to = _write(to, PyBytes_GET_SIZE(payload), 8)
+        memcpy(to, PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
+        to += PyBytes_GET_SIZE(payload)
+    return frames
 
 
 def framesOf(bytes prefix, head, deliveries):

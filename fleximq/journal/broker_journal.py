@@ -119,7 +119,7 @@ class BrokerJournal:
     def appendState(self, event: StateRecord) -> None:
         self._current.appendState(event)
 
-    def fetch(self, offsets: Sequence[int], most: int, found: Callable[[list[Message]], None]) -> None:
+    def fetch(self, offsets: Sequence[int], most: int, found: Callable[[Sequence[Message]], None]) -> None:
         self._current.fetch(offsets, most, found)
 
     def fetchRecords(

@@ -50,7 +50,7 @@ class MemoryJournal:
     def appendState(self, event: Any) -> None:
         """Do nothing: no state survives the process."""
 
-    def fetch(self, offsets: Sequence[int], most: int, found: Callable[[list[Message]], None]) -> None:
+    def fetch(self, offsets: Sequence[int], most: int, found: Callable[[Sequence[Message]], None]) -> None:
         found([])
 
     def fetchRecords(self, offsets: Sequence[int], most: int, found: Callable[[Sequence[Any], int], None]) -> None:

@@ -33,7 +33,7 @@ class StoredRecords:
     def removals(self) -> int:
         return self.segments.removals
 
-    def fetch(self, offsets: Sequence[int], most: int, found: Callable[[list[Message]], None]) -> None:
+    def fetch(self, offsets: Sequence[int], most: int, found: Callable[[Sequence[Message]], None]) -> None:
         self.reader.fetch(offsets, most, found)
 
     def fetchRecords(

@@ -17,6 +17,7 @@ Value = TypeVar("Value")
 Delivery = TypeVar("Delivery", bound=tuple[int, Message, int])
 
 _new = tuple.__new__
+_BEFORE_OFFSET = Message._fields.index("offset") - 1
 
 
 def numbered(messages: Sequence[Message], first: int) -> list[Message]:
@@ -27,6 +28,29 @@ def numbered(messages: Sequence[Message], first: int) -> list[Message]:
             messages, first
         )
     ]
+
+
+def messagesWith(payloads: Sequence[bytes], others: tuple[Any, ...], first: int) -> list[Message]:
+    """Return a message for each payload; ``others`` are their fields after it, but their offsets are neighbouring ones
+    from ``first`` on, unless it is 0.
+    """
+    if not first:
+        return [_new(Message, (payload, *others)) for payload in payloads]
+    before, after = others[:_BEFORE_OFFSET], others[_BEFORE_OFFSET + 1 :]
+    return [_new(Message, (payload, *before, offset, *after)) for offset, payload in enumerate(payloads, first)]
+
+
+def sizeOf(payloads: Iterable[bytes]) -> int:
+    """Return the bytes of all payloads."""
+    return sum(map(len, payloads))
+
+
+def stepping(numbers: Sequence[int], step: int) -> range | None:
+    """Return the range of exactly these numbers, with this step between them; None if there is none."""
+    if not numbers:
+        return None
+    found = range(numbers[0], numbers[-1] + step, step)
+    return found if len(found) == len(numbers) and [*found] == [*numbers] else None
 
 
 def copies(message: Message, payloads: Sequence[bytes], offsets: Sequence[int]) -> list[Message]:
@@ -88,9 +112,10 @@ def quotients(numbers: Iterable[int], divisor: int, modulus: int, remainder: int
     return [number // divisor for number in numbers if number % modulus == remainder]
 
 
-_PURE = numbered, copies, offsetsOf, withQos, firstDeliveries, addSizes, putEach, popFirst, popEach, quotients
+_LOOPS = numbered, copies, offsetsOf, withQos, firstDeliveries, addSizes, putEach, popFirst, popEach, quotients
+_RUNS = messagesWith, sizeOf, stepping
 #: The functions in pure Python, by name.
-REFERENCE: dict[str, Any] = {each.__name__: each for each in _PURE}
+REFERENCE: dict[str, Any] = {each.__name__: each for each in (*_LOOPS, *_RUNS)}
 
 
 def use(others: Any) -> None:

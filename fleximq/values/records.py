@@ -16,6 +16,8 @@ import msgpack
 
 from fleximq.values import message_loops
 from fleximq.values.message import Content, Message
+from fleximq.values.message_cost import costOf
+from fleximq.values.message_run import MessageRun
 from fleximq.values.publication_head import PRIORITY, Head, headOf, priorityOf
 
 #: The codes of a record's dialect (docs/reference/journal-format.rst, "Dialects").
@@ -281,6 +283,14 @@ class StoredBatch:
             return message_loops.copies(self.message(0), self.payloads, self.offsets)
         columns = zip(self.contents, self.headers, self.payloads, self.offsets, self._heads(), strict=False)
         return [_message(code, header, payload, offset, head) for code, header, payload, offset, head in columns]
+
+    def queued(self) -> Sequence[Message]:
+        """Return the same messages, as one run if they are neighbours of one FlexiMQ client."""
+        areNeighbours = isinstance(self.offsets, range) or message_loops.stepping(self.offsets, 1)
+        if not (areNeighbours and self.dialects[0] == _FLEXIMQ and self._areOneRun):
+            return self.messages()
+        first = self.message(0)
+        return MessageRun(self.payloads, first._replace(offset=0)[1:], costOf(first) - len(first.payload), first.offset)
 
     @property
     def _areOneRun(self) -> bool:

@@ -66,3 +66,8 @@ def framesOf(prefix: bytes, head: Head, deliveries: Sequence[tuple[int, Message,
     if others:
         return None
     return deliveryFrames(repeat(prefix, len(tags)), tags, attempts, [message.payload for message in messages])
+
+
+def runFrames(prefix: bytes, tags: range, payloads: list[bytes]) -> bytes:
+    """Return the frames of the first deliveries of messages with one prefix."""
+    return deliveryFrames(repeat(prefix, len(tags)), tags, repeat(1, len(tags)), payloads)

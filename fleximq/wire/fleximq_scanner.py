@@ -10,12 +10,9 @@ are known, before the payload arrives; every byte is copied at most twice.
 from collections.abc import Generator, Iterator
 from itertools import accumulate, chain
 from struct import Struct
-from typing import Any
 
 from fleximq.errors import BadFraming, TooLarge
 from fleximq.limits import BASE_BYTES, HEADER_BYTES
-from fleximq.values import message_loops
-from fleximq.values.message import Message
 from fleximq.values.records import Blobs
 from fleximq.wire.receive_buffer import ReceiveBuffer
 
@@ -25,7 +22,6 @@ VERSION = 1
 
 _headerLength = Struct(">22xI").unpack_from
 _payloadLength = Struct(">Q").unpack_from
-_new = tuple.__new__
 
 #: Runs of fewer frames are split one by one, and their payloads not joined.
 FEW = 8
@@ -159,14 +155,6 @@ def payloads(frames: bytes, envelopeBytes: int) -> list[bytes]:
         found.append(frames[start + 8 : end])
         start = end
     return found
-
-
-def messagesOf(frames: bytes, envelopeBytes: int, others: tuple[Any, ...], first: int = 0) -> list[Message]:
-    """Return the messages of a run; ``others`` are their fields after the payload, but their offsets are neighbouring
-    ones from ``first`` on, unless it is 0.
-    """
-    found = [_new(Message, (payload, *others)) for payload in payloads(frames, envelopeBytes)]
-    return message_loops.numbered(found, first) if first else found
 
 
 def joinedPayloads(frames: bytes | memoryview, envelopeBytes: int) -> list[bytes] | Blobs:

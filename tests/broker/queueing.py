@@ -18,6 +18,8 @@ from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.journal.memory_journal import MemoryJournal
 from fleximq.values.message import Content, Message
+from fleximq.values.message_cost import costOf
+from fleximq.values.message_run import MessageRun
 
 #: Three clients.
 X, Y, Z = (ConnectedClient(number, "blipmq", f"blipmq-{number}") for number in range(1000, 1003))
@@ -34,6 +36,13 @@ def message(name: str = "m", *, qos: int = 1, id: str | None = None, size: int |
 def messages(names: str, qos: int = 1) -> list[Message]:
     """Return one message for each letter."""
     return [message(name, qos=qos) for name in names]
+
+
+def run(messages: Sequence[Message], first: int = 0) -> MessageRun:
+    """Return messages that differ only in their payloads as a run, with offsets from ``first`` on."""
+    one = messages[0]
+    each = costOf(one) - len(one.payload)
+    return MessageRun([message.payload for message in messages], one._replace(offset=0)[1:], each, first)
 
 
 def names(deliveries: Sequence[QueueDelivery | LastDelivery | Message | None]) -> str:

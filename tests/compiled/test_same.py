@@ -245,7 +245,7 @@ class SameTests(SynchronousTestCase):
                 except struct.error as error:
                     found.append(repr(error))
             self.assertEqual(*found)
-            self.assertRaises(struct.error, choice.messagesOf, (frame * 10)[:size], head, (None,) * 9, 0)
+            self.assertRaises(struct.error, choice.payloads, (frame * 10)[:size], head)
 
     @given(st.lists(messages, max_size=20), st.one_of(st.just(ANY), st.integers(-1, 5000)))
     def test_costs(self, run: list[Message], most: int) -> None:
@@ -269,7 +269,12 @@ class SameTests(SynchronousTestCase):
             numbered = message_loops.numbered(run, first)
             copies = [message_loops.copies(each, [b"", b"x"], [first, 7]) for each in run]
             others = numbered, message_loops.offsetsOf([*numbered, *run]), message_loops.withQos(run, qos)
-            return others, copies, made, added, removed, sizes, inner, set(map(type, made))
+            payloads = [each.payload for each in run]
+            runs = [message_loops.messagesWith(payloads, each[1:], first) for each in run]
+            size = message_loops.sizeOf(payloads)
+            frames = choice.runFrames(b"prefix", range(4, 4 + 160 * len(payloads), 160), payloads)
+            steps = [message_loops.stepping(each, 160) for each in (tags, range(4, 2000, 160), [7])]
+            return others, copies, made, added, removed, sizes, inner, runs, size, frames, steps, set(map(type, made))
 
         tags = data.draw(st.lists(st.integers(0, 2000) | st.integers(5, 25).map(lambda tag: tag * 160 + 4)))
         compiled = play(tags)
@@ -284,6 +289,8 @@ class SameTests(SynchronousTestCase):
             lambda: loops.numbered([("payload",)], 1),  # type: ignore[list-item]
             lambda: loops.copies(("payload",), [b""], [1]),  # type: ignore[arg-type]
             lambda: loops.copies(one, [b""], [1, 2]),
+            lambda: loops.sizeOf([1]),  # type: ignore[list-item]
+            lambda: loops.stepping(["1"], 1),  # type: ignore[list-item]
             lambda: loops.offsetsOf([("payload",)]),  # type: ignore[list-item]
             lambda: loops.withQos([("payload",)], 1),  # type: ignore[list-item]
             lambda: loops.firstDeliveries(dict, [1], 1, 0, [one]),  # type: ignore[type-var]
@@ -296,6 +303,9 @@ class SameTests(SynchronousTestCase):
             lambda: loops.popEach({}, 1),  # type: ignore[arg-type]
             lambda: loops.quotients(["1"], 160, 10, 4),  # type: ignore[list-item]
         ]
+        self.assertRaises(TypeError, loops.messagesWith, [b""], (1, "few"), 1)
+        self.assertRaises(TypeError, choice.runFrames, b"", range(1), [1])
+        self.assertRaises(ValueError, choice.runFrames, b"", range(2), [b""])
         for each in wrong:
             self.assertRaises((TypeError, ValueError, IndexError), each)
             with reference():

@@ -57,8 +57,8 @@ class RestartTests(JournalCase):
         self.kept(b"c")
         self.crash()
         found = self.begin()
-        self.assertEqual(replayed(found), ([(1, b"a"), (2, b"b"), (3, b"c")], [note]))
         self.assertEqual((found.clean, found.snapshot), (False, {"queues": []}))
+        self.assertEqual(replayed(found), ([(1, b"a"), (2, b"b"), (3, b"c")], [note]))
         self.kept(b"d")
         self.assertEqual(self.told[-1], (b"d", BILLION, None))
         self.assertEqual([offset for offset, _, _ in self.records()], [1, 2, 3, BILLION])
@@ -303,6 +303,7 @@ class RollTests(JournalCase):
         found = self.begin()
         self.assertEqual(found.snapshot, "state")
         self.assertEqual((len(replayed(found)[0]), replayed(found)[1]), (5, [note]))
+        self.assertIsNone(found.snapshot)  # which may be large
 
     def test_keeperFails(self) -> None:
         """If there is no snapshot, the present segment goes on, and records are kept."""

@@ -10,14 +10,12 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import BadFraming, BrokerError, TooLarge
-from fleximq.values.message import Content, Message
 from fleximq.values.records import Blobs
 from fleximq.wire.fleximq_scanner import (
     FEW,
     FlexiScanner,
     FrameTooLarge,
     joinedPayloads,
-    messagesOf,
     payloads,
     singleFrames,
 )
@@ -144,11 +142,6 @@ class RunTests(SynchronousTestCase):
         contents = [each[:2].ljust(2, b"-") for each in contents] if alike else contents
         run = b"".join(frame("PUB", 1000, None, each) for each in contents)
         self.assertEqual(payloads(run, 26), contents)
-        others = (Content.MESSAGEPACK, 1, "m", None, None, False, False, 0, None)
-        messages = [Message(each, *others) for each in contents]
-        self.assertEqual(messagesOf(run, 26, others), messages)
-        numbered = [message._replace(offset=7 + place) for place, message in enumerate(messages)]
-        self.assertEqual(messagesOf(run, 26, others, 7), numbered)
         for body in (run, memoryview(b"-" + run)[1:]):
             joined = joinedPayloads(body, 26)
             self.assertEqual(list(joined), contents)

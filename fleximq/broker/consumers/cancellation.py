@@ -3,7 +3,7 @@
 Messages on disk are read in portions, oldest first, since the queue does not know their ids.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 
@@ -75,7 +75,7 @@ class Cancellation:
         lanes = {offset: lane for lane, offset in portion}
         self._journal.fetch(sorted(lanes), READ_BYTES, partial(self._areRead, lanes))
 
-    def _areRead(self, lanes: dict[int, Queue], messages: list[Message]) -> None:
+    def _areRead(self, lanes: dict[int, Queue], messages: Sequence[Message]) -> None:
         for message in messages:
             if self._isIt(message) and self._removeAt(lanes[message.offset], message.offset):
                 self._done(True)

@@ -11,17 +11,19 @@ from functools import partial
 from itertools import islice
 from operator import itemgetter
 
-from fleximq.broker.envelope import QueueDelivery
+from fleximq.broker.envelope import QueueDelivery, RunDeliveries
 from fleximq.broker.queues.queue import ONCE, Queue
 from fleximq.values import message_loops
 from fleximq.values.message import Message
 from fleximq.values.message_cost import ANY, cost
+from fleximq.values.message_run import MessageRun
 from fleximq.values.publication_head import PRIORITIES, PRIORITY
 
 #: There are ten priorities, from 0 to 9.
 _PRIORITIES = len(PRIORITIES)
 _ATTEMPTS = 16
-_STEP = _ATTEMPTS * _PRIORITIES
+#: The distance of the tags of the first deliveries of neighbours.
+STEP = _ATTEMPTS * _PRIORITIES
 _new = tuple.__new__
 # In C, since many messages are delivered by it.
 _delivery = partial(_new, QueueDelivery)
@@ -109,17 +111,23 @@ class Lanes:
     def divided(self, tags: Iterable[int]) -> Iterator[tuple[Queue, list[int]]]:
         """Yield the lanes that tags of deliveries mean, each with its own tags."""
         if len(self._order) == 1:
-            mine = message_loops.quotients(tags, _STEP, _PRIORITIES, PRIORITY)
+            mine = message_loops.quotients(tags, STEP, _PRIORITIES, PRIORITY)
             if mine:
                 yield self.first, mine
             return
         found: dict[int, list[int]] = {}
         for tag in tags:
-            found.setdefault(tag % _PRIORITIES, []).append(tag // _STEP)
+            found.setdefault(tag % _PRIORITIES, []).append(tag // STEP)
         for priority, mine in found.items():
             lane = self._find(priority)
             if lane is not None:
                 yield lane, mine
+
+    def acknowledgeRuns(self, tags: range) -> list[int]:
+        """Acknowledge deliveries that were made in runs; return the tags that are unknown."""
+        first = tags.start // STEP
+        unknown = self.first.acknowledgeRange(range(first, first + len(tags)))
+        return [_outer(PRIORITY, tag, 1) for tag in unknown]
 
     def outer(self, lane: Queue, tag: int, attempts: int) -> int:
         """Return the tag by which a consumer settles a delivery of the message with this tag of a lane."""
@@ -132,7 +140,7 @@ class Lanes:
 
     def isOneOf(self, lane: Queue, tags: frozenset[int], outer: int) -> bool:
         """Return whether a tag of a consumer means a message with one of these tags of a lane."""
-        return self._find(outer % _PRIORITIES) is lane and outer // _STEP in tags
+        return self._find(outer % _PRIORITIES) is lane and outer // STEP in tags
 
     def watch(self, call: Callable[[], object]) -> None:
         """Call once for each lane, when it may have more messages; a no-op for lanes where that is expected already."""
@@ -158,15 +166,17 @@ def innerDeliveries(taken: Taken) -> list[QueueDelivery]:
     return [*map(_delivery, zip(tags, messages, attempts, strict=False))]
 
 
-def outerDeliveries(priority: int, taken: Taken) -> list[QueueDelivery]:
+def outerDeliveries(priority: int, taken: Taken) -> Sequence[QueueDelivery]:
     """Return deliveries of the lane of a priority with the tags by which consumers settle them."""
     tags, messages, attempts = taken
     if attempts is ONCE:
-        return message_loops.firstDeliveries(QueueDelivery, tags, _STEP, priority, messages)
+        if isinstance(messages, MessageRun) and isinstance(tags, range) and priority == PRIORITY:
+            return RunDeliveries(range(_outer(PRIORITY, tags.start, 1), _outer(PRIORITY, tags.stop, 1), STEP), messages)
+        return message_loops.firstDeliveries(QueueDelivery, tags, STEP, priority, messages)
     attempts = [*islice(attempts, len(tags))]
     outer = [_outer(priority, *each) for each in zip(tags, attempts, strict=True)]
     return [*map(_delivery, zip(outer, messages, attempts, strict=True))]
 
 
 def _outer(priority: int, tag: int, attempts: int) -> int:
-    return tag * _STEP + (attempts - 1) % _ATTEMPTS * _PRIORITIES + priority
+    return tag * STEP + (attempts - 1) % _ATTEMPTS * _PRIORITIES + priority

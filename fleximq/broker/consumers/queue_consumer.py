@@ -7,9 +7,12 @@ asks (:mod:`fleximq.broker.consumers.takes`) has a prefetch of 0, and gets what 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from fleximq.broker.envelope import ConnectedClient, QueueDelivery
+from fleximq.broker.consumers.lanes import STEP
+from fleximq.broker.envelope import ConnectedClient, QueueDelivery, RunDeliveries
+from fleximq.broker.queues.numbered_runs import NumberedRuns
 from fleximq.errors import BadRequest, BrokerError
 from fleximq.values import message_loops
+from fleximq.values.message_run import MessageRun
 from fleximq.values.queue_keys import MOST_PREFETCH
 
 #: A consumer gets no further deliveries while the payloads of its unsettled ones have so many bytes.
@@ -34,9 +37,9 @@ class Ask(NamedTuple):
 class QueueConsumer:
     """One client at one queue, which gets no deliveries while it ``isPaused``.
 
-    ``ask`` is what it asks for, None if it gets as many deliveries as its prefetch permits. ``unsettled`` are the tags
-    of its deliveries with the sizes of their payloads; ``size`` is the sum of these. ``since`` is when it became a
-    consumer, in seconds of the clock.
+    ``ask`` is what it asks for, None if it gets as many deliveries as its prefetch permits. ``unsettled`` has the sizes
+    of the payloads of its deliveries by tag; ``size`` is the sum of these, ``count`` their number. ``since`` is when it
+    became a consumer, in seconds of the clock.
     ``leaseEnded`` is called with the tag of a delivery whose lease has ended, if it is not None.
 
     :param prefetch: maximum number of unsettled deliveries, up to :data:`MOST_PREFETCH`, 0: it gets no further ones;
@@ -46,18 +49,9 @@ class QueueConsumer:
     """
 
     __slots__ = (
-        "_prefetch",
-        "ask",
-        "closed",
-        "client",
-        "deliver",
-        "ended",
-        "isPaused",
-        "leaseEnded",
-        "since",
-        "size",
+        "_prefetch", "ask", "client", "closed", "count", "deliver", "ended", "isPaused", "leaseEnded", "since", "size",
         "unsettled",
-    )
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -74,8 +68,8 @@ class QueueConsumer:
         self.ask: Ask | None = None
         self.leaseEnded: Callable[[int], object] | None = None
         self.setPrefetch(prefetch)
-        self.unsettled: dict[int, int] = {}
-        self.size = 0
+        self.unsettled = NumberedRuns[int](STEP, _sizesOf)
+        self.count = self.size = 0
         self.closed = self.isPaused = False
 
     def setPrefetch(self, number: int) -> None:
@@ -101,7 +95,7 @@ class QueueConsumer:
             return 0
         if self.ask is not None:
             return self.ask.number
-        return self._prefetch - len(self.unsettled) if self.size < UNSETTLED_BYTES else 0
+        return self._prefetch - self.count if self.size < UNSETTLED_BYTES else 0
 
     @property
     def space(self) -> int:
@@ -113,15 +107,36 @@ class QueueConsumer:
         return usual if self.ask is None else self.ask.lease or usual or LEASE
 
     def add(self, deliveries: Sequence[QueueDelivery]) -> None:
-        """Count deliveries as unsettled; 0.1 us each."""
-        self.size += message_loops.addSizes(self.unsettled, deliveries)
+        """Count deliveries as unsettled; 0.1 us each, nothing for those of a run."""
+        self.count += len(deliveries)
+        if type(deliveries) is RunDeliveries:
+            self.unsettled.putRun(deliveries.tags, deliveries.messages)
+            self.size += deliveries.messages.size
+        else:
+            self.size += message_loops.addSizes(self.unsettled.single, deliveries)
+
+    def removeRuns(self, tags: range) -> bool:
+        """Stop counting deliveries that were made in runs; False, and nothing changes, if others are among them."""
+        runs = self.unsettled.popRuns(tags)
+        if runs is None:
+            return False
+        self.count -= len(tags)
+        for run in runs:
+            self.size -= run.size
+        return True
 
     def remove(self, tags: Sequence[int]) -> tuple[Sequence[int], list[int]]:
         """Stop counting deliveries; return those tags that it had, and the others. 0.1 us each."""
-        sizes = message_loops.popEach(self.unsettled, tags)
+        sizes = self.unsettled.popEach(tags)
         if None not in sizes:
+            self.count -= len(sizes)
             self.size -= sum(sizes)  # type: ignore[arg-type]  # there is no None
             return tags, []
         found = [*zip(tags, sizes, strict=True)]
+        self.count -= len(sizes) - sizes.count(None)
         self.size -= sum(size for _, size in found if size is not None)
         return [tag for tag, size in found if size is not None], [tag for tag, size in found if size is None]
+
+
+def _sizesOf(run: MessageRun) -> list[int]:
+    return [*map(len, run.payloads)]

@@ -13,7 +13,7 @@ from operator import attrgetter
 from zope.interface import implementer
 
 from fleximq.broker.consumers.delivered_ids import DeliveredIds
-from fleximq.broker.consumers.lanes import Lanes, innerDeliveries, laneKey, outerDeliveries, priorityIn
+from fleximq.broker.consumers.lanes import STEP, Lanes, innerDeliveries, laneKey, outerDeliveries, priorityIn
 from fleximq.broker.consumers.queue_consumer import QueueConsumer
 from fleximq.broker.consumers.queue_distribution import Distribution
 from fleximq.broker.consumers.queue_owner import QueueOwner
@@ -23,11 +23,14 @@ from fleximq.broker.queues.queue import Queue
 from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.broker.queues.queued_form import QUEUED, SOURCED
+from fleximq.broker.queues.run_deque import FEW
 from fleximq.interfaces import IGuard, ISubscriber
 from fleximq.limits import DEAD, SYSTEM
+from fleximq.values import message_loops
 from fleximq.values.death import shortWords
 from fleximq.values.message import Message
 from fleximq.values.message_cost import ANY
+from fleximq.values.message_run import MessageRun
 from fleximq.values.queue_definition import QueueDefinition
 
 #: Seconds after a request for a message during which a queue has a consumer.
@@ -243,7 +246,7 @@ class WorkQueue(QueueOwner):
         if self.definition is not None:
             number, lease = min(number, self._room), self.definition.lease
         lease = consumer.lease(lease)
-        found: list[QueueDelivery] = []
+        found: Sequence[QueueDelivery] = ()
         for priority, _, taken in self.lanes.take(consumer, number, most, lease):
             deliveries = outerDeliveries(priority, taken)
             found = [*found, *deliveries] if found else deliveries
@@ -271,20 +274,29 @@ class WorkQueue(QueueOwner):
         extends: Sequence[tuple[int, float]],
     ) -> list[int]:
         """See :meth:`fleximq.broker.broker.Broker.settle`."""
-        mine, others = consumer.remove(acks) if acks else ((), [])
-        if self._leased:
-            for tag in mine:
-                self._leased.pop(tag, None)
-        for lane, tags in self.lanes.divided(mine):
-            if len(self._ids):
-                self._forgetIds(lane, tags)
-            if unknown := lane.acknowledgeMany(tags):
-                gone = frozenset(unknown)  # searched once for each tag
-                others += [tag for tag in mine if self.lanes.isOneOf(lane, gone, tag)]
+        others = self._acknowledge(consumer, acks) if acks else []
         if retries or rejects or extends:
             others += self._settleOthers(consumer, retries, rejects, extends)
         self.lastUsed = self._seconds()
         self.distribution.hasRoom(consumer)
+        return others
+
+    def _acknowledge(self, consumer: QueueConsumer, acks: Sequence[int]) -> list[int]:
+        """Acknowledge deliveries, and return the tags that are not the consumer's."""
+        if len(acks) >= FEW and not (self._leased or len(self._ids)):
+            tags = message_loops.stepping(acks, STEP)
+            if tags is not None and consumer.removeRuns(tags):
+                return self.lanes.acknowledgeRuns(tags)
+        mine, others = consumer.remove(acks)
+        if self._leased:
+            for tag in mine:
+                self._leased.pop(tag, None)
+        for lane, inner in self.lanes.divided(mine):
+            if len(self._ids):
+                self._forgetIds(lane, inner)
+            if unknown := lane.acknowledgeMany(inner):
+                gone = frozenset(unknown)  # searched once for each tag
+                others += [tag for tag in mine if self.lanes.isOneOf(lane, gone, tag)]
         return others
 
     def _settleOthers(
@@ -401,6 +413,9 @@ class WorkQueue(QueueOwner):
         """Return messages with ids that are valid in MiniMQ. Those of FlexiMQ get one only in :meth:`_identified`: its
         consumers settle by tags. Dead letters always have one, by which they are returned to their queue.
         """
+        if type(messages) is MessageRun and not self.name.startswith(DEAD):  # messages of FlexiMQ
+            self._lacksIds = True
+            return messages
         if all(map(_isLine, messages)):
             return messages  # the ids of MiniMQ's own messages are valid
         if not self.name.startswith(DEAD) and all(map(_headOf, messages)):

@@ -5,13 +5,15 @@ all of its tags have left; ranges that cover many more tags than are in flight a
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 #: Messages delivered within so many seconds are due together.
 TOGETHER = 0.001
 #: Spans are made again when they cover more tags than four times those in flight and so many.
 UNUSED = 4096
+#: So many first spans may be the next one to leave.
+_LOOKED_AT = 16
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -58,11 +60,21 @@ class Spans(deque[Span]):
         self.covered -= first - span.first
         span.first = first
 
-    def trim(self, tags: list[int]) -> None:
-        """Shorten the first spans by tags that have left, if consumers acknowledge in the order of delivery."""
+    def trim(self, tags: Sequence[int]) -> None:
+        """Shorten the first spans by tags that have left, if consumers acknowledge in the order of delivery; drop one
+        of the first spans that is exactly a range.
+        """
+        if type(tags) is range and len(self) > 1 and tags.start != self[0].first:
+            for place in range(1, min(len(self), _LOOKED_AT)):
+                span = self[place]
+                if span.first == tags.start and span.end == tags.stop:
+                    del self[place]
+                    self.covered -= len(tags)
+                    span.leave()
+                    return
         if self and tags and tags[0] == self[0].first:
             end = tags[-1] + 1
-            if end == tags[0] + 1 or tags == [*range(tags[0], end)]:
+            if type(tags) is range or end == tags[0] + 1 or tags == [*range(tags[0], end)]:
                 while len(self) > 1 and tags[0] <= self[0].first and self[0].end <= end:
                     self.drop()
                 first = self[0]

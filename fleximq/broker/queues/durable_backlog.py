@@ -4,17 +4,20 @@ The part in memory is refilled with messages that the queue's recorder reads fro
 gap, since arrival numbers never change. Volatile messages (QoS0) stay in memory wherever they are in the queue.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice, takewhile
+from itertools import chain, takewhile
 
-from fleximq.broker.queues.backlog import NEVER_USED, Backlog, Dropped
+from fleximq.broker.queues.backlog import Backlog, Dropped
 from fleximq.broker.queues.message_place import placeAt
 from fleximq.broker.queues.offset_ranges import FIRST_VOLATILE, GAP, OffsetRanges
-from fleximq.values import message_loops
+from fleximq.broker.queues.run_deque import NO_MESSAGES, RunDeque
 from fleximq.values.message import Message
-from fleximq.values.message_cost import ANY, cost, costOf, measure
+from fleximq.values.message_cost import ANY, cost, costOf
+from fleximq.values.message_run import MessageRun
+
+#: So many neighbours are read without looking at what follows them.
+_MANY = 256
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -35,7 +38,7 @@ class DurableBacklog(Backlog):
     volatile: int = 0
     volatileSize: int = 0
     volatileGone: int = 0
-    _inMemory: deque[Message | None] = field(default_factory=lambda: NEVER_USED)
+    _inMemory: RunDeque = NO_MESSAGES
     _gaps: int = 0
     _onDisk: OffsetRanges = field(default_factory=OffsetRanges)
     _onDiskGaps: int = 0
@@ -96,9 +99,9 @@ class DurableBacklog(Backlog):
         self.volatileSize += size
         return size
 
-    def _memory(self) -> deque[Message | None]:
-        if self._inMemory is NEVER_USED:
-            self._inMemory = deque()
+    def _memory(self) -> RunDeque:
+        if self._inMemory is NO_MESSAGES:
+            self._inMemory = RunDeque()
         return self._inMemory
 
     def restore(self, onDisk: OffsetRanges, lastTag: int) -> None:
@@ -110,14 +113,14 @@ class DurableBacklog(Backlog):
     def take(self, number: int, most: int = ANY) -> tuple[Sequence[int], Sequence[Message]]:
         first = self.lastTag + 1
         tags: Sequence[int]
+        messages: Sequence[Message]
         if self._gaps:
             tags, messages = self._takeBetweenGaps(number, most)
         else:
-            count, size = measure(islice(self._inMemory, number), most)  # type: ignore[arg-type]  # there are no gaps
-            self.size -= size
-            messages = message_loops.popFirst(self._inMemory, count)  # type: ignore[arg-type]
-            self.lastTag += count
-            tags = range(first, first + count)
+            messages = self._inMemory.take(number, most)  # type: ignore[assignment]  # there are no gaps
+            self.size -= cost(messages)
+            self.lastTag += len(messages)
+            tags = range(first, self.lastTag + 1)
         if self.volatile:
             self._left(sum(1 for message in messages if not message.offset))
         return tags, messages
@@ -213,7 +216,7 @@ class DurableBacklog(Backlog):
         message = self._inMemory[place] if place >= 0 else None
         if message is None or not message.offset:
             return None
-        self._inMemory[place] = None
+        self._inMemory.remove(place)
         self._gaps += 1
         self.size -= costOf(message)
         self._takeBetweenGaps(0, 0)
@@ -225,8 +228,11 @@ class DurableBacklog(Backlog):
             self.volatileSize -= costOf(message)
         return message
 
-    def wanted(self, most: int) -> list[int]:
+    def wanted(self, most: int) -> Sequence[int]:
         """Return up to ``most`` offsets to read next; volatile messages and gaps before them move into memory."""
+        first = self._onDisk.firstRange(most)
+        if len(first) >= _MANY and GAP < first.start < FIRST_VOLATILE:
+            return first
         for key in self._onDisk.peek(most):
             if GAP < key < FIRST_VOLATILE:
                 break
@@ -245,6 +251,10 @@ class DurableBacklog(Backlog):
         :param messages: those of them that were read, in order; missing ones before the last are lost, all if it is
             empty.
         """
+        if isinstance(messages, MessageRun) and self._onDisk.takeRange(messages.offsets):
+            self._memory().extend(messages)
+            self.size += cost(messages)
+            return cost(messages), []
         until = messages[-1].offset if messages else wanted[-1]
         keys = list(takewhile(lambda key: GAP < key <= until, self._onDisk.peek(len(wanted))))
         self._onDisk.take(len(keys))
@@ -264,9 +274,13 @@ class DurableBacklog(Backlog):
     def offsets(self) -> OffsetRanges:
         """Return the offsets of all messages in the journal, with gaps for lost ones."""
         offsets = OffsetRanges()
-        for message in self._inMemory:
-            if message is None or message.offset:
-                offsets.append(GAP if message is None else message.offset)
+        for run in self._inMemory.parts():
+            if isinstance(run, MessageRun):
+                offsets.extend(run.offsets)
+                continue
+            for message in run:
+                if message is None or message.offset:
+                    offsets.append(GAP if message is None else message.offset)
         for part in self._onDisk.parts():
             if not self._volatile or (isinstance(part, range) and part[0] < FIRST_VOLATILE):
                 offsets.extend(part)
@@ -293,7 +307,7 @@ class DurableBacklog(Backlog):
         return next(inMemory, 0) or next(later, 0)
 
     def clear(self) -> None:
-        self._inMemory = NEVER_USED
+        self._inMemory = NO_MESSAGES
         self._onDisk.clear()
         self._volatile.clear()
         self._gaps = self._onDiskGaps = self.size = self.volatile = self.volatileSize = 0

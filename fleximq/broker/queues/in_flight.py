@@ -13,9 +13,10 @@ from operator import itemgetter
 from fleximq.broker.deadlines import TOLERANCE, Deadline, Deadlines
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.delivery_spans import TOGETHER, UNUSED, Span, Spans
+from fleximq.broker.queues.numbered_runs import NumberedRuns
 from fleximq.broker.queues.own_deadlines import OwnDeadlines
-from fleximq.values import message_loops
 from fleximq.values.message import Message
+from fleximq.values.message_run import MessageRun
 
 #: Deliveries taken back at once when they are due, or when their holder has left: about 5 ms.
 SLICE = 10_000
@@ -31,7 +32,8 @@ _NO_SPANS = Spans()
 class InFlight:
     """Messages by tag, in order of their deadlines, and by the holder they were given to.
 
-    A message costs one dict entry, 0.05 us in runs; its fields in common with others are in a span.
+    A message costs one dict entry, 0.05 us, or nothing if it is delivered and acknowledged with the others of its run;
+    its fields in common with others are in a span.
 
     ``leaving`` are the deliveries of holders that left, until :meth:`takeBack` has taken them back.
 
@@ -58,7 +60,7 @@ class InFlight:
         self._deadline: Deadline | None = None
         self._armedFor = 0.0
         self.leaving: Sequence[Sequence[QueueDelivery]] = ()
-        self._messages: dict[int, Message] = {}
+        self._messages = NumberedRuns[Message](1, MessageRun.messages)
         self._attempts: dict[int, int] = {}  # of those tags that were not delivered for the first time
         self._timed = _NO_SPANS
         self._lasting = _NO_SPANS
@@ -100,9 +102,11 @@ class InFlight:
         if not tags:
             return
         if len(tags) == 1:
-            self._messages[tags[0]] = messages[0]
+            self._messages.single[tags[0]] = messages[0]
+        elif isinstance(messages, MessageRun) and isinstance(tags, range):
+            self._messages.putRun(tags, messages)
         else:
-            message_loops.putEach(self._messages, tags, messages)
+            self._messages.put(tags, messages)
         held = None if holder is None else self._held.setdefault(holder, set())
         if attempts != 1:
             self._attempts.update(dict.fromkeys(tags, attempts))
@@ -141,7 +145,7 @@ class InFlight:
     def delay(self, delivery: QueueDelivery, due: float) -> None:
         """Hide a message without a holder, in flight or not, until it is due."""
         tag, message, attempts = delivery
-        self._messages[tag] = message
+        self._messages.single[tag] = message
         if attempts != 1:
             self._attempts[tag] = attempts
         self._putOwn(tag, due, None, isDelayed=True)
@@ -166,9 +170,20 @@ class InFlight:
         self.removeMany([tag])
         return delivery
 
+    def removeRuns(self, tags: range) -> list[MessageRun] | None:
+        """Forget deliveries that were made in runs, and return their messages; None if others are among them."""
+        found = self._messages.popRuns(tags)
+        if found is not None:
+            self._removed(tags)
+        return found
+
     def removeMany(self, tags: list[int]) -> list[Message | None]:
         """Forget deliveries and return their messages; None for each that is not in flight."""
-        found = message_loops.popEach(self._messages, tags)
+        found = self._messages.popEach(tags)
+        self._removed(tags)
+        return found
+
+    def _removed(self, tags: Sequence[int]) -> None:
         if self._attempts:
             for tag in tags:
                 self._attempts.pop(tag, None)
@@ -184,9 +199,8 @@ class InFlight:
                 spans.covered -= 1
             elif tags:
                 spans.trim(tags)
-            if spans.covered > 4 * len(self._messages) + UNUSED:
+            if spans.covered > UNUSED and spans.covered > 4 * len(self._messages) + UNUSED:
                 spans.coverAgain(self._tagsOf)
-        return found
 
     def release(self, holder: object) -> None:
         """Forget a holder, and take its deliveries back, oldest message first: a slice now, others in later turns."""
@@ -280,12 +294,16 @@ class InFlight:
 
     def replace(self, delivery: QueueDelivery) -> None:
         """Replace the message of the delivery with the same tag, which must be in flight."""
-        self._messages[delivery.tag] = delivery.message
+        self._messages.get(delivery.tag)  # now it is single
+        self._messages.single[delivery.tag] = delivery.message
 
     def deliveries(self) -> list[QueueDelivery]:
-        """Return all deliveries, first due first if all have the same time."""
+        """Return all deliveries: those of runs, then the others in the order in which they were made."""
         attempts = self._attempts.get
-        return [_new(QueueDelivery, (tag, message, attempts(tag, 1))) for tag, message in self._messages.items()]
+        return [
+            _new(QueueDelivery, (tag, message, attempts(tag, 1)))
+            for tag, message in zip(self._messages, self._messages.values(), strict=True)
+        ]
 
     def clear(self) -> None:
         """Remove all deliveries and holders, and cancel the deadline."""
@@ -305,7 +323,7 @@ class InFlight:
 
     def _tagsOf(self, span: Span) -> Iterator[int]:
         """Iterate over their tags; without a call for each while no message has attempts or a deadline of its own."""
-        tags: Iterator[int] = filter(self._messages.__contains__, range(span.first, span.end))
+        tags = iter(self._messages.between(span.first, span.end))
         if self._attempts or span.attempts != 1:
             tags = (tag for tag in tags if self._attempts.get(tag, 1) == span.attempts)
         return (tag for tag in tags if self._own.get(tag, span) is span) if self._own else tags

@@ -90,7 +90,9 @@ class LastDeliveries(dict[int, LastDelivery]):
             offsets = [delivery.message.offset for delivery in portion]
             readMessages(self._log.journal, self.queue, offsets, partial(self._areRead, portion, dead[READ_MESSAGES:]))
 
-    def _areRead(self, portion: Sequence[LastDelivery], rest: Sequence[LastDelivery], messages: list[Message]) -> None:
+    def _areRead(
+        self, portion: Sequence[LastDelivery], rest: Sequence[LastDelivery], messages: Sequence[Message]
+    ) -> None:
         if self.queue.closed:
             return
         found = {message.offset: message for message in self._withIds(messages)}

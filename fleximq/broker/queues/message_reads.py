@@ -22,7 +22,7 @@ class ReadQueue(Protocol):
 
 
 def readMessages(
-    journal: IJournal, queue: ReadQueue, offsets: Sequence[int], call: Callable[[list[Message]], None]
+    journal: IJournal, queue: ReadQueue, offsets: Sequence[int], call: Callable[[Sequence[Message]], None]
 ) -> None:
     """Read messages with these ascending offsets, up to about :data:`READ_BYTES`, at least one; see
     :meth:`fleximq.interfaces.IJournalRead.fetch`.

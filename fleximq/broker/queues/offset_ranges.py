@@ -90,6 +90,18 @@ class OffsetRanges:
                 break
         return found
 
+    def firstRange(self, number: int) -> range:
+        """Return up to ``number`` of the first ones if they are neighbours; none if they are not."""
+        first = self._parts[0] if self._parts else None
+        return first[:number] if isinstance(first, range) else range(0)
+
+    def takeRange(self, numbers: range) -> bool:
+        """Remove neighbours if they are the first ones; False if they are not."""
+        if not numbers or self.firstRange(len(numbers)) != numbers:
+            return False
+        self.take(len(numbers))
+        return True
+
     def take(self, number: int) -> list[int]:
         """Remove and return up to ``number`` of the first ones."""
         found: list[int] = []

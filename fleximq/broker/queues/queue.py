@@ -28,7 +28,7 @@ from fleximq.broker.queues.delivery_limit import DeliveryLimit
 from fleximq.broker.queues.expiry import Expiry
 from fleximq.broker.queues.in_flight import InFlight
 from fleximq.broker.queues.key_order import PARKED_AT_ONCE, KeyOrder, keyOf
-from fleximq.broker.queues.message_place import placeOf
+from fleximq.broker.queues.message_place import placeOf, placesOf
 from fleximq.broker.queues.own_expiries import OwnExpiries
 from fleximq.broker.queues.queued_form import QUEUED
 from fleximq.broker.queues.recorder import Recorder
@@ -41,6 +41,7 @@ from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.death_reason import DeathReason
 from fleximq.values.message import Message
 from fleximq.values.message_cost import ANY, cost, costOf
+from fleximq.values.message_run import MessageRun, headOf
 from fleximq.values.publication_head import PRIORITY
 
 #: Counted for repeated deliveries.
@@ -134,7 +135,7 @@ class Queue:
         """Add messages in order; overflow drops the oldest waiting ones, or messages too large for the free bytes."""
         if self.closed or not rendered:
             return
-        head = rendered[0].head
+        head = headOf(rendered)
         if head is not None and head.priority != PRIORITY and self.divert is not None:
             self.divert(rendered, count)
             return
@@ -151,8 +152,8 @@ class Queue:
 
     def _expireEach(self, messages: Sequence[Message]) -> None:
         """Let each of the last messages in the backlog expire at its own time, if it has one."""
-        head = messages[0].head
-        isOne = head is messages[-1].head  # mostly a run has one head
+        head = headOf(messages)
+        isOne = type(messages) is MessageRun or head is messages[-1].head  # mostly a run has one head
         if (head is not None and head.expires) if isOne else any(each.head and each.head.expires for each in messages):
             self.makeOwnExpiries().arrived(messages)
 
@@ -297,7 +298,7 @@ class Queue:
                     messages = self._exchanged(messages, self.withIds(messages))
         hidden, hiddenAgain = messages, again
         if stored.size > self.memory:
-            hidden = self._exchanged(messages, list(map(placeOf, messages)))
+            hidden = self._exchanged(messages, placesOf(messages))
             hiddenAgain = [_new(QueueDelivery, (tag, placeOf(message), attempts)) for tag, message, attempts in again]
             self._exchanged([each.message for each in again], [each.message for each in hiddenAgain])
         seconds = self.redelivery if lease is None else lease
@@ -395,6 +396,20 @@ class Queue:
     def acknowledge(self, tag: int) -> bool:
         """Remove the message with this tag, even if it has returned; False if it is unknown."""
         return not self.acknowledgeMany([tag])
+
+    def acknowledgeRange(self, tags: range) -> list[int]:
+        """As :meth:`acknowledgeMany`, for neighbours: in one step for those of a run."""
+        stored = self.stored
+        runs = stored.flying.removeRuns(tags)
+        if runs is None:
+            return self.acknowledgeMany([*tags])
+        for run in runs:
+            stored.size -= cost(run)
+            if self.recorder is not None and run.first:
+                self.recorder.gone(run.offsets)
+        if stored.order is not None:
+            self.ended(tags)
+        return []
 
     def acknowledgeMany(self, tags: list[int]) -> list[int]:
         """Remove the messages with these tags, even if they have returned or are dead letters; return the tags that are

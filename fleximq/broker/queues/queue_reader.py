@@ -67,11 +67,11 @@ class QueueReader:
             else:
                 self._done()
 
-    def _read(self, offsets: Sequence[int], call: Callable[[list[Message]], None]) -> None:
+    def _read(self, offsets: Sequence[int], call: Callable[[Sequence[Message]], None]) -> None:
         self._reading = True
         readMessages(self._journal, self.queue, offsets, call)
 
-    def _keysRead(self, offsets: Sequence[int], messages: list[Message]) -> None:
+    def _keysRead(self, offsets: Sequence[int], messages: Sequence[Message]) -> None:
         self._reading = False
         order = self.queue.stored.order
         if self.queue.closed:
@@ -81,7 +81,7 @@ class QueueReader:
             order.read({message.offset: keyOf(message) for message in messages}, until)
         self._done()
 
-    def _returnedRead(self, places: Sequence[QueueDelivery], messages: list[Message]) -> None:
+    def _returnedRead(self, places: Sequence[QueueDelivery], messages: Sequence[Message]) -> None:
         queue = self.queue
         self._reading = False
         if queue.closed:
@@ -100,7 +100,7 @@ class QueueReader:
                 self._lost([place.message.offset])
         self._done()
 
-    def _backlogRead(self, wanted: Sequence[int], messages: list[Message]) -> None:
+    def _backlogRead(self, wanted: Sequence[int], messages: Sequence[Message]) -> None:
         self._reading = False
         if self.queue.closed:
             return

@@ -9,6 +9,7 @@ from fleximq.broker.envelope import Envelope
 from fleximq.interfaces import IForm
 from fleximq.values import message_loops
 from fleximq.values.message import Message
+from fleximq.values.message_run import MessageRun, headOf
 from fleximq.values.publication_head import Head
 from fleximq.values.records import withHead
 
@@ -19,8 +20,9 @@ class _QueuedForm:
 
     def render(self, envelope: Envelope, body: Any, count: int) -> Sequence[Message]:
         """Return the run's messages; only those that need another QoS are copied."""
-        source, offset = envelope.source, envelope.offset
-        messages = source.numbered(body, offset) if offset else source.messages(body)
+        messages = envelope.source.queued(body, envelope.offset)
+        if type(messages) is MessageRun:
+            return messages if messages.qos == envelope.qos else messages.replaced(qos=envelope.qos)
         return message_loops.withQos(messages, envelope.qos)
 
 
@@ -29,7 +31,7 @@ class _SourcedForm(_QueuedForm):
 
     def render(self, envelope: Envelope, body: Any, count: int) -> Sequence[Message]:
         messages = super().render(envelope, body, count)
-        if messages[0].head is not None:
+        if headOf(messages) is not None:
             return messages
         head = Head(envelope.topic.name, b"", envelope.publisher.id)
         return [withHead(message, head) for message in messages]

@@ -7,7 +7,7 @@ once for it. A delivery costs 0.02 us, in pure Python 0.45 us (Python 3.11, payl
 
 from collections.abc import Sequence
 
-from fleximq.broker.envelope import BROKER_ID, QueueDelivery
+from fleximq.broker.envelope import BROKER_ID, QueueDelivery, RunDeliveries
 from fleximq.compiled import choice
 from fleximq.dialects.fleximq.forms import headerWithIds
 from fleximq.values.message import Content, Message
@@ -31,6 +31,9 @@ class DeliveryForm:
 
     def render(self, deliveries: Sequence[QueueDelivery]) -> bytes:
         """Return the frames of deliveries, at least one."""
+        if type(deliveries) is RunDeliveries:
+            run = deliveries.messages
+            return choice.runFrames(self._prefixFor(run[0]), deliveries.tags, run.payloads)
         head = deliveries[0].message.head
         if head is not None:
             prefix = self._prefix if head is self._head else self._prefixOf(head)

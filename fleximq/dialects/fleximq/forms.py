@@ -16,6 +16,7 @@ from fleximq.interfaces import IForm
 from fleximq.values.header_pairs import SENDER, runWithSender
 from fleximq.values.message import Content, Message
 from fleximq.values.message_cost import OVERHEAD, costOf
+from fleximq.values.message_run import MessageRun
 from fleximq.values.publication_head import Head, headOf
 from fleximq.values.records import CONTENTS, Run, StoredBatch, areAlike, contentOf
 from fleximq.wire.fleximq_frame import encodeFrame
@@ -77,23 +78,28 @@ class FlexiSource(MessageSource):
     ``envelopeBytes`` are the bytes of each frame before its payload, ``publisher`` is the client id of its publisher.
     """
 
-    __slots__ = ("_head", "_ids", "_publisher", "_topic", "envelopeBytes")
+    __slots__ = ("_each", "_fields", "_head", "_ids", "_publisher", "_topic", "envelopeBytes")
 
     def __init__(self, envelopeBytes: int, header: Header, publisher: int = 0) -> None:
         self.envelopeBytes = envelopeBytes
         self._topic = header.topic
         self._publisher = publisher
         self._head: Head | None = None
+        self._fields: tuple[Any, ...] | None = None
+        self._each = 0
         fields = header.fields
         self._ids = fields.get("message_id"), fields.get("correlation_id"), fields.get("reply_to")
 
     def messages(self, body: bytes | memoryview) -> Sequence[Message]:
         """Return the payloads of the frames with the ids of their header, and one head for all."""
-        return self.numbered(body, 0)
+        return self.queued(body, 0).messages()
 
-    def numbered(self, body: bytes | memoryview, first: int) -> Sequence[Message]:
-        """Return the same messages with neighbouring offsets from ``first`` on, unless it is 0."""
-        return choice.messagesOf(bytes(body), self.envelopeBytes, self._others(body), first)
+    def queued(self, body: bytes | memoryview, first: int) -> MessageRun:
+        """Return the same messages as a run."""
+        if self._fields is None:
+            self._fields = self._others(body)
+            self._each = costOf(_new(Message, (b"", *self._fields)))
+        return MessageRun(choice.payloads(bytes(body), self.envelopeBytes), self._fields, self._each, first)
 
     def size(self, body: bytes | memoryview, count: int) -> int:
         """Return the cost of the messages without their overhead, in constant time: all other bytes are equal."""

@@ -24,6 +24,7 @@ from fleximq.journal.reading.frame_walk import FrameWalk, raisePassing
 from fleximq.limits import MEBIBYTE
 from fleximq.values.background_thread import startWithoutSignals
 from fleximq.values.message import Message
+from fleximq.values.message_run import asOne
 from fleximq.values.records import StoredBatch
 
 #: Bytes of a record without header and payload: without them, a read of empty records would have no end.
@@ -119,7 +120,7 @@ class ReaderThread:
 
     # -- requests ----------------------------------------------------------------------------------
 
-    def fetch(self, offsets: Sequence[int], most: int, found: Callable[[list[Message]], None]) -> None:
+    def fetch(self, offsets: Sequence[int], most: int, found: Callable[[Sequence[Message]], None]) -> None:
         """Return the messages with these offsets, in this order, up to about ``most`` bytes, at least one. Damaged and
         removed ones are omitted. After an unexpected failure ``found`` is not called, since an omission would mean that
         the message is lost.
@@ -196,8 +197,8 @@ class ReaderThread:
         """Close all files and clear the caches at once, on the reading thread."""
         self._walk.forget()
 
-    def _messages(self, offsets: Sequence[int], most: int, end: int) -> list[Message]:
-        messages: list[Message] = []
+    def _messages(self, offsets: Sequence[int], most: int, end: int) -> Sequence[Message]:
+        messages: list[Sequence[Message]] = []
         index, size = 0, 0
         while index < len(offsets) and (size < most or not messages):
             batch = self._walk.batchOf(offsets[index]) if offsets[index] < end else None
@@ -214,10 +215,10 @@ class ReaderThread:
                 few = min(batch.within(at, most - size), len(offsets) - index)
                 number = _inBoth(held, at, offsets, index, few)
                 picked = batch.pick(range(at, at + number))
-                messages += picked.messages()
+                messages.append(picked.queued())
                 size += sum(map(len, picked.payloads))
                 index += number
-        return messages
+        return asOne(messages)
 
     def _records(self, offsets: Sequence[int], most: int, end: int) -> tuple[list[StoredBatch], int]:
         picked: list[StoredBatch] = []

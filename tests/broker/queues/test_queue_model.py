@@ -1,5 +1,6 @@
 """The queue against a plain list that does the same the slow and obvious way."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hypothesis import settings
@@ -16,7 +17,7 @@ from fleximq.broker.queues.queue import Queue
 from fleximq.values.death_reason import DeathReason
 from fleximq.values.message import Message
 from fleximq.values.message_cost import OVERHEAD
-from tests.broker.queueing import World, message, only
+from tests.broker.queueing import World, message, only, run
 from tests.nightly import repetitions
 
 RETRY = 10.0
@@ -81,10 +82,20 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(sizes=st.lists(st.integers(0, 200) | st.sampled_from([0, BYTES - OVERHEAD, BYTES]), min_size=1, max_size=10))
     def deliver(self, sizes: list[int]) -> None:
-        new = []
+        self.arrived(self.made(sizes))
+
+    @rule(sizes=st.lists(st.integers(0, 200) | st.sampled_from([BYTES]), min_size=1, max_size=10))
+    def deliverRun(self, sizes: list[int]) -> None:
+        self.arrived(run(self.made(sizes)))
+
+    def made(self, sizes: list[int]) -> list[Message]:
+        made = []
         for size in sizes:
             self.number += 1
-            new.append(message(str(self.number), size=size))
+            made.append(message(str(self.number), size=size))
+        return made
+
+    def arrived(self, new: Sequence[Message]) -> None:
         self.queue.deliver(new, len(new))
         room = BYTES - sum(each.weight for each in self.flying())
         fitting = [_Kept(each, self.world.clock.seconds()) for each in new if len(each.payload) + OVERHEAD <= room]
@@ -132,6 +143,15 @@ class QueueMachine(RuleBasedStateMachine):
         tag = self.tag - back
         known = [each for each in self.kept if each.tag == tag > 0]
         assert self.queue.acknowledge(tag) == bool(known)
+        for each in known:
+            self.kept.remove(each)
+
+    @rule(back=st.integers(-1, 12), number=st.integers(1, 9))
+    def acknowledgeRange(self, back: int, number: int) -> None:
+        tags = range(max(1, self.tag - back), max(1, self.tag - back) + number)
+        known = [each for each in self.kept if each.tag in tags]
+        unknown = {*tags} - {each.tag for each in known}
+        assert {*self.queue.acknowledgeRange(tags)} == unknown
         for each in known:
             self.kept.remove(each)
 

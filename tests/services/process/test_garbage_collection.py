@@ -44,16 +44,16 @@ class GarbageServiceTests(SynchronousTestCase):
     def setUp(self) -> None:
         """A service that has not started."""
         self.collector = NotedCollector()
-        self.service = GarbageService(self.collector)
+        self.service = GarbageService(self.collector, lambda: self.collector.asked.append("trim"))
 
     def test_notYet(self) -> None:
         """Nothing is asked before the start."""
         self.assertEqual(self.collector.asked, [])
 
     def test_start(self) -> None:
-        """What a start leaves is collected before it is put aside."""
+        """What a start leaves is collected before it is put aside; then the system gets the free memory back."""
         self.service.startService()
-        self.assertEqual(self.collector.asked, ["collect", "freeze", THRESHOLDS])
+        self.assertEqual(self.collector.asked, ["collect", "freeze", THRESHOLDS, "trim"])
 
     def test_stop(self) -> None:
         """The end puts everything back as it was."""
