@@ -221,6 +221,31 @@ def _httpSeeds() -> Iterator[Parts]:
     yield upgrade[:30], upgrade[30:90], upgrade[90:]
 
 
+def _plainSeeds() -> Iterator[Parts]:
+    """Requests on a connection that stays open; the last part is the body."""
+    query = b"?message_id=1&key=a&priority=9&delay=0.5&expires=60"
+    for path in (b"/topics/a", b"/topics/b/%c3%a9", b"/queues/q", b"/request/nobody/x"):
+        for kind, body in (
+            (b"application/json", b'{"a": [1, "\\u00e9", null, -1.5e3]}'),
+            (b"application/x-ndjson", b'1\n"two"\n'),
+            (b"text/plain", b"hello"),
+            (b"application/msgpack", b"\x81\xa1a\x01"),
+        ):
+            head = b" HTTP/1.1\r\n", b"Host: localhost\r\n", b"Content-Type: %b\r\n" % kind
+            yield b"POST ", path, b"", *head, b"FlexiMQ-Key: k\r\n" if path[1] in b"tq" else b"", body
+            if path[1] in b"tq":
+                yield b"POST ", path, query, *head, b"Expect: 100-continue\r\n", body
+    take = b" HTTP/1.1\r\n", b"Host: localhost\r\n"
+    yield b"POST ", b"/queues/q/take", b"?most=2&lease=5", *take, b""
+    yield b"POST ", b"/queues/q/settle", b"", *take, b"Content-Type: application/json\r\n", b'{"ack": [1]}'
+    yield b"OPTIONS ", b"/topics/a", b"", *take, b""
+
+
+def _plainFramed(parts: Parts) -> bytes:
+    """Return a request whose last part is its body."""
+    return b"".join(parts[:-1]) + b"Content-Length: %d\r\n\r\n" % len(parts[-1]) + parts[-1]
+
+
 class _NoScanner:
     """Takes everything; nothing in HTTP is scanned by us frame by frame."""
 
@@ -251,11 +276,12 @@ FLEXI_WS = Tongue(
     512,
 )
 HTTP = Tongue("HTTP", b"", tuple(_httpSeeds()), b"".join, _NoScanner, 64, True)
+PLAIN = Tongue("plain HTTP", b"", tuple(_plainSeeds()), _plainFramed, _NoScanner, 512)
 DEFLATED = Tongue(
     "permessage-deflate", _UPGRADE % b"/", tuple(_deflatedSeeds()), _deflatedFramed, _NoScanner, 512, True
 )
 
 #: All that is spoken by sessions.
-SPOKEN = (*(FLEXI, BLIP, MINI, IDENTITY, FLEXI_WS) * 24, HTTP, HTTP, DEFLATED)
+SPOKEN = (*(FLEXI, BLIP, MINI, IDENTITY, FLEXI_WS, PLAIN) * 24, HTTP, HTTP, DEFLATED)
 #: All whose scanners are fed.
 SCANNED = (FLEXI, STRICT, BLIP, MINI)

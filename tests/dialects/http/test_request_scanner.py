@@ -1,5 +1,9 @@
 """Heads and bodies of requests, at every split of the input."""
 
+from itertools import cycle
+
+from hypothesis import given
+from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.dialects.http.request_head import HEAD_BYTES, HttpError
@@ -89,3 +93,48 @@ class ScannerTests(SynchronousTestCase):
         self.assertEqual(
             (scanner.buffered, scanner.rest(), scanner.buffered), (len(HEAD) + 8, HEAD + b"\r\n\r\nrest", 0)
         )
+
+
+class AnyInputTests(SynchronousTestCase):
+    """Whatever comes, in whichever pieces."""
+
+    @given(
+        st.lists(
+            st.sampled_from([b"a", b"\r\n", b"\r", b"\n", b"0", b"5", b"F", b";x", b" ", b"\r\n\r\n", b"0\r\n\r\n"])
+            | st.binary(max_size=3),
+            max_size=40,
+        ),
+        st.integers(-1, 6),
+        st.lists(st.integers(1, 9), min_size=1, max_size=5),
+    )
+    def test_pieces_make_no_difference(self, parts: list[bytes], length: int, sizes: list[int]) -> None:
+        data = b"".join(parts)
+        whole, pieces = [data] if data else [], []
+        place = 0
+        for size in cycle(sizes):
+            if place >= len(data):
+                break
+            pieces.append(data[place : place + size])
+            place += size
+        self.assertEqual(self.outcome(whole, length), self.outcome(pieces, length))
+
+    def outcome(self, pieces: list[bytes], length: int) -> tuple[list[bytes], int]:
+        """Return heads and bodies in turn, and the status with which the input is refused, 0 if it is not."""
+        scanner = RequestScanner()
+        found: list[bytes] = []
+        try:
+            for piece in pieces:
+                scanner.feed(piece)
+                while True:
+                    if len(found) % 2 == 0:
+                        part = scanner.head()
+                        if part is not None:
+                            scanner.expect(length, 10)
+                    else:
+                        part = scanner.body()
+                    if part is None:
+                        break
+                    found.append(part)
+        except HttpError as error:
+            return found, error.code
+        return found, 0
