@@ -162,10 +162,14 @@ class SiteCase(SynchronousTestCase):
         for _ in range(100):
             if transport.disconnecting:
                 break
-            self.clock.advance(0)
+            self.turn()
         self.assertTrue(transport.disconnecting)
         channel.connectionLost(None)
         return Answer(transport.value())
+
+    def turn(self) -> None:
+        """Let a turn of the reactor pass."""
+        self.clock.advance(0)
 
     def post(self, path: str, value: object, *fields: str) -> Answer:
         """Return the answer to what is posted as JSON."""
