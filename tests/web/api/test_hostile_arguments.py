@@ -19,7 +19,7 @@ TEXTS = (
     "$queue/q", "../../etc/passwd", "-1", "0", "9" * 19, "9" * 5000, "1e400", "true", "null", "%s%s", "{client_id}",
     "2024-13-45T99:99",
 )  # fmt: skip
-VALUES = (*TEXTS, None, True, 0, -1, 1 << 62, 1.5, [], {}, [None] * 1001, {"x": [1]}, ["\x00"])
+VALUES: tuple[Any, ...] = (*TEXTS, None, True, 0, -1, 1 << 62, 1.5, [], {}, [None] * 1001, {"x": [1]}, ["\x00"])
 FAULTS = frozenset(range(500, 600)) - {501, 503}
 
 
