@@ -37,8 +37,8 @@ JSON = "application/json"
 _DIGITS = 20
 #: The challenge for requests without required credentials.
 CHALLENGE = 'Basic realm="FlexiMQ", Bearer realm="FlexiMQ"'
-#: The challenge for scripts of a page, for which the browser must not ask its user.
-SCRIPT_CHALLENGE = 'Bearer realm="FlexiMQ"'
+#: The challenge for scripts and parts of a page, for which a browser must not ask its user.
+PART_CHALLENGE = 'Bearer realm="FlexiMQ"'
 #: The path of the sign-in: the only one that a page may post to without the token of its session.
 SIGN_IN = "/console/session"
 #: The header with that token.
@@ -303,8 +303,8 @@ def _wordsOf(failure: Failure, request: Any) -> HttpReply:
         return jsonReply({"error": str(error)}, error.code)._replace(fields=error.fields)
     if isinstance(error, BrokerError):
         code = _CODES.get(error.status, int(error.status))
-        isScript = request.getHeader(b"sec-fetch-dest") == b"empty"
-        challenge = {"www-authenticate": SCRIPT_CHALLENGE if isScript else CHALLENGE}
+        isPart = request.getHeader(b"sec-fetch-dest") not in (None, b"document")
+        challenge = {"www-authenticate": PART_CHALLENGE if isPart else CHALLENGE}
         return jsonReply({"error": str(error)}, code)._replace(fields=challenge if code == 401 else {})
     _log.failure("{path} could not be answered", failure, path=request.path.decode("latin-1"))
     return jsonReply({"error": "internal error"}, 500)

@@ -306,10 +306,12 @@ class ScriptTests(SignInCase):
     """Requests of scripts."""
 
     def test_noDialogue(self) -> None:
-        """A browser does not ask its user for a password when a script of the page is refused."""
+        """A browser does not ask its user for a password when a script or a part of a page is refused."""
         self.assertIn("Basic", self.ask("GET /api/about").fields["www-authenticate"])
-        answer = self.ask("GET /api/about", "Sec-Fetch-Dest: empty")
-        self.assertEqual((answer.code, answer.fields["www-authenticate"]), (401, 'Bearer realm="FlexiMQ"'))
+        self.assertIn("Basic", self.ask("GET /api/about", "Sec-Fetch-Dest: document").fields["www-authenticate"])
+        for dest in ("empty", "script", "iframe"):
+            answer = self.ask("GET /api/about", f"Sec-Fetch-Dest: {dest}")
+            self.assertEqual((answer.code, answer.fields["www-authenticate"]), (401, 'Bearer realm="FlexiMQ"'))
 
 
 class TicketTests(SignInCase):

@@ -139,8 +139,8 @@ CHALLENGES: tuple[str, ...] = ('Basic realm="FlexiMQ", charset="UTF-8"', 'Bearer
 
 
 def challengesFor(head: RequestHead) -> tuple[str, ...]:
-    """Return the challenges for a request: a browser must not ask its user for a password because of a script."""
-    return CHALLENGES[1:] if "empty" in head.fields.get("sec-fetch-dest", ()) else CHALLENGES
+    """Return the challenges for a request: a browser asks its user for a password for a page, not for parts of one."""
+    return CHALLENGES if head.fields.get("sec-fetch-dest", ("document",)) == ("document",) else CHALLENGES[1:]
 
 
 @implementer(ICredentials)

@@ -72,7 +72,7 @@ class CredentialsTests(HttpCase):
     def test_noDialogue(self) -> None:
         """A browser does not ask its user for a password when a script is refused."""
         for field in ("Authorization: Bearer bad", "X: y"):
-            for dest, schemes in (("empty", ["Bearer"]), ("document", ["Basic", "Bearer"])):
+            for dest, schemes in (("empty", ["Bearer"]), ("script", ["Bearer"]), ("document", ["Basic", "Bearer"])):
                 heard = self.join().ask(request("GET /topics/demo", b"", field, f"Sec-Fetch-Dest: {dest}"))
                 found = [line for line in heard.decode().split("\r\n") if line.startswith("WWW-Authenticate: ")]
                 self.assertEqual([line.split(" ")[1] for line in found], schemes, (field, dest))
