@@ -35,6 +35,8 @@ MOST_WAIT, MOST_LEASE = 300.0, 12 * 3600.0
 MOST_WAITING, MOST_WAITING_EACH = 10_000, 1000
 #: Maximum deliveries of a principal that are unsettled or that its waiting takes ask for.
 MOST_UNSETTLED = MOST_PREFETCH
+#: Seconds for which a take that does not wait may await that the next message is read from disk.
+READ_SECONDS = 5.0
 #: Seconds after which a worker and its consumers leave if nothing uses them.
 IDLE_SECONDS = 60.0
 
@@ -347,9 +349,8 @@ class Takes:
         take = Take(Ask(number, lease), place, done)
         place.add(take)
         if take in place.waiting:
-            if seconds:
-                take.wait(self._broker.deadlines, seconds)
-            else:
+            take.wait(self._broker.deadlines, seconds or READ_SECONDS)
+            if not seconds:
                 self._giveUpSoon(take, name)
         return take
 
