@@ -114,6 +114,9 @@ class Timetable:
 
     def addAll(self, entries: Entries) -> None:
         """Add entries in any order; those after all others are added together."""
+        if entries.size == 1:
+            self.add(entries.dues[0], entries.numbers[0], entries.owners[0])
+            return
         rows = sorted(entries.rows())
         here = bisect_right(rows, (*self._lasts[-1], _MOST_OWNERS)) if self._blocks else 0
         for row in rows[:here]:

@@ -63,9 +63,9 @@ class MessagesInJournal(WaitingMessages):
             if reason is not None:
                 added((), reason)
                 return
-            for number in range(offset, offset + count):
-                self.timetable.add(due, number, owner)
-            added(range(offset, offset + count), None)
+            numbers = range(offset, offset + count)
+            self.timetable.addAll(Entries(array("Q", [due]) * count, array("Q", numbers), array("H", [owner]) * count))
+            added(numbers, None)
 
         try:
             client.lastRun = self._journal.append(SCHEDULES, client.id, client.name, client.dialect, stored, committed)

@@ -137,6 +137,14 @@ def firedOf(header: bytes) -> tuple[int | str, int]:
     return dict(found[-1][1])["name"], due
 
 
+def dividedHeader(header: bytes) -> tuple[bytes, bytes]:
+    """Return the bytes of a header before the key of the schedule that has an id, and from there on; none of the latter
+    if it is no publication of one. Those of one topic mostly differ only in the latter.
+    """
+    end = header[-_ID_BYTES:]
+    return (header[:-_ID_BYTES], end) if end.startswith(_ID) else (header, b"")
+
+
 def _headBytes(header: bytes) -> int:
     """Return the size of the head of a map."""
     return 1 if header[0] < 0xDE else 3 if header[0] == 0xDE else 5

@@ -11,6 +11,7 @@ from zope.interface import implementer
 
 from fleximq.broker.envelope import Envelope, MessageSource
 from fleximq.broker.replay.feed import DeferredForm
+from fleximq.broker.schedules.schedule_header import dividedHeader
 from fleximq.compiled import choice
 from fleximq.interfaces import IForm
 from fleximq.values.header_pairs import SENDER, runWithSender
@@ -46,14 +47,16 @@ def _prefixes(batch: StoredBatch, hasOffset: bool) -> list[bytes]:
     if areAlike(topics) and areAlike(publishers) and areAlike(headers):
         publisher = batch.publishers[publishers[0]][0]
         return [framePrefix(publisher, headers[0], batch.topics[topics[0]], hasOffset)] * len(batch)
-    known: dict[tuple[int, int, bytes], bytes] = {}
+    known: dict[tuple[int, int, bytes, int], bytes] = {}
     prefixes: list[bytes] = []
-    for key in zip(topics, publishers, headers, strict=True):
+    for topic, publisher, header in zip(topics, publishers, headers, strict=True):
+        common, end = (header, b"") if hasOffset else dividedHeader(header)
+        key = topic, publisher, common, len(end)
         found = known.get(key)
         if found is None:
-            topic, publisher, header = key
-            found = known[key] = framePrefix(batch.publishers[publisher][0], header, batch.topics[topic], hasOffset)
-        prefixes.append(found)
+            prefix = framePrefix(batch.publishers[publisher][0], header, batch.topics[topic], hasOffset)
+            found = known[key] = prefix[: len(prefix) - len(end)]
+        prefixes.append(found + end if end else found)
     return prefixes
 
 

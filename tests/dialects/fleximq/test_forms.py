@@ -8,12 +8,13 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource
+from fleximq.broker.schedules.schedule_header import firedHeader, publicationOf, waitingHeader
 from fleximq.broker.topics.topic_table import Topic
-from fleximq.dialects.fleximq.forms import FLEXI_FORM, FlexiSource
+from fleximq.dialects.fleximq.forms import FLEXI_FORM, FlexiSource, records
 from fleximq.interfaces import IForm, ISource
 from fleximq.values.message import Content, Message
 from fleximq.values.publication_head import headOf
-from fleximq.values.records import Run, runOf
+from fleximq.values.records import Run, StoredBatch, runOf
 from fleximq.wire.fleximq_header import Header
 from tests.wire.flexi_frames import cut, frame
 
@@ -91,6 +92,27 @@ class FormTests(SynchronousTestCase):
         """A run from FlexiMQ goes as it came: the very same object."""
         source, body = run({"topic": "t"}, b"\x01", b"\x02")
         self.assertIs(rendered(source, body), body)
+
+    def test_publicationsOfSchedules(self) -> None:
+        """Each with the id and the due time of its schedule, and with its own keys."""
+        own: list[dict[str, Any]] = [
+            {},
+            {"a": 1},
+            {"a": 2},
+            {"schedule": "mine"},
+            {f"{number}": "v" * 40 for number in range(20)},
+        ]
+        waiting = [publicationOf(waitingHeader(msgpack.packb(each) if each else b"", "t", None, 7)) for each in own]
+        headers = [firedHeader(waiting[number % len(own)], number, 70 + number) for number in range(12)]
+        zeros, ones = [0] * len(headers), [1] * len(headers)
+        payloads = [msgpack.packb(number) for number in zeros]
+        publishers = [(1007, "any")]
+        batch = StoredBatch(zeros, zeros, ["t"], zeros, publishers, zeros, ones, [0x800] * 12, headers, payloads)
+        expected = [
+            {"topic": "t", **own[number % len(own)], "schedule": {"id": number, "due": 70 + number}}
+            for number in range(12)
+        ]
+        self.assertEqual([each.header for each in cut(records([batch], False))], expected)
 
     def frames(self, *messages: Message, topic: str = "t") -> Sequence[tuple[str, int, Any, Any]]:
         """Return what becomes of messages of another dialect."""
