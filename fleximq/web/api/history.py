@@ -8,6 +8,7 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from fleximq.broker.broker import Broker
@@ -21,6 +22,8 @@ from fleximq.web.request import Argument, HttpReply, Page, PageRequest, jsonRepl
 STEP, SAMPLES = 5, 720
 #: The same of the ring of the last day.
 LONG_STEP, LONG_SAMPLES = 60, 1440
+#: Work queues that are looked at for each sample; the ages of messages in others count from the first request.
+QUEUES = 1000
 _FAMILIES = {
     "dropped": EventFamily.DROPPED,
     "errors": EventFamily.ERROR,
@@ -143,6 +146,15 @@ class History:
         if len(self._minute) == LONG_STEP // STEP:
             self.day.add(_average(self._minute))
             self._minute = []
+        yield from self._queues()
+
+    def _queues(self) -> Iterator[None]:
+        """Look at queues, since an age counts from the look after the message's arrival."""
+        broker = self._broker
+        for queue in tuple(islice(broker.queues, QUEUES)):
+            for lane in queue.lanes:
+                broker.queueAges.ageOfOldest(lane, broker.clock.seconds())
+            yield
 
     async def answer(self, request: PageRequest) -> HttpReply:
         """Return the columns of one ring."""

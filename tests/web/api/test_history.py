@@ -61,6 +61,13 @@ class HistoryTests(HistoryCase):
         self.assertEqual(found["series"]["received_messages"], [round(600 / 62.5, 3)])
         self.assertEqual(found["series"]["lag"], [2.5])
 
+    def test_agesOfMessagesAreKnownWithoutEarlierRequests(self) -> None:
+        """The age of a message in a queue counts from the sample after its arrival."""
+        self.produce("a", b"1")
+        self.pass_(4 * STEP)
+        (row,) = self.ask("GET /api/queues").value["queues"]
+        self.assertEqual(row["oldest_seconds"], 3 * STEP)
+
     def test_wrong(self) -> None:
         """Other steps and times are refused."""
         for query in ("step=7", "step=x", "since=-1", "since=x"):

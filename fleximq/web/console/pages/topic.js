@@ -21,7 +21,7 @@ export default class Topic extends Page {
       { title: "Principal", show: (row) => row.principal ?? "anonymous", minor: true },
       { title: "Subscription", show: (row) => h("code", {}, row.subscription) },
     ], (row) => `${row.client_id} ${row.subscription}`, "Nobody listens. Try: ", h("code", {}, `fleximq sub '${name}'`));
-    this.live = h("div", { class: "rows" });
+    this.live = h("div", { class: "rows live", tabindex: 0, role: "region", "aria-label": "Live messages" });
     this.switch = h("button", { type: "button", onclick: () => (this.client ? this.#stop() : this.#listen()) }, "Show messages as they arrive");
     this.liveWords = h("span", { class: "hint", "aria-live": "polite" });
     this.append(heading(name), h("p", {}, link("All topics", "topics")), this.facts,
