@@ -51,8 +51,8 @@ class SignIn:
     def pages(self) -> dict[str, Page]:
         """Return the pages by path."""
         return {
-            SIGN_IN: Page(self.session, None, also=("POST", "DELETE")),
-            "/console/ticket": Page(self.ticket, None, post=True),
+            SIGN_IN: Page(self.session, None, words="Sign-in and sign-out of the console.", also=("POST", "DELETE")),
+            "/console/ticket": Page(self.ticket, None, post=True, words="A token for one connection of the console."),
         }
 
     async def session(self, request: PageRequest) -> HttpReply:
