@@ -48,10 +48,10 @@ class HttpConversation(Protocol):
 
 class Exchange:
     """A complete request that its route answers, at once or later, with :meth:`answer`, :meth:`fail`, or :meth:`begin`
-    and :meth:`done`; after the end of the connection these do nothing.
+    and :meth:`done`; after the end of the connection these are no-ops.
 
     ``whenGone``, if the route sets it, is called once when the client ends its input or its connection is lost before
-    the answer: then nobody waits for one, and the exchange is over. Without it, a client that has only ended its input
+    the answer: no answer is expected then, and the exchange is over. Without it, a client that has only ended its input
     is still answered. ``whenGone`` may answer.
 
     ``whenLost``, if the route sets it, is called with the names of subscriptions that the client has lost.

@@ -15,9 +15,9 @@ from fleximq.broker.broker import Broker
 from fleximq.broker.deadlines import Deadline
 from fleximq.broker.envelope import BROKER_ID, ConnectedClient
 from fleximq.dialects.fleximq.forms import FLEXI_FORM
+from fleximq.dialects.http.bodies import payloadsOf
 from fleximq.dialects.http.exchange import Exchange
 from fleximq.dialects.http.http_request import BodyKind
-from fleximq.dialects.http.publishing import payloadsOf
 from fleximq.dialects.http.responses import JSON, errorBody
 from fleximq.dialects.http.routes import Parameter
 from fleximq.errors import BadRequest, BrokerError, ClientNotFound, TooLarge

@@ -31,7 +31,7 @@ class Route:
 
     ``act`` is called with the :class:`fleximq.dialects.http.exchange.Exchange` of each complete request.
     ``parameters`` are the arguments that it takes, others are refused.
-    ``takes`` are the content types of its body, none without one; ``answers`` says in words what each status means.
+    ``takes`` are the content types of its body, none without one; ``answers`` has a sentence about each status.
     ``right`` and ``words`` are for documents.
     """
 
