@@ -32,6 +32,13 @@ class HalfClosedTests(SocketCase):
             self.assertIn(b" 200 OK\r\n", answer)
             self.assertIn(b"FlexiMQ", answer)
 
+    def test_postsAreAnswered(self) -> None:
+        """HTTP: all answers come."""
+        for address in self.addresses():
+            post = f"POST /topics/{self.topic} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx".encode()
+            answer = self.whole(address, post * 3)
+            self.assertEqual(answer.count(b"HTTP/1.1 200 OK\r\n"), 3)
+
     def test_answerThatDoesNotFitSocketsBuffersComesWhole(self) -> None:
         """An answer that does not fit the sockets' buffers comes whole."""
         content = "x" * 8_000_000

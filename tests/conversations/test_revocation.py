@@ -28,6 +28,8 @@ from tests.conversations.clients import (
 )
 from tests.security.checkers.signed import SECRET, token
 
+_POST = b"POST /topics/t HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello"
+
 
 class RevocationCase(SynchronousTestCase):
     """A folder with files of credentials, and clients that are closed at the end."""
@@ -73,7 +75,7 @@ class CertificateTests(RevocationCase):
         self.revoke()
         tls = f"fleximqtls:cert={self.server.both}:clientCA={self.folder}/ca.pem:crl={self.folder}/crl.pem"
         inner = ":inner=tcp\\:0\\:interface=127.0.0.1"
-        rights = self.write("rights.toml", "[principals.alice]\nadmin = true\n")
+        rights = self.write("rights.toml", "[principals.alice]\nadmin = true\npublish = true\n")
         self.start("--auth", "certificate:", "--allow-anonymous", "--listen", tls + inner, "--config", str(rights))
 
     def trust(self, *authorities: Made) -> None:
@@ -100,6 +102,11 @@ class CertificateTests(RevocationCase):
         blip, mini = BlipClient(self.connect(self.alice)).login(""), MiniClient(self.connect(self.alice))
         mini.barrier()
         identity, bob = IdentityClient(self.connect(self.alice)), self.flexi(self.bob)
+        idle, posting = Stream(self.connect(self.alice)), Stream(self.connect(self.alice))
+        for web in (idle, posting):
+            web.say(_POST)
+            self.assertTrue(web.read().startswith(b"HTTP/1.1 200 "))
+        posting.say(_POST[:-1])
         self.revoke(self.alice)
         self.reload("crl")
         self.assertEqual([[each.status for each in client.untilEnd()] for client in (flexi, webFlexi)], [[401], [401]])
@@ -108,6 +115,7 @@ class CertificateTests(RevocationCase):
         self.assertEqual((mini.hear(), identity.hear()), (f"ERROR:401:{words}",) * 2)
         for client in (blip, mini, identity):
             self.assertRaises(Ended, client.hear)
+        self.assertEqual((idle.readAll(), posting.readAll()), (b"", b""))
         self.assertEqual(bob.barrier(), [])
 
     def test_removedAuthorityEndsItsClients(self) -> None:
