@@ -75,6 +75,7 @@ METRICS = (
     Metric("redelivered_messages", _COUNTER, "Messages delivered again."),
     Metric("dead_letters", _COUNTER, "Messages that became dead letters, by reason.", ("reason",)),
     # schedules and values
+    Metric("waiting_takes", _GAUGE, "Requests by HTTP that wait for jobs."),
     Metric("schedules", _GAUGE, "Messages that wait for their time, without the recurring schedules."),
     Metric("recurring_schedules", _GAUGE, "Recurring schedules."),
     Metric("schedules_late_seconds", _GAUGE, "Seconds by which the next scheduled message is late."),

@@ -128,6 +128,7 @@ class Metrics:
             "waiting_connections": {(): self._waiting()},
             "topics": {(): len(broker.topics)},
             "published_messages": {(): survey.published},
+            "waiting_takes": {(): broker.takes.waiting},
             "schedules": {(): len(broker.schedules)},
             "recurring_schedules": {(): len(broker.schedules.repeats)},
             "schedules_late_seconds": {(): broker.schedules.late},

@@ -40,6 +40,8 @@ _MOST_MESSAGES = 1 << 53
 #: The id of events before the first one that has an offset.
 _UNSTORED = "live"
 _COMMENT = b":\n\n"
+#: Tells proxies like nginx to pass on each message at once.
+_UNBUFFERED = "X-Accel-Buffering: no"
 
 
 def read(exchange: Exchange) -> None:
@@ -171,7 +173,8 @@ class Stream:
         exchange, isEvent, isChunked = self._exchange, *self._kind[:2]
         exchange.whenGone = self._stop
         exchange.whenLost = self._lost
-        exchange.begin(self.contentType, fields=("Transfer-Encoding: chunked",) if isChunked else ())
+        fields = (_UNBUFFERED, "Transfer-Encoding: chunked") if isChunked else (_UNBUFFERED,)
+        exchange.begin(self.contentType, fields=fields)
         settings = exchange.session.context.settings
         self._outbox.probe(max(1, int(settings.keepalive)))
         self._received = exchange.broker.deadlines.seconds()

@@ -113,6 +113,7 @@ class LiveTests(StreamCase):
         self.publish("t", "a", {"b": 1})
         self.assertEqual(reader.status, 200)
         self.assertEqual(reader.fields["content-type"], "application/x-ndjson")
+        self.assertEqual(reader.fields["x-accel-buffering"], "no")
         self.assertEqual(reader.lines, [{"topic": "t", "value": "a"}, {"topic": "t", "value": {"b": 1}}])
 
     def test_events(self) -> None:
