@@ -46,10 +46,9 @@ def define_schedules(app: Celery) -> list[str]:
             times |= {"name": name, "timezone": str(app.timezone)} if "cron" in times else {"name": name}
             _define(app, producer, fields, times)
         client = connection.default_channel.connection.inner
-        for row in completed(client.ask("/schedule/list", {"limit": 1}))["repeats"]:  # all are on the first page
-            former = row["name"]
-            if former.startswith(prefix) and former not in entries:
-                completed(client.cancel_schedule(former))
+        for row in completed(client.schedules(prefix=prefix)):
+            if row["name"] not in entries:
+                completed(client.cancel_schedule(row["name"]))
     return sorted(entries)
 
 

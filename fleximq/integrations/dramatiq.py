@@ -27,12 +27,12 @@ from fleximq.client.errors import Answered, ClientError, ConnectionLost, NotSett
 from fleximq.client.jobs import Job
 from fleximq.client.keywords import ThreadConnectOptions
 from fleximq.client.settings import State, Tls
-from fleximq.integrations.definition import DEFINITION
+from fleximq.integrations.definition import DEFINITION, priorityOf, unlessDefined
 from fleximq.status import Status
 
 #: The priority of an actor without one in dramatiq, where lower ones are first, is the usual one of a queue, where
 #: higher ones are.
-_USUAL, _FIRST = 4, 9
+_USUAL = 4
 
 T = TypeVar("T")
 
@@ -110,7 +110,7 @@ class FleximqBroker(Broker):
         if given is None:
             actor = self.actors.get(message.actor_name)
             given = _USUAL - (0 if actor is None else actor.priority)
-        return min(max(int(given), 0), _FIRST)
+        return priorityOf(given)
 
     def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 30000) -> "FleximqConsumer":
         """Return a new consumer, with a connection of its own.
@@ -175,7 +175,7 @@ class FleximqBroker(Broker):
         """Return how many messages of a queue wait or are unsettled, how many are delayed, and how many are dead."""
 
         def counts(connection: _Connection) -> tuple[int, int, int]:
-            delayed = sum(each["topic"] == queue_name and "id" in each for each in connection.client.schedules())
+            delayed = sum("id" in each for each in connection.client.schedules(topic=queue_name))
             rows = {each["queue"]: each["messages"] + each["in_flight"] for each in connection.client.queues()}
             return rows.get(queue_name, 0), delayed, rows.get(f"$dead/{queue_name}", 0)
 
@@ -185,8 +185,8 @@ class FleximqBroker(Broker):
         """Drop all waiting, delayed and dead messages of a queue, which needs the right to ``admin``."""
 
         def purge(connection: _Connection) -> None:
-            for each in connection.client.schedules():
-                if each["topic"] == queue_name and "id" in each:
+            for each in connection.client.schedules(topic=queue_name):
+                if "id" in each:
                     connection.client.cancel_schedule(each["id"])
             for name in (queue_name, f"$dead/{queue_name}"):
                 try:
@@ -231,11 +231,8 @@ class _Connection(NamedTuple):
     def define(self, queue: str) -> None:
         """Define a queue, unless an operator or another program has, or only workers may."""
         if queue not in self.defined:
-            try:
+            with unlessDefined():
                 self.client.define_queue(queue, **DEFINITION)
-            except RequestFailed as error:
-                if error.status not in (Status.CONFLICT, Status.FORBIDDEN):
-                    raise
             self.defined.add(queue)
 
 

@@ -10,7 +10,7 @@ Both publish to the same topic, so that servers and other programs of both kinds
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from threading import Lock
 from typing import Any
 
@@ -31,10 +31,33 @@ from fleximq.values.urls import addressesOf
 _RECONNECT = Backoff(first=0.1, most=2.0)
 #: What a lost or refused connection raises; ValueError for a foreign message.
 _ERRORS = (ClientError, TimeoutError, ValueError)
-_LOCALHOST = "tcp://localhost:7890"
 
 
-class AsyncFleximqManager(AsyncPubSubManager):
+class _Publishing:
+    """The constructor of both managers; those of socketio are the next one."""
+
+    name = "fleximq"
+
+    def __init__(
+        self,
+        url: str | Sequence[str] = "tcp://localhost:7890",
+        channel: str = "socketio",
+        write_only: bool = False,
+        resume: bool = False,
+        logger: Any = None,
+        json: Any = None,
+        **options: Any,
+    ) -> None:
+        own: dict[str, Any] = {"channel": channel, "write_only": write_only, "logger": logger, "json": json}
+        super().__init__(**own)
+        addressesOf(url)
+        ClientSettings(**options)  # the errors of wrong ones are raised now, and not at the first event
+        self._url, self._options = url, {"reconnect": _RECONNECT, **options}
+        self._resume = resume
+        self._isClosed = False
+
+
+class AsyncFleximqManager(_Publishing, AsyncPubSubManager):
     """A client manager for asyncio.
 
     :param url: the broker's address, or those of a cluster, as for :func:`fleximq.client.asyncio.connect`.
@@ -47,23 +70,7 @@ class AsyncFleximqManager(AsyncPubSubManager):
     :param options: further arguments of :func:`fleximq.client.asyncio.connect`, such as ``credentials`` and ``tls``.
     """
 
-    name = "fleximq"
-
-    def __init__(
-        self,
-        url: str | Sequence[str] = _LOCALHOST,
-        channel: str = "socketio",
-        write_only: bool = False,
-        resume: bool = False,
-        logger: Any = None,
-        json: Any = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(channel=channel, write_only=write_only, logger=logger, json=json)
-        self._url, self._options = url, _checked(url, options)
-        self._resume = resume
-        self._joining: asyncio.Task[asynchronous.Client] | None = None
-        self._isClosed = False
+    _joining: asyncio.Task[asynchronous.Client] | None = None
 
     async def close(self) -> None:
         """Disconnect from the broker."""
@@ -115,27 +122,14 @@ class AsyncFleximqManager(AsyncPubSubManager):
             await asyncio.sleep(next(pauses))
 
 
-class FleximqManager(PubSubManager):
+class FleximqManager(_Publishing, PubSubManager):
     """A client manager for threads; parameters as of :class:`AsyncFleximqManager`."""
 
-    name = "fleximq"
+    _inner: blocking.Client | None = None
 
-    def __init__(
-        self,
-        url: str | Sequence[str] = _LOCALHOST,
-        channel: str = "socketio",
-        write_only: bool = False,
-        resume: bool = False,
-        logger: Any = None,
-        json: Any = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(channel=channel, write_only=write_only, logger=logger, json=json)
-        self._url, self._options = url, _checked(url, options)
-        self._resume = resume
-        self._inner: blocking.Client | None = None
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
         self._lock = Lock()
-        self._isClosed = False
 
     def close(self) -> None:
         """Disconnect from the broker."""
@@ -177,10 +171,3 @@ class FleximqManager(PubSubManager):
             except _ERRORS as error:
                 self._get_logger().error("Cannot receive from the broker, trying again: %s", error)
             time.sleep(next(pauses))
-
-
-def _checked(url: str | Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments for ``connect``; raises the errors of wrong ones now, and not at the first event."""
-    addressesOf(url)
-    ClientSettings(**options)
-    return {"reconnect": _RECONNECT, **options}

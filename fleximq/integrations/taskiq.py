@@ -19,12 +19,11 @@ except ImportError as error:
     raise ImportError('the broker of taskiq needs taskiq: pip install "fleximq[taskiq]"') from error
 
 from fleximq.client.asyncio import Client, connect
-from fleximq.client.errors import ClientError, ConnectionLost, PublishFailed, RequestFailed
+from fleximq.client.errors import ClientError, ConnectionLost, PublishFailed
 from fleximq.client.jobs import Job
 from fleximq.client.keywords import ConnectOptions
 from fleximq.client.settings import State, Tls
-from fleximq.integrations.definition import DEFINITION
-from fleximq.status import Status
+from fleximq.integrations.definition import DEFINITION, priorityOf, unlessDefined
 
 #: Unsettled deliveries of a worker; ``taskiq worker`` runs as many tasks at once by default.
 _UNSETTLED = 100
@@ -107,7 +106,7 @@ class FleximqBroker(AsyncBroker):
         """
         options: dict[str, Any] = {}
         if labels.get("priority") is not None:
-            options["priority"] = min(max(int(float(labels["priority"])), 0), 9)
+            options["priority"] = priorityOf(labels["priority"])
         if labels.get("expires") is not None:
             options["expires"] = float(labels["expires"])
         return str(labels.get("queue_name") or self.queue_name), options
@@ -170,11 +169,8 @@ class FleximqBroker(AsyncBroker):
     async def _define(self, client: Client, queue: str) -> None:
         """Define a queue, unless an operator or another program has, or only workers may."""
         if (client.id, queue) not in self._defined:
-            try:
+            with unlessDefined():
                 await client.define_queue(queue, **DEFINITION)
-            except RequestFailed as error:
-                if error.status not in (Status.CONFLICT, Status.FORBIDDEN):
-                    raise
             self._defined.add((client.id, queue))
 
     # -- deliveries --------------------------------------------------------------------------------
@@ -272,23 +268,21 @@ class FleximqScheduleSource(ScheduleSource):
     async def delete_schedule(self, schedule_id: str) -> None:
         """Remove a schedule; one that has run or is unknown is ignored."""
         client = self._broker.client
-        for each in await client.schedules():
-            if each.get("name", "").startswith(f"{_SCHEDULES}{schedule_id}/"):
-                await client.cancel_schedule(each["name"])
-                return
+        for each in await client.schedules(prefix=f"{_SCHEDULES}{schedule_id}/"):
+            await client.cancel_schedule(each["name"])
+            return
         if schedule_id.isdecimal():
             await client.cancel_schedule(int(schedule_id))
 
     async def get_schedules(self) -> list[ScheduledTask]:
         """Return the recurring schedules, without the arguments of their tasks, which only the broker has."""
         found = []
-        for each in await self._broker.client.schedules():
-            if each.get("name", "").startswith(_SCHEDULES):
-                _, scheduleId, name = each["name"].split("/", 2)
-                times = {"cron": each["cron"], "cron_offset": each["timezone"] if each["cron"] else None}
-                interval = None if each["every"] is None else timedelta(milliseconds=each["every"])
-                task = {"task_name": name, "schedule_id": scheduleId, "labels": {}, "args": [], "kwargs": {}}
-                found.append(ScheduledTask(**task, **times, interval=interval))
+        for each in await self._broker.client.schedules(prefix=_SCHEDULES):
+            _, scheduleId, name = each["name"].split("/", 2)
+            times = {"cron": each["cron"], "cron_offset": each["timezone"] if each["cron"] else None}
+            interval = None if each["every"] is None else timedelta(milliseconds=each["every"])
+            task = {"task_name": name, "schedule_id": scheduleId, "labels": {}, "args": [], "kwargs": {}}
+            found.append(ScheduledTask(**task, **times, interval=interval))
         return found
 
     def pre_send(self, task: ScheduledTask) -> None:

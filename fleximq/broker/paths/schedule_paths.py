@@ -161,21 +161,28 @@ def schedules(broker: Broker, client: ConnectedClient, arguments: Arguments, ans
     seconds the first is late, and the recurring schedules.
 
     A page has ``limit`` messages ``after`` the key ``next`` of the page before; those of topics that are hidden from
-    the client are left out. The recurring ones are all on the first page.
+    the client are left out. The recurring ones are all on the first page. ``topic`` chooses those of one topic,
+    ``prefix`` recurring ones by the beginning of their names.
     """
     after, limit = page(arguments, str, "")
+    topic = text(arguments, "topic", TOPIC_BYTES) if "topic" in arguments else None
+    prefix = text(arguments, "prefix", NAME_BYTES) if "prefix" in arguments else ""
+
+    def isChosen(name: str) -> bool:
+        return topic in (None, name) and sees(client, name)
+
     due, latest = _position(after)
-    found = broker.schedules.after(due, latest, limit + 1)
+    # Single ones have no names, so none is listed by a prefix.
+    found = broker.schedules.after(due, latest, 0 if prefix else limit + 1)
     some = found.part(0, limit)
     more = found.size > limit
     following = f"{some.dues[-1]}:{some.numbers[-1]}" if more else None
-    repeats = (
-        [] if after else [_repeatRow(each) for each in broker.schedules.repeats if sees(client, each.definition.topic)]
-    )
+    every = [] if after else [each for each in broker.schedules.repeats if each.definition.name.startswith(prefix)]
+    repeats = [_repeatRow(each) for each in every if isChosen(each.definition.topic)]
     result = {"waiting": len(broker.schedules), "late": broker.schedules.late, "repeats": repeats, "next": following}
 
     def shown(messages: Sequence[WaitingMessage]) -> None:
-        answer({"schedules": [_row(each) for each in messages if sees(client, each.topic)], **result})
+        answer({"schedules": [_row(each) for each in messages if isChosen(each.topic)], **result})
 
     broker.schedules.find(some.numbers, shown)
 

@@ -87,11 +87,17 @@ class ScheduleOperations(Operations[Deliveries, Notifications]):
         asked |= _header(queue, headers) | {key: each for key, each in times.items() if each is not None}
         await self.ask("/schedule/repeat", asked, timeout)
 
-    async def schedules(self, timeout: float | None = TIMEOUT) -> list[dict[str, Any]]:
+    async def schedules(
+        self, timeout: float | None = TIMEOUT, *, topic: str | None = None, prefix: str | None = None
+    ) -> list[dict[str, Any]]:
         """Return the schedules that this client may see: recurring ones, with a ``name``, then single ones by their
         ``due`` time, with an ``id``. Times are milliseconds since 1970. Errors as :meth:`ask`.
+
+        :param topic: only those of this topic.
+        :param prefix: only recurring ones whose names begin with it.
         """
-        return await self._pages("/schedule/list", ("repeats", "schedules"), timeout)
+        chosen = {key: each for key, each in (("topic", topic), ("prefix", prefix)) if each is not None}
+        return await self._pages("/schedule/list", ("repeats", "schedules"), timeout, **chosen)
 
     async def cancel_schedule(self, schedule: int | str, timeout: float | None = TIMEOUT) -> bool:
         """Remove a schedule, and return whether it waited.

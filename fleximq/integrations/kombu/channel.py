@@ -18,11 +18,10 @@ from fleximq.client.errors import ClientError, NotSettled, RequestFailed, Subscr
 from fleximq.client.jobs import Job
 from fleximq.client.payloads import packed
 from fleximq.client.wrapper import completed
-from fleximq.integrations.definition import DEFINITION
+from fleximq.integrations.definition import DEFINITION, priorityOf
 from fleximq.integrations.kombu.client import KombuClient
 from fleximq.integrations.kombu.topics import bindingSource, topicOf
 from fleximq.status import Status
-from fleximq.values.queue_keys import MOST_PRIORITY
 
 #: The header of a message that is published again and again: a map of the arguments of ``/schedule/repeat`` without
 #: topic, payload and header.
@@ -163,7 +162,7 @@ class Channel(base.StdChannel):
         headers, properties = message["headers"], message["properties"]
         fields: dict[str, Any] = {}
         if properties.get("priority") is not None:
-            fields["priority"] = min(max(int(properties["priority"]), 0), MOST_PRIORITY)
+            fields["priority"] = priorityOf(properties["priority"])
         # An expired task of Celery goes to a worker, which reports it as revoked: somebody may wait for its result.
         if properties.get("expiration") is not None and headers.get("expires") is None:
             fields["expires_in"] = max(1, int(float(properties["expiration"])))

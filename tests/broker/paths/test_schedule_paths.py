@@ -95,6 +95,23 @@ class PathTests(SynchronousTestCase):
         with self.assertRaises(BadRequest):
             self.ask("list", after="x")
 
+    def test_listOfOneTopicOrOfNames(self) -> None:
+        """A topic chooses single and recurring ones, the beginning of a name only recurring ones."""
+        for topic in ("t", "v"):
+            self.ask("add", topic=topic, payload=1, deliver_in=10)
+            self.ask("repeat", name=f"mine/{topic}", topic=topic, every=1000)
+        self.ask("repeat", name="other", topic="v", every=1000)
+
+        def listed(**chosen: Any) -> tuple[list[str], list[str], str | None]:
+            found = self.ask("list", **chosen)
+            names = [row["name"] for row in found["repeats"]]
+            return names, [row["topic"] for row in found["schedules"]], found["next"]
+
+        self.assertEqual(listed(topic="v"), (["mine/v", "other"], ["v"], None))
+        self.assertEqual(listed(prefix="mine/"), (["mine/t", "mine/v"], [], None))
+        self.assertEqual(listed(prefix="mine/", topic="v", limit=1), (["mine/v"], [], None))
+        self.assertRaises(BadRequest, self.ask, "list", topic=1)
+
     def test_listHidesOtherTopics(self) -> None:
         """Of messages and of recurring schedules."""
         self.ask("add", topic="t", deliver_in=10)
