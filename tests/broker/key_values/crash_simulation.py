@@ -76,15 +76,10 @@ class Load:
         self._ask("add", key, msgpack.packb((msgpack.unpackb(last) if last else 0) + number), number=number)
 
     def _step(self) -> None:
-        self.life.broker.checkpointer.flush()
-        if self.random.random() < 0.5:
-            self.life.journal.opened.group.handOver(stateRecords=True)
-        self.life.journal.worker.step()
-        self.life.clock.advance(0)
+        self.life.step(self.random.random() < 0.5)
 
     def _roll(self) -> None:
-        self.life.journal.opened.roll()
-        self._step()
+        self.life.roll(self.random.random() < 0.5)
 
 
 def explore(seed: int, points: Counter[str], most: int) -> None:

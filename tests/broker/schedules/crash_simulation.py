@@ -84,18 +84,13 @@ class Load:
         self.life.clock.advance(self.random.choice((0.001, 0.01, 0.1, 1.5)))
 
     def _step(self) -> None:
-        self.life.broker.checkpointer.flush()
-        if self.random.random() < 0.5:
-            self.life.journal.opened.group.handOver(stateRecords=True)
-        self.life.journal.worker.step()
-        self.life.clock.advance(0)
+        self.life.step(self.random.random() < 0.5)
 
     def _roll(self) -> None:
         """Begin a segment, perhaps while messages are being published."""
         if self.random.random() < 0.7:
             self._advance()
-        self.life.journal.opened.roll()
-        self._step()
+        self.life.roll(self.random.random() < 0.5)
 
     def _cancel(self) -> None:
         waiting = self.life.waitingIds()

@@ -85,6 +85,19 @@ class Life:
         self.journal.opened.group.handOver(stateRecords=True)
         self.journal.worker.drain()
 
+    def step(self, isHandedOver: bool) -> None:
+        """Carry out one piece of the journal's work; ``isHandedOver``: let all records so far be its next commit."""
+        self.broker.checkpointer.flush()
+        if isHandedOver:
+            self.journal.opened.group.handOver(stateRecords=True)
+        self.journal.worker.step()
+        self.clock.advance(0)
+
+    def roll(self, isHandedOver: bool) -> None:
+        """Begin a segment of the journal; ``isHandedOver`` as for :meth:`step`."""
+        self.journal.opened.roll()
+        self.step(isHandedOver)
+
     def waitingIds(self) -> list[int]:
         """Return the ids of the durable messages that wait, by due time."""
         return [number for block in self.broker.schedules.inJournal.timetable.blocks() for number in block.numbers]
