@@ -200,6 +200,23 @@ class RevokedTests(ConsoleCase):
         self.assertEqual(self.ask("GET /api/about", **anna).code, 200)
 
 
+class NoConsoleTests(ConsoleCase):
+    """A broker with ``--no-console``."""
+
+    def more(self) -> Sequence[str]:
+        """Return the option."""
+        return ("--no-console",)
+
+    def test_off(self) -> None:
+        """There is no page, no sign-in and no ticket; the API and the JavaScript client are there."""
+        for line in ("GET /console", "GET /console/", "GET /console/session", "DELETE /console/session"):
+            self.assertEqual(self.ask(line).code, 404, line)
+        for path in ("/console/session", "/console/ticket"):
+            self.assertEqual(self.ask(f"POST {path}", {"name": "anna", "password": "anna"}).code, 404, path)
+        self.assertNotIn("/console/", self.ask("GET /").body)
+        self.assertEqual([self.ask(f"GET {path}").code for path in ("/fleximq.js", "/api/about")], [200, 401])
+
+
 class TlsTests(ConsoleCase):
     """A listener with TLS."""
 

@@ -115,6 +115,9 @@ STRANGERS = (
     Input("noEnd", "http", _said(b"GET / HTTP/1.1\r\nX: " + b"x" * 100_000), 20),
     Input("malformed", "http", _said(b"GET /\r\n\r\n"), 200, _ANY),
     Input("foreign", "http", _said(_IDENTITY[:-2], b"Origin: https://a.example\r\n\r\n"), 200, _ANY),
+    Input("manyCookies", "http", _http("GET /api/about HTTP/1.1", "Host: localhost", "Cookie: " + "a=;" * 5000), 20),
+    Input("signIns", "http", _http("POST /console/session HTTP/1.1", "Host: localhost", "Content-Length: 65000",
+                                   "Content-Type: application/json", body=b"[" * 65_000), 5, _ONE),
     Input("bodies", "http", _http("POST /api/queues/purge HTTP/1.1", "Host: localhost", "Content-Length: 65000",
                                   body=bytes(64000)), 600, _PURSE),
 )  # fmt: skip
