@@ -80,6 +80,36 @@ class OutboxTests(SynchronousTestCase):
         self.transport.drainAll()
         self.assertEqual((self.outbox.unread, self.outbox.isUnread), (0, False))
 
+    def test_tap(self) -> None:
+        """A tap gets what is written until it is taken off."""
+        tapped: list[bytes] = []
+        remove = self.outbox.tap(tapped.append)
+        self.say(b"one", b"two")
+        remove()
+        self.say(b"three")
+        self.assertEqual((b"".join(tapped), self.transport.value()), (b"onetwo", b"onetwothree"))
+
+    def test_tapOfBacklog(self) -> None:
+        """A tap begins with a whole message, after what is buffered."""
+        tapped: list[bytes] = []
+        self.say(b"x" * 200)
+        self.say(b"y" * 50)
+        remove = self.outbox.tap(tapped.append)
+        self.transport.drainAll()
+        self.say(b"z" * 10)
+        self.assertEqual(tapped, [b"z" * 10])
+        remove()
+
+    def test_tapTakenOffBefore(self) -> None:
+        """One that is taken off before it begins never does."""
+        tapped: list[bytes] = []
+        self.say(b"x" * 200)
+        self.say(b"y" * 50)
+        self.outbox.tap(tapped.append)()
+        self.transport.drainAll()
+        self.say(b"z" * 10)
+        self.assertEqual(tapped, [])
+
     def test_interfaces(self) -> None:
         """It is a producer of both kinds, and the transport's."""
         verifyObject(IPushProducer, self.outbox)

@@ -5,8 +5,8 @@ Going backwards, the journal is read forwards in windows that grow while they ha
 have too many bytes.
 """
 
-from collections import deque
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ from fleximq.web.request import HttpReply, PageRequest, jsonReply
 #: The default and the maximum number of messages in an answer, and about how many bytes of payloads it has.
 MESSAGES, MOST_MESSAGES, ANSWER = 20, 100, MEBIBYTE
 #: Bytes of one read, how many reads find a window, and how many one request makes.
-PORTION, WINDOW_READS, READS = MEBIBYTE, 8, 32
+PORTION, WINDOW_READS, READS = 256 * KIBIBYTE, 16, 64
 #: So many requests read at once.
 READERS = 4
 #: Growth of a window without enough messages, and its reduction if it is too large.
@@ -69,13 +69,6 @@ class _Record(NamedTuple):
         )
 
 
-class _Reach(NamedTuple):
-    """Where the reading of a range ended: at ``offset``, at the range's end if it ``isComplete``."""
-
-    offset: int
-    isComplete: bool
-
-
 class _Search:
     """Reads the messages of one topic that contain some bytes; ``left`` is how many reads it may still make."""
 
@@ -83,37 +76,60 @@ class _Search:
         self._journal, self._topic, self._sought = journal, topic, sought
         self.left = READS
 
-    async def read(self, start: int, end: int, reads: int, into: "deque[_Record] | list[_Record]", most: int) -> _Reach:
-        """Add the messages from an offset up to another, until there are ``most``; at most so many reads."""
-        while start < end:
-            if not (reads and self.left):
-                return _Reach(start, False)
-            reads, self.left = reads - 1, self.left - 1
+    async def firsts(self, start: int, end: int, most: int) -> tuple[list[_Record], int]:
+        """Return the first messages from an offset up to another, and the offset from which to continue."""
+        found: list[_Record] = []
+        while start < end and self.left:
             batches, following = await self._portion(start)
-            for record in self._wanted(batches):
-                if record.offset >= end:
-                    break
-                into.append(record)
-                if len(into) == most:
-                    return _Reach(record.offset + 1, True)
-            if following == start:
-                raise NoCapacity("the journal cannot be read")
+            for batch in batches:
+                found += _records(self._wanted(batch, end), most - len(found))
+                if len(found) == most:
+                    return found, found[-1].offset + 1
             start = following
-        return _Reach(end, True)
+        return found, min(start, end)
+
+    async def lasts(self, start: int, end: int, most: int) -> list[_Record] | None:
+        """Return the last messages from an offset up to another; None if that takes too many reads."""
+        found: list[_Record] = []
+        for _ in range(WINDOW_READS):
+            if not self.left:
+                return None
+            batches, start = await self._portion(start)
+            for batch in batches:
+                found = [*found, *_records(self._wanted(batch, end), -most)][-most:]
+            if start >= end:
+                return found
+        return None
 
     def _portion(self, start: int) -> "Deferred[tuple[Sequence[StoredBatch], int]]":
+        """Read from an offset on; the result has the offset from which to continue. Raises NoCapacity."""
+        self.left -= 1
         found: Deferred[tuple[Sequence[StoredBatch], int]] = Deferred()
-        self._journal.read(start, self._topic.__eq__, PORTION, lambda *answer: found.callback(answer))
+
+        def read(batches: Sequence[StoredBatch], following: int) -> None:
+            if following == start:
+                found.errback(NoCapacity("the journal cannot be read"))
+            else:
+                found.callback((batches, following))
+
+        self._journal.read(start, self._topic.__eq__, PORTION, read)
         return found
 
-    def _wanted(self, batches: Sequence[StoredBatch]) -> Iterator[_Record]:
-        for batch in batches:
-            publishers = [batch.publishers[place] for place in batch.publisherOf]
-            columns = batch.offsets, batch.timestamps, publishers, batch.dialects, batch.contents
-            for values in zip(*columns, batch.headers, batch.payloads, strict=True):
-                record = _Record(*values)
-                if self._sought in record.payload or self._sought in record.header:
-                    yield record
+    def _wanted(self, batch: StoredBatch, end: int) -> StoredBatch:
+        """Return the records before an offset that contain the bytes."""
+        batch, sought = batch.pick(range(bisect_left(batch.offsets, end))), self._sought
+        if not sought:
+            return batch
+        columns = zip(batch.payloads, batch.headers, strict=True)
+        return batch.pick([place for place, (one, other) in enumerate(columns) if sought in one or sought in other])
+
+
+def _records(batch: StoredBatch, most: int) -> list[_Record]:
+    """Return the first records of a batch, or the last ones if ``most`` is negative."""
+    batch = batch.pick(range(most) if most >= 0 else range(max(0, len(batch) + most), len(batch)))
+    publishers = [batch.publishers[place] for place in batch.publisherOf]
+    columns = batch.offsets, batch.timestamps, publishers, batch.dialects, batch.contents, batch.headers, batch.payloads
+    return [_Record(*values) for values in zip(*columns, strict=True)]
 
 
 @dataclass(eq=False, repr=False)
@@ -161,10 +177,9 @@ class StoredMessages:
             records, reached = await _backwards(search, bounds, most, end if before is None else min(before, end))
             following, isComplete = (records[-1].offset + 1 if records else end), reached <= bounds.first
         else:
-            first = await _offsetOf(journal, start)
-            records, reached = [], max(first, bounds.first)
-            reach = await search.read(reached, end, READS, records, most)
-            following, isComplete = reach
+            reached = max(await _offsetOf(journal, start), bounds.first)
+            records, following = await search.firsts(reached, end, most)
+            isComplete = following >= end
         rows = _fitting(records, fromEnd=start is None)
         if rows and len(rows) < len(records):
             following, reached = rows[-1]["offset"] + 1, rows[0]["offset"]
@@ -176,20 +191,21 @@ class StoredMessages:
 async def _backwards(search: _Search, bounds: TopicBounds, most: int, before: int) -> tuple[list[_Record], int]:
     """Return the last ``most`` messages before an offset, and the offset before which to continue."""
     found: list[_Record] = []
-    high = min(before, bounds.last + 1)
+    high = begun = min(before, bounds.last + 1)
     apart = (bounds.last + 1 - bounds.first) / bounds.count
     width = max(1, round(apart * min(most, WINDOW_READS * PORTION // (2 * (bounds.bytes // bounds.count + 64)) + 1)))
     while high > bounds.first and len(found) < most and search.left:
         low = max(bounds.first, high - width)
-        window: deque[_Record] = deque(maxlen=most - len(found))
-        reach = await search.read(low, high, WINDOW_READS, window, -1)
-        if reach.isComplete:
+        window = await search.lasts(low, high, most - len(found))
+        if window is not None:
             found = [*window, *found]
             high, width = low, width * _FACTOR
         elif high - low == 1:
             raise NoCapacity("the journal cannot be read")
         else:
             width = max(1, (high - low) // _FACTOR)
+    if high == begun and high > bounds.first:
+        raise NoCapacity("earlier messages are too far apart; name an offset with 'from'")
     return found, found[0].offset if len(found) == most else high
 
 

@@ -101,12 +101,14 @@ class MessagesTests(JournalCase):
         """One request reads a bounded part of the journal, and the next ones go on there, in both directions."""
         self.patch(stored_messages, "PORTION", 64)
         self.patch(stored_messages, "READS", 6)
+        self.patch(stored_messages, "WINDOW_READS", 3)
         self.fill(40)
         for start, key in (("&from=first", "from"), ("", "before")):
             query, seen, requests = start, set[str](), 0
             while True:
                 found = self.read(f"&limit=100&contains=3{query}")
                 requests += 1
+                self.assertLess(requests, 200)
                 seen |= {each["value"] for each in found["messages"]}
                 following = found["next" if key == "from" else "before"]
                 if found["complete"] or following is None:
@@ -114,6 +116,14 @@ class MessagesTests(JournalCase):
                 query = f"&{key}={following}"
             self.assertEqual(seen, {str(each) for each in range(40) if "3" in str(each)})
             self.assertGreater(requests, 2)
+
+    def test_tooFarApart(self) -> None:
+        """A request that cannot go back at all is refused, so that no client asks again and again."""
+        self.patch(stored_messages, "PORTION", 1)
+        self.patch(stored_messages, "READS", 2)
+        self.fill(40)
+        answer = self.ask("GET /api/topics/messages?topic=t&contains=nowhere")
+        self.assertEqual((answer.code, "name an offset with 'from'" in answer.value["error"]), (503, True))
 
     def test_largePayloads(self) -> None:
         """Large payloads are not shown, and an answer has about 1 MiB: later requests have the rest."""
