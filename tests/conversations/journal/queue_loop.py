@@ -45,7 +45,7 @@ BURST, PREFETCH = 20, 10
 LIVES = 1, 200
 #: Most milliseconds for which a message is scheduled, and for which a retry is delayed.
 DELAY, RETRY = 1500, 100
-#: Seconds that emptying the queues may take.
+#: Seconds that emptying the queues may take after the last delivery; jobs of one key arrive one by one.
 PATIENCE = 60.0
 
 
@@ -290,6 +290,7 @@ class QueueLoop:
                 for each in client.barrier():
                     if each.kind == "PUB":
                         self._take(client, each)
+                        deadline = time.monotonic() + PATIENCE
                     else:
                         jobs.fault(f"the last worker was answered {each}")
         if not isEmpty:
