@@ -12,7 +12,7 @@ _END = b"\r\n\r\n"
 
 
 class CuttingProxy:
-    """Serves ``page`` at /page, takes a report posted to /report, and passes all else to a broker.
+    """Serves ``page`` at /page, takes a report posted to /report, and passes all else to the address ``broker``.
 
     ``opened`` connections were made to the broker, ``cuts`` of them were cut, up to ``most``; ``report`` is the body of
     the report, set when ``reported`` is.
@@ -20,9 +20,10 @@ class CuttingProxy:
     :param size: returns after how many bytes of answers the next connection is cut.
     """
 
-    def __init__(self, broker: tuple[str, int], page: bytes, most: int, size: Callable[[], int]) -> None:
-        self._broker, self._page, self._size = broker, page, size
+    def __init__(self, page: bytes, most: int, size: Callable[[], int]) -> None:
+        self._page, self._size = page, size
         self.most, self.cuts, self.opened = most, 0, 0
+        self.broker = "127.0.0.1", 9  # nobody is there
         self.report = b""
         self.reported = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -70,7 +71,7 @@ class CuttingProxy:
         self.reported.set()
 
     def _pass(self, client: socket.socket, head: bytes) -> None:
-        with socket.create_connection(self._broker) as broker:
+        with socket.create_connection(self.broker) as broker:
             with self._lock:
                 self.opened += 1
                 left = self._size() if self.cuts < self.most else None
