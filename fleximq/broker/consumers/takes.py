@@ -9,24 +9,16 @@ A waiting take costs its object and one deadline. The texts of tags begin with a
 a restart of the broker, or of a queue that was deleted, settles nothing.
 """
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
-from typing import NamedTuple, Protocol, TypeVar
 
-from zope.interface import implementer
-
-from fleximq.broker.consumers.queue_consumer import Ask, Deliver, QueueConsumer
+from fleximq.broker.consumers.principal_worker import Done, QueueOperations, Settling, Take, Worker
+from fleximq.broker.consumers.queue_consumer import Ask
 from fleximq.broker.consumers.queue_distribution import BATCH
-from fleximq.broker.consumers.work_queues import WorkQueues
-from fleximq.broker.deadlines import Deadline, Deadlines
-from fleximq.broker.envelope import ConnectedClient, QueueDelivery
-from fleximq.errors import BadRequest, BrokerError, NoCapacity, TooManyRequests
-from fleximq.interfaces import IConversation, IPeer
+from fleximq.broker.envelope import ConnectedClient
+from fleximq.errors import BadRequest, NoCapacity, TooManyRequests
 from fleximq.limits import MOST_MILLISECONDS
-from fleximq.values.connection_load import ConnectionLoad
 from fleximq.values.queue_keys import MOST_PREFETCH
 
 #: Maximum seconds for which a take waits, and of a lease.
@@ -37,275 +29,6 @@ MOST_WAITING, MOST_WAITING_EACH = 10_000, 1000
 MOST_UNSETTLED = MOST_PREFETCH
 #: Seconds for which a take that does not wait may await that the next message is read from disk.
 READ_SECONDS = 5.0
-#: Seconds after which a worker and its consumers leave if nothing uses them.
-IDLE_SECONDS = 60.0
-
-
-class Job(NamedTuple):
-    """A delivery that was taken, with the text by which its principal settles it."""
-
-    tag: str
-    delivery: QueueDelivery
-
-
-T = TypeVar("T")
-
-#: Receives the result of a take: its jobs, none if it waited in vain, or the error that ended it.
-Done = Callable[[Sequence[Job] | BrokerError], None]
-
-
-class Broker(Protocol):
-    """The operations of :class:`fleximq.broker.broker.Broker` that take part."""
-
-    queues: WorkQueues
-    deadlines: Deadlines
-
-    def join(
-        self,
-        dialect: str,
-        peer: IPeer | None = None,
-        principal: str | None = None,
-    ) -> ConnectedClient:
-        """Register a client."""
-
-    def leave(self, client: ConnectedClient, reason: str) -> None:
-        """Remove it."""
-
-    def consumeFrom(
-        self,
-        client: ConnectedClient,
-        name: str,
-        deliver: Deliver,
-        ended: Callable[[BrokerError], None],
-        prefetch: int = 1,
-    ) -> QueueConsumer:
-        """Make it a consumer."""
-
-    def pauseConsuming(self, client: ConnectedClient, name: str, isPaused: bool) -> None:
-        """Look whether a consumer has room."""
-
-    def stopConsuming(self, client: ConnectedClient, name: str) -> None:
-        """End the consumption."""
-
-    def settle(
-        self,
-        client: ConnectedClient,
-        name: str,
-        acks: Sequence[int] = (),
-        retries: Sequence[tuple[int, float | None]] = (),
-        rejects: Sequence[tuple[int, str]] = (),
-        extends: Sequence[tuple[int, float]] = (),
-    ) -> list[int]:
-        """Settle deliveries."""
-
-    def whenStored(self, call: Callable[[str | None], None], client: ConnectedClient | None = None) -> None:
-        """Call when that is on disk."""
-
-
-class Settling(NamedTuple):
-    """The settlement of deliveries by the texts of their tags; times are seconds.
-
-    See :meth:`fleximq.broker.broker.Broker.settle`.
-    """
-
-    acks: Sequence[str] = ()
-    retries: Sequence[tuple[str, float | None]] = ()
-    rejects: Sequence[tuple[str, str]] = ()
-    extends: Sequence[tuple[str, float]] = ()
-
-    @property
-    def tags(self) -> list[str]:
-        """All tags."""
-        return [*self.acks, *(tag for tag, _ in (*self.retries, *self.rejects, *self.extends))]
-
-
-@dataclass(eq=False, slots=True, repr=False)
-class Take:
-    """One request for deliveries, which may wait."""
-
-    ask: Ask
-    _at: "_Place"
-    _done: Done
-    _deadline: Deadline | None = None
-
-    def giveUp(self) -> None:
-        """Stop waiting, with no jobs; a no-op if it does not wait."""
-        if self._at.remove(self):
-            self.finish(())
-
-    def cancel(self) -> None:
-        """Stop waiting without a result; a no-op if it does not wait."""
-        if self._at.remove(self):
-            self._stopWaiting()
-
-    def wait(self, deadlines: Deadlines, seconds: float) -> None:
-        """Wait for so many seconds."""
-        self._deadline = deadlines.callLater(seconds, self.giveUp)
-
-    def finish(self, result: Sequence[Job] | BrokerError) -> None:
-        """Report the result; it does not wait any more."""
-        self._stopWaiting()
-        self._done(result)
-
-    def _stopWaiting(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-
-
-@dataclass(eq=False, slots=True, repr=False)
-class _Place:
-    """The takes of one worker at one queue. ``word`` begins the tags; ``isUsed``: since the last look at it."""
-
-    _worker: "_Worker"
-    name: str
-    word: str
-    consumer: QueueConsumer = field(init=False)
-    waiting: OrderedDict[Take, None] = field(default_factory=OrderedDict)
-    isUsed: bool = True
-
-    def add(self, take: Take) -> None:
-        """Let a take wait, and deliver to it at once if there are messages."""
-        self.isUsed = True
-        self.waiting[take] = None
-        self._worker.waits(1, take.ask.number)
-        self._askNext()
-
-    def remove(self, take: Take) -> bool:
-        """Remove a waiting take; False if it does not wait."""
-        if take not in self.waiting:
-            return False
-        del self.waiting[take]
-        self._worker.waits(-1, -take.ask.number)
-        self._askNext()
-        return True
-
-    def _askNext(self) -> None:
-        self.consumer.ask = next((take.ask for take in self.waiting), None)
-        # Not a pause, but a look whether the consumer has room now.
-        self._worker.broker.pauseConsuming(self._worker.client, self.name, False)
-
-    def deliver(self, deliveries: Sequence[QueueDelivery]) -> None:
-        """Give deliveries to the take that waits longest."""
-        take = next(iter(self.waiting))
-        self.remove(take)
-        self._worker.handed += len(deliveries)
-        take.finish([Job(f"{self.word}-{each.tag}", each) for each in deliveries])
-
-    def fail(self, error: BrokerError) -> None:
-        """End all waiting takes with an error."""
-        while self.waiting:
-            take = next(iter(self.waiting))
-            self.remove(take)
-            take.finish(error)
-
-    def settle(self, settling: Settling) -> list[str]:
-        """Settle deliveries, and return the tags that are not (or not any more) this place's."""
-        self.isUsed = True
-        known = {tag: int(number) for tag in settling.tags for number in self._numberIn(tag)}
-        acks, retries, rejects, extends = settling
-        unknown = self._worker.broker.settle(
-            self._worker.client,
-            self.name,
-            [known[tag] for tag in acks if tag in known],
-            _pairs(known, retries),
-            _pairs(known, rejects),
-            _pairs(known, extends),
-        )
-        gone = {f"{self.word}-{tag}" for tag in unknown}
-        return [tag for tag in settling.tags if tag not in known or tag in gone]
-
-    def _numberIn(self, tag: str) -> Iterable[str]:
-        word, _, number = tag.partition("-")
-        return (number,) if word == self.word and number.isdecimal() and number.isascii() and len(number) < 20 else ()
-
-    @property
-    def isIdle(self) -> bool:
-        """Whether nothing waits or is unsettled, and nothing was since the last look."""
-        isUsed, self.isUsed = self.isUsed, False
-        return not (isUsed or self.waiting or self.consumer.unsettled)
-
-
-def _pairs(known: dict[str, int], pairs: Iterable[tuple[str, T]]) -> list[tuple[int, T]]:
-    return [(known[tag], each) for tag, each in pairs if tag in known]
-
-
-@implementer(IConversation)
-@dataclass(eq=False, slots=True, repr=False)
-class _Worker:
-    """The client of one principal that consumes, and its places by queue.
-
-    ``waiting`` takes ask for ``promised`` deliveries; ``handed`` is at least the number of unsettled ones.
-    """
-
-    _takes: "Takes"
-    broker: Broker
-    client: ConnectedClient
-    places: dict[str, _Place] = field(default_factory=dict)
-    waiting: int = 0
-    promised: int = 0
-    handed: int = 0
-
-    def waits(self, takes: int, deliveries: int) -> None:
-        """Count takes that wait, and the deliveries that they ask for; negative: that do not any more."""
-        self.waiting += takes
-        self.promised += deliveries
-        self._takes.waiting += takes
-
-    def hasRoomFor(self, number: int) -> bool:
-        """Return whether it may ask for so many more deliveries."""
-        if self.handed + self.promised + number > MOST_UNSETTLED:
-            self.handed = sum(len(place.consumer.unsettled) for place in self.places.values())
-        return self.handed + self.promised + number <= MOST_UNSETTLED
-
-    def place(self, name: str, word: Callable[[], str]) -> _Place:
-        """Return its place at a queue; errors as :meth:`fleximq.broker.broker.Broker.consumeFrom`."""
-        place = self.places.get(name) or _Place(self, name, word())
-        # It checks the present rights again.
-        place.consumer = self.broker.consumeFrom(self.client, name, place.deliver, partial(self._lost, name), 0)
-        self.places[name] = place
-        return place
-
-    def _lost(self, name: str, error: BrokerError) -> None:
-        place = self.places.pop(name, None)
-        if place is not None:
-            place.fail(error)
-
-    def watch(self) -> None:
-        """Look once a minute what is not used any more."""
-        self.broker.deadlines.callLater(IDLE_SECONDS, self._look)
-
-    def _look(self) -> None:
-        for place in list(self.places.values()):
-            if place.isIdle:
-                del self.places[place.name]
-                with suppress(BrokerError):  # another node has the queue
-                    self.broker.stopConsuming(self.client, place.name)
-        if self.client.conversation is not self:  # it has left
-            return
-        if self.places:
-            self.watch()
-        else:
-            self._leave("idle")
-
-    def _leave(self, reason: str) -> None:
-        self._takes.remove(self)
-        self.broker.leave(self.client, reason)
-
-    def rightsChanged(self, lost: Sequence[str]) -> None:
-        """The broker ends what is not permitted any more by itself."""
-
-    def refusal(self) -> str | None:
-        return None
-
-    def load(self) -> ConnectionLoad:
-        """Return that it has no connection of its own: those of its requests carry what it takes."""
-        return ConnectionLoad(0, 0, 0, 0)
-
-    def expel(self, error: BrokerError) -> None:
-        """End all takes; unsettled deliveries return to their queues."""
-        self._leave(f"error {int(error.status)}")
-        for name in list(self.places):
-            self._lost(name, error)
 
 
 @dataclass(eq=False, repr=False)
@@ -315,11 +38,11 @@ class Takes:
     :param randomHex: returns that many random hexadecimal digits.
     """
 
-    _broker: Broker
+    _broker: QueueOperations
     _randomHex: Callable[[int], str]
     _: KW_ONLY
     waiting: int = 0
-    _workers: dict[str | None, _Worker] = field(default_factory=dict)
+    _workers: dict[str | None, Worker] = field(default_factory=dict)
 
     def take(self, client: ConnectedClient, name: str, number: int, seconds: float, lease: float, done: Done) -> Take:
         """Take up to ``number`` messages of a queue, made if need be, for the principal of a client; without any, wait
@@ -343,7 +66,7 @@ class Takes:
             raise TooManyRequests(f"{who} has {MOST_WAITING_EACH} waiting takes")
         if self.waiting >= MOST_WAITING:
             raise NoCapacity(f"{MOST_WAITING} takes wait already")
-        if not worker.hasRoomFor(number):
+        if not worker.hasRoomFor(number, MOST_UNSETTLED):
             raise TooManyRequests(f"{who} has {MOST_UNSETTLED} unsettled deliveries, or asks for so many")
         place = worker.place(name, lambda: self._randomHex(8))
         take = Take(Ask(number, lease), place, done)
@@ -383,18 +106,18 @@ class Takes:
             return
         self._broker.whenStored(partial(done, place.settle(settling)), worker.client)
 
-    def _workerOf(self, client: ConnectedClient) -> _Worker:
+    def _workerOf(self, client: ConnectedClient) -> Worker:
         worker = self._workers.get(client.principal)
         if worker is None:
             own = self._broker.join(client.dialect, principal=client.principal)
-            own.conversation = worker = _Worker(self, self._broker, own)
+            own.conversation = worker = Worker(self, self._broker, own)
             self._workers[client.principal] = worker
             worker.watch()
         # Those of its last request. A reload of the settings ends what they do not permit any more.
         worker.client.rights, worker.client.identity = client.rights, client.identity
         return worker
 
-    def remove(self, worker: _Worker) -> None:
+    def remove(self, worker: Worker) -> None:
         """Forget a worker that leaves."""
         del self._workers[worker.client.principal]
 

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import msgspec
 
-from fleximq.broker.consumers.takes import MOST_UNSETTLED, MOST_WAIT, Job, Settling
+from fleximq.broker.consumers.principal_worker import Job, Settling
+from fleximq.broker.consumers.takes import MOST_UNSETTLED, MOST_WAIT
 from fleximq.broker.paths.settlement import SETTLE, WORDS_BYTES
 from fleximq.dialects.http.exchange import Exchange
 from fleximq.dialects.http.message_rows import jobRow

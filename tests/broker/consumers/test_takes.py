@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from unittest.mock import patch
 
 from fleximq.broker.consumers import takes
-from fleximq.broker.consumers.takes import Job, Settling, Take
+from fleximq.broker.consumers.principal_worker import Job, Settling, Take
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.errors import BadRequest, BrokerError, ConsumerEnded, Forbidden, NoCapacity, NotPermitted, TooManyRequests
 from fleximq.rights import Action
