@@ -1,7 +1,9 @@
 """One conversation in which all dialects take part, over whatever connects them to the broker."""
 
+import json
 import socket
 import uuid
+from base64 import b64decode
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -30,6 +32,12 @@ def converse(connect: Callable[[], socket.socket]) -> None:
         identity = open.enter_context(IdentityClient(connect())).subscribe(topic)
         subscription = blip.subscribe(topic)
         _same(mini.consume(topic), "NO_MSG")
+        reader = open.enter_context(Stream(connect()))
+        reader.say(f"GET /topics/{topic}?limit=5 HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            head += reader.read()
+        _same(head[:15], b"HTTP/1.1 200 OK")
 
         flexi.publish(topic, "from FlexiMQ")
         _same(flexi.barrier()[-1].value, "from FlexiMQ")
@@ -48,6 +56,7 @@ def converse(connect: Callable[[], socket.socket]) -> None:
         _same([_text(each.value) for each in browser.barrier()], spoken)
         _same([_delivered(blip, subscription) for _ in spoken], spoken)
         _same([_consumed(mini, topic) for _ in spoken], spoken)
+        _same([_read(line) for line in reader.readAll().splitlines()], spoken)
 
         browser.request(flexi.id, "/add", "r1", [1, 2])
         request = flexi.hear()
@@ -62,6 +71,11 @@ def _same(seen: object, wanted: object) -> None:
 
 def _text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value
+
+
+def _read(line: bytes) -> str:
+    found: dict[str, str] = json.loads(line)
+    return b64decode(found["value"]).decode() if "encoding" in found else found["value"]
 
 
 def _delivered(blip: BlipClient, subscription: int) -> str:
