@@ -191,7 +191,7 @@ class Membership(NamedTuple):
     clock: IReactorTime
     nextBlock: "Callable[[], Deferred[int]]"
     refusal: Callable[[], str]
-    connectToOwner: Callable[[Mapping[str, Any], Any], None] = lambda description, transport: None
+    connectToOwner: Callable[[Mapping[str, Any], Any], object] = lambda description, transport: None
 
 
 @implementer(IMeshUser, ISubscriptionWatcher)
