@@ -5,15 +5,15 @@ connection acknowledges it by its id, or until the time is over, even if the con
 never consumed drops its oldest messages when it is full.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from operator import attrgetter
 
 from zope.interface import implementer
 
 from fleximq.broker.consumers.delivered_ids import DeliveredIds
 from fleximq.broker.consumers.lanes import STEP, Lanes, innerDeliveries, laneKey, outerDeliveries, priorityIn
+from fleximq.broker.consumers.message_ids import MessageIds
 from fleximq.broker.consumers.queue_consumer import QueueConsumer
 from fleximq.broker.consumers.queue_distribution import Distribution
 from fleximq.broker.consumers.queue_owner import QueueOwner
@@ -30,7 +30,6 @@ from fleximq.values import message_loops
 from fleximq.values.death import shortWords
 from fleximq.values.message import Message
 from fleximq.values.message_cost import ANY
-from fleximq.values.message_run import MessageRun
 from fleximq.values.queue_definition import QueueDefinition
 
 #: Seconds after a request for a message during which a queue has a consumer.
@@ -39,15 +38,14 @@ ATTENDED = 60.0
 REPLIES = "r:"
 # The same of all other work queues.
 _WORK = "q:"
-_isLine = attrgetter("line")
-_headOf = attrgetter("head")
 
 
 @implementer(ISubscriber, IGuard)
 class WorkQueue(QueueOwner):
     """The queue of one topic, ``name``, used when it is made and when a consumer asks for a message.
 
-    ``definition`` is None for a queue that nobody defined. ``distribution`` has its consumers. ``forReplies``: it was
+    ``definition`` is None for a queue that nobody defined. ``distribution`` has its consumers, ``ids`` those of its
+    messages. ``forReplies``: it was
     made because a message named its topic as ReplyTo. Every message that :meth:`consumeMany`
     returns has a ``message_id`` that is valid in MiniMQ.
     """
@@ -76,15 +74,13 @@ class WorkQueue(QueueOwner):
         #: When a client has last asked for a message, without being a consumer; of this process.
         self._asked = -ATTENDED
         self._seconds = seconds
-        self._ids = ids
-        self._idOf = idOf
+        self.ids = MessageIds(idOf, ids, always=name.startswith(DEAD))
         self._onOverflow = onOverflow
         self._isOverflowing = False
         self._counted = makeQueue.counted
         # The broker's own topics are never in the journal.
         volatile = name.startswith(SYSTEM) or (definition is not None and definition.durable is False)
         key = "" if volatile else (REPLIES if forReplies else _WORK) + name
-        self._lacksIds = False
         self._makeQueue = makeQueue
         self.definition: QueueDefinition | None = None
         #: The consumers of deliveries with a lease, by tag.
@@ -103,7 +99,7 @@ class WorkQueue(QueueOwner):
         def moved(delivery: QueueDelivery, gone: bool) -> None:
             self._moved(lane, delivery, gone)
 
-        lane = self._makeQueue(self.name, key, moved=moved, withIds=self._withIds, counted=self._count)
+        lane = self._makeQueue(self.name, key, moved=moved, withIds=self.ids.added, counted=self._count)
         self._bound(lane)
         return lane
 
@@ -207,10 +203,7 @@ class WorkQueue(QueueOwner):
             number = min(number, self._room)
         found: list[QueueDelivery] = []
         for _, lane, taken in self.lanes.take(None, number, most, None, consumer) if number > 0 else ():
-            deliveries = innerDeliveries(taken)
-            if self._lacksIds:
-                deliveries = self._identified(lane, deliveries)
-            self._ids.deliveredMany(lane, deliveries)
+            deliveries = self.ids.taken(lane, innerDeliveries(taken))
             found = [*found, *deliveries] if found else deliveries
         return found
 
@@ -283,7 +276,7 @@ class WorkQueue(QueueOwner):
 
     def _acknowledge(self, consumer: QueueConsumer, acks: Sequence[int]) -> list[int]:
         """Acknowledge deliveries, and return the tags that are not the consumer's."""
-        if len(acks) >= FEW and not (self._leased or len(self._ids)):
+        if len(acks) >= FEW and not (self._leased or self.ids):
             tags = message_loops.stepping(acks, STEP)
             if tags is not None and consumer.removeRuns(tags):
                 return self.lanes.acknowledgeRuns(tags)
@@ -292,8 +285,8 @@ class WorkQueue(QueueOwner):
             for tag in mine:
                 self._leased.pop(tag, None)
         for lane, inner in self.lanes.divided(mine):
-            if len(self._ids):
-                self._forgetIds(lane, inner)
+            if self.ids:
+                self.ids.forget(lane, inner)
             if unknown := lane.acknowledgeMany(inner):
                 gone = frozenset(unknown)  # searched once for each tag
                 others += [tag for tag in mine if self.lanes.isOneOf(lane, gone, tag)]
@@ -346,13 +339,6 @@ class WorkQueue(QueueOwner):
                 consumer.leaseEnded(tag)
             self._makeQueue.deadlines.callLater(0, partial(self.distribution.hasRoom, consumer))
 
-    def _forgetIds(self, lane: Queue, tags: Iterable[int]) -> None:
-        """Forget the ids of messages that were delivered to a consumer that acknowledges by ids before."""
-        for tag in tags:
-            delivery = lane.stored.flying.get(tag)
-            if delivery is not None:
-                self._ids.forget(delivery.message.message_id or "", (lane, tag))
-
     def leave(self, consumer: QueueConsumer) -> None:
         """Remove a consumer; its deliveries return to the head at once."""
         self.distribution.remove(consumer)
@@ -391,12 +377,6 @@ class WorkQueue(QueueOwner):
         lane = self.lanes.of(priorityIn(state.key))
         return [] if lane.recorder is None else lane.recorder.restore(state)
 
-    def know(self, lane: Queue, tag: int, message: Message) -> None:
-        """Set the id of a message delivered with this tag of a lane before a restart."""
-        identified = self._withId(message)
-        if lane.recorder is not None and lane.recorder.know(tag, identified):
-            self._ids.delivered(identified.message_id or "", (lane, tag))
-
     def _count(self, event: str, number: int) -> None:
         """Count an event, and report the first messages that are dropped since a consumer took some."""
         self._counted(event, number)
@@ -409,41 +389,8 @@ class WorkQueue(QueueOwner):
         assert self._onLetters is not None
         self._onLetters(self.queue, rendered)
 
-    def _withIds(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Return messages with ids that are valid in MiniMQ. Those of FlexiMQ get one only in :meth:`_identified`: its
-        consumers settle by tags. Dead letters always have one, by which they are returned to their queue.
-        """
-        if type(messages) is MessageRun and not self.name.startswith(DEAD):  # messages of FlexiMQ
-            self._lacksIds = True
-            return messages
-        if all(map(_isLine, messages)):
-            return messages  # the ids of MiniMQ's own messages are valid
-        if not self.name.startswith(DEAD) and all(map(_headOf, messages)):
-            self._lacksIds = True
-            return messages
-        ids = map(self._idOf, messages)
-        return [
-            message if messageId == message.message_id else message._replace(message_id=messageId)
-            for messageId, message in zip(ids, messages, strict=True)
-        ]
-
-    def _withId(self, message: Message) -> Message:
-        messageId = self._idOf(message)
-        return message if messageId == message.message_id else message._replace(message_id=messageId)
-
-    def _identified(self, lane: Queue, deliveries: list[QueueDelivery]) -> list[QueueDelivery]:
-        """Return deliveries with ids that are valid in MiniMQ, also while they are in flight."""
-        found: list[QueueDelivery] = []
-        for delivery in deliveries:
-            message = self._withId(delivery.message)
-            if message is not delivery.message:
-                lane.identify(delivery.tag, message.message_id)
-            found.append(delivery._replace(message=message))
-        return found
-
     def _moved(self, lane: Queue, delivery: QueueDelivery, gone: bool) -> None:
-        note = self._ids.forget if gone else self._ids.returned
-        note(delivery.message.message_id or "", (lane, delivery.tag))
+        self.ids.moved(lane, delivery, gone)
         if self._leased:
             self._leaseEnded(self.lanes.outer(lane, delivery.tag, delivery.attempts))
 

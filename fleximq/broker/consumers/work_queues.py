@@ -185,7 +185,7 @@ class WorkQueues:
             queue = self._add(state.topic, idle, state.key.startswith(REPLIES), definition)
             queue_sources.subscribe(self._topics, queue)
         lane = queue.lanes.of(priorityIn(state.key))
-        self.restoredIds.expect(partial(queue.know, lane), queue.restore(state, idle))
+        self.restoredIds.expect(partial(queue.ids.know, lane), queue.restore(state, idle))
         return queue
 
     def allRestored(self) -> None:
