@@ -101,6 +101,11 @@ def joined(runs: Sequence[MessageRun]) -> MessageRun | None:
     return MessageRun(payloads, first.others, first.each, first.first, sum([run.size for run in runs]))
 
 
+def areSingle(head: Head | None) -> bool:
+    """Tell whether messages with this head leave a queue one by one: at times of their own, or in the order of keys."""
+    return head is not None and (head.expires > 0 or head.key is not None)
+
+
 def headOf(messages: Sequence[Message]) -> Head | None:
     """Return the head of the first message."""
     return messages.head if type(messages) is MessageRun else messages[0].head

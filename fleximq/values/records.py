@@ -17,7 +17,7 @@ import msgpack
 from fleximq.values import message_loops
 from fleximq.values.message import Content, Message
 from fleximq.values.message_cost import costOf
-from fleximq.values.message_run import MessageRun
+from fleximq.values.message_run import MessageRun, areSingle
 from fleximq.values.publication_head import PRIORITY, Head, headOf, priorityOf
 
 #: The codes of a record's dialect (docs/reference/journal-format.rst, "Dialects").
@@ -285,11 +285,13 @@ class StoredBatch:
         return [_message(code, header, payload, offset, head) for code, header, payload, offset, head in columns]
 
     def queued(self) -> Sequence[Message]:
-        """Return the same messages, as one run if they are neighbours of one FlexiMQ client."""
+        """Return the same messages, as one run if they are neighbours of one FlexiMQ client that can leave together."""
         areNeighbours = isinstance(self.offsets, range) or message_loops.stepping(self.offsets, 1)
         if not (areNeighbours and self.dialects[0] == _FLEXIMQ and self._areOneRun):
             return self.messages()
         first = self.message(0)
+        if areSingle(first.head):
+            return self.messages()
         return MessageRun(self.payloads, first._replace(offset=0)[1:], costOf(first) - len(first.payload), first.offset)
 
     @property

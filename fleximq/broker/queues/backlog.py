@@ -155,12 +155,9 @@ class MemoryBacklog(Backlog):
         return Dropped(len(messages), cost(messages))
 
     def withdraw(self, number: int, offset: int, isIt: Callable[[Message], bool]) -> int | None:
-        for place in range(min(number - self.lastTag, len(self._messages)) - 1, -1, -1):
-            message = self._messages[place]
-            if message is not None and isIt(message):
-                self.remove(self.lastTag + place + 1)
-                return costOf(message)
-        return None
+        place = self._messages.last(number - self.lastTag, isIt)
+        message = None if place is None else self.remove(self.lastTag + place + 1)
+        return None if message is None else costOf(message)
 
     def remove(self, tag: int) -> Message | None:
         place = tag - self.lastTag - 1

@@ -1,7 +1,7 @@
 """Messages of one queue, first in first out, in which the messages of one run stay together as one part."""
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 
 from fleximq.values import message_loops
@@ -92,6 +92,16 @@ class RunDeque:
         if not last:
             self._parts.pop()
 
+    def last(self, end: int, isIt: Callable[[Message], bool]) -> int | None:
+        """Return the index of the last message before ``end`` that ``isIt`` accepts; None if there is none."""
+        index = self._count
+        for part in reversed(self._parts):
+            for message in [*part][::-1]:
+                index -= 1
+                if 0 <= index < end and message is not None and isIt(message):
+                    return index
+        return None
+
     def popleft(self) -> Message | None:
         """Remove and return the first one."""
         return self.take(1)[0]
@@ -123,6 +133,9 @@ class RunDeque:
             self._start = end
             if end == size:
                 self._parts.popleft()
+                self._start = 0
+            elif 2 * end >= size:  # otherwise the payloads of the messages that were taken would stay in memory
+                self._parts[0] = part.part(end, size)
                 self._start = 0
             return found
         number = min(number, len(part))

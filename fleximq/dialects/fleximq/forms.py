@@ -17,7 +17,7 @@ from fleximq.interfaces import IForm
 from fleximq.values.header_pairs import SENDER, runWithSender
 from fleximq.values.message import Content, Message
 from fleximq.values.message_cost import OVERHEAD, costOf
-from fleximq.values.message_run import MessageRun
+from fleximq.values.message_run import MessageRun, areSingle
 from fleximq.values.publication_head import Head, headOf
 from fleximq.values.records import CONTENTS, Run, StoredBatch, areAlike, contentOf
 from fleximq.wire.fleximq_frame import encodeFrame
@@ -95,10 +95,14 @@ class FlexiSource(MessageSource):
 
     def messages(self, body: bytes | memoryview) -> Sequence[Message]:
         """Return the payloads of the frames with the ids of their header, and one head for all."""
-        return self.queued(body, 0).messages()
+        return self._run(body, 0).messages()
 
-    def queued(self, body: bytes | memoryview, first: int) -> MessageRun:
-        """Return the same messages as a run."""
+    def queued(self, body: bytes | memoryview, first: int) -> Sequence[Message]:
+        """Return the same messages, as a run if they can leave together."""
+        run = self._run(body, first)
+        return run.messages() if areSingle(run.head) else run
+
+    def _run(self, body: bytes | memoryview, first: int) -> MessageRun:
         if self._fields is None:
             self._fields = self._others(body)
             self._each = costOf(_new(Message, (b"", *self._fields)))

@@ -1,11 +1,13 @@
 """Messages first in first out, in runs and single, against a plain list."""
 
+from sys import getrefcount
+
 from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.queues.run_deque import RunDeque
-from fleximq.values.message import Message
+from fleximq.values.message import Content, Message
 from fleximq.values.message_cost import ANY, costOf
 from fleximq.values.message_run import MessageRun
 from tests.broker.queueing import message, messages, names, run
@@ -36,6 +38,27 @@ class RunDequeTests(SynchronousTestCase):
         found = waiting.take(6)
         assert isinstance(found, MessageRun)
         self.assertEqual((names(found), found.offsets), ("abcdef", range(7, 13)))
+
+    def test_takenMessagesDoNotStayInMemory(self) -> None:
+        """At most as many as are left of their run."""
+        waiting, payloads = RunDeque(), [bytes([number] * 40) for number in range(8)]
+        waiting.extend(run([Message(each, Content.BYTES) for each in payloads]))
+        counts = []
+        for _ in range(4):
+            counts.append(sum(getrefcount(each) > 3 for each in payloads))
+            waiting.take(2)
+        self.assertEqual(counts, [8, 8, 4, 2])
+
+    def test_lastOneBefore(self) -> None:
+        """Among runs, parts of runs, single messages and gaps."""
+        waiting = RunDeque()
+        for each in (run(messages("abcdab")), messages("ab"), run(messages("abab"))):
+            waiting.extend(each)
+        waiting.take(2)
+        waiting.remove(8)
+        self.assertEqual(names([*waiting]), "cdababab-b")
+        found = [waiting.last(end, lambda each: each.payload == b"a") for end in (10, 6, 4, 2, 0)]
+        self.assertEqual(found, [6, 4, 2, None, None])
 
     def test_outOfReach(self) -> None:
         waiting = RunDeque()

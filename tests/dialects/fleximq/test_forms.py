@@ -13,6 +13,7 @@ from fleximq.broker.topics.topic_table import Topic
 from fleximq.dialects.fleximq.forms import FLEXI_FORM, FlexiSource, records
 from fleximq.interfaces import IForm, ISource
 from fleximq.values.message import Content, Message
+from fleximq.values.message_run import MessageRun
 from fleximq.values.publication_head import headOf
 from fleximq.values.records import Run, StoredBatch, runOf
 from fleximq.wire.fleximq_header import Header
@@ -52,6 +53,16 @@ class SourceTests(SynchronousTestCase):
             ],
         )
         self.assertIs(source.messages(body)[0].head, source.messages(body)[2].head)
+
+    def test_messagesThatLeaveOneByOneAreSingle(self) -> None:
+        """Those with a time or a key of their own; all others stay a run in a queue."""
+        kinds = []
+        for header in ({"topic": "t"}, {"topic": "t", "expires_in": 5}, {"topic": "t", "key": "k"}):
+            source, body = run(header, b"\x01", b"\x02")
+            queued = source.queued(body, 7)
+            self.assertEqual([*queued], [each._replace(offset=7 + n) for n, each in enumerate(source.messages(body))])
+            kinds.append(type(queued))
+        self.assertEqual(kinds, [MessageRun, list, list])
 
     def test_sizeIsThatOfTheMessages(self) -> None:
         """With ids and long headers, and however long the payloads are."""
