@@ -12,7 +12,7 @@ import {
 import { BCAST, BROKER, FIXED, NOTIF, number32, PING, PONG, PUB, REP, REQ, SUB } from "./frames.js";
 import { Job, Jobs } from "./jobs.js";
 import { Message } from "./messages.js";
-import { decode, Writer } from "./msgpack.js";
+import { decode, scratch } from "./msgpack.js";
 import { overlap } from "./patterns.js";
 import { Deferred, report, sleep, Stream, within } from "./stream.js";
 import { Subscription } from "./subscription.js";
@@ -72,8 +72,6 @@ const PERMANENT = [400, 401, 403, 604];
 /** Tokens that live longer, in seconds, are not renewed: no timer waits as long. */
 const LONGEST = 2e6;
 const DONE = Promise.resolve();
-/** Where messages are written that are held. */
-const spare = new Writer();
 
 /** @param {unknown} value @returns {Record<string, any>} */
 const asMap = (value) => (value && typeof value === "object" ? value : {});
@@ -242,7 +240,7 @@ export class Client {
     for (let left = this._urls.length; left--; ) {
       this._urls.push(/** @type {string} */ (this._urls.shift()));
       try {
-        return await this._dial(left ? Math.min(this._options.timeout, 5) : this._options.timeout);
+        return await this._dial();
       } catch (raised) {
         if (!error || isPermanent(error)) error = raised;
         if (this.state === "closed") break;
@@ -251,9 +249,9 @@ export class Client {
     throw error;
   }
 
-  /** @internal @param {number} timeout */
-  async _dial(timeout) {
-    const { token, credentials, name, WebSocket } = this._options;
+  /** @internal */
+  async _dial() {
+    const { token, credentials, name, timeout, WebSocket } = this._options;
     const own = this._token ?? (typeof token === "function" ? await token() : token);
     this._token = undefined;
     // Node 20 has none of its own.
@@ -301,8 +299,6 @@ export class Client {
   /** The broker has admitted the client: subscribe again, then send what was held. @internal */
   _admitted() {
     const connection = /** @type {Connection} */ (this._connection);
-    const { keepAlive } = this._options;
-    this._send(PING, { keepalive: { timestamp: 0, interval: Math.ceil(keepAlive) } });
     // Those with a start first: a message comes once to a client.
     const ordered = [...this._subscriptions].sort((a, b) => +b._hasStart - +a._hasStart);
     for (const each of [...ordered, ...this._consumers.values()]) if (!each._isPaused) this._subscribed(each).catch(() => {});
@@ -465,10 +461,10 @@ export class Client {
     const connection = this.state === "joined" ? this._connection : undefined;
     /** @param {number} size */
     const check = (size) => {
-      if (size > buffer) throw new BufferFull(`${size} bytes wait to be sent or confirmed`);
+      if (size > buffer) throw new BufferFull(`${size} bytes wait`);
     };
     if (connection?._isFull) check(connection._unsent);
-    const out = connection ? connection._out : spare;
+    const out = connection ? connection._out : scratch;
     const start = connection ? out._at : (out._at = 0);
     try {
       if (connection && topic !== undefined) {
@@ -532,16 +528,21 @@ export class Client {
     return new Promise((resolve, reject) => {
       if (!this._connection) return reject(this._lost);
       // Refusals between the two PINGs, and without a path, are of the SUB.
-      this._ping((_, refusals) => this._keep(refusals));
+      /** @type {Refusals} */
+      let earlier = [];
+      this._ping((_, refusals) => (earlier = refusals));
       each._open();
       this._send(SUB, each._fields());
       this._ping((error, refusals) => {
         const refusal = refusals.find((one) => !one.path);
-        this._keep(refusals.filter((one) => one !== refusal));
+        this._keep([...earlier, ...refusals.filter((one) => one !== refusal)]);
         each._isConfirmed = true;
-        if (refusal) each._leave((error = new SubscribeFailed(refusal.status, refusal.words, each.topic)));
-        if (error) reject(error);
-        else resolve();
+        if (refusal?.status === 404 && each._restart()) resolve(this._subscribed(each));
+        else {
+          if (refusal) each._leave((error = new SubscribeFailed(refusal.status, refusal.words, each.topic)));
+          if (error) reject(error);
+          else resolve();
+        }
       });
     });
   }
@@ -704,7 +705,7 @@ export class Client {
     this._unanswered += weight;
     try {
       if (!call) throw new Answered(404, `nothing is served at '${path.slice(0, 100)}'`);
-      if (this._unanswered > this._options.unread) throw new Answered(503, "too many unanswered requests");
+      if (this._unanswered > this._options.unread) throw new Answered(503, "too many requests");
       reply(200, await call(request));
     } catch (error) {
       if (error instanceof Answered) reply(error.status, error.words);
@@ -744,7 +745,7 @@ export class Client {
    * @param {unknown} value
    * @param {PublishOptions} [options]
    * @returns {Promise<void>}
-   * @throws {BufferFull} at once: too many bytes wait to be sent or confirmed
+   * @throws {BufferFull} at once: too many bytes wait
    */
   publish(topic, value, options) {
     return options || this._options.repeat ? this._publish(topic, value, options ?? {}) : this._post(PUB, undefined, value, false, topic);
@@ -758,7 +759,6 @@ export class Client {
    * @param {PublishOptions} [options] of each
    */
   async publishMany(topic, values, options) {
-    if (typeof values === "string" || ArrayBuffer.isView(values)) throw new TypeError("not a list");
     for (const each of values) {
       const sent = this.publish(topic, each, options);
       // Without a turn of the event loop for each.
@@ -849,14 +849,15 @@ export class Client {
     const { gaps = false, timeout = this._options.timeout } = options;
     let { from } = options;
     await this._whenJoined(timeout);
-    if (from === "next") from = Number((await this.ask("/journal/bounds", { topics: false }, { timeout })).end);
+    const isNext = from === "next";
+    if (isNext) from = Number((await this.ask("/journal/bounds", { topics: false }, { timeout })).end);
     const hasStart = from !== undefined;
     for (const each of this._subscriptions) {
       if (each.topic === topic ? hasStart || each._hasStart : hasStart && each._hasStart && overlap(each.topic, topic)) {
-        throw new TypeError(`another subscription overlaps: ${each.topic}`);
+        throw new TypeError(`overlaps ${each.topic}`);
       }
     }
-    return this._opened(new Subscription(this, topic, from, gaps && !hasStart, call), timeout);
+    return this._opened(new Subscription(this, topic, from, isNext, gaps && !hasStart, call), timeout);
   }
 
   /**
@@ -901,7 +902,7 @@ export class Client {
    * @param {{ prefetch?: number } & Patience | ((job: Job) => unknown)} [options] `prefetch`: the most unsettled jobs of
    *   this client at once, 1
    * @param {(job: Job) => unknown} [call] is called with each job, up to `prefetch` at once: its end acknowledges the job,
-   *   a {@link Reject} rejects it, another error has it delivered again; without it, iterate over the result
+   *   unless it has settled it, and an error has it delivered again; without it, iterate over the result
    * @returns {Promise<Jobs>}
    * @throws {SubscribeFailed} the broker refused
    */
@@ -909,7 +910,7 @@ export class Client {
     if (typeof options === "function") [options, call] = [{}, options];
     const { prefetch = 1, timeout = this._options.timeout } = options;
     await this._whenJoined(timeout);
-    if (this._consumers.has(queue)) throw new TypeError(`another consumer: ${queue}`);
+    if (this._consumers.has(queue)) throw new TypeError(`overlaps ${queue}`);
     return this._opened(new Jobs(this, queue, prefetch, call), timeout);
   }
 
@@ -947,32 +948,19 @@ export class Client {
   }
 
   /**
-   * Tell who is there, and who joins and leaves, of all dialects. Needs the rights to read "/broker/clients" and to
-   * subscribe to "$sys/clients/*".
+   * Tell who is there, of all dialects: at first, and whenever a client joins or leaves. Needs the rights to read
+   * "/broker/clients" and to subscribe to "$sys/clients/*".
    *
-   * @param {(clients: Map<number, Record<string, any>>) => unknown} call gets all clients by their ids, at first and after
-   *   each change
+   * @param {(clients: Record<string, any>[]) => unknown} call gets the first 1,000 clients, each with its `client_id`,
+   *   `client_name`, `dialect` and more
    * @returns {Promise<Subscription>} close it to hear no more
    */
   async presence(call) {
-    /** @type {Map<number, Record<string, any>>} */
-    const clients = new Map();
-    const list = async () => {
-      clients.clear();
-      for (let after; ; ) {
-        const page = await this.ask("/broker/clients", { limit: 1000, after });
-        for (const each of page.clients) clients.set(each.client_id, each);
-        if ((after = page.next) == null) break;
-      }
-      call(clients);
-    };
-    const subscription = await this.subscribe("$sys/clients/*", { gaps: true }, (message) => {
-      if (message.isGap) return list();
-      const { client_id: id } = message.value;
-      if (message.topic.endsWith("joined")) clients.set(id, message.value);
-      else clients.delete(id);
-      call(clients);
-    });
+    const list = async () => call((await this.ask("/broker/clients", { limit: 1000 })).clients);
+    // One request for all changes that came meanwhile.
+    /** @type {Subscription | undefined} */
+    let subscription;
+    subscription = await this.subscribe("$sys/clients/*", { gaps: true }, () => subscription?.waiting || list());
     await list();
     return subscription;
   }
@@ -985,7 +973,7 @@ export class Client {
    * @param {(request: Message) => unknown} call
    */
   serve(path, call) {
-    if (this._served.has(path)) throw new TypeError(`${path} is served already`);
+    if (this._served.has(path)) throw new TypeError(`overlaps ${path}`);
     this._served.set(path, call);
   }
 
@@ -995,16 +983,16 @@ export class Client {
   }
 
   /**
-   * Get nothing more, let the program finish what was received, and {@link Client.close}.
+   * Get nothing more, wait until the program has read and answered what was received, and {@link Client.close}.
    *
-   * @param {Patience} [options]
+   * @param {Patience} [options] of the flush
    */
-  async drain({ timeout = this._options.timeout } = {}) {
+  async drain(options) {
     const all = [...this._subscriptions];
     for (const each of all) each.close();
     for (const each of this._consumers.values()) each.halt();
-    for (let left = timeout; left > 0 && (this._unanswered || all.some((each) => each.waiting || each._isBusy)); left -= 0.01) await sleep(0.01);
-    await this.close({ timeout });
+    while (this._unanswered || all.some((each) => each.waiting || each._isBusy)) await sleep(0.01);
+    await this.close(options);
   }
 
   /**

@@ -66,7 +66,7 @@ export class Connection {
         client._arrived(data.byteLength);
         this._scan(new Uint8Array(data));
       } catch (error) {
-        this._lose(`the received bytes are not FlexiMQ, or too many: ${error}`);
+        this._lose(`not FlexiMQ, or too much: ${error}`);
       }
     };
     socket.onerror = socket.onclose = (/** @type {any} */ event) =>

@@ -6,45 +6,26 @@
 
 /** The base class. */
 export class ClientError extends Error {
-  /** @override */
-  name = "ClientError";
 }
 
 /** The connection could not be made, or it ended; messages in transit may have arrived or not. */
 export class ConnectionLost extends ClientError {
-  /** @override */
-  name = "ConnectionLost";
 }
 
 /** A subscription had too many unread messages and was ended; those received before can still be read. */
 export class Overrun extends ClientError {
-  /** @override */
-  name = "Overrun";
 }
 
 /** Too many bytes wait to be sent; the message was dropped. */
 export class BufferFull extends ClientError {
-  /** @override */
-  name = "BufferFull";
 }
 
 /** An answer did not arrive in time. */
 export class TimedOut extends ClientError {
-  /** @override */
-  name = "TimedOut";
-}
-
-/** Thrown by the function of a consumer, it rejects the job, which becomes a dead letter with these words. */
-export class Reject extends ClientError {
-  /** @override */
-  name = "Reject";
 }
 
 /** The broker or another client answered with a status of 400 or more. */
 export class Answered extends ClientError {
-  /** @override */
-  name = "Answered";
-
   /**
    * @param {number} status as in the FlexiMQ document, 5.1
    * @param {string} words its text
@@ -60,20 +41,14 @@ export class Answered extends ClientError {
 
 /** The broker refused to admit the client. */
 export class JoinRefused extends Answered {
-  /** @override */
-  name = "JoinRefused";
 }
 
 /** The answer to a request is an error. */
 export class RequestFailed extends Answered {
-  /** @override */
-  name = "RequestFailed";
 }
 
 /** The broker refused a subscription, or ended it, e.g. because its next message was removed. */
 export class SubscribeFailed extends Answered {
-  /** @override */
-  name = "SubscribeFailed";
 }
 
 /**
@@ -81,14 +56,18 @@ export class SubscribeFailed extends Answered {
  * `others` has later ones, up to a limit.
  */
 export class PublishFailed extends Answered {
-  /** @override */
-  name = "PublishFailed";
   /** @type {PublishFailed[]} */
   others = [];
 }
 
 /** A job was not settled: it was already, or its connection or lease has ended, so that it is delivered again. */
 export class NotSettled extends PublishFailed {
-  /** @override */
-  name = "NotSettled";
+}
+
+// Bundlers shorten the names of classes.
+for (const [name, { prototype }] of Object.entries({
+  ClientError, ConnectionLost, Overrun, BufferFull, TimedOut, Answered,
+  JoinRefused, RequestFailed, SubscribeFailed, PublishFailed, NotSettled,
+})) {
+  prototype.name = name;
 }

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { NotSettled, Reject } from "./errors.js";
+import { NotSettled } from "./errors.js";
 import { SUB, UNSUB } from "./frames.js";
 import { report, Stream } from "./stream.js";
 
@@ -31,7 +31,7 @@ export class Job {
     this._connection = client._connection;
     /** @internal */
     this._weight = message._weight;
-    /** The message: its `topic`, `header`, `payload`, `key`, `messageId`. */
+    /** The message: its `topic`, `header` and `payload`. */
     this.message = message;
     /** @type {string} */
     this.queue = queue;
@@ -90,7 +90,7 @@ export class Job {
   /** @internal @param {string} kind @param {unknown} entry */
   _settle(kind, entry) {
     if (this.isSettled || this._connection !== this._client._connection) {
-      throw new NotSettled(404, this.isSettled ? "already settled" : "the connection was lost: it is delivered again", this.queue);
+      throw new NotSettled(404, this.isSettled ? "already settled" : "lost: it is delivered again", this.queue);
     }
     this._client._settle(this.queue, kind, this.tag, entry);
     this.isSettled = true;
@@ -135,6 +135,11 @@ export class Jobs extends Stream {
     return { topic: this.queue, queue: this.queue, prefetch: this._prefetch };
   }
 
+  /** @internal */
+  _restart() {
+    return false;
+  }
+
   /** Begin to get jobs. @internal */
   _open() {
     this._client._consumers.set(this.queue, this);
@@ -174,13 +179,12 @@ export class Jobs extends Stream {
       await this._call?.(job);
     } catch (raised) {
       error = raised;
-      if (!(error instanceof Reject)) report(`a job of ${this.queue}`, error);
+      report(`a job of ${this.queue}`, error);
     }
     client._unanswered -= job._weight;
     // One of a lost connection is delivered again.
     if (job.isSettled || job._connection !== client._connection) return;
-    if (error instanceof Reject) job.reject(error.message);
-    else if (error) job.retry();
+    if (error) job.retry();
     else job.ack();
   }
 

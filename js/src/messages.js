@@ -25,7 +25,7 @@ export class Message {
     this._stop = end;
     /** Memory, see `Stream`. @internal */
     this._weight = end - start;
-    /** The complete header. */
+    /** The complete header: what its publisher gave, e.g. `key`, and `stored_at` or `sender_principal` of the broker. */
     this.header = header;
     /** The id of the client that sent it; the broker's is 1. */
     this.publisher = publisher;
@@ -54,27 +54,6 @@ export class Message {
   /** The offset in the journal, for subscriptions with a start. @returns {number | undefined} */
   get offset() {
     return this.header.offset;
-  }
-
-  /** When the broker stored it, for subscriptions with a start. @returns {Date | undefined} */
-  get time() {
-    const { stored_at: time } = this.header;
-    return time && new Date(time);
-  }
-
-  /** The key by which its publisher grouped it. @returns {string | Uint8Array | undefined} */
-  get key() {
-    return this.header.key;
-  }
-
-  /** The id that its publisher gave it. @returns {string | undefined} */
-  get messageId() {
-    return this.header.message_id;
-  }
-
-  /** The principal of the sender, if the broker says so (`--sender`). @returns {string | undefined} */
-  get sender() {
-    return this.header.sender_principal;
   }
 
   /** Whether this is no message, but the place of messages that may be missing, since the connection was lost. */

@@ -11,7 +11,7 @@ const TWO_32 = 2 ** 32;
 /** Shorter texts are copied in a loop, which is faster than a call of the platform's coder. */
 const SHORT = 48;
 
-const wrong = () => new RangeError("not a value of MessagePack");
+const wrong = () => new RangeError("not MessagePack");
 
 /** @param {ArrayBufferView} view */
 const viewOf = (view) => new DataView(view.buffer, view.byteOffset, view.byteLength);
@@ -56,9 +56,9 @@ export class Writer {
     this._at += bytes.length;
   }
 
-  /** Write a marker, and a number of one of the kinds of `NUMBERS`. @internal @param {number} mark @param {number} kind @param {number | bigint} number */
+  /** Write a marker, and a number of one of the kinds of `NUMBERS`. @internal @param {number | undefined} mark @param {number} kind @param {number | bigint} number */
   _number(mark, kind, number) {
-    this._byte(mark);
+    if (mark !== undefined) this._byte(mark);
     this._room(8);
     // @ts-ignore: the kind fits the number
     this._view[SETTERS[kind]](this._at, kind % 4 === 1 && kind > 1 ? BigInt(number) : number);
@@ -143,11 +143,8 @@ export class Writer {
       const whole = Math.floor(+value / 1000);
       // An extension of 12 bytes, of the type -1.
       this._number(0xc7, 2, 12);
-      this._byte(-1);
-      this._room(12);
-      this._view.setUint32(this._at, (+value - whole * 1000) * 1e6);
-      this._view.setBigInt64(this._at + 4, BigInt(whole));
-      this._at += 12;
+      this._number(-1, 4, (+value - whole * 1000) * 1e6);
+      this._number(undefined, 9, whole);
     } else {
       const pairs = value instanceof Map ? [...value] : Object.entries(value).filter((pair) => pair[1] !== undefined);
       this._length(pairs.length, 0x80, 16, 0xdd, 1);
@@ -156,7 +153,8 @@ export class Writer {
   }
 }
 
-const scratch = new Writer();
+/** For what is written and copied at once. */
+export const scratch = new Writer();
 
 /**
  * Return the MessagePack bytes of a value.
@@ -212,34 +210,24 @@ function text(length) {
 /** Read a timestamp, the only extension that has a value here. @param {number} length */
 function timestamp(length) {
   if (number(6) !== -1) throw wrong();
-  const start = skip(length);
-  const first = view.getUint32(start);
-  if (length < 5) return new Date(first * 1000);
-  if (length < 9) return new Date(((first & 3) * TWO_32 + view.getUint32(start + 4)) * 1000 + Math.floor((first >>> 2) / 1e6));
-  return new Date(Number(view.getBigInt64(start + 4)) * 1000 + Math.floor(first / 1e6));
+  const isWide = length > 4;
+  if (length !== 8) return dateOf(isWide ? number(4) : 0, number(isWide ? 9 : 4));
+  const both = BigInt(number(5));
+  return dateOf(Number(both >> 34n), Number(both & 0x3ffffffffn));
 }
 
-/** @param {number} length */
-function list(length) {
+/** @param {number} nanoseconds @param {number} seconds */
+const dateOf = (nanoseconds, seconds) => new Date(seconds * 1000 + Math.floor(nanoseconds / 1e6));
+
+/** @param {number} length @param {() => any} [each] */
+function list(length, each = read) {
   const found = [];
-  while (length--) found.push(read());
+  while (length--) found.push(each());
   return found;
 }
 
-/** @param {number} length */
-function map(length) {
-  /** @type {Record<string, unknown>} */
-  const found = {};
-  while (length--) {
-    const key = read();
-    if (typeof key === "object") throw wrong();
-    const value = read();
-    // An assignment would exchange the prototype.
-    if (key === "__proto__") Object.defineProperty(found, key, { value, enumerable: true, configurable: true, writable: true });
-    else found[key] = value;
-  }
-  return found;
-}
+/** Unlike an assignment, this makes `__proto__` a field like all others. @param {number} length */
+const map = (length) => Object.fromEntries(list(length, () => [read(), read()]));
 
 /** @returns {any} */
 function read() {
@@ -249,7 +237,9 @@ function read() {
   if (mark > 0x9f && mark < 0xc0) return text(mark & 31);
   if (mark < 0x90) return map(mark & 15);
   if (mark < 0xa0) return list(mark & 15);
-  if (mark < 0xc4) return mark > 0xc1 ? mark > 0xc2 : null;
+  if (mark === 0xc0) return null;
+  if (mark === 0xc1) throw wrong();
+  if (mark < 0xc4) return mark > 0xc2;
   if (mark < 0xc7) {
     const length = number(mark - 0xc2);
     return bytes.subarray(skip(length), at);

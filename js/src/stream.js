@@ -170,13 +170,11 @@ export class Stream {
     /** @type {Deferred<T | undefined>} */
     const reader = new Deferred();
     this._readers.push(reader);
-    const timer =
-      timeout === undefined
-        ? undefined
-        : setTimeout(() => {
-            this._readers = this._readers.filter((each) => each !== reader);
-            reader._resolve(undefined);
-          }, timeout * 1000);
+    if (timeout === undefined) return reader._promise;
+    const timer = setTimeout(() => {
+      this._readers = this._readers.filter((each) => each !== reader);
+      reader._resolve(undefined);
+    }, timeout * 1000);
     return reader._promise.finally(() => clearTimeout(timer));
   }
 

@@ -16,6 +16,9 @@ import { Stream } from "./stream.js";
  * @typedef {"first" | "last" | "next" | number | { time: number }} Start
  */
 
+/** Bytes that may arrive after a subscription has paused, since they were in transit. */
+const TRANSIT = 1 << 24;
+
 /**
  * The messages of a topic or pattern, in order: `for await (const message of subscription)`.
  *
@@ -35,10 +38,11 @@ export class Subscription extends Stream {
    * @param {import("./client.js").Client} client
    * @param {string} topic
    * @param {Start | undefined} from
+   * @param {boolean} isNext
    * @param {boolean} gaps
    * @param {((message: Message) => unknown) | undefined} call
    */
-  constructor(client, topic, from, gaps, call) {
+  constructor(client, topic, from, isNext, gaps, call) {
     super(client._options.unread, call);
     /** @internal */
     this._client = client;
@@ -46,6 +50,8 @@ export class Subscription extends Stream {
     this.topic = topic;
     /** @internal */
     this._from = from;
+    /** @internal */
+    this._isNext = isNext;
     /** @internal */
     this._hasStart = from !== undefined;
     /** Without it, messages without an offset will be repeated with one. @internal */
@@ -61,6 +67,15 @@ export class Subscription extends Stream {
     if (!this._hasStart) return { topic: this.topic };
     this._isConfirmed = false;
     return { topic: this.topic, from: this._last < 0 ? this._from : this._last + 1 };
+  }
+
+  /** Whether to begin with the first message, since an offset to begin with was refused. @internal */
+  _restart() {
+    // All stored messages are later than that offset then: the topic had none.
+    const isFirst = this._isNext && this._last < 0;
+    if (isFirst) this._from = "first";
+    this._isNext = false;
+    return isFirst;
   }
 
   /** @internal @param {Message} message */
@@ -79,7 +94,7 @@ export class Subscription extends Stream {
 
   /** @internal @override */
   _full() {
-    if (!this._hasStart || this._size > 2 * this._limit) super._full();
+    if (!this._hasStart || this._size > this._limit + TRANSIT) super._full();
     else if (!this._isPaused) {
       this._isPaused = true;
       this._client._send(UNSUB, { topic: this.topic });

@@ -1,0 +1,1 @@
+"""Tests of the JavaScript client, in node and in Chromium; without them, they are skipped."""

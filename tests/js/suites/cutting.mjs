@@ -1,0 +1,49 @@
+// Publishes to a durable topic and reads it over connections that are cut again and again; also run by a page.
+
+const sleep = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+
+/**
+ * Return how many messages were published, lost, delivered twice, and delivered out of order.
+ *
+ * @param connect makes a client of a URL and options
+ * @param cut cuts all connections
+ */
+export async function survive({ connect, url, options, cut, times, topic }) {
+  const quick = { reconnect: { first: 0.005, most: 0.05 }, ...options };
+  const [publisher, subscriber] = [await connect(url, { repeat: true, ...quick }), await connect(url, quick)];
+  const got = [];
+  let away = 0;
+  subscriber.status(({ state }) => (away += state === "away"));
+  await subscriber.subscribe(topic, { from: "first" }, (message) => got.push(message.value));
+  let published = 0;
+  let isOver = false;
+  const publishing = (async () => {
+    while (!isOver) {
+      for (let left = 10; left--; ) await publisher.publish(topic, published++);
+      await sleep(1);
+    }
+  })();
+  for (let cutTimes = 0; cutTimes < times; cutTimes++) {
+    await sleep(Math.random() * 15);
+    await cut();
+  }
+  // As many reconnects, so that a cut of nothing does not count.
+  while (away < times) {
+    await sleep(10);
+    await cut();
+  }
+  isOver = true;
+  await publishing;
+  await publisher.flush({ timeout: 120 });
+  for (let left = 6000; got.length < published && left--; ) await sleep(10);
+  await subscriber.flush({ timeout: 120 });
+  const seen = new Set(got);
+  const result = {
+    published, away,
+    lost: published - seen.size,
+    twice: got.length - seen.size,
+    disordered: got.filter((value, place) => place && value < got[place - 1]).length,
+  };
+  await Promise.all([publisher.close(), subscriber.close()]);
+  return result;
+}
