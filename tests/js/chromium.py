@@ -40,7 +40,7 @@ class Browser:
 
     def __init__(self, files: Mapping[str, bytes], acts: Mapping[str, Callable[[], object]] | None = None) -> None:
         chromium()
-        self._files, self._acts = dict(files), dict(acts or {})
+        self.files, self._acts = dict(files), dict(acts or {})
         self._result: Any = None
         self._isOver = threading.Event()
 
@@ -58,7 +58,7 @@ class Browser:
                 self.wfile.write(body)
 
             def do_GET(self) -> None:
-                body = browser._files.get(self.path.partition("?")[0])
+                body = browser.files.get(self.path.partition("?")[0])
                 kind = _KINDS.get(Path(self.path.partition("?")[0]).suffix, "text/html")
                 self.answer(404 if body is None else 200, body or b"", kind)
 
@@ -86,9 +86,14 @@ class Browser:
         self._server.server_close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
+    @property
+    def origin(self) -> str:
+        """The origin of the pages."""
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
     def result(self, path: str) -> Any:
         """Open a page, and return what it reports."""
-        url = f"http://127.0.0.1:{self._server.server_address[1]}{path}"
+        url = f"{self.origin}{path}"
         program = subprocess.Popen(
             [chromium(), *_FLAGS, f"--user-data-dir={self._folder}", url],
             stdout=subprocess.DEVNULL,
