@@ -218,8 +218,9 @@ class JournalService(MultiService):
 
 
 def restore(broker: Broker, state: "RecoveredJournal") -> None:
-    """Restore a broker's queues and their messages, and the next free client id."""
+    """Restore a broker's queues and their messages, and the next free client id; forget the snapshot."""
     broker.checkpointer.restore(state)
+    state.snapshot = None  # the journal keeps its recovered state, and a snapshot may be large
     broker.clients.continueFrom(state.nextClientId, lambda until: broker.journal.appendState(ClientIdsReserved(until)))
 
 

@@ -299,6 +299,13 @@ class JournalServiceTests(SynchronousTestCase):
         restore(broker, found)
         self.assertEqual((broker.join("any").id, self.steps), (4000, [ClientIdsReserved(6000)]))
 
+    def test_theSnapshotDoesNotStayInMemory(self) -> None:
+        broker = makeBroker(Clock(), BrokerJournal())
+        found: Any = Found()
+        found.snapshot = {**broker.checkpointer.snapshot()}
+        restore(broker, found)
+        self.assertIsNone(found.snapshot)
+
 
 class JournalFolderTests(SynchronousTestCase):
     """Which folder the settings ask for."""

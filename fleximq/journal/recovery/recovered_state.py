@@ -108,10 +108,7 @@ class RecoveredJournal:
         return closing(OpenSegments(self._files, self._folder, self.segments, self.end))
 
     def replay(self, batches: Callable[[StoredBatch], None], notes: Callable[[StateRecord], None]) -> None:
-        """Call back with all valid records and state records since the checkpoint, in order, and forget the snapshot,
-        which may be large. Raises JournalError.
-        """
-        self.snapshot = None
+        """Call back with all valid records and state records since the checkpoint, in order. Raises JournalError."""
         try:
             with self._opened() as opened:
                 for segment in self.segments.all:
