@@ -54,8 +54,8 @@ LONGEST_LINE = 16_000
 
 def formatText(event: LogEvent, time: Callable[[float | None], str] = formatTime) -> str | None:
     """Return an event as text: one line, and a traceback if any in further lines that begin with a tab."""
-    event = _shortened(event)
-    line = formatEventAsClassicLogText({**event, "log_format": "{log_text}", "log_text": textOf(event)}, time)
+    text = {"log_format": "{log_text}", "log_text": textOf(event)}
+    line = formatEventAsClassicLogText({**_shortened(event), **text}, time)
     return None if line is None else printable(_cut(line), lines=True)
 
 
