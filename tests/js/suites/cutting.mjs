@@ -19,18 +19,15 @@ export async function survive({ connect, url, options, cut, times, topic }) {
   let isOver = false;
   const publishing = (async () => {
     while (!isOver) {
-      for (let left = 10; left--; ) await publisher.publish(topic, published++);
-      await sleep(1);
+      for (let left = 5; left--; ) await publisher.publish(topic, published++);
+      await sleep(4);
     }
   })();
-  for (let cutTimes = 0; cutTimes < times; cutTimes++) {
-    await sleep(Math.random() * 15);
-    await cut();
-  }
-  // As many reconnects, so that a cut of nothing does not count.
   while (away < times) {
-    await sleep(10);
+    await sleep(Math.random() * 10);
     await cut();
+    // Most cuts meet a client that has joined; some meet one that is about to.
+    for (let left = 2000; left-- && Math.random() < 0.999 && !(subscriber.state === "joined" && publisher.state === "joined"); ) await sleep(1);
   }
   isOver = true;
   await publishing;
