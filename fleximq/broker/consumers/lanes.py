@@ -102,7 +102,8 @@ class Lanes:
             if taken[0]:
                 yield priority, lane, taken
                 number -= len(taken[0])
-            if number <= 0 or lane is self._order[-1][1] or lane.preparing:
+            # Some of it may be ready by now, since it was read from disk meanwhile: before all of lower priorities.
+            if number <= 0 or lane is self._order[-1][1] or lane.preparing or lane.available():
                 return  # without adding up the cost, which takes a third of the time of a run
             most -= cost(taken[1]) if most != ANY else 0
             if most <= 0:

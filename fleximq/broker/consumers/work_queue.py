@@ -8,6 +8,7 @@ never consumed drops its oldest messages when it is full.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 
 from zope.interface import implementer
 
@@ -354,12 +355,17 @@ class WorkQueue(QueueOwner):
     def discard(self, number: int) -> int:
         discarded = 0
         for _, lane, taken in self.lanes.take(None, number):
-            deliveries = innerDeliveries(taken)
-            for delivery in deliveries:
-                self._moved(lane, delivery, True)
-            lane.acknowledgeMany([delivery.tag for delivery in deliveries])
-            discarded += len(deliveries)
+            discarded += self._drop(lane, innerDeliveries(taken))
+        for lane in self.lanes:  # after those before them: consumers may have others of their keys for long
+            discarded += self._drop(lane, [*islice(lane.stored.order or (), number - discarded)])
         return discarded
+
+    def _drop(self, lane: Queue, deliveries: Sequence[QueueDelivery]) -> int:
+        """Drop messages of a lane that were taken from it or are parked; return how many."""
+        for delivery in deliveries:
+            self._moved(lane, delivery, True)
+        lane.acknowledgeMany([delivery.tag for delivery in deliveries])
+        return len(deliveries)
 
     def close(self) -> int:
         """Drop all messages and refuse new ones; return how many were dropped."""

@@ -62,6 +62,16 @@ class LaneRestartTests(SynchronousTestCase):
             self.kill()
         self.assertGreater(worker.got[1].attempts, 1)
 
+    def test_thoseOnDiskBeforeLowerOnes(self) -> None:
+        """Messages that are read while a consumer gets others come before those of a lower priority."""
+        self.world = Restarts({"queueMemory": 4096})
+        self.world.broker.queues.ensure("t")
+        first, last = "abcdefghijklmnopqrstuvwxyz", "123"
+        for name in first:
+            self.put(name, priority=7)
+        self.put(last)
+        self.assertEqual(self.worker(99).names, first + last)
+
     def test_expiryOfAMessageThatAConsumerHad(self) -> None:
         """A snapshot after its time knows that it must not be delivered again."""
         self.put("a", expires_in=5000)

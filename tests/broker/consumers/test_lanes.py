@@ -80,3 +80,21 @@ class PriorityTests(ConsumingCase):
         one = self.worker(2)
         self.broker.leave(one.client, "gone")
         self.assertEqual(self.worker(2).names, "ba")
+
+
+class PurgeTests(ConsumingCase):
+    """Purges of a queue that is ordered by keys."""
+
+    def test_alsoThoseThatWaitForOthersOfTheirKey(self) -> None:
+        """Those that a consumer has stay, and no others: the queue is empty when it has acknowledged them."""
+        self.broker.defineQueue(self.publisher, QueueDefinition("t", ordered_by="key"))
+        head = Head("t", key="k")
+        body = [each._replace(head=head) for each in messages("abc")]
+        envelope = Envelope(self.broker.topicFor(self.publisher, "t"), self.publisher, MessageSource())
+        self.broker.publish(envelope, body, len(body))
+        worker = self.worker(9)
+        done: list[tuple[int, str | None]] = []
+        self.broker.admin.purge(self.queue, lambda gone, reason: done.append((gone, reason)))
+        self.clock.advance(0)
+        worker.ack("a")
+        self.assertEqual((done, worker.names, self.queue.depth), ([(2, None)], "a", 0))
