@@ -90,12 +90,16 @@ class QueueReader:
         until = messages[-1].offset if messages else places[-1].message.offset
         for place in places:
             message = found.get(place.message.offset)
+            before = queue.stored.returned.get(place.tag)  # by now it may have its id
+            if before is None:
+                continue
             if message is not None:
-                if queue.stored.returned.replace(_new(QueueDelivery, (place.tag, message, place.attempts))):
-                    queue.stored.size += costOf(message) - costOf(place.message)
-            elif place.message.offset <= until and queue.stored.returned.remove(place.tag) is not None:
-                queue.stored.size -= costOf(place.message)
-                queue.stored.moved(place, True)
+                queue.stored.returned.replace(_new(QueueDelivery, (place.tag, message, place.attempts)))
+                queue.stored.size += costOf(message) - costOf(before.message)
+            elif place.message.offset <= until:
+                queue.stored.returned.remove(place.tag)
+                queue.stored.size -= costOf(before.message)
+                queue.stored.moved(before, True)
                 queue.stored.ended([place.tag])
                 self._lost([place.message.offset])
         self._done()

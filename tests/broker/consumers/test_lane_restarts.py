@@ -72,6 +72,21 @@ class LaneRestartTests(SynchronousTestCase):
         self.put(last)
         self.assertEqual(self.worker(99).names, first + last)
 
+    def test_idsThatAreKnownWhileMessagesAreRead(self) -> None:
+        """They cost nothing when all is acknowledged."""
+        self.put("abc", message_id="1234567890")
+        self.worker(9)
+        self.world.commit()
+        self.world.kill(patient=True)
+        worker = Worker(self.world.broker).consume("t", 9)
+        while self.world.journal.asked:
+            self.world.journal.answer()
+            self.world.clock.advance(0)
+        self.assertEqual(worker.names, "abc")
+        worker.ack("abc")
+        [queue] = self.world.broker.queues
+        self.assertEqual((queue.depth, queue.inFlight, queue.size), (0, 0, 0))
+
     def test_expiryOfAMessageThatAConsumerHad(self) -> None:
         """A snapshot after its time knows that it must not be delivered again."""
         self.put("a", expires_in=5000)
