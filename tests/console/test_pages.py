@@ -1,10 +1,11 @@
 """Every page shows what the API says, as text, whatever names and payloads contain."""
 
 import re
+from typing import Any
 
 from tests.console.browser import PHONE
 from tests.console.case import PAGES, ConsoleCase
-from tests.console.scene import DEAD, FLYING, HOSTILE, MAILS, SCHEDULED, SCRIPT
+from tests.console.scene import DEAD, FLYING, HOSTILE, MAILS, SCHEDULED, SCRIPT, address
 
 
 class PagesTests(ConsoleCase):
@@ -133,6 +134,22 @@ class PagesTests(ConsoleCase):
         self.assertEqual(names, {HOSTILE, "shop", "mailer", "feed"})
         page.get_by_label("Part of name or address").fill("mail")
         self.eventually(page, lambda: [row["Name"] for row in self.rows(page, "Clients")] == ["mailer"])
+
+    def test_clientsWithoutBans(self) -> None:
+        """Who may not see bans sees clients alone."""
+
+        def withoutBans(route: Any) -> None:
+            answer = route.fetch()
+            said = answer.json()
+            rights = {key: [path for path in paths if "bans" not in path] for key, paths in said["rights"].items()}
+            route.fulfill(response=answer, json={**said, "rights": rights})
+
+        window = self.window()
+        window.page.route("**/console/session", withoutBans)
+        main = window.open(self.base, address("clients")).locator("main")
+        main.get_by_text(HOSTILE).first.wait_for()
+        self.assertNotIn("Bans", main.inner_text())
+        self.assertNotIn("false", main.inner_text())
 
     def test_rights(self) -> None:
         """The question is answered in words."""

@@ -81,7 +81,7 @@ def topicDetail(broker: Broker, client: ConnectedClient, arguments: Arguments, a
     queues = [each.name for each in members if isinstance(each, WorkQueue) and sees(client, each.name)]
     isRetained = bool(broker.rules.retain) and anyOf(broker.rules.retain)(name)
     detail = {
-        **(topicRow(broker, topic) if topic is not None else {"topic": name}),
+        **(topicRow(broker, topic) if topic else {"topic": name, "durable": broker.topics.isDurable(name)}),
         "stored": None if stored is None else _boundsRow(stored),
         "retained": stored.last if isRetained and stored is not None else None,
         "queues": queues[:_QUEUES],

@@ -120,6 +120,15 @@ class DetailTests(JournalCase):
         found = self.ask("GET /api/topics/detail?topic=q").value
         self.assertEqual((found["queues"], found["polled"], found["stored"]), (["q"], 1, None))
 
+    def test_onlyStored(self) -> None:
+        """A topic that only the journal knows, as after a restart, is durable if the settings say so."""
+        self.broker.topics.make("a", "ann", 1)
+        self.store("a", b"1")
+        self.broker.topics.make("b", "ann", 1)
+        self.assertIsNone(self.broker.topics.find("a"))
+        found = self.ask("GET /api/topics/detail?topic=a").value
+        self.assertEqual((found["durable"], found["stored"]["messages"]), (True, 1))
+
     def test_unknown(self) -> None:
         """Topics that do not exist, or must not be seen, are 404."""
         self.store("a", b"1")

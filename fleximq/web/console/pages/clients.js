@@ -35,8 +35,8 @@ export default class Clients extends Page {
         { title: "Remove this ban?", words: `${row.principal ?? row.address} may connect again.`, action: "Remove" },
         "bans/remove", row.principal ? { principal: row.principal } : { address: row.address }, () => "The ban is removed.")) },
     ], (row) => `${row.principal} ${row.address}`, "Nobody is banned.");
-    this.append(heading("Clients", h("label", { class: "inline" }, this.slow, "only slow ones"), this.filter), this.table, this.paging.bar,
-      may("bans") && section("Bans", this.bans));
+    this.append(heading("Clients", h("label", { class: "inline" }, this.slow, "only slow ones"), this.filter), this.table, this.paging.bar);
+    if (may("bans")) this.append(section("Bans", this.bans));
   }
 
   async load() {

@@ -9,7 +9,7 @@ import { table } from "../table.js";
 export default class Cluster extends Page {
   build() {
     this.facts = facts();
-    this.none = h("p", { class: "empty" }, "This broker is not a node of a cluster. See ", h("code", {}, "twistd fleximq --help"), ", --cluster.");
+    this.none = h("p", { class: "empty" }, "This broker is not a node of a cluster. See ", h("code", {}, "fleximq broker --help"), ", --cluster.");
     this.nodes = table("Nodes", [
       { title: "Node", show: (row) => row.node, by: (row) => row.node },
       { title: "State", show: (row) => mark(row.state, row.reason || row.missing ? "bad" : "good"), by: (row) => row.state },

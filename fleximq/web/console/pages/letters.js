@@ -32,7 +32,7 @@ export default class Letters extends Page {
       { title: "Queue", show: (row) => link(row.queue, "letters", row.queue), by: (row) => row.queue },
       { title: "Dead letters", show: (row) => count(row.messages), by: (row) => row.messages, number: true },
       { title: "Size", show: (row) => bytes(row.bytes), by: (row) => row.bytes, number: true },
-    ], (row) => row.queue, "No message has died.");
+    ], (row) => row.queue, "There are none that you may see.");
     this.append(heading("Dead letters"), this.table);
   }
 

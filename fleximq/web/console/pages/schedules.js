@@ -22,7 +22,7 @@ export default class Schedules extends Page {
         this.button("Remove", "schedules/cancel", () => this.change(
           { title: `Remove ${row.name}?`, words: "It publishes nothing any more.", action: "Remove" },
           "schedules/cancel", { name: row.name }, () => `${row.name} is removed.`), "danger")) },
-    ], (row) => row.name, "There is none. Add one: ", h("code", {}, "fleximq schedules add nightly reports '{}' --cron '30 2 * * *'"));
+    ], (row) => row.name, "There is none. Add one: ", h("code", {}, "fleximq schedules add reports '{}' --name nightly --cron '30 2 * * *'"));
     this.single = table("Messages that wait for their time", [
       { title: "Due", show: (row) => time(row.due), by: (row) => row.due },
       { title: "Topic", show: (row) => link(row.topic, "topic", row.topic), by: (row) => row.topic },

@@ -48,7 +48,7 @@ export default class Topic extends Page {
       ["Queues", row.queues.length ? h("span", {}, row.queues.map((each) => [link(each.topic ?? each, "queue", each.topic ?? each), " "])) : null],
     ]);
     this.listening.rows = row.listening;
-    this.stored.hidden = !row.durable;
+    this.stored.hidden = !row.durable && !stored;
   }
 
   // -- live --------------------------------------------------------------------------------------
