@@ -192,14 +192,16 @@ class Place:
             take.finish(error)
 
     def settle(self, settling: Settling) -> list[str]:
-        """Settle deliveries, and return the tags that are not (or not any more) this place's."""
+        """Settle deliveries, and return the tags that are not (or not any more) this place's. A tag that a list has twice
+        counts once.
+        """
         self.isUsed = True
         known = {tag: int(number) for tag in settling.tags for number in self._numberIn(tag)}
         acks, retries, rejects, extends = settling
         unknown = self._worker.broker.settle(
             self._worker.client,
             self.name,
-            [known[tag] for tag in acks if tag in known],
+            [known[tag] for tag in dict.fromkeys(acks) if tag in known],
             _pairs(known, retries),
             _pairs(known, rejects),
             _pairs(known, extends),
@@ -219,7 +221,7 @@ class Place:
 
 
 def _pairs(known: dict[str, int], pairs: Iterable[tuple[str, T]]) -> list[tuple[int, T]]:
-    return [(known[tag], each) for tag, each in pairs if tag in known]
+    return [(known[tag], each) for tag, each in dict(pairs).items() if tag in known]
 
 
 @implementer(IConversation)

@@ -158,6 +158,13 @@ class SettleTests(TakingCase):
         self.clock.advance(6)
         self.assertEqual([job["value"] for job in self.take("?most=3")], [1])
 
+    def test_oneTagTwice(self) -> None:
+        """It counts once: the first one has settled the job."""
+        self.publish(1, 2)
+        one, two = (job["tag"] for job in self.take("?most=2"))
+        answer = self.settle(ack=[one, one], retry=[[two, 0], [two, 0]])
+        self.assertEqual(answer, (200, {"unsettled": []}))
+
     def test_aRetryAsTheQueueSays(self) -> None:
         self.publish(1)
         [job] = self.take()
