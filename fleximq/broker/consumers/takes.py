@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 
-from fleximq.broker.consumers.principal_worker import Done, QueueOperations, Settling, Take, Worker
+from fleximq.broker.consumers.principal_worker import Done, Place, QueueOperations, Settling, Take, Worker
 from fleximq.broker.consumers.queue_consumer import Ask
 from fleximq.broker.consumers.queue_distribution import BATCH
 from fleximq.broker.envelope import ConnectedClient
@@ -89,7 +89,7 @@ class Takes:
     def settle(
         self, client: ConnectedClient, name: str, settling: Settling, done: Callable[[list[str], str | None], None]
     ) -> None:
-        """Settle jobs of a client's principal in a queue.
+        """Settle jobs of a client's principal in a queue: many of them in several turns.
 
         :param done: called with the tags that are not (or not any more) the principal's, and None when all is on disk,
             or the reason why it is not.
@@ -104,7 +104,23 @@ class Takes:
         if worker is None or place is None:
             done(settling.tags, None)
             return
-        self._broker.whenStored(partial(done, place.settle(settling)), worker.client)
+        self._settle(worker, place, settling.slices(), [], done)
+
+    def _settle(
+        self,
+        worker: Worker,
+        place: Place,
+        slices: list[Settling],
+        unsettled: list[str],
+        done: Callable[[list[str], str | None], None],
+    ) -> None:
+        """Settle a slice now, and the others in the next turns."""
+        some, *others = slices
+        unsettled += place.settle(some) if worker.places.get(place.name) is place else some.tags
+        if others:
+            self._broker.deadlines.callLater(0, partial(self._settle, worker, place, others, unsettled, done))
+        else:
+            self._broker.whenStored(partial(done, unsettled), worker.client)
 
     def _workerOf(self, client: ConnectedClient) -> Worker:
         worker = self._workers.get(client.principal)

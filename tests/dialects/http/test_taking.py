@@ -6,7 +6,7 @@ from unittest.mock import patch
 
 import msgpack
 
-from fleximq.broker.consumers import takes
+from fleximq.broker.consumers import principal_worker, takes
 from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource
 from fleximq.values.message import Content, Message
 from tests.dialects.conversations import Peer, makeContext
@@ -164,6 +164,19 @@ class SettleTests(TakingCase):
         one, two = (job["tag"] for job in self.take("?most=2"))
         answer = self.settle(ack=[one, one], retry=[[two, 0], [two, 0]])
         self.assertEqual(answer, (200, {"unsettled": []}))
+
+    def test_manyInSeveralTurns(self) -> None:
+        """No other client waits until all of them are rejected."""
+        self.patch(principal_worker, "SLICE", 2)
+        self.publish(1, 2, 3, 4, 5)
+        tags = [job["tag"] for job in self.take("?most=5")]
+        body = json.dumps({"reject": [[tag, "no"] for tag in ["x-1", *tags]]}).encode()
+        peer = self.join()
+        [queue] = self.broker.queues
+        self.assertEqual((peer.ask(request("POST /queues/q/settle", body)), queue.inFlight), (b"", 4))
+        self.turn()
+        self.assertEqual(answers(peer.heard()), [(200, {"unsettled": ["x-1"]})])
+        self.assertEqual(queue.inFlight, 0)
 
     def test_aRetryAsTheQueueSays(self) -> None:
         self.publish(1)
