@@ -18,8 +18,9 @@ PAGES = (
     (("schedules",), "nightly <i>report</i>"), (("letters",), "mails"), (("letters", "mails"), "full <b>now</b>"),
     (("overview",), "Running for"), (("topics",), "sensors.000"), (("topic", "orders.eu"), "Stored messages"),
     (("topic", HOSTILE), HOSTILE), (("clients",), HOSTILE), (("client", "CLIENT"), "orders.#"),
-    (("rights",), "Rights"), (("settings",), "journal"), (("journal",), "writable"),
-    (("groups",), "fleximq-pipeline"), (("cluster",), "--cluster"), (("warnings",), "Warnings"),
+    (("trace",), "Traces of the last minutes"), (("rights",), "Rights"), (("settings",), "journal"),
+    (("journal",), "writable"), (("groups",), "fleximq-pipeline"), (("cluster",), "--cluster"),
+    (("warnings",), "Warnings"),
 )  # fmt: skip
 #: Returns the rows of the table with a caption, each as its cells by the titles of their columns.
 _TABLE = """caption => {

@@ -96,7 +96,7 @@ async function begin() {
   try {
     await api.begin();
   } catch (error) {
-    if (error.status === 0) setTimeout(begin, 2000);
+    if (error.status !== 401) setTimeout(begin, 2000);
   }
   frame();
   route();
@@ -126,7 +126,8 @@ function themes() {
 }
 
 api.events.addEventListener("outage", ({ detail }) => {
-  outage.textContent = `${detail.message[0].toUpperCase()}${detail.message.slice(1)}. This page tries again by itself; what it shows is old.`;
+  const words = `${detail.message[0].toUpperCase()}${detail.message.slice(1)}. This page tries again by itself; what it shows is old.`;
+  if (outage.textContent !== words) outage.textContent = words; // or it would be read out again and again
   outage.hidden = false;
   document.body.classList.add("old");
   health.textContent = "no answer";
@@ -139,12 +140,9 @@ api.events.addEventListener("answered", () => {
   toast("The broker answers again.");
   look();
 });
-api.events.addEventListener("signed-out", async () => {
-  await api.begin().catch(() => {}); // to learn how to sign in
-  frame();
-  route();
-});
+api.events.addEventListener("signed-out", begin); // to learn how to sign in
 addEventListener("hashchange", route);
+document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); }); // no address
 document.addEventListener("visibilitychange", look);
 setInterval(look, HEALTH_EVERY);
 themes();

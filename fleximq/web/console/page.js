@@ -10,8 +10,9 @@ export class Page extends HTMLElement {
   segments = [];
   #timer = 0;
   #isLoading = false;
+  #isAskedAgain = false;
   #problem = h("p", { class: "problem", role: "alert", hidden: true });
-  #look = () => { if (!document.hidden) this.refresh(); };
+  #look = () => { if (!document.hidden && !this.#isLoading) this.refresh(); };
 
   connectedCallback() {
     this.append(this.#problem);
@@ -46,7 +47,9 @@ export class Page extends HTMLElement {
 
   /** Read and show now. */
   async refresh() {
-    if (this.#isLoading || !session.isOpen) return;
+    if (!session.isOpen) return;
+    this.#isAskedAgain = this.#isLoading; // with another filter, perhaps
+    if (this.#isLoading) return;
     this.#isLoading = true;
     try {
       const found = await this.load();
@@ -59,6 +62,7 @@ export class Page extends HTMLElement {
       this.#problem.hidden = false;
     } finally {
       this.#isLoading = false;
+      if (this.#isAskedAgain && this.isConnected) this.refresh();
     }
   }
 

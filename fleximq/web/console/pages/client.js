@@ -10,22 +10,22 @@ const HOUR = 3600;
 
 export default class Client extends Page {
   build() {
-    this.id = Number(this.segments[0]);
+    this.number = Number(this.segments[0]);
     this.facts = facts();
     this.state = h("span");
     this.subscriptions = table("Subscriptions", [{ title: "Topic or pattern", show: (row) => row }], (row) => row, "It has no subscription.");
     this.append(
       heading(`Client ${this.segments[0]}`, this.state,
         this.button("Disconnect…", "clients/disconnect", () => this.change(
-          { title: `Disconnect client ${this.id}?`, words: "It may connect again at once.", action: "Disconnect" },
-          "clients/disconnect", { client_id: this.id }, () => "It is disconnected.")),
+          { title: `Disconnect client ${this.number}?`, words: "It may connect again at once.", action: "Disconnect" },
+          "clients/disconnect", { client_id: this.number }, () => "It is disconnected.")),
         this.button("Ban for an hour…", "bans/add", () => this.#ban(), "danger")),
-      h("p", {}, link("All clients", "clients"), " · ", h("a", { href: `#/trace/client/${this.id}` }, "Trace this client")),
+      h("p", {}, link("All clients", "clients"), " · ", h("a", { href: `#/trace/client/${this.number}` }, "Trace this client")),
       this.facts, section("Subscriptions", this.subscriptions));
   }
 
   load() {
-    return get("clients/detail", { client_id: this.id });
+    return get("clients/detail", { client_id: this.number });
   }
 
   show(row) {
