@@ -91,6 +91,7 @@ class SignInTests(BrowserCase):
         page = self.signIn("ann", "ann")
         page.get_by_text("There is no queue yet.").wait_for()
         page.context.clear_cookies()
+        page.get_by_role("button", name="Sign in").wait_for()
         page.get_by_label("Name").fill("ann")
         page.get_by_label("Password").fill("ann")
         page.get_by_role("button", name="Sign in").click()

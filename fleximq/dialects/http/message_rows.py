@@ -24,8 +24,9 @@ _SMALL_BYTES = 1024
 _TIMESTAMP = b"\xff"
 #: Longer headers are not cached.
 _SHORT = 1024
-#: Fields of a header that are fields of the object; all others are in ``headers``.
-_OWN = ("message_id", "correlation_id", "reply_to", "key")
+#: Fields of a header that are fields of the object; all others are in ``headers``, except the mark of messages for a
+#: queue, which their publisher did not write.
+_OWN, _MARKS = ("message_id", "correlation_id", "reply_to", "key"), ("queue",)
 _encoder = msgspec.json.Encoder()
 _encode, _encodeLines = _encoder.encode, _encoder.encode_lines
 _decode = msgspec.msgpack.Decoder().decode
@@ -79,7 +80,7 @@ def _headOf(topic: str, header: bytes) -> bytes:
         except ValueError:
             fields = {}
         found |= {name: fields[name] for name in _OWN if name in fields}
-        more = {name: value for name, value in fields.items() if name not in _OWN}
+        more = {name: value for name, value in fields.items() if name not in (*_OWN, *_MARKS)}
         if more:
             found["headers"] = more
     return _encode(found)[:-1]

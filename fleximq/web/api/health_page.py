@@ -16,10 +16,10 @@ _SENTENCES = 5
 #: Seconds by which schedules may be late without a notice.
 _LATE = 2.0
 _EVENTS = {
-    "dropped": "messages were dropped",
-    "errors": "errors were answered to clients",
-    "dead_letters": "messages became dead letters",
-    "refused_connections": "connections or requests were refused",
+    "dropped": "messages dropped",
+    "errors": "errors answered to clients",
+    "dead_letters": "messages that became dead letters",
+    "refused_connections": "connections and requests refused",
 }
 
 
@@ -50,7 +50,7 @@ class HealthInWords:
         for name, words in _EVENTS.items():
             number = round(STEP * self._history.hour.sums(name, _RECENT // STEP))
             if number:
-                yield f"{number} {words} in the last {_RECENT // 60} minutes"
+                yield f"{words} in the last {_RECENT // 60} minutes: {number}"
         late = self._broker.schedules.late
         if late > _LATE:
             yield f"schedules are {late:.0f} seconds late"

@@ -71,8 +71,8 @@ async function request(method, path, value) {
   }
   events.dispatchEvent(new Event("answered"));
   if (response.ok) return answer;
-  if (response.status === 401 && path !== "/console/session") {
-    session.isOpen = false;
+  if (response.status === 401 && path !== "/console/session" && session.isOpen) {
+    session.isOpen = false; // once, or the form would lose what was typed
     events.dispatchEvent(new Event("signed-out"));
   }
   if (response.status === 401 && answer.methods) session.methods = answer.methods;

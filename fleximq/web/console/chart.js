@@ -49,8 +49,8 @@ export class Chart {
     this.#plot?.destroy();
     this.#plot = new window.uPlot({
       width: this.place.clientWidth, height: HEIGHT, cursor: { y: false }, legend: { live: true },
-      scales: { y: { range: (plot, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
-      axes: [axis, { ...axis, size: 62, values: (plot, ticks) => ticks.map((each) => this.format(each)) }],
+      scales: { y: { range: (plot, low, high) => [low > high / 2 ? low - (high - low) / 10 - 1 : 0, high > 0 ? high + (high - low) / 10 + 1e-3 : 1] } },
+      axes: [axis, { ...axis, size: 88, values: (plot, ticks) => ticks.map((each, at) => (at && this.format(each) === this.format(ticks[at - 1]) ? "" : this.format(each))) }],
       series: [{ value: (plot, at) => (at ? new Date(at * 1000).toLocaleTimeString() : "–") },
         ...this.series.map(([, words], at) => ({ label: words, stroke: resolved(COLORS[at]), width: 1.5, points: { show: false }, value: (plot, value) => (value === null || value === undefined ? "–" : this.format(value)) }))],
     }, this.#columns(), this.place);

@@ -132,6 +132,6 @@ class HealthTests(HistoryCase):
         self.broker.observers.counted(CountedEvent(EventFamily.DEAD_LETTERS, "rejected"), 3)
         self.pass_(STEP)
         notices = self.ask("GET /api/health").value["notices"]
-        self.assertEqual(notices, ["3 messages became dead letters in the last 5 minutes"])
+        self.assertEqual(notices, ["messages that became dead letters in the last 5 minutes: 3"])
         self.pass_(300)
         self.assertEqual(self.ask("GET /api/health").value["notices"], [])

@@ -77,7 +77,10 @@ export default class Letters extends Page {
   }
 
   #letters() {
-    return get("dead-letters", { queue: this.queue, limit: SHOWN, ...this.#conditions() });
+    return get("dead-letters", { queue: this.queue, limit: SHOWN, ...this.#conditions() }).catch((error) => {
+      if (error.status === 404) return { waiting: 0, letters: [] };
+      throw error;
+    });
   }
 
   #showLetters(found) {

@@ -45,7 +45,7 @@ export default class Overview extends Page {
     this.status.replaceChildren(mark(isWell ? "ready" : "not ready", isWell ? "good" : "bad"));
     tell(this.facts, [
       ["Version", `${about.version} (${about.implementation})`], ["Running for", span(about.uptime)], ["Clients", count(about.clients)],
-      ["Topics", count(about.topics)], ["Queues", count(about.queues)], ["Journal", about.journal ? `${bytes(about.journal.bytes)} in ${count(about.journal.segments)} segments` : "none: messages are in memory only"],
+      ["Topics", count(about.topics)], ["Queues", count(about.queues)], ["Journal", about.journal ? `${bytes(about.journal.bytes)} in ${count(about.journal.segments)} ${about.journal.segments === 1 ? "segment" : "segments"}` : "none: messages are in memory only"],
     ]);
     const words = [...(health.reasons ?? []), ...(health.notices ?? [])];
     this.reasons.replaceChildren(...(words.length ? words : ["Nothing."]).map((each) => h("li", {}, each)));

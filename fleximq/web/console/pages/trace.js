@@ -32,7 +32,7 @@ export default class Trace extends Page {
     this.append(heading("Trace", this.state, this.stop),
       h("p", { class: "hint" }, "A trace shows frames and publications in words, without payloads. It ends by itself."),
       h("form", { class: "filter", onsubmit: (event) => { event.preventDefault(); this.#start(event.target); } },
-        labelled("Of a", this.kind), labelled("Id or name", this.value),
+        labelled("What to trace", this.kind), labelled("Id or name", this.value),
         labelled("Lines at most", field("limit", { type: "number", min: 1, max: 1000, value: 200 })),
         labelled("Seconds at most", field("seconds", { type: "number", min: 1, max: 600, value: 60 })),
         h("button", { class: "main" }, "Start")),
