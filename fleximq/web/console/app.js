@@ -47,7 +47,7 @@ async function route() {
   const page = document.createElement(tag);
   page.segments = segments.slice(1);
   main.replaceChildren(page);
-  document.title = `${[page.segments[0], PAGES.find(([each]) => each === name)[1]].filter(Boolean).join(" · ") || name} · FlexiMQ`;
+  document.title = `${[page.segments[0], PAGES.find(([each]) => each === name)[1]].filter(Boolean).join(" · ") || name} · FlexiMQ console`;
   main.focus({ preventScroll: true });
   scrollTo(0, 0);
 }

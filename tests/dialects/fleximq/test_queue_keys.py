@@ -231,6 +231,13 @@ class QueueKeysTests(QueueCase):
         self.assertEqual(self.answer("/broker/dead-letters/return", queue="jobs", ids=["b"])["returned"], 1)
         self.assertEqual(self.deliveries(self.consumer(10)), [("b", 1)])
 
+    def test_broker_dead_letters_delete(self) -> None:
+        """For ever."""
+        self.reject("a", "b")
+        self.assertEqual(self.answer("/broker/dead-letters/delete", queue="jobs", ids=["b"])["deleted"], 1)
+        letters = self.answer("/broker/dead-letters", queue="jobs")["letters"]
+        self.assertEqual([each["message_id"] for each in letters], ["a"])
+
     def test_schedule_add(self) -> None:
         """The answer is the id."""
         self.client.subscribe("news")
