@@ -108,6 +108,15 @@ class PagesTests(ConsoleCase):
         self.eventually(page, lambda: len(self.rows(page, "Topics")) == 10)
         self.assertEqual(self.rows(page, "Topics")[0]["Published"], "1")
 
+    def test_topicsDoNotWaitForRates(self) -> None:
+        """The list of topics and its filter do not wait for the busiest topics, which take a second to measure."""
+        window = self.window()
+        window.page.route("**/api/topics/busiest*", lambda route: None)
+        page = window.open(self.base, "#/topics")
+        page.get_by_text("sensors.000").wait_for()
+        page.get_by_label("Part of the name").fill("sensors.00")
+        self.eventually(page, lambda: len(self.rows(page, "Topics")) == 10)
+
     def test_storedMessages(self) -> None:
         """Messages of a durable topic are read from the journal by offset, and filtered."""
         page = self.show("topic", "orders.eu", until="Stored messages")

@@ -23,14 +23,27 @@ export default class Topics extends Page {
     this.append(heading("Topics", this.filter), section("Busiest", this.busiest), section("By name", this.table, this.paging.bar));
   }
 
-  async load() {
-    const contains = this.filter.value;
-    const [found, busiest] = await Promise.all([this.paging.read({ contains }), get("topics/busiest", { contains, limit: 5 })]);
-    return { found, busiest };
+  load() {
+    this.#measure();
+    return this.paging.read({ contains: this.filter.value });
   }
 
-  show({ found, busiest }) {
+  show(found) {
     this.table.rows = found.topics;
-    this.busiest.rows = busiest.topics;
+  }
+
+  /** Show the busiest topics, which the broker measures for a second. */
+  async #measure() {
+    if (this.isMeasuring) return;
+    this.isMeasuring = true;
+    try {
+      const contains = this.filter.value;
+      const { topics } = await get("topics/busiest", { contains, limit: 5 });
+      if (contains === this.filter.value) this.busiest.rows = topics;
+    } catch {
+      // The list of topics tells why.
+    } finally {
+      this.isMeasuring = false;
+    }
   }
 }
