@@ -31,6 +31,8 @@ from tests.fork_server import Forked
 
 #: Seconds that a wait may last; they cost nothing while the broker does as it should.
 PATIENCE = 300.0
+#: Seconds between two questions to a broker that prints nothing: what is waited for may be no line.
+AGAIN = 0.25
 #: What is listened on if the arguments name nothing: all dialects, loopback only, a port that the system chooses.
 ANY_PORT = ("--listen", "tcp:0:interface=127.0.0.1")
 
@@ -190,7 +192,7 @@ class BrokerProcess:
     # Waiting
 
     def waitFor(self, holds: Callable[[], object], what: str, seconds: float = PATIENCE) -> None:
-        """Wait until ``holds()`` is true; it is asked anew whenever the broker has printed a line.
+        """Wait until ``holds()`` is true; it is asked whenever the broker has printed a line, and at times without one.
 
         :raises BrokerFailed: if that is not so in time, or the broker ends without it.
         """
@@ -201,7 +203,7 @@ class BrokerProcess:
                 if self._ended or left <= 0:
                     why = "the broker ended" if self._ended else f"{seconds:g} seconds went by"
                     raise BrokerFailed(f"waited for {what}, but {why}\n{self._printed}")
-                self._news.wait(left)
+                self._news.wait(min(left, AGAIN))
 
     def hasEnded(self, seconds: float = PATIENCE) -> bool:
         """Wait at most so many seconds for the end of the process; return whether it has ended."""
