@@ -311,8 +311,6 @@ export class Client {
         connection._out._raw(bytes);
         connection._soon();
         each._number = ++this._sent;
-        // A connection that ends soon confirms a part, so that the next one has less to repeat.
-        if (!(this._sent % 256)) this._ping((_, refused) => this._keep(refused));
         if (!each._keep) this._heldBytes -= bytes.length;
       }
       this._held = this._held.filter((each) => each._keep);
