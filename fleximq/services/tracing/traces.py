@@ -101,8 +101,8 @@ class Traces:
         self._numbers = count(1)
 
     def list(self) -> Iterable[dict[str, Any]]:
-        """Return the state of each trace, oldest first."""
-        return [each.state() for each in self._traces.values()]
+        """Return the state of each trace, by number."""
+        return [self._traces[number].state() for number in sorted(self._traces)]
 
     def find(self, number: int) -> Trace:
         """Return a trace; raises NotFound."""
@@ -126,7 +126,7 @@ class Traces:
             raise Conflict(f"client {clientId} has no connection of its own")
         if any(each.about.get("client_id") == clientId and not each.ended for each in self._traces.values()):
             raise Conflict(f"client {clientId} is traced already")
-        trace = self._begin({"client_id": clientId}, limit, seconds, by)
+        trace = self._make({"client_id": clientId}, limit, seconds, by)
         inner = readerOf(client.dialect)
         outer = unframed(readerOf(client.dialect)) if isinstance(session.outbox, WebSocketOutbox) else None
         write = partial(self._frames, trace, OUT, outer or readerOf(client.dialect))
@@ -135,6 +135,7 @@ class Traces:
         departures = _Departures(partial(self._left, trace, client))
         self._broker.observers.add(departures)
         trace.removals.append(partial(self._broker.observers.remove, departures))
+        self._begin(trace)
         return trace
 
     def ofTopic(self, pattern: str, limit: int, seconds: int, by: str) -> Trace:
@@ -143,15 +144,11 @@ class Traces:
         :raises InvalidTopic: the pattern is none.
         :raises NoCapacity: too many traces run.
         """
-        trace = self._begin({"topic": pattern}, limit, seconds, by)
+        trace = self._make({"topic": pattern}, limit, seconds, by)
         listener = _Listener(partial(self._published, trace))
-        try:
-            self._broker.wiretap(listener, pattern)
-        except BaseException:
-            self._end(trace, "it could not begin")
-            del self._traces[trace.number]
-            raise
+        self._broker.wiretap(listener, pattern)
         trace.removals.append(partial(self._broker.endWiretap, listener, pattern))
+        self._begin(trace)
         return trace
 
     def stop(self, number: int) -> Trace:
@@ -160,13 +157,14 @@ class Traces:
         self._end(trace, "stopped by an operator")
         return trace
 
-    def _begin(self, about: dict[str, Any], limit: int, seconds: int, by: str) -> Trace:
+    def _make(self, about: dict[str, Any], limit: int, seconds: int, by: str) -> Trace:
         if sum(not each.ended for each in self._traces.values()) >= RUNNING:
             raise NoCapacity(f"{RUNNING} traces run already")
-        trace = Trace(next(self._numbers), about, by, limit, seconds)
+        return Trace(next(self._numbers), about, by, limit, seconds)
+
+    def _begin(self, trace: Trace) -> None:
         self._traces[trace.number] = trace
-        trace.timer = self._broker.deadlines.callLater(seconds, partial(self._end, trace, "its time is over"))
-        return trace
+        trace.timer = self._broker.deadlines.callLater(trace.seconds, partial(self._end, trace, "its time is over"))
 
     def _end(self, trace: Trace, why: str) -> None:
         if trace.ended:
@@ -177,6 +175,9 @@ class Traces:
         for remove in trace.removals:
             remove()
         trace.removals.clear()
+        self._traces[trace.number] = self._traces.pop(
+            trace.number
+        )  # so that the ended ones are in the order of their ends
         ended = [each for each in self._traces.values() if each.ended]
         for each in ended[: max(0, len(ended) - ENDED)]:
             self._traces.pop(each.number, None)
