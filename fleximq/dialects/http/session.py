@@ -219,6 +219,8 @@ class HttpSession(StreamSession):
         except Exception:
             self._log.failure("http: a request could not be processed")
             exchange.send(errorBody("internal error"), status=500)
+            if exchange.hasBegun:  # its head is sent, so that only the end of the connection is left
+                self.end("internal error")
 
     # -- answers -----------------------------------------------------------------------------------
 

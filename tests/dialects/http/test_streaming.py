@@ -6,6 +6,7 @@ from unittest.mock import patch
 
 import msgpack
 
+from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource
 from fleximq.dialects.connection.slow_consumer import Drop
 from fleximq.errors import Forbidden
@@ -227,6 +228,13 @@ class EndTests(StreamCase):
         self.turn()
         self.assertEqual([name for _, name, _ in reader.events], ["end"])
         self.assertTrue(reader.isComplete)
+
+    def test_whenItFailsAfterItsHead(self) -> None:
+        peer = self.join()
+        with patch.object(Broker, "recall", side_effect=RuntimeError("a fault")):
+            self.assertIn(b"HTTP/1.1 200", peer.ask(request("GET /topics/t")))
+        self.assertEqual(len(self.flushLoggedErrors(RuntimeError)), 1)
+        self.assertTrue(peer.closed)
 
 
 class RefusalTests(StreamCase):
