@@ -1,6 +1,6 @@
 """A worker by HTTP: ``POST /queues/NAME/take`` and ``/settle`` (:mod:`fleximq.broker.consumers.takes`)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated
 
@@ -65,8 +65,8 @@ def _rowOf(queue: str, job: Job) -> bytes:
     return jobRow(topic, headerOf(message), message, job.tag, attempts)
 
 
-def _number(arguments: object, name: str, usual: float) -> float:
-    text = arguments.get(name)  # type: ignore[attr-defined]
+def _number(arguments: Mapping[str, str], name: str, usual: float) -> float:
+    text = arguments.get(name)
     try:
         return usual if text is None else float(text)
     except ValueError:

@@ -12,7 +12,7 @@ import { h } from "./dom.js";
  */
 
 /** `<fq-table>`: set {@link define} once, and {@link rows} at each update. */
-export class Table extends HTMLElement {
+class Table extends HTMLElement {
   #columns = [];
   #key = (row) => row;
   #rows = [];

@@ -1,7 +1,7 @@
 // Connected clients, and bans.
 
 import { get, may } from "../api.js";
-import { choice, confirmed, field, h } from "../dom.js";
+import { field, h } from "../dom.js";
 import { bytes, count, link, mark, rate, span, time } from "../format.js";
 import { heading, Page, Paging, section } from "../page.js";
 import { table } from "../table.js";

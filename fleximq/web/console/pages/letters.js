@@ -2,7 +2,7 @@
 
 import { get } from "../api.js";
 import { choice, field, filled, h, labelled } from "../dom.js";
-import { brief, bytes, count, link, payload, time } from "../format.js";
+import { bytes, count, link, payload, time } from "../format.js";
 import { because, facts, heading, Page, tell } from "../page.js";
 import { table } from "../table.js";
 
