@@ -196,7 +196,7 @@ class IConversation(Interface):
         """Answer a :class:`fleximq.errors.BrokerError` in the dialect's words and close the connection."""
 
     def load() -> "ConnectionLoad":
-        """Return what the connection has carried, and what holds it up."""
+        """Return the traffic of the connection, and the reasons for which it is slow."""
 
 
 class IAdmission(Interface):

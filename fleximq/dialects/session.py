@@ -301,7 +301,7 @@ class Session(metaclass=ABCMeta):
                 self.broker.leave(self.client, self.reason)
 
     def load(self) -> ConnectionLoad:
-        """Return what the connection has carried, and what holds it up."""
+        """Return the traffic of the connection, and the reasons for which it is slow."""
         traffic, outbox = self.traffic, self.outbox
         unread = outbox.unread
         reasons = [f"it does not read: {unread} bytes of at most {outbox.limit} wait"] if outbox.isUnread else []

@@ -1,13 +1,13 @@
-"""What one connection has carried, what its peer has not read, and why it is slow."""
+"""The traffic of one connection, its unread output, and the reasons for which it is slow."""
 
 from typing import NamedTuple
 
 
 class ConnectionLoad(NamedTuple):
-    """The load of one connection: bytes and messages since it began, bytes that wait until its peer reads them, and
-    the bytes above which it is too slow; 0 if that is not known.
+    """The load of one connection: bytes and messages since it began; ``unread`` bytes of output, and ``mark``, the
+    number of them above which it is too slow, 0 if that is not known.
 
-    ``slow`` are phrases about what holds it up: its peer does not read, or the broker does not read from it.
+    ``slow`` has a phrase for each reason of a delay: its peer does not read, or the broker does not read from it.
     """
 
     bytesIn: int

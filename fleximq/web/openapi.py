@@ -62,7 +62,7 @@ class Operation(Protocol):
 
     @property
     def words(self) -> str:
-        """What it does."""
+        """A sentence about it."""
 
     @property
     def right(self) -> str:
@@ -78,7 +78,7 @@ class Operation(Protocol):
 
     @property
     def answers(self) -> Mapping[int, str]:
-        """What each status means."""
+        """The meaning of each status."""
 
 
 def openApiPage(pages: Mapping[str, Page], operations: Iterable[Operation]) -> Page:

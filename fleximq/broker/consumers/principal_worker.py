@@ -41,7 +41,7 @@ Done = Callable[[Sequence[Job] | BrokerError], None]
 
 
 class QueueOperations(Protocol):
-    """The operations of :class:`fleximq.broker.broker.Broker` that take part."""
+    """The operations of :class:`fleximq.broker.broker.Broker` that workers use."""
 
     queues: WorkQueues
     deadlines: Deadlines
@@ -55,7 +55,7 @@ class QueueOperations(Protocol):
         """Register a client."""
 
     def leave(self, client: ConnectedClient, reason: str) -> None:
-        """Remove it."""
+        """Remove a client."""
 
     def consumeFrom(
         self,
@@ -65,13 +65,13 @@ class QueueOperations(Protocol):
         ended: Callable[[BrokerError], None],
         prefetch: int = 1,
     ) -> QueueConsumer:
-        """Make it a consumer."""
+        """Make a client a consumer of a queue."""
 
     def pauseConsuming(self, client: ConnectedClient, name: str, isPaused: bool) -> None:
-        """Look whether a consumer has room."""
+        """Pause or resume deliveries; resuming delivers at once if the consumer has room."""
 
     def stopConsuming(self, client: ConnectedClient, name: str) -> None:
-        """End the consumption."""
+        """End a client's consumption from a queue."""
 
     def settle(
         self,
@@ -85,7 +85,7 @@ class QueueOperations(Protocol):
         """Settle deliveries."""
 
     def whenStored(self, call: Callable[[str | None], None], client: ConnectedClient | None = None) -> None:
-        """Call when that is on disk."""
+        """Call when all changes so far are on disk."""
 
 
 class Crowd(Protocol):
@@ -114,8 +114,8 @@ class Settling(NamedTuple):
         return [*self.acks, *(tag for tag, _ in (*self.retries, *self.rejects, *self.extends))]
 
     def slices(self) -> "list[Settling]":
-        """Return the same in parts of one turn of the reactor each, at least one; a tag that a list has twice counts
-        once.
+        """Split the settlement into at least one part, each small enough for one turn of the reactor; a tag that
+        occurs twice in a list counts once.
         """
         acks, extends = [*dict.fromkeys(self.acks)], [*dict(self.extends).items()]
         retries, rejects = [*dict(self.retries).items()], [*dict(self.rejects).items()]
@@ -157,7 +157,7 @@ class Take:
         self._deadline = deadlines.callLater(seconds, self.giveUp)
 
     def finish(self, result: Sequence[Job] | BrokerError) -> None:
-        """Report the result; it does not wait any more."""
+        """Report the result, and stop waiting."""
         self._stopWaiting()
         self._done(result)
 
@@ -168,7 +168,9 @@ class Take:
 
 @dataclass(eq=False, slots=True, repr=False)
 class Place:
-    """The takes of one worker at one queue. ``word`` begins the tags; ``isUsed``: since the last look at it."""
+    """The takes of one worker at one queue. ``word`` is the beginning of its tags; ``isUsed``: whether it was used
+    since :attr:`isIdle` was last read.
+    """
 
     _worker: "Worker"
     name: str
@@ -195,7 +197,7 @@ class Place:
 
     def _askNext(self) -> None:
         self.consumer.ask = next((take.ask for take in self.waiting), None)
-        # Not a pause, but a look whether the consumer has room now.
+        # Not a pause: this delivers if the consumer has room now.
         self._worker.broker.pauseConsuming(self._worker.client, self.name, False)
 
     def deliver(self, deliveries: Sequence[QueueDelivery]) -> None:
@@ -234,7 +236,7 @@ class Place:
 
     @property
     def isIdle(self) -> bool:
-        """Whether nothing waits or is unsettled, and nothing was since the last look."""
+        """Whether it has no waiting take and no unsettled delivery, and was not used since this was last read."""
         isUsed, self.isUsed = self.isUsed, False
         return not (isUsed or self.waiting or self.consumer.unsettled)
 
@@ -260,7 +262,7 @@ class Worker:
     handed: int = 0
 
     def waits(self, takes: int, deliveries: int) -> None:
-        """Count takes that wait, and the deliveries that they ask for; negative: that do not any more."""
+        """Change the numbers of waiting takes, and of the deliveries that they ask for."""
         self.waiting += takes
         self.promised += deliveries
         self._crowd.waiting += takes
@@ -274,7 +276,7 @@ class Worker:
     def place(self, name: str, word: Callable[[], str]) -> Place:
         """Return its place at a queue; errors as :meth:`fleximq.broker.broker.Broker.consumeFrom`."""
         place = self.places.get(name) or Place(self, name, word())
-        # It checks the present rights again.
+        # Also for a place that exists: this checks the current rights again.
         place.consumer = self.broker.consumeFrom(self.client, name, place.deliver, partial(self._lost, name), 0)
         self.places[name] = place
         return place
@@ -285,7 +287,7 @@ class Worker:
             place.fail(error)
 
     def watch(self) -> None:
-        """Look once a minute what is not used any more."""
+        """Once a minute, stop consuming from unused queues, and leave without any."""
         self.broker.deadlines.callLater(IDLE_SECONDS, self._look)
 
     def _look(self) -> None:
@@ -306,13 +308,13 @@ class Worker:
         self.broker.leave(self.client, reason)
 
     def rightsChanged(self, lost: Sequence[str]) -> None:
-        """The broker ends what is not permitted any more by itself."""
+        """A no-op: the broker itself ends the consumption that is not permitted any more."""
 
     def refusal(self) -> str | None:
         return None
 
     def load(self) -> ConnectionLoad:
-        """Return that it has no connection of its own: those of its requests carry what it takes."""
+        """Return zeros: it has no connection of its own, and the connections of its requests count the traffic."""
         return ConnectionLoad(0, 0, 0, 0)
 
     def expel(self, error: BrokerError) -> None:

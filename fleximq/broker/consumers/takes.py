@@ -1,12 +1,12 @@
 """Deliveries that a client takes by one request and settles by another, on any of its connections: a worker by curl.
 
 They belong to the principal of the client, for all its connections together, with a lease: each principal (anonymous
-clients together are one) has one client of its own at the broker, its *worker*, which consumes from queues in its
-place. So its deliveries end with a kick, a ban or a loss of rights as those of other clients do. A worker that nothing
-uses leaves after a minute.
+clients together are one) has one client of its own at the broker, its *worker*, which consumes from queues for it. So
+its deliveries end with a kick, a ban or a loss of rights as those of other clients do. An idle worker leaves after a
+minute.
 
-A waiting take costs its object and one deadline. The texts of tags begin with a word of their consumer: one from before
-a restart of the broker, or of a queue that was deleted, settles nothing.
+A waiting take costs its object and one deadline. Tags are texts that begin with a random word of their
+consumer, so that tags from before a restart of the broker, or of a deleted queue, are unknown.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ MOST_WAIT, MOST_LEASE = 300.0, 12 * 3600.0
 MOST_WAITING, MOST_WAITING_EACH = 10_000, 1000
 #: Maximum deliveries of a principal that are unsettled or that its waiting takes ask for.
 MOST_UNSETTLED = MOST_PREFETCH
-#: Seconds for which a take that does not wait may await that the next message is read from disk.
+#: Seconds for which even a take with ``seconds=0`` waits until the next message is read from disk.
 READ_SECONDS = 5.0
 
 
@@ -78,7 +78,7 @@ class Takes:
         return take
 
     def _giveUpSoon(self, take: Take, name: str) -> None:
-        """End a take that does not wait, when the next message is known not to be on disk only."""
+        """End a take with ``seconds=0``, unless the next message is still being read from disk."""
         queue = self._broker.queues.get(name)
         if queue is not None and queue.preparing and not queue.isBlocked:
             again = partial(self._giveUpSoon, take, name)
@@ -129,7 +129,7 @@ class Takes:
             own.conversation = worker = Worker(self, self._broker, own)
             self._workers[client.principal] = worker
             worker.watch()
-        # Those of its last request. A reload of the settings ends what they do not permit any more.
+        # Those of the latest request; a reload of the settings ends consumption that is not permitted any more.
         worker.client.rights, worker.client.identity = client.rights, client.identity
         return worker
 

@@ -1,11 +1,11 @@
-"""A transport whose written bytes are passed to a tap too, while an operator traces a connection."""
+"""A transport that also passes the bytes written to it to a tap, while an operator traces the connection."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 
 class _TappedSocket:
-    """Sends like the socket, and passes the bytes that the system took to ``wrote``."""
+    """Sends by the socket, and passes the bytes that the system accepted to ``wrote``."""
 
     def __init__(self, socket: Any, wrote: Callable[[bytes], None]) -> None:
         self._socket, self._wrote = socket, wrote

@@ -106,7 +106,7 @@ class OwnerLink:
         return self._session.address
 
     def write(self, data: bytes) -> None:
-        """Send the client what the owner sends."""
+        """Send bytes from the owner to the client."""
         session = self._session
         turn, outbox = session.context.turn, session.outbox
         turn.open = True

@@ -34,7 +34,7 @@ class HttpConversation(Protocol):
         """The client of the broker."""
 
     def connectionField(self, request: HttpRequest) -> str:
-        """Return what a response says about the connection, "" for nothing."""
+        """Return the value of a response's field ``Connection``, "" to leave it out."""
 
     def counted(self, error: BrokerError) -> None:
         """Count and log an error."""
@@ -126,7 +126,7 @@ class Exchange:
             self.session.answered(self)
 
     def gone(self) -> bool:
-        """End an exchange that nobody waits for; return False if it must still be answered."""
+        """End the exchange without an answer, as the client has left; return False if it must still be answered."""
         call, self.whenGone = self.whenGone, None
         if call is None:
             return False

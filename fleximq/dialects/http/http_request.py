@@ -32,7 +32,7 @@ _KINDS = {
     "application/vnd.msgpack": BodyKind.MESSAGEPACK,
 }
 #: Decoding JSON holds up all other clients, so that it has a lower limit.
-_LIMITED = frozenset({BodyKind.JSON, BodyKind.LINES})
+_DECODED = frozenset({BodyKind.JSON, BodyKind.LINES})
 
 
 @dataclass(slots=True, eq=False)
@@ -40,8 +40,8 @@ class HttpRequest:
     """The head of a request, checked.
 
     ``length`` is that of its body, or CHUNKED; ``kind`` its form. ``keepsAlive``: the connection stays open after it.
-    ``isUnique``: it has an argument for a single message, so that its head is not repeated. ``prepared`` is for its
-    route, which may store there what it makes of the head.
+    ``isUnique``: it has an argument for a single message, so that its head is not repeated. In ``prepared``
+    its route may store values that it makes from the head.
     """
 
     method: str
@@ -75,7 +75,7 @@ def readRequest(head: RequestHead, routes: Routes, most: int, corsFields: tuple[
         allowed = ", ".join(allowedMethods(found))
         raise HttpError(405, f"this path takes {allowed} only", fields=(f"Allow: {allowed}",))
     kind = _kindOf(head)
-    limit = min(most, JSON_BYTES) if kind in _LIMITED else most
+    limit = min(most, JSON_BYTES) if kind in _DECODED else most
     if length > limit:
         more = "; larger values can be sent as application/msgpack" if limit < most else ""
         raise HttpError(413, f"a body of at most {limit} bytes is taken here{more}")

@@ -41,7 +41,7 @@ class HttpProtocol(PullStreamProtocol, Handover):
         session.onReady = self._continueSoon
         session.onAhead = self._ahead
 
-    # -- what the session asks its router -------------------------------------------------------------
+    # -- questions of the session to the router -------------------------------------------------------
 
     def continues(self, head: RequestHead) -> bool:
         """Return whether this connection serves a request: it belongs to plain HTTP, and has the same credentials."""

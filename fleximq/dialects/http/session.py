@@ -147,7 +147,7 @@ class HttpSession(StreamSession):
             self._isProceeding = False
 
     def _next(self) -> bool:
-        """Process one request; return False if it is incomplete, or for the router."""
+        """Process one request; return False if it is incomplete, for the router, or answered without a route."""
         scanner, request = self.scanner, self._request
         if request is None:
             raw = scanner.head()
@@ -193,7 +193,7 @@ class HttpSession(StreamSession):
         return request
 
     def _options(self, head: RequestHead) -> None:
-        """Answer what a path takes, and whether a web page may request it."""
+        """Answer with the methods of a path, and whether a web page may use them."""
         if "transfer-encoding" in head.fields or (head.only("content-length") or "0") != "0":
             raise HttpError(413, "OPTIONS takes no body")
         allowed = ", ".join(allowedMethods(ROUTES.find(head.path)[0]))
@@ -225,7 +225,7 @@ class HttpSession(StreamSession):
     # -- answers -----------------------------------------------------------------------------------
 
     def connectionField(self, request: HttpRequest) -> str:
-        """Return what a response says about the connection, "" for nothing."""
+        """Return the value of a response's field ``Connection``, "" to leave it out."""
         if not request.keepsAlive or self.closesNext or self.dismissed or self._inputEnded:
             self.closesNext = True
             return "close"
@@ -298,7 +298,7 @@ class HttpSession(StreamSession):
         self._watch(settings.handshakeTimeout)
 
     def inputEnded(self) -> None:
-        """Answer the pending request if somebody may wait for it, then close."""
+        """Answer the pending request, unless its route ends it, then close."""
         self._inputEnded = True
         exchange = self._exchange
         if exchange is not None and not exchange.gone():
@@ -315,7 +315,7 @@ class HttpSession(StreamSession):
 
     @property
     def isStreaming(self) -> bool:
-        """Whether an answer has begun and goes on."""
+        """Whether the head of the pending answer is sent, and its body is not complete."""
         return self._exchange is not None and self._exchange.hasBegun
 
     def abort(self, reason: str) -> None:

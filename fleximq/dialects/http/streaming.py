@@ -290,7 +290,7 @@ class Stream:
 
 
 class StreamOutlet(ReplayOutlet):
-    """Sends what a stream takes of replayed messages."""
+    """Sends replayed messages up to the limit of the stream."""
 
     subscriber: Stream
 

@@ -1,4 +1,4 @@
-"""A session of a WebSocket whose input is passed to a tap too, while an operator traces the connection."""
+"""A session of a WebSocket that passes its input to a tap first, while an operator traces the connection."""
 
 from collections.abc import Callable
 from typing import Any

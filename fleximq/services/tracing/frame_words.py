@@ -1,8 +1,8 @@
-"""Bytes of a connection as words, frame by frame, for each dialect: what a frame is and what it is about, never the
-payload of a message nor credentials.
+"""Describes the frames of a connection in words, for each dialect: their type and their header, without payloads and
+credentials.
 
-Each reader takes the bytes of one direction from a frame's beginning on. Neighbouring frames with equal headers are one
-line. Bytes that cannot be read are told as such, with all that follow.
+A reader takes the bytes of one direction, from the beginning of a frame on. Neighbouring frames with equal headers are
+one line. After bytes that are not valid in the dialect a reader raises an error, and its trace ends.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,9 +20,9 @@ from fleximq.wire.websocket_frame import endOfFrame, hasHead, headBytes
 
 #: The longest text of a header in the words.
 _TEXT = 120
-#: Keys of a FlexiMQ header that are not told: credentials, and those that the words begin with.
-_UNTOLD = frozenset({"auth", "topic"})
-#: More unfinished bytes of one frame are not kept.
+#: Keys of a FlexiMQ header that are left out: credentials, and the topic, with which the description begins.
+_OMITTED = frozenset({"auth", "topic"})
+#: Maximum size of an incomplete frame in the buffer.
 _MOST = 2 * MEBIBYTE
 _OPCODES = {0: "continuation", 1: "text", 2: "binary", 8: "close", 9: "PING of WebSocket", 10: "PONG of WebSocket"}
 _BASE = 34
@@ -42,7 +42,7 @@ Reader = Callable[[bytes], Iterator[FrameWords]]
 
 
 def readerOf(dialect: str) -> Reader:
-    """Return a reader of the stream of this dialect; of an unknown one, reads are told by their sizes."""
+    """Return a reader of the stream of this dialect; for an unknown one, of the sizes of reads."""
     return _READERS.get(dialect, lambda: _plain)()
 
 
@@ -95,7 +95,7 @@ def _flexiWords(envelope: bytes, size: int, count: int) -> FrameWords:
     kind = _NAMES.get(number, f"type {number}")
     topic, payload = fields.get("topic"), size // count - len(envelope) - _BASE + FIXED_BYTES
     about = [f"topic {_text(topic)}"] if topic is not None else []
-    about += [f"{printable(str(name))} {_value(value)}" for name, value in fields.items() if name not in _UNTOLD]
+    about += [f"{printable(str(name))} {_value(value)}" for name, value in fields.items() if name not in _OMITTED]
     about.append(f"{payload} bytes of payload" if count == 1 else f"{size} bytes in {count} messages")
     if "auth" in fields:
         about.append("with credentials")

@@ -22,16 +22,14 @@ from fleximq.errors import Conflict, NoCapacity, NotFound
 from fleximq.interfaces import IBrokerObserver, IForm, ISubscriber
 from fleximq.services.tracing.frame_words import FrameWords, Reader, readerOf, unframed
 
-#: So many traces run at once, and so many ended ones may still be read, for so many seconds.
+#: Maximum number of running traces, and of ended ones; seconds after which an ended one is forgotten.
 RUNNING, ENDED, KEPT = 4, 8, 600.0
-
-
 IN, OUT = "in", "out"
 
 
 @dataclass(eq=False, repr=False)
 class Trace:
-    """One trace. ``ended`` is why it has ended, "" while it runs; ``rows`` are its lines."""
+    """One trace. ``ended`` is the reason for its end, "" while it runs; ``rows`` are its lines."""
 
     number: int
     about: dict[str, Any]
@@ -114,7 +112,7 @@ class Traces:
     def ofClient(self, clientId: int, limit: int, seconds: int, by: str) -> Trace:
         """Begin a trace of the frames of a client.
 
-        :raises NotFound: there is no such client at this node.
+        :raises NotFound: no client of this node has this id.
         :raises Conflict: it has no connection, or another trace.
         :raises NoCapacity: too many traces run.
         """
@@ -198,7 +196,7 @@ class Traces:
                 if trace.isFull:
                     break
                 self._add(trace, direction, line)
-        except Exception as error:  # a tap never disturbs the connection
+        except Exception as error:  # the connection must not notice a fault of the tap
             self._add(trace, direction, FrameWords("bytes", 1, len(data), f"cannot be read: {error}"))
             self._end(trace, "its bytes cannot be read")
 

@@ -18,9 +18,9 @@ _log = Logger()
 
 Answer = Callable[[PageRequest], Coroutine[Any, Any, HttpReply]]
 
-#: The lists of answers that have messages: their payloads are shown as values too.
+#: The fields of answers that are lists of messages, whose payloads are also shown as values.
 _MESSAGES = frozenset({"messages", "letters"})
-#: The arguments of paged listings, whose keys are texts, and of those whose keys are numbers.
+#: The arguments of listings that are paged by a text, and by a number.
 LIMIT = Argument("limit", "The maximum number of rows.", "integer")
 PAGED = (LIMIT, Argument("after", "The key after which the rows begin: the ``next`` of another page."))
 PAGED_BY_NUMBER = (LIMIT, PAGED[1]._replace(kind="integer"))
@@ -51,7 +51,7 @@ async def _ask(broker: Broker, path: Path, request: PageRequest) -> HttpReply:
 
 
 def _withValues(value: Any) -> Any:
-    """Return a list of messages with their values; a number of messages remains."""
+    """Return a list of messages with their values; a number, of messages in a queue, is returned unchanged."""
     return [withValue(row) for row in value] if isinstance(value, list) else value
 
 

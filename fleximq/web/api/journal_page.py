@@ -1,4 +1,4 @@
-"""``/api/journal``: its health, its files, what is removed from it, and how long the disk will do."""
+"""``/api/journal``: its health, its files, its retention, and for how many days the disk suffices."""
 
 import os
 from collections.abc import Callable
@@ -49,7 +49,7 @@ class JournalInWords:
         return jsonReply({"journal": shown, **rows})
 
     def _outlook(self, settings: Settings, size: int) -> dict[str, Any]:
-        """Return the free bytes, the growth in a day at the present rate, and for how many days the disk will do; None
+        """Return the free bytes, the growth in a day at the present rate, and for how many days the disk suffices; None
         while the journal does not grow, or reaches its own limit first.
         """
         free = _freeBytes(settings.journal or ".")
@@ -75,5 +75,5 @@ def _row(segment: SegmentState) -> dict[str, Any]:
 
 def journalPage(journal: JournalInWords) -> Page:
     """Return the page."""
-    words = "The journal: health and damage, its files by position, retention, and for how long the disk will do."
+    words = "The journal: health and damage, its files by position, retention, and for how many days the disk suffices."
     return Page(partial(JournalInWords.answer, journal), words=words, arguments=PAGED_BY_NUMBER, everywhere=True)

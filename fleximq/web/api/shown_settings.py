@@ -25,8 +25,8 @@ def shownSettings(settings: Settings) -> dict[str, Any]:
 
 
 def shownOrigins(settings: Settings, origins: Mapping[str, Origin]) -> dict[str, Any]:
-    """Return by option name where each setting comes from; without origins, those that are no defaults come from the
-    program.
+    """Return the origin of each setting by option name; without any origins, settings that differ from their defaults
+    are from the program.
     """
     usual, found = Settings(), {}
     for option in OPTIONS:
