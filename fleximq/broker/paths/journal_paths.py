@@ -25,13 +25,14 @@ from fleximq.broker.paths.arguments import (
     seenNames,
     text,
 )
+from fleximq.broker.paths.rows import boundsRow
 from fleximq.errors import BadRequest, BrokerError, Conflict, NoCapacity, NotKept, NotPermitted
 from fleximq.limits import HEADER_BYTES, MEBIBYTE
 from fleximq.rights import UNRESTRICTED, Action
 from fleximq.values.header_pairs import readHeader, withSender
 from fleximq.values.message import Content, Message
 from fleximq.values.nesting import NestedTooDeeply
-from fleximq.values.records import CONTENTS, SCHEDULED, PublishedRun, Run, TopicBounds, contentOf, ownQuery
+from fleximq.values.records import CONTENTS, SCHEDULED, PublishedRun, Run, contentOf, ownQuery
 
 #: Maximum bytes of one read.
 MAX_READ_BYTES = 4 * MEBIBYTE
@@ -98,7 +99,9 @@ def bounds(broker: Broker, client: ConnectedClient, arguments: Arguments, answer
     def listed(names: list[str], nextName: str | None) -> None:
         kept, end = journal.bounds() if names else {}, journal.end
         found = {
-            "topics": [_bounds(name, kept[name]) for name in names if name in kept],
+            "topics": [
+                {"topic": name, **boundsRow(kept[name]), "count": kept[name].count} for name in names if name in kept
+            ],
             "next": nextName,
             "journal": journal.id,
         }
@@ -112,18 +115,6 @@ def bounds(broker: Broker, client: ConnectedClient, arguments: Arguments, answer
         seenNames(broker, partial(sees, client), journal.topics, after, limit, listed)
     else:
         listed([], None)
-
-
-def _bounds(topic: str, kept: TopicBounds) -> dict[str, Any]:
-    return {
-        "topic": topic,
-        "first": kept.first,
-        "last": kept.last,
-        "first_time": kept.firstTime // 1000,
-        "last_time": kept.lastTime // 1000,
-        "count": kept.count,
-        "bytes": kept.bytes,
-    }
 
 
 def read(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:

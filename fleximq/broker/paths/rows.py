@@ -7,6 +7,7 @@ from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.topics.topic_table import Topic
 from fleximq.values.connection_load import ConnectionLoad
+from fleximq.values.records import TopicBounds
 from fleximq.values.state_records import GroupProgress
 
 
@@ -91,4 +92,15 @@ def groupRow(broker: Broker, group: GroupProgress) -> dict[str, Any]:
         "bytes": behind.bytes,
         "lost": group.lost,
         "time": group.time // 1000,
+    }
+
+
+def boundsRow(bounds: TopicBounds) -> dict[str, Any]:
+    """Return what the journal has of a topic: first and last offset and time, in milliseconds since 1970, and bytes."""
+    return {
+        "first": bounds.first,
+        "last": bounds.last,
+        "first_time": bounds.firstTime // 1000,
+        "last_time": bounds.lastTime // 1000,
+        "bytes": bounds.bytes,
     }

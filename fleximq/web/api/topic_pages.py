@@ -17,12 +17,11 @@ from fleximq.broker.consumers.work_queue import WorkQueue
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.paths.arguments import PAGE, Answer, Arguments, Listing, number, page, text
 from fleximq.broker.paths.path_table import topics
-from fleximq.broker.paths.rows import topicRow
+from fleximq.broker.paths.rows import boundsRow, topicRow
 from fleximq.broker.topics.topic_table import Topic
 from fleximq.errors import NotFound
 from fleximq.limits import TOPIC_BYTES
 from fleximq.values.patterns import anyOf, covers, isPattern
-from fleximq.values.records import TopicBounds
 from fleximq.web.api.answers import LIMIT, PAGED, PAGED_BY_NUMBER, pathPage
 from fleximq.web.api.stored_messages import StoredMessages
 from fleximq.web.request import Argument, HttpReply, Page, PageRequest, jsonReply
@@ -82,7 +81,7 @@ def topicDetail(broker: Broker, client: ConnectedClient, arguments: Arguments, a
     isRetained = bool(broker.rules.retain) and anyOf(broker.rules.retain)(name)
     detail = {
         **(topicRow(broker, topic) if topic else {"topic": name, "durable": broker.topics.isDurable(name)}),
-        "stored": None if stored is None else _boundsRow(stored),
+        "stored": None if stored is None else {**boundsRow(stored), "messages": stored.count},
         "retained": stored.last if isRetained and stored is not None else None,
         "queues": queues[:_QUEUES],
         "polled": sum(isinstance(each, PolledSubscription) for each in members),
@@ -93,17 +92,6 @@ def topicDetail(broker: Broker, client: ConnectedClient, arguments: Arguments, a
 
     rows = Listing("listening", broker.clients, attrgetter("id"), partial(_subscriberRow, name), *some, listens)
     rows.answer(broker, lambda found: answer(detail | found))
-
-
-def _boundsRow(bounds: TopicBounds) -> dict[str, Any]:
-    return {
-        "first": bounds.first,
-        "last": bounds.last,
-        "first_time": bounds.firstTime // 1000,
-        "last_time": bounds.lastTime // 1000,
-        "messages": bounds.count,
-        "bytes": bounds.bytes,
-    }
 
 
 def _subscriberRow(topic: str, client: ConnectedClient) -> dict[str, Any]:
