@@ -5,7 +5,6 @@ of FlexiMQ had sent them. The header is made once for equal requests.
 """
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any, NamedTuple
 
 from fleximq.broker.envelope import ConnectedClient, Envelope
@@ -17,6 +16,7 @@ from fleximq.dialects.http.routes import Parameter
 from fleximq.errors import BadRequest, NotKept, NotRecorded, TooLarge
 from fleximq.limits import HEADER_BYTES, MOST_MILLISECONDS
 from fleximq.values.header_pairs import SENDER
+from fleximq.values.zoned_time import zonedTime
 from fleximq.wire.fleximq_frame import encodeMessage
 from fleximq.wire.fleximq_header import Header, MessageType, checkHeader
 
@@ -189,10 +189,7 @@ def _digit(text: str) -> int:
 
 
 def _moment(text: str) -> int:
-    try:
-        moment = datetime.fromisoformat(text)
-        if moment.tzinfo is not None:
-            return max(0, round(moment.timestamp() * 1000))
-    except (ValueError, OverflowError):
-        pass
-    raise BadRequest("at must be a time in ISO 8601 with a zone, e.g. 2030-01-31T12:00:00Z")
+    moment = zonedTime(text)
+    if moment is None:
+        raise BadRequest("at must be a time in ISO 8601 with a zone, e.g. 2030-01-31T12:00:00Z")
+    return max(0, round(moment.timestamp() * 1000))

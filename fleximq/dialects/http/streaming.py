@@ -6,7 +6,6 @@ id from the start, so that a connection that is lost before the first message ma
 """
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -23,6 +22,7 @@ from fleximq.dialects.replay_outlet import ReplayOutlet
 from fleximq.errors import BadRequest, BrokerError, NoLongerKept, NotPermitted
 from fleximq.interfaces import ISubscriber
 from fleximq.values.patterns import covers, isPattern
+from fleximq.values.zoned_time import zonedTime
 
 EVENTS, LINES = "text/event-stream", "application/x-ndjson"
 PARAMETERS = (
@@ -306,12 +306,9 @@ def _startOf(text: str) -> Start:
         return Start(text)
     if text.isascii() and text.isdecimal() and len(text) < 19:
         return Start("offset", int(text))
-    try:
-        moment = datetime.fromisoformat(text)
-        if moment.tzinfo is not None and moment.timestamp() >= 0:
-            return Start("time", int(moment.timestamp() * 1000))
-    except (ValueError, OverflowError):
-        pass
+    moment = zonedTime(text)
+    if moment is not None and moment.timestamp() >= 0:
+        return Start("time", int(moment.timestamp() * 1000))
     raise BadRequest("from must be first, last, an offset, or a time in ISO 8601 with a zone")
 
 

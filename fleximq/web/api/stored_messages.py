@@ -21,6 +21,7 @@ from fleximq.interfaces import IJournal
 from fleximq.limits import KIBIBYTE, MEBIBYTE, SYSTEM, TOPIC_BYTES
 from fleximq.rights import Action
 from fleximq.values.records import CONTENTS, DIALECTS, StoredBatch, TopicBounds
+from fleximq.values.zoned_time import zonedTime
 from fleximq.web.api.shown_payload import SHOWN, valueOf, withValue
 from fleximq.web.request import HttpReply, PageRequest, jsonReply
 
@@ -224,12 +225,9 @@ def _startOf(value: Any) -> int | datetime:
         return 0
     if words.isdecimal() and len(words) < 20:
         return int(words)
-    try:
-        moment = datetime.fromisoformat(words)
-        if moment.tzinfo is not None and 1970 < moment.year < 3000:
-            return moment
-    except ValueError:
-        pass
+    moment = zonedTime(words)
+    if moment is not None and 1970 < moment.year < 3000:
+        return moment
     raise BadRequest("'from' must be 'first', an offset, or a time in ISO 8601 with its zone")
 
 
