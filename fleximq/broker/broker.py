@@ -635,7 +635,7 @@ class Broker:
         self.clients.peers[client.id] = client, peer
 
     def forgetRequest(self, client: ConnectedClient, requestId: str) -> None:
-        """Remove a client's open requests with this id: nobody waits for the answer any more."""
+        """Remove a client's open requests with this id; a later answer counts as a notification."""
         self.requests.forget(client, requestId)
 
     def reply(self, sender: ConnectedClient, target: int, requestId: str, message: Any, path: str = "") -> None:

@@ -36,14 +36,14 @@ export class Chart {
   /** Draw with the present colours. */
   draw() {
     if (!this.#times.length || !this.place.clientWidth) return;
-    const color = (name) => getComputedStyle(document.body).getPropertyValue(name);
+    // The canvas knows no variables.
     const resolved = (name) => {
       const probe = h("i");
       probe.style.color = `var(${name})`;
       document.body.append(probe);
       const found = getComputedStyle(probe).color;
       probe.remove();
-      return found || color(name);
+      return found;
     };
     const axis = { stroke: resolved("--soft"), grid: { stroke: resolved("--line"), width: 1 }, ticks: { show: false }, font: "12px system-ui" };
     this.#plot?.destroy();

@@ -111,9 +111,8 @@ export class Paging {
   #after;
   #next = null;
 
-  constructor(path, key, page, limit = 100) {
+  constructor(path, page, limit = 100) {
     this.path = path;
-    this.key = key;
     this.limit = limit;
     this.back = h("button", { type: "button", class: "quiet", onclick: () => { this.#after = this.#before.pop(); page.refresh(); } }, "Previous");
     this.on = h("button", { type: "button", class: "quiet", onclick: () => { this.#before.push(this.#after); this.#after = this.#next; page.refresh(); } }, "Next");

@@ -8,7 +8,7 @@ import { table } from "../table.js";
 
 export default class Clients extends Page {
   build() {
-    this.paging = new Paging("clients", "clients", this);
+    this.paging = new Paging("clients", this);
     const again = () => { this.paging.reset(); this.refresh(); };
     this.filter = field("contains", { type: "search", placeholder: "Part of name or address", "aria-label": "Part of name or address", oninput: again });
     this.slow = h("input", { type: "checkbox", onchange: again });

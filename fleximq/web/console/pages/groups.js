@@ -7,7 +7,7 @@ import { table } from "../table.js";
 
 export default class Groups extends Page {
   build() {
-    this.paging = new Paging("groups", "groups", this);
+    this.paging = new Paging("groups", this);
     this.end = h("span", { class: "hint" });
     this.table = table("Consumer groups", [
       { title: "Group", show: (row) => row.group, by: (row) => row.group },

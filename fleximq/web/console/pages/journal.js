@@ -7,7 +7,7 @@ import { table } from "../table.js";
 
 export default class Journal extends Page {
   build() {
-    this.paging = new Paging("journal", "segments", this);
+    this.paging = new Paging("journal", this);
     this.state = h("span");
     this.facts = facts();
     this.segments = table("Segments", [

@@ -10,7 +10,7 @@ const LATE = 60;
 
 export default class Queues extends Page {
   build() {
-    this.paging = new Paging("queues", "queues", this);
+    this.paging = new Paging("queues", this);
     this.filter = field("contains", { type: "search", placeholder: "Filter by name", "aria-label": "Filter by name", oninput: () => this.show(this.found) });
     this.table = table("Queues", [
       { title: "Queue", show: (row) => link(row.topic, "queue", row.topic), by: (row) => row.topic },

@@ -7,7 +7,7 @@ import { table } from "../table.js";
 
 export default class Schedules extends Page {
   build() {
-    this.paging = new Paging("schedules", "schedules", this);
+    this.paging = new Paging("schedules", this);
     this.totals = h("span", { class: "hint" });
     this.repeats = table("Recurring schedules", [
       { title: "Name", show: (row) => row.name, by: (row) => row.name },

@@ -39,7 +39,6 @@ export default class Topic extends Page {
 
   show(row) {
     const { stored } = row;
-    this.row = row;
     tell(this.facts, [
       ["Subscribers", count(row.subscribers)], ["Published", count(row.published)], ["Durable", row.durable ? "yes" : "no"],
       ["Stored messages", stored && `${count(stored.messages)}, ${bytes(stored.bytes)}`],

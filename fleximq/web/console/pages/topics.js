@@ -16,7 +16,7 @@ const rest = [
 
 export default class Topics extends Page {
   build() {
-    this.paging = new Paging("topics", "topics", this);
+    this.paging = new Paging("topics", this);
     this.filter = field("contains", { type: "search", placeholder: "Part of the name", "aria-label": "Part of the name", oninput: () => { this.paging.reset(); this.refresh(); } });
     this.busiest = table("Busiest topics", [name, { title: "Rate", show: (row) => rate(row.per_second), by: (row) => row.per_second, number: true }, ...rest], (row) => row.topic, "Nobody publishes at the moment.");
     this.table = table("Topics", [name, ...rest], (row) => row.topic, "There is no such topic. Make one: ", h("code", {}, "fleximq pub news hello"));
