@@ -49,6 +49,8 @@ class QueueOperations(ValueOperations[Deliveries, Notifications], Generic[Delive
     _mayWait = False
     _log: Logger
     _workers: set[Worker]
+    #: How often the work was stopped.
+    _stops = 0
 
     @abstractmethod
     def _jobs(self, box: JobBox) -> Consumed:
@@ -147,9 +149,12 @@ class QueueOperations(ValueOperations[Deliveries, Notifications], Generic[Delive
         :raises SubscribeFailed: and others, as :meth:`consume`.
         """
         checkWork(function, concurrency, self._mayWait, retry)
+        stops = self._stops
         jobs = await self.consume(queue, prefetch or concurrency, timeout)
         worker = self._newWorker(jobs, WorkRules(function, retry, self._log), concurrency)
         self._workers.add(worker)
+        if self._stops != stops:  # while it became a consumer
+            worker.stop()
         try:
             await worker.run()
         finally:
@@ -158,6 +163,7 @@ class QueueOperations(ValueOperations[Deliveries, Notifications], Generic[Delive
 
     def stop_work(self) -> None:
         """End all calls of :meth:`work` as soon as the functions that run have ended; it does not wait for that."""
+        self._stops += 1
         for worker in tuple(self._workers):
             worker.stop()
 

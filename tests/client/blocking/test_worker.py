@@ -145,6 +145,22 @@ class SettlingTests(ScriptedCase):
         client = self.talk(script, keep_alive=60)
         client.work("jobs", function, prefetch=2)
 
+    def test_aCallThatIsNotAConsumerYetIsStopped(self) -> None:
+        """It ends as soon as the broker has made it one."""
+
+        def script(peer: Peer) -> None:
+            peer.passBarrier()
+            first, _, second = peer.hear("PING"), peer.hear("SUB"), peer.hear("PING")
+            client.stop_work()
+            peer.pong(first)
+            peer.pong(second)
+            peer.hear("SUB")
+            peer.hear("UNSUB")
+            peer.untilEnd()
+
+        client = self.talk(script, keep_alive=60)
+        client.work("jobs", print)
+
 
 class SignalTests(ScriptedCase):
     """A worker in a process of its own."""
