@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 
 from fleximq.broker.deadlines import Deadlines
 from fleximq.broker.envelope import BROKER_ID, ConnectedClient, Envelope, LastDelivery, QueueDelivery
@@ -30,6 +31,8 @@ DROPPED_UNDELIVERABLE = CountedEvent(EventFamily.DROPPED, "no queue for a dead l
 #: Maximum size of a stored header of a letter: the topic is added to it.
 _HEADER_BYTES = HEADER_BYTES - TOPIC_BYTES - len(DEAD) - 64
 
+#: Maximum number of dead letters that are published in one turn of the reactor: 0.1 ms each.
+AT_ONCE = 500
 #: Number of the latest dead letters that a late acknowledgement can withdraw.
 LATE = 10_000
 
@@ -56,6 +59,8 @@ def _contentOf(message: Message) -> int:
 class DeadLetters:
     """Publishes dead letters as the broker, and withdraws those whose acknowledgement arrives late.
 
+    Of many messages that die together, only :data:`AT_ONCE` dead letters are published in a turn.
+
     A consumer may need more time than all deliveries of a message together, and then acknowledge it. Its dead letter is
     removed then, if no consumer has taken it, it is one of the latest :data:`LATE`, and the broker was not restarted.
     ``onDeadLetter`` is called with the story of each dead letter and the id of its message, if any.
@@ -81,10 +86,32 @@ class DeadLetters:
     onDeadLetter: Callable[[Death, str | None], None] = lambda death, messageId: None
     _late: OrderedDict[tuple[Queue, int], _Letter] = field(default_factory=OrderedDict)
     _expected: dict[str, list[_Letter]] = field(default_factory=dict)
+    #: Publish the dead letters that are left to later turns, by queue and tag.
+    _later: dict[tuple[Queue, int], Callable[[], None]] = field(default_factory=dict)
+    _inThisTurn: int = 0
 
     def add(self, queue: Queue, delivery: LastDelivery) -> None:
         """Publish the message of a last delivery as a dead letter, and retry until it is stored."""
-        self._retry(*self._register(queue, delivery))
+        self._inTurn(queue, delivery, lambda: self._retry(*self._register(queue, delivery)))
+
+    def _inTurn(self, queue: Queue, delivery: LastDelivery, publish: Callable[[], None]) -> None:
+        """Publish the message of a last delivery now, or in a later turn after those before it."""
+        if not self._inThisTurn:
+            self._deadlines.callLater(0, self._nextTurn)
+        self._inThisTurn += 1
+        if self._inThisTurn > AT_ONCE:
+            self._later[queue, delivery.tag] = publish
+        else:
+            publish()
+
+    def _nextTurn(self) -> None:
+        self._inThisTurn = len(self._later)
+        if self._later:
+            self._deadlines.callLater(0, self._nextTurn)
+        for key in [*islice(self._later, AT_ONCE)]:
+            publish = self._later.pop(key, None)  # it may be acknowledged meanwhile
+            if publish is not None:
+                publish()
 
     def _retry(self, letter: _Letter, message: Message) -> None:
         def decided(reason: str | None) -> None:
@@ -102,7 +129,14 @@ class DeadLetters:
                 self._late.pop((queue, delivery.tag), None)
             onDecided(reason)
 
-        self._publish(*self._register(queue, delivery), decided)
+        def publish() -> None:
+            try:
+                self._publish(*self._register(queue, delivery), decided)
+            except Exception as error:
+                decided(str(error))
+                self._deadlines.onError(error)
+
+        self._inTurn(queue, delivery, publish)
 
     def arrived(self, queue: Queue, messages: Sequence[Message]) -> None:
         """Record the arrival of dead letters in their queue."""
@@ -122,7 +156,7 @@ class DeadLetters:
         """Remove the dead letter of a queue's message; False if it is unknown, or not in its queue any more."""
         letter = self._late.pop((queue, tag), None)
         if letter is None:
-            return False
+            return self._later.pop((queue, tag), None) is not None
         letter.acknowledged = True
         return letter.place is None or self._remove(letter)
 

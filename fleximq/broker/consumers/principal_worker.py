@@ -23,8 +23,8 @@ from fleximq.values.connection_load import ConnectionLoad
 
 #: Seconds after which a worker and its consumers leave if nothing uses them.
 IDLE_SECONDS = 60.0
-#: Deliveries that are rejected or retried in one turn: 0.1 ms each, or 0.2 ms. ``MANY`` are acknowledged or extended.
-SLICE, MANY = 500, 5000
+#: Deliveries that are settled in one turn: up to 7 us each.
+SLICE = 5000
 
 T = TypeVar("T")
 
@@ -122,15 +122,15 @@ class Settling(NamedTuple):
         if len(acks) + len(extends) + len(retries) + len(rejects) <= SLICE:
             return [Settling(acks, retries, rejects, extends)]
         return [
-            *(Settling(acks=part) for part in _parts(acks, MANY)),
-            *(Settling(retries=part) for part in _parts(retries, SLICE)),
-            *(Settling(rejects=part) for part in _parts(rejects, SLICE)),
-            *(Settling(extends=part) for part in _parts(extends, MANY)),
+            *(Settling(acks=part) for part in _parts(acks)),
+            *(Settling(retries=part) for part in _parts(retries)),
+            *(Settling(rejects=part) for part in _parts(rejects)),
+            *(Settling(extends=part) for part in _parts(extends)),
         ]
 
 
-def _parts(items: Sequence[T], number: int) -> Iterable[Sequence[T]]:
-    return (items[place : place + number] for place in range(0, len(items), number))
+def _parts(items: Sequence[T]) -> Iterable[Sequence[T]]:
+    return (items[place : place + SLICE] for place in range(0, len(items), SLICE))
 
 
 @dataclass(eq=False, slots=True, repr=False)

@@ -5,10 +5,11 @@ connection acknowledges it by its id, or until the time is over, even if the con
 never consumed drops its oldest messages when it is full.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
+from typing import TypeVar
 
 from zope.interface import implementer
 
@@ -39,6 +40,8 @@ ATTENDED = 60.0
 REPLIES = "r:"
 # The same of all other work queues.
 _WORK = "q:"
+
+D = TypeVar("D", float, float | None)
 
 
 @implementer(ISubscriber, IGuard)
@@ -302,27 +305,50 @@ class WorkQueue(QueueOwner):
     ) -> list[int]:
         """Settle deliveries that are not acknowledged; return the tags that are not the consumer's."""
         others: list[int] = []
-        for tag, delay in retries:
-            others += self._apart(consumer, tag, partial(self._retry, delay))
-        for tag, words in rejects:
-            others += self._apart(consumer, tag, partial(_reject, shortWords(words), consumer.name))
+        for delay, tags in _grouped(retries).items():
+            others += self._apart(consumer, tags, partial(self._retry, delay))
+        if rejects:
+            reject = partial(self._reject, dict(reversed(rejects)), consumer.name)
+            others += self._apart(consumer, [tag for tag, _ in rejects], reject)
         return others + [tag for tag, seconds in extends if not self._extend(consumer, tag, seconds)]
 
-    def _apart(self, consumer: QueueConsumer, tag: int, act: Callable[[Queue, int], object]) -> list[int]:
-        """Act on one delivery that is not acknowledged; return its tag if it is not the consumer's."""
-        mine, others = consumer.remove([tag])
-        self._leased.pop(tag, None)
+    def _apart(
+        self, consumer: QueueConsumer, tags: Sequence[int], act: Callable[[Queue, list[int], Sequence[int]], object]
+    ) -> list[int]:
+        """Act on deliveries that are not acknowledged, those of each lane together, with their tags in the lane and
+        those of the consumer. Return the tags that are not the consumer's.
+        """
+        mine, others = consumer.remove(tags)
+        if self._leased:
+            for tag in mine:
+                self._leased.pop(tag, None)
         for lane, inner in self.lanes.divided(mine):
-            act(lane, inner[0])
+            some = frozenset(inner)
+            act(
+                lane,
+                inner,
+                mine if len(some) == len(mine) else [tag for tag in mine if self.lanes.isOneOf(lane, some, tag)],
+            )
         return others
 
-    def _retry(self, delay: float | None, lane: Queue, tag: int) -> None:
-        """Deliver a message again after a delay; None: as the definition says."""
-        if delay is None:
-            delivery = lane.stored.flying.get(tag)
-            retry = None if self.definition is None else self.definition.retry
-            delay = 0.0 if retry is None or delivery is None else retry.after(delivery.attempts)
-        lane.retry(tag, delay)
+    def _retry(self, delay: float | None, lane: Queue, tags: list[int], outer: Sequence[int]) -> None:
+        """Deliver messages again after a delay; None: as the definition says."""
+        if delay is not None:
+            lane.retryMany(tags, delay)
+            return
+        for each, some in _grouped([(tag, self._delayOf(lane, tag)) for tag in tags]).items():
+            lane.retryMany(some, each)
+
+    def _delayOf(self, lane: Queue, tag: int) -> float:
+        """Return the seconds until the next delivery of a message, as the definition says."""
+        delivery = lane.stored.flying.get(tag)
+        retry = None if self.definition is None else self.definition.retry
+        return 0.0 if retry is None or delivery is None else retry.after(delivery.attempts)
+
+    def _reject(
+        self, words: Mapping[int, str], consumer: str, lane: Queue, tags: list[int], outer: Sequence[int]
+    ) -> None:
+        lane.rejectMany(tags, [shortWords(words[tag]) for tag in outer], consumer)
 
     def _extend(self, consumer: QueueConsumer, tag: int, seconds: float) -> bool:
         """Extend the lease of a delivery, if its queue has leases; False if it is not the consumer's."""
@@ -401,5 +427,9 @@ class WorkQueue(QueueOwner):
             self._leaseEnded(self.lanes.outer(lane, delivery.tag, delivery.attempts))
 
 
-def _reject(words: str, consumer: str, lane: Queue, tag: int) -> object:
-    return lane.reject(tag, words, consumer)
+def _grouped(pairs: Iterable[tuple[int, D]]) -> dict[D, list[int]]:
+    """Return the tags of each delay."""
+    found: dict[D, list[int]] = {}
+    for tag, delay in pairs:
+        found.setdefault(delay, []).append(tag)
+    return found

@@ -1,5 +1,6 @@
 """After how many deliveries a message becomes a dead letter, and where dead letters go."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -53,8 +54,9 @@ class DeliveryLimit(Generic[Q]):
             stored.recorder.bury(dead)
             return
         else:
+            for reason, number in Counter([delivery.reason for delivery in dead]).items():
+                stored.counted(DEAD_LETTERS[reason], number)
             for delivery in dead:
-                stored.counted(DEAD_LETTERS[delivery.reason], 1)
                 try:
                     self.onDead(queue, delivery)
                 except Exception as error:

@@ -170,6 +170,12 @@ class InFlight:
         self.removeMany([tag])
         return delivery
 
+    def takeEach(self, tags: Sequence[int]) -> list[QueueDelivery]:
+        """Forget deliveries and return those that are in flight, each once."""
+        found = [delivery for tag in dict.fromkeys(tags) if (delivery := self.get(tag)) is not None]
+        self.removeMany([delivery.tag for delivery in found])
+        return found
+
     def removeRuns(self, tags: range) -> list[MessageRun] | None:
         """Forget deliveries that were made in runs, and return their messages; None if others are among them."""
         found = self._messages.popRuns(tags)

@@ -112,11 +112,7 @@ class LastDeliveries(dict[int, LastDelivery]):
         self._read([*later, *rest])
 
     def _publish(self, delivery: LastDelivery) -> None:
-        try:
-            self._log.deadLetter(self.queue, delivery, partial(self._decided, delivery.tag))
-        except Exception as error:
-            self._decided(delivery.tag, str(error))
-            self.queue.deadlines.onError(error)
+        self._log.deadLetter(self.queue, delivery, partial(self._decided, delivery.tag))
 
     def _decided(self, tag: int, reason: str | None) -> None:
         queue, delivery = self.queue, self.pop(tag, None)

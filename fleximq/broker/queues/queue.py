@@ -443,43 +443,58 @@ class Queue:
             self.stored.undelivered(Dropped(1, size, [offset]))
         return size is not None
 
-    def retry(self, tag: int, delay: float = 0.0) -> bool:
-        """Give a message in flight back: it is delivered again after ``delay`` seconds, before all that arrived later.
-        After too many deliveries it becomes a dead letter at once. False if it is not in flight.
+    def retryMany(self, tags: Sequence[int], delay: float = 0.0) -> list[int]:
+        """Give messages in flight back: they are delivered again after ``delay`` seconds, before all that arrived
+        later. After too many deliveries a message becomes a dead letter at once. Return the tags that are not in
+        flight.
         """
         stored, recorder = self.stored, self.recorder
-        delivery = stored.flying.remove(tag)
-        if delivery is None:
-            return False
-        if recorder is not None:
-            recorder.moved([delivery], delay)
-        if delay <= 0 or self.limit.last([delivery]):
-            self._returnOrBury([delivery])
-        else:
+        again = stored.flying.takeEach(tags)
+        known = {delivery.tag for delivery in again}
+        if recorder is not None and again:
+            recorder.moved(again, delay)
+        if delay > 0:
+            last = {delivery.tag for delivery in self.limit.last(again)}
+            delayed = [delivery for delivery in again if delivery.tag not in last]
+            again = [delivery for delivery in again if delivery.tag in last]
             now = self.deadlines.seconds()
-            stored.flying.delay(delivery, now + delay)
-            self._notes.ended([delivery], now)
-            stored.moved(delivery, False)
-        return True
+            for delivery in delayed:
+                stored.flying.delay(delivery, now + delay)
+                stored.moved(delivery, False)
+            self._notes.ended(delayed, now)
+        if again:
+            self._returnOrBury(again)
+        return [tag for tag in tags if tag not in known]
 
     def extend(self, tag: int, seconds: float, holder: object) -> bool:
         """Hide a delivery of this holder for so many seconds from now; False if it is not in flight."""
         return self.stored.flying.extend(tag, self.deadlines.seconds() + seconds, holder)
 
     def reject(self, tag: int, words: str = "", consumer: str = "", reason: DeathReason = DeathReason.REJECTED) -> bool:
-        """Make a dead letter of the message in flight with this tag, however often it was delivered; False if it is not
-        in flight.
+        """As :meth:`rejectMany`; False if the message is not in flight."""
+        return not self.rejectMany([tag], [words], consumer, reason)
 
-        :param words: the reason of its consumer, which has the name ``consumer``, for the dead letter.
+    def rejectMany(
+        self,
+        tags: Sequence[int],
+        words: Sequence[str],
+        consumer: str = "",
+        reason: DeathReason = DeathReason.REJECTED,
+    ) -> list[int]:
+        """Make dead letters of the messages in flight with these tags, however often they were delivered. Return the
+        tags that are not in flight.
+
+        :param words: for each tag, the reason of its consumer, which has the name ``consumer``, for the dead letter.
         """
-        delivery = self.stored.flying.remove(tag)
-        if delivery is None:
-            return False
-        self.stored.size -= costOf(delivery.message)
-        self._bury([LastDelivery(*delivery, reason, consumer, words)])
-        if self.stored.order is not None:
-            self.wake()
-        return True
+        wordsOf = dict(zip(tags, words, strict=True))
+        dead = [LastDelivery(*each, reason, consumer, wordsOf[each.tag]) for each in self.stored.flying.takeEach(tags)]
+        self.stored.size -= cost([delivery.message for delivery in dead])
+        if dead:
+            self._bury(dead)
+            if self.stored.order is not None:
+                self.wake()
+        known = {delivery.tag for delivery in dead}
+        return [tag for tag in tags if tag not in known]
 
     def _bury(self, dead: Sequence[LastDelivery]) -> None:
         last = []

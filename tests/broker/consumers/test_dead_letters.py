@@ -1,5 +1,6 @@
 """Dead letters, and acknowledgements that arrive after the last delivery's time."""
 
+from functools import partial
 from typing import Any, ClassVar
 
 import msgpack
@@ -194,6 +195,86 @@ class LateTests(LateCase):
             self.wait(1)
             self.assertEqual(queue.depth, 1)
             self.assertEqual(self.letters(), "c")
+
+
+class ManyTests(LateCase):
+    """Many messages that die together: their letters are published in several turns."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.patch(dead_letters, "AT_ONCE", 2)
+
+    def reject(self, *names: str) -> None:
+        """Put messages into the queue, and reject all of them by one settlement."""
+        self.put(*names)
+        self.worker = Worker(self.world.broker).consume("t", 100)
+        self.world.broker.settle(self.worker.client, "t", rejects=[(each.tag, "no") for each in self.worker.got])
+
+    def published(self) -> int:
+        queue = self.world.broker.queues.get("$dead/t")
+        return 0 if queue is None else queue.queue.stored.arrived
+
+    def test_someInEachTurnAndInOrder(self) -> None:
+        for kind in self.kinds:
+            self.start(kind)
+            made: list[str | None] = []
+            self.world.broker.deadLetters.onDeadLetter = partial(_remember, made)
+            self.reject(*"abcde")
+            self.assertEqual(made, ["a", "b"])
+            self.wait(0)
+            self.assertEqual((self.letters(), made), ("a b c d e", [*"abcde"]))
+            self.assertEqual(self.world.broker.queues.existing("t").queue.stored.all, 0)
+
+    def test_thoseThatWaitAreAcknowledgedLate(self) -> None:
+        for kind in self.kinds:
+            self.start(kind)
+            self.put(*"abcd")
+            self.world.consume("t", 9)
+            queue = self.world.broker.queues.existing("t").queue
+            queue.rejectMany([1, 2, 3, 4], ["no"] * 4)
+            self.acknowledge("d")
+            self.wait(0)
+            self.assertEqual(self.letters(), "a b c")
+
+    def test_theSettlementIsStoredWhenAllLettersAre(self) -> None:
+        self.start(Restarts)
+        self.reject(*"abcde")
+        told: list[str | None] = []
+        self.world.broker.whenStored(told.append, self.worker.client)
+        self.world.commit()
+        self.assertEqual((told, self.published()), ([], 2))
+        self.wait(0)
+        self.wait(0)
+        self.assertEqual((told, self.published()), ([None], 5))
+
+    def test_aKillBetweenTheTurnsLosesNone(self) -> None:
+        """Messages whose letters were not published return; others may be there twice."""
+        self.start(Restarts)
+        self.reject(*"abcd")
+        self.world.commit()
+        self.world.kill()
+        self.wait(100)
+        self.assertEqual({*f"{self.letters()} {self.attempt()}".split()}, {*"abcd"})
+
+    def test_oneThatFails(self) -> None:
+        """Its message returns, now or in a later turn, and the others are published."""
+        self.start(Restarts)
+
+        def fail(death: Death, messageId: str | None) -> None:
+            if messageId in ("a", "c"):
+                raise ValueError("no spade")
+
+        self.world.broker.deadLetters.onDeadLetter = fail
+        self.reject(*"abcd")
+        self.wait(0)
+        self.world.broker.stopConsuming(self.worker.client, "t")
+        self.assertEqual((self.letters(), self.attempt()), ("b d", "a c"))
+        self.assertEqual([str(error) for error in self.world.errors][:2], ["no spade"] * 2)
+        self.world.errors.clear()
+
+
+def _remember(made: list[str | None], death: Death, messageId: str | None) -> None:
+    made.append(messageId)
 
 
 class StoryTests(LateCase):

@@ -8,7 +8,7 @@ from fleximq.broker.consumers.lanes import laneKey, priorityIn
 from fleximq.broker.envelope import Envelope, MessageSource
 from fleximq.errors import NotKept
 from fleximq.values.publication_head import Head
-from fleximq.values.queue_definition import QueueDefinition
+from fleximq.values.queue_definition import QueueDefinition, RetryDelays
 from tests.broker.consumers.consuming import ConsumingCase
 from tests.broker.queueing import messages
 
@@ -52,6 +52,23 @@ class PriorityTests(ConsumingCase):
         self.assertEqual((self.queue.depth, self.queue.inFlight), (0, 1))
         self.assertEqual(worker.ack("b"), [])
         self.assertEqual(self.queue.inFlight, 0)
+
+    def test_manyOfSeveralPrioritiesAreSettledTogether(self) -> None:
+        """Each with its own words or delay; a tag counts once."""
+        self.define(retry=RetryDelays(5.0))
+        self.put("abc", 9)
+        self.put("cde", 4)
+        worker = self.worker(10)
+        tags = [each.tag for each in worker.got]
+        stories: list[tuple[str, str]] = []
+        self.broker.deadLetters.onDeadLetter = lambda death, messageId: stories.append((death.words, death.topic))
+        rejects = [(tags[0], "first"), (tags[3], "second"), (tags[0], "again"), (7, "unknown")]
+        unknown = self.broker.settle(worker.client, "t", retries=[(tags[1], None), (tags[4], 2.0)], rejects=rejects)
+        self.assertEqual((unknown, stories), ([tags[0], 7], [("first", "t"), ("second", "t")]))
+        self.assertEqual((self.queue.inFlight, self.queue.depth), (4, 0))
+        for seconds, names in ((2, "d"), (3, "b")):
+            self.clock.advance(seconds)
+            self.assertEqual(worker.names[-1], names)
 
     def test_consumersThatAskGetThemInTheSameOrder(self) -> None:
         self.put("a", 4)

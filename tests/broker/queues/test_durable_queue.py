@@ -513,15 +513,6 @@ class DeadTests(KeptCase):
         self.assertEqual("".join(sorted(name for _, name in self.buried)), ALPHABET[:-2])
         self.assertEqual(self.world.counts[LOST], 2)
 
-    def test_whoeverBuriesFails(self) -> None:
-        def fail(queue: Queue, delivery: LastDelivery, kept: Callable[[str | None], None]) -> None:
-            raise ValueError("no spade")
-
-        self.noting.deadLetter = fail
-        self.die("a")
-        self.assertEqual((self.take(1), [str(error) for error in self.world.errors]), ("a", ["no spade"]))
-        self.world.errors.clear()
-
 
 class RetryTests(KeptCase):
     """Messages that wait for a retry while the broker restarts."""
@@ -531,7 +522,7 @@ class RetryTests(KeptCase):
         self.queue = self.make(key="q:t")
         self.put("ab")
         self.queue.takeMany("x", 2, lease=0)
-        self.queue.retry(1, 10 * RETRY)
+        self.queue.retryMany([1], 10 * RETRY)
         state = QueueState("q:t", "t", 1, 0, None, self.journal.end)
         self.recorder.writeInto(state)
         self.queue.close()

@@ -53,7 +53,7 @@ class KeyOrderTests(QueueCase):
         """Until a delayed or returned message has been delivered again, no later one of its key is."""
         self.add("a1 a2 b1")
         self.assertEqual(self.taken(1), "a1")
-        self.queue.retry(1, 5)
+        self.queue.retryMany([1], 5)
         self.assertEqual(self.taken(9), "b1")
         self.advance(5)
         self.assertEqual(self.taken(9), "a1")

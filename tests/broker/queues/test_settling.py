@@ -65,7 +65,7 @@ class LeaseTests(QueueCase):
         """A message that waits, or that left, cannot be extended, nor one that waits for a retry."""
         self.put("ab")
         self.queue.take("x", 1, lease=0)
-        self.queue.retry(1, 5)
+        self.queue.retryMany([1], 5)
         self.assertEqual([self.queue.extend(tag, 9, "x") for tag in (1, 2, 3)], [False, False, False])
 
     def test_extendedAndAcknowledged(self) -> None:
@@ -87,7 +87,7 @@ class RetryTests(QueueCase):
         """A message given back is delivered next, with its tag; the attempt counts."""
         self.put("ab")
         self.queue.take("x", 1, lease=0)
-        self.assertTrue(self.queue.retry(1))
+        self.assertEqual(self.queue.retryMany([1]), [])
         [first, second] = self.queue.takeMany("y", 2)
         self.assertEqual((names([first, second]), first.tag, first.attempts), ("ab", 1, 2))
 
@@ -95,7 +95,7 @@ class RetryTests(QueueCase):
         """With a delay others are delivered meanwhile; then it is delivered before all that arrived later."""
         self.put("abc")
         self.queue.take("x", 1, lease=0)
-        self.queue.retry(1, 5.0)
+        self.queue.retryMany([1], 5.0)
         self.assertEqual(self.queue.stored.flying.delayed, 1)
         self.assertEqual(self.take(1), "b")
         self.advance(4.5)
@@ -107,7 +107,7 @@ class RetryTests(QueueCase):
         """A message that waits for a retry has no holder: it stays hidden when that leaves."""
         self.put("ab")
         self.queue.take("x", 2, lease=0)
-        self.queue.retry(1, 5.0)
+        self.queue.retryMany([1], 5.0)
         self.queue.release("x")
         self.assertEqual(self.take(2), "b-")
         self.advance(5)
@@ -118,7 +118,7 @@ class RetryTests(QueueCase):
         self.put("abc")
         self.queue.take("x", 3, lease=0)
         for tag, delay in ((1, 300), (2, 10), (3, 100)):
-            self.queue.retry(tag, delay)
+            self.queue.retryMany([tag], delay)
         for seconds, name in ((10, "b"), (90, "c"), (200, "a")):
             self.advance(seconds)
             self.assertEqual(self.take(2, "y"), name + "-")
@@ -130,7 +130,7 @@ class RetryTests(QueueCase):
         self.put("a")
         for _ in range(2):
             self.queue.take("x", 1, lease=0)
-            self.queue.retry(1, 7)
+            self.queue.retryMany([1], 7)
             self.advance(7)
         self.assertEqual((self.world.counts[DEAD_LETTERS[DeathReason.ATTEMPTS]], self.queue.stored.all), (1, 0))
 
@@ -138,7 +138,7 @@ class RetryTests(QueueCase):
         """A message that waits for its retry can be acknowledged."""
         self.put("a")
         self.queue.take("x", 1, lease=0)
-        self.queue.retry(1, 5)
+        self.queue.retryMany([1], 5)
         self.assertTrue(self.queue.acknowledge(1))
         self.advance(5)
         self.assertEqual((self.take(1), self.queue.stored.size), ("-", 0))
@@ -146,7 +146,7 @@ class RetryTests(QueueCase):
     def test_unknown(self) -> None:
         """Messages that are not in flight cannot be given back."""
         self.put("a")
-        self.assertEqual([self.queue.retry(tag) for tag in (0, 1, 2)], [False] * 3)
+        self.assertEqual(self.queue.retryMany([0, 1, 2]), [0, 1, 2])
 
 
 class RejectTests(QueueCase):
