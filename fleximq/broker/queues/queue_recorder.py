@@ -242,6 +242,12 @@ class QueueRecorder(Recorder):
                 queue.stored.flying.delay(delivery, now + (due - wall) / 1e6)
             else:
                 flying.append((min(due, wall + round(queue.redelivery * 1e6)), tag, delivery))
+        # The last deliveries end in the next turn, and their messages become dead letters.
+        dying = [_new(QueueDelivery, last[:3]) for last in queue.limit.last(again)]
+        if dying:
+            gone = {delivery.tag for delivery in dying}
+            again = [delivery for delivery in again if delivery.tag not in gone]
+            queue.stored.flying.addAgain(dying, now, None)
         flying.sort()
         for due, _, delivery in flying:
             queue.stored.flying.addAgain([delivery], now + (due - wall) / 1e6, None)
@@ -249,7 +255,7 @@ class QueueRecorder(Recorder):
             _restoreAges(queue.expiry, state, queue.stored.arrived, wall, now)
         for time, first, last in state.expiries:
             queue.makeOwnExpiries().add(now + (time - wall) / 1e6, first, last)
-        found += [delivery for _, _, delivery in flying]
+        found += [*dying, *(delivery for _, _, delivery in flying)]
         if queue.stored.order is not None:
             for delivery in found:
                 queue.stored.order.meet(delivery)

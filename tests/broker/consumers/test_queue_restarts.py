@@ -105,6 +105,37 @@ class RestartTests(SynchronousTestCase):
             self.world.kill()
             self.assertEqual(self.got(), ["1", "2"])
 
+    def test_theLastAttemptEndsWithTheBroker(self) -> None:
+        """The message becomes a dead letter, and is not delivered once more; others are."""
+        self.define(max_attempts=2, ordered_by="key")
+        self.publish("t", "1", "2")
+        self.world.commit()
+        first = Worker(self.world.broker).consume("t", 1)
+        self.world.broker.settle(first.client, "t", retries=[(first.got[0].tag, 0.0)])
+        self.assertEqual([each.attempts for each in first.got], [1, 2])
+        for isSnapshot in (False, True):
+            self.world.commit()
+            if isSnapshot:
+                self.world.journal.roll(self.world.broker)
+            journal = self.world.journal
+            self.world.kill()
+            self.assertEqual(self.got(), ["2"])
+            self.world.commit()
+            self.assertEqual(self.got("$dead/t"), ["1"])
+            self.world.journal = journal
+
+    def test_theOnlyAttempt(self) -> None:
+        """One that may not have been made counts as none."""
+        self.define(max_attempts=1)
+        self.publish("t", "1", "2")
+        self.world.commit()
+        Worker(self.world.broker).consume("t", 1)
+        self.world.commit()
+        self.world.kill()
+        self.assertEqual(self.got(), ["2"])
+        self.world.commit()
+        self.assertEqual(self.got("$dead/t"), ["1"])
+
     def test_recordsOfItsSourcesAreNeeded(self) -> None:
         self.define("a/*")
         self.publish("a/x", "1")
