@@ -243,6 +243,7 @@ class SettlingMachine(RuleBasedStateMachine):
     @rule()
     def closeAndOpen(self) -> None:
         self.reopen(self.snapshot())
+        self.endLastDeliveries()
 
     @precondition(lambda self: self.durable)
     @rule(together=st.integers(1, 5), assumed=st.integers(0, 3))
@@ -264,6 +265,12 @@ class SettlingMachine(RuleBasedStateMachine):
         for each in self.kept:
             if not each.hidden and (each.recorded or 0) > self.world.clock.seconds():
                 each.hidden, each.due = True, each.recorded
+        self.endLastDeliveries()
+
+    def endLastDeliveries(self) -> None:
+        """Those that ended with the broker make dead letters in the next turn."""
+        self.world.clock.advance(0)
+        self.takeBack([each for each in self.kept if not each.hidden and each.attempts >= DELIVERIES])
 
     def apply(self, state: QueueState, note: StateRecord) -> None:
         steps: dict[type, Callable[[Any], None]] = {
