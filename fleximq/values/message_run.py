@@ -12,7 +12,7 @@ from fleximq.values import message_loops
 from fleximq.values.message import Message
 from fleximq.values.publication_head import Head
 
-_HEAD, _QOS = (Message._fields.index(name) - 1 for name in ("head", "qos"))
+_HEAD, _QOS, _ID = (Message._fields.index(name) - 1 for name in ("head", "qos", "message_id"))
 _new = tuple.__new__
 
 
@@ -44,6 +44,11 @@ class MessageRun(Sequence[Message]):
     def qos(self) -> int:
         """The QoS of all of them."""
         return self.others[_QOS]  # type: ignore[no-any-return]
+
+    @property
+    def messageId(self) -> str | None:
+        """The id of all of them."""
+        return self.others[_ID]  # type: ignore[no-any-return]
 
     @property
     def offsets(self) -> range:

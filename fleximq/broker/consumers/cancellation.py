@@ -47,7 +47,8 @@ class Cancellation:
 
     def _removeReturned(self, lane: Queue) -> bool:
         """Remove a message that was delivered and waits again."""
-        found = next((each for each in lane.stored.waitingAgain() if self._isIt(each.message)), None)
+        wanted = self._id
+        found = next((each for each in lane.stored.waitingAgain() if each.message.message_id == wanted), None)
         return found is not None and self._removeDelivery(lane, found)
 
     def _removeDelivery(self, lane: Queue, delivery: QueueDelivery) -> bool:
@@ -55,7 +56,7 @@ class Cancellation:
         return lane.acknowledge(delivery.tag)
 
     def _removeFromMemory(self, lane: Queue) -> bool:
-        found = next(filter(self._isIt, lane.stored.backlog), None)
+        found = lane.stored.backlog.find(self._id)
         return found is not None and lane.withdraw(lane.stored.arrived, found.offset, self._isIt)
 
     @staticmethod

@@ -76,6 +76,9 @@ class Backlog(Protocol):
         ``isIt`` accepts; return its cost in memory, None if it is not here.
         """
 
+    def find(self, messageId: str) -> Message | None:
+        """Return the first message in memory with this id; None if there is none."""
+
     def remove(self, tag: int) -> Message | None:
         """Remove and return the message with this tag, or its place in the journal; None if it is not here."""
 
@@ -158,6 +161,9 @@ class MemoryBacklog(Backlog):
         place = self._messages.last(number - self.lastTag, isIt)
         message = None if place is None else self.remove(self.lastTag + place + 1)
         return None if message is None else costOf(message)
+
+    def find(self, messageId: str) -> Message | None:
+        return self._messages.find(messageId)
 
     def remove(self, tag: int) -> Message | None:
         place = tag - self.lastTag - 1

@@ -206,6 +206,9 @@ class DurableBacklog(Backlog):
         self._onDiskGaps += 1
         return 0
 
+    def find(self, messageId: str) -> Message | None:
+        return self._inMemory.find(messageId)
+
     def remove(self, tag: int) -> Message | None:
         """As :meth:`Backlog.remove`; volatile messages stay, since gaps count in the journal."""
         place = tag - self.lastTag - 1

@@ -102,6 +102,20 @@ class RunDeque:
                     return index
         return None
 
+    def find(self, messageId: str) -> Message | None:
+        """Return the first message with this id; None if there is none. The messages of a run are one step."""
+        start = self._start
+        for part in self._parts:
+            if isinstance(part, MessageRun):
+                if part.messageId == messageId:
+                    return part[start]
+            else:
+                for each in part:
+                    if each is not None and each.message_id == messageId:
+                        return each
+            start = 0
+        return None
+
     def popleft(self) -> Message | None:
         """Remove and return the first one."""
         return self.take(1)[0]
