@@ -140,7 +140,7 @@ class QueueTransfer:
     def goOn(self) -> None:
         """Take the next messages, and pass on those that are wanted."""
         number = min(self._unseen, LETTERS) if self._left else 0
-        deliveries = self._lane.takeMany(self, number) if number else []
+        deliveries = self._lane.takeMany(self, number, ofAnyKey=True) if number else []
         if not deliveries and number and self._lane.preparing and self._patience:
             self._patience -= 1
             self._lane.whenPrepared(self.goOn)

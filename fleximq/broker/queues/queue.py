@@ -255,19 +255,28 @@ class Queue:
 
     # -- delivery ----------------------------------------------------------------------------------------
 
-    def takeMany(self, holder: object, number: int, most: int = ANY, lease: float | None = None) -> list[QueueDelivery]:
+    def takeMany(
+        self, holder: object, number: int, most: int = ANY, lease: float | None = None, ofAnyKey: bool = False
+    ) -> list[QueueDelivery]:
         """As :meth:`take`, but return single deliveries. 0.2 us more for each."""
-        return list(map(_delivery, zip(*self.take(holder, number, most, lease), strict=False)))
+        return list(map(_delivery, zip(*self.take(holder, number, most, lease, ofAnyKey=ofAnyKey), strict=False)))
 
     def take(
-        self, holder: object, number: int, most: int = ANY, lease: float | None = None, consumer: str = ""
+        self,
+        holder: object,
+        number: int,
+        most: int = ANY,
+        lease: float | None = None,
+        consumer: str = "",
+        ofAnyKey: bool = False,
     ) -> tuple[Sequence[int], Sequence[Message], Iterable[int]]:
         """Deliver and hide up to ``number`` of the oldest messages, until they cost ``most`` bytes.
 
         Returns their tags, the messages, and how often each was delivered; none while the queue is ``preparing``.
         ``holder`` is the consumer, any hashable object, remembered until :meth:`release`, or None. They are hidden for
         ``lease`` seconds, 0: until the holder leaves; None: for ``redelivery`` seconds. ``consumer`` is the name in the
-        stories of dead letters, by default the holder's ``name``, if it has one.
+        stories of dead letters, by default the holder's ``name``, if it has one. ``ofAnyKey``: also those that
+        wait for others of their key.
         """
         stored, recorder = self.stored, self.recorder
         again: Sequence[QueueDelivery]
@@ -284,9 +293,11 @@ class Queue:
         flying, returned = stored.flying, stored.returned
         while flying.leaving and len(returned) < number:
             flying.takeBack()
+        if ofAnyKey:
+            stored.unpark()
         if recorder is not None and self.preparing:
             recorder.load()
-        if stored.order is not None:
+        if stored.order is not None and not ofAnyKey:
             again, tags, messages = self._nextInOrder(stored.order, number, most)
         else:
             again = returned.take(number, most) if returned else ()

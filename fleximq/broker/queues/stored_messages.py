@@ -125,6 +125,14 @@ class StoredMessages:
         self.returned.add(following)
         return bool(following)
 
+    def unpark(self) -> None:
+        """Let parked messages return, to be taken without regard to their keys, or to be parked again."""
+        if self.order:
+            parked = [*self.order]
+            for delivery in parked:
+                self.order.remove(delivery.tag)
+            self.returned.add(parked)
+
     def removeWaiting(self, tag: int) -> QueueDelivery | None:
         """Remove a message that waits after a delivery, returned or parked; None if it does not."""
         delivery = self.returned.remove(tag)

@@ -99,19 +99,45 @@ class PriorityTests(ConsumingCase):
         self.assertEqual(self.worker(2).names, "ba")
 
 
-class PurgeTests(ConsumingCase):
-    """Purges of a queue that is ordered by keys."""
+class OperatorTests(ConsumingCase):
+    """Purges and moves of a queue that is ordered by keys."""
 
-    def test_alsoThoseThatWaitForOthersOfTheirKey(self) -> None:
-        """Those that a consumer has stay, and no others: the queue is empty when it has acknowledged them."""
+    def setUp(self) -> None:
+        super().setUp()
         self.broker.defineQueue(self.publisher, QueueDefinition("t", ordered_by="key"))
-        head = Head("t", key="k")
-        body = [each._replace(head=head) for each in messages("abc")]
+        self.done: list[tuple[int, str | None]] = []
+
+    def put(self, letters: str) -> None:
+        body = [each._replace(head=Head("t", key="k")) for each in messages(letters)]
         envelope = Envelope(self.broker.topicFor(self.publisher, "t"), self.publisher, MessageSource())
         self.broker.publish(envelope, body, len(body))
+
+    def tell(self, number: int, reason: str | None) -> None:
+        self.done.append((number, reason))
+
+    def test_aPurgeOfThoseThatWaitForOthersOfTheirKey(self) -> None:
+        """Those that a consumer has stay, and no others: the queue is empty when it has acknowledged them."""
+        self.put("abc")
         worker = self.worker(9)
-        done: list[tuple[int, str | None]] = []
-        self.broker.admin.purge(self.queue, lambda gone, reason: done.append((gone, reason)))
+        self.broker.admin.purge(self.queue, self.tell)
         self.clock.advance(0)
         worker.ack("a")
-        self.assertEqual((done, worker.names, self.queue.depth), ([(2, None)], "a", 0))
+        self.assertEqual((self.done, worker.names, self.queue.depth), ([(2, None)], "a", 0))
+
+    def test_aMoveOfThem(self) -> None:
+        """In order, the given number; the others are delivered in order."""
+        self.put("abc")
+        worker = self.worker(9)
+        self.put("def")
+        self.broker.admin.move(self.queue, "u", 3, self.tell)
+        self.clock.advance(0)
+        self.assertEqual((self.done, self.worker(9, name="u").names), ([(3, None)], "bcd"))
+        worker.ack("a")
+        worker.ack("e")
+        self.assertEqual((worker.names, self.queue.depth), ("aef", 0))
+
+    def test_whenNoConsumerHasOne(self) -> None:
+        """A move does not go on one by one."""
+        self.put("abc")
+        self.broker.admin.move(self.queue, "u", 3, self.tell)
+        self.assertEqual((self.done, self.worker(9, name="u").names), ([(3, None)], "abc"))
