@@ -10,18 +10,19 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Transaction, create_table_with_add_actions
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.lake.table.columns import requiredColumns
 from fleximq.pipeline.lake.table.file_names import DATE
 from fleximq.pipeline.lake.table.format import layoutOf
-from fleximq.pipeline.lake.table.table_log import Exclusive, LiveFile, TableFile, TableLog, logErrors
+from fleximq.pipeline.lake.table.table_log import Exclusive, LiveFile, TableFile, TableLog, logErrors, untilCommitted
 
 #: The application ids of Delta transactions to which the numbers of batches and of other changes belong.
 APPLICATION, CHANGE = "fleximq-ingest", "fleximq-change"
 _CHANGED = "changed by Delta Lake"
+_CONFLICTS = (CommitFailedError,)
 
 
 class DeltaLog(TableLog):
@@ -29,11 +30,11 @@ class DeltaLog(TableLog):
 
     def commit(self, batch: int, files: Sequence[TableFile]) -> None:
         with logErrors(self._table, "committed to Delta Lake"):
-            self._apply(APPLICATION, batch, (), files)
+            untilCommitted(lambda: self._apply(APPLICATION, batch, (), files), _CONFLICTS)
 
     def change(self, number: int, gone: Sequence[str], files: Sequence[TableFile]) -> None:
         with logErrors(self._table, _CHANGED):
-            self._apply(CHANGE, number, gone, files)
+            untilCommitted(lambda: self._apply(CHANGE, number, gone, files), _CONFLICTS)
 
     def _apply(self, application: str, number: int, gone: Sequence[str], files: Sequence[TableFile]) -> None:
         schema = Schema.from_arrow(requiredColumns(self._table).schema.append(pa.field("date", pa.date32())))

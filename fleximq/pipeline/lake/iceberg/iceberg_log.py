@@ -11,6 +11,7 @@ from functools import cache
 from itertools import pairwise
 
 import pyarrow as pa
+from pyiceberg.exceptions import CommitStateUnknownException
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata
@@ -29,6 +30,7 @@ from fleximq.pipeline.lake.table.table_log import (
     TableFile,
     TableLog,
     logErrors,
+    untilCommitted,
 )
 
 #: The table properties that have the number of the last batch, and of the last other change.
@@ -42,7 +44,7 @@ class IcebergLog(TableLog):
     """The metadata of one Iceberg table."""
 
     def commit(self, batch: int, files: Sequence[TableFile]) -> None:
-        with logErrors(self._table, "committed to Iceberg"):
+        def attempt() -> None:
             table = snapshots.tableWithColumns(self._table)
             if int(table.properties.get(BATCH, -1)) >= batch:
                 return
@@ -51,21 +53,25 @@ class IcebergLog(TableLog):
             if table.name_mapping() is None:
                 # Our files have no ids of columns.
                 properties[TableProperties.DEFAULT_NAME_MAPPING] = table.schema().name_mapping.model_dump_json()
-            with table.transaction() as transaction:
+            with snapshots.OnlyTransaction(table) as transaction:
                 transaction.set_properties(properties)
                 added = transaction.update_snapshot({BATCH: str(batch)})
                 with added.merge_append() if _merges(table) else added.fast_append() as update:
                     for file in made:
                         update.append_data_file(file)
 
+        with logErrors(self._table, "committed to Iceberg"):
+            untilCommitted(attempt, (*snapshots.CONFLICTS, CommitStateUnknownException))
+
     def change(self, number: int, gone: Sequence[str], files: Sequence[TableFile]) -> None:
-        with snapshots.icebergErrors(self._table):
+        removed = {f"{self._table}/{path}" for path in gone}
+
+        def attempt() -> None:
             table = snapshots.tableWithColumns(self._table)
             if int(table.properties.get(CHANGE, -1)) >= number:
                 return
-            removed = {f"{self._table}/{path}" for path in gone}
             made = dataFilesOf(table, self._urls(files))
-            with table.transaction() as transaction:
+            with snapshots.OnlyTransaction(table) as transaction:
                 transaction.set_properties({CHANGE: str(number)})
                 with transaction.update_snapshot({CHANGE: str(number)}).overwrite() as update:
                     for each in snapshots.liveOf(table):
@@ -73,6 +79,9 @@ class IcebergLog(TableLog):
                             update.delete_data_file(each.file)
                     for file in made:
                         update.append_data_file(file)
+
+        with snapshots.icebergErrors(self._table):
+            untilCommitted(attempt, (*snapshots.CONFLICTS, CommitStateUnknownException))
 
     def columns(self) -> Sequence[pa.Field]:
         with snapshots.icebergErrors(self._table):

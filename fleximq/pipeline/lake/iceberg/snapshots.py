@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyiceberg import exceptions
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile
-from pyiceberg.table import Table
+from pyiceberg.table import Table, Transaction
 from sqlalchemy import URL
 
 from fleximq.pipeline.errors import LakeRefused
@@ -22,7 +22,7 @@ from fleximq.pipeline.lake.locations import icebergLocation
 from fleximq.pipeline.lake.table.columns import requiredColumns
 from fleximq.pipeline.lake.table.file_names import DATE, dateOf
 from fleximq.pipeline.lake.table.format import formatOf, layoutOf
-from fleximq.pipeline.lake.table.table_log import logErrors
+from fleximq.pipeline.lake.table.table_log import logErrors, untilCommitted
 
 #: The namespace of the tables, and the file of the lake's own catalog.
 NAMESPACE, DATABASE = "lake", "iceberg.db"
@@ -48,12 +48,15 @@ def tableWithColumns(table: str) -> Table:
     except exceptions.NoSuchTableError:
         with suppress(exceptions.NamespaceAlreadyExistsError):
             catalog.create_namespace(NAMESPACE)
-        created = catalog.create_table(name, columns, location=icebergLocation(table))
-        with created.update_spec() as update:
-            if layoutOf(table) != DATE:
-                update.add_identity("topic")
-            update.add_field("timestamp", "day", "date")
-        return created
+        # In one step: a table without these partitions could not be used.
+        with suppress(exceptions.TableAlreadyExistsError):
+            location = icebergLocation(table)
+            with catalog.create_table_transaction(name, columns, location=location) as created:
+                with created.update_spec() as update:
+                    if layoutOf(table) != DATE:
+                        update.add_identity("topic")
+                    update.add_field("timestamp", "day", "date")
+        found = catalog.load_table(name)
     known = {field.name: str(field.field_type) for field in found.schema().fields}
     if any(field.name not in known or _mayBeWider(field.type, known[field.name]) for field in columns):
         with found.update_schema() as change:
@@ -76,8 +79,17 @@ def _mayBeWider(dataType: pa.DataType, known: str) -> bool:
     return bool(pa.types.is_nested(dataType))
 
 
-#: Number of attempts to commit a change while others commit to the table as well.
-TRIES = 5
+#: Errors that say that another commit came first, and that nothing was changed.
+CONFLICTS = (exceptions.CommitFailedException, exceptions.ValidationException)
+
+
+class OnlyTransaction(Transaction):
+    """A transaction that fails if another commit comes first. PyIceberg's own would be committed after it, also if that
+    was one of the same files by another process. It first looks whether the commit was its own, with a lost answer.
+    """
+
+    def _rebuild_snapshot_updates(self) -> None:
+        raise exceptions.CommitFailedException("another commit came first")
 
 
 class SnapshotFile(NamedTuple):
@@ -149,23 +161,22 @@ def rowsAreDeleted(found: Table) -> bool:
 
 def replaceFiles(table: str, wanted: Change) -> bool:
     """Replace files in one snapshot, False without a change; the caller holds the table's lock. ``wanted`` is called
-    again after changes by others; if all tries fail, CommitFailedException or ValidationException is raised.
+    again after changes by others; if all tries fail, one of :data:`CONFLICTS` is raised.
     """
-    for left in reversed(range(TRIES)):
+    isDone = False
+
+    def attempt() -> None:
+        nonlocal isDone
         found = openTable(table)
-        if found is None:
-            return False
-        gone, made = wanted(found)
-        if not gone:
-            return False
-        try:
-            with found.transaction() as transaction, transaction.update_snapshot().overwrite() as update:
-                for file in gone:
-                    update.delete_data_file(file)
-                for file in made:
-                    update.append_data_file(file)
-            return True
-        except (exceptions.CommitFailedException, exceptions.ValidationException):
-            if not left:
-                raise
-    return False
+        gone, made = wanted(found) if found is not None else ((), ())
+        if found is None or not gone:
+            return
+        with OnlyTransaction(found) as update, update.update_snapshot().overwrite() as snapshot:
+            for file in gone:
+                snapshot.delete_data_file(file)
+            for file in made:
+                snapshot.append_data_file(file)
+        isDone = True
+
+    untilCommitted(attempt, CONFLICTS)
+    return isDone

@@ -83,6 +83,22 @@ def logErrors(table: str, words: str) -> Iterator[None]:
         raise LakeRefused(f"the table {table} cannot be {words}: {plainError(error)}") from error
 
 
+#: Number of attempts to commit a change while others commit to the table as well.
+TRIES = 5
+
+
+def untilCommitted(attempt: Callable[[], None], conflicts: tuple[type[Exception], ...]) -> None:
+    """Make attempts while errors of these classes say that another commit came first; raises the last one. An attempt
+    reads the log anew: the other commit may be the same one, by another process or with an answer that was lost.
+    """
+    for left in reversed(range(TRIES)):
+        try:
+            return attempt()
+        except conflicts:
+            if not left:
+                raise
+
+
 class TableLog(ABC):
     """The log of one table, made by the first commit: readers see the files that it names. Raises LakeRefused."""
 
