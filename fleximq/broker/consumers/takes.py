@@ -27,7 +27,7 @@ MOST_WAIT, MOST_LEASE = 300.0, 12 * 3600.0
 MOST_WAITING, MOST_WAITING_EACH = 10_000, 1000
 #: Maximum deliveries of a principal that are unsettled or that its waiting takes ask for.
 MOST_UNSETTLED = MOST_PREFETCH
-#: Seconds for which even a take with ``seconds=0`` waits until the next message is read from disk.
+#: Seconds for which even a take with ``seconds=0`` waits until the next message is read from disk or returns.
 READ_SECONDS = 5.0
 
 
@@ -51,7 +51,7 @@ class Takes:
         :param lease: seconds after which they return to the queue unless settled; 0: those of the queue's definition,
             or 30.
         :param done: called once with the result, perhaps before this returns; without need to wait no later than in the
-            next turns, when the next message was read from disk.
+            next turns, when the next message was read from disk or has returned.
         :raises BadRequest: a number is out of its bounds.
         :raises TooManyRequests: the principal has too many waiting takes, or unsettled deliveries.
         :raises NoCapacity: the broker has too many waiting takes.
@@ -78,11 +78,13 @@ class Takes:
         return take
 
     def _giveUpSoon(self, take: Take, name: str) -> None:
-        """End a take with ``seconds=0``, unless the next message is still being read from disk."""
+        """End a take with ``seconds=0``, unless the next message is being read from disk, or returns in this turn."""
         queue = self._broker.queues.get(name)
+        again = partial(self._broker.deadlines.callLater, 0, partial(self._giveUpSoon, take, name))
         if queue is not None and queue.preparing and not queue.isBlocked:
-            again = partial(self._giveUpSoon, take, name)
-            queue.whenPrepared(lambda: self._broker.deadlines.callLater(0, again))
+            queue.whenPrepared(again)
+        elif queue is not None and queue.isReturning:
+            again()
         else:
             take.giveUp()
 

@@ -168,7 +168,12 @@ class WorkQueue(QueueOwner):
 
     @property
     def preparing(self) -> bool:
-        return next((lane.preparing for lane in self.lanes if lane.stored.depth), False)
+        return next((lane.preparing for lane in self.lanes if lane.preparing or lane.available()), False)
+
+    @property
+    def isReturning(self) -> bool:
+        """Whether messages may be ready in the next turns, without others."""
+        return any(lane.isReturning for lane in self.lanes)
 
     def whenPrepared(self, call: Callable[[], object]) -> None:
         next((lane for lane in self.lanes if lane.preparing), self.queue).whenPrepared(call)

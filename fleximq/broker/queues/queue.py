@@ -19,7 +19,7 @@ from operator import itemgetter
 
 from zope.interface import implementer
 
-from fleximq.broker.deadlines import Deadlines
+from fleximq.broker.deadlines import TOLERANCE, Deadlines
 from fleximq.broker.envelope import LastDelivery, QueueDelivery
 from fleximq.broker.queues.attempt_notes import AttemptNotes
 from fleximq.broker.queues.backlog import Backlog, Dropped, MemoryBacklog
@@ -103,6 +103,7 @@ class Queue:
     ownExpiries: OwnExpiries | None = field(init=False, default=None)
     bounds: Bounds = field(init=False)
     _expiredDie: bool = field(init=False, default=False)
+    _isParking: bool = field(init=False, default=False)
     _notes: AttemptNotes = field(init=False)
     _waiters: WaitingConsumers = field(init=False)
     _whenReady: Sequence[Callable[[], object]] = field(init=False, default=())
@@ -211,6 +212,17 @@ class Queue:
         if self.expiry is not None and self.expiry.isNextTooOld:
             return True
         return self.recorder is not None and self.stored.isNextOnDisk
+
+    @property
+    def isReturning(self) -> bool:
+        """Whether messages may be ready in the next turns, without others: those of a consumer that left, those whose
+        time is over, or those after many that are parked.
+        """
+        flying = self.stored.flying
+        if flying.leaving or self._isParking:
+            return True
+        due = flying.firstDue()
+        return due is not None and due <= self.deadlines.seconds() + TOLERANCE
 
     def whenPrepared(self, call: Callable[[], object]) -> None:
         """Call once when the next message may be ready; at once unless the queue is ``preparing``."""
@@ -374,11 +386,17 @@ class Queue:
                 else:
                     parked.append(self._park(order, tag, message))
             if len(parked) >= PARKED_AT_ONCE:
-                self.deadlines.callLater(0, self.wake)
+                self._isParking = True
+                self.deadlines.callLater(0, self._goOn)
                 break
         if parked and self.recorder is not None:
             self.recorder.parked(parked)
         return again, [tag for tag, _ in fresh], [message for _, message in fresh]
+
+    def _goOn(self) -> None:
+        """Continue after a part of the messages was parked."""
+        self._isParking = False
+        self.wake()
 
     def _park(self, order: KeyOrder, tag: int, message: Message, attempts: int = 1) -> QueueDelivery:
         """Park a message instead of this attempt; only its place if the memory is full."""

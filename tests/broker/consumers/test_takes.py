@@ -4,15 +4,21 @@ import tracemalloc
 from collections.abc import Sequence
 from unittest.mock import patch
 
+import msgpack
+
 from fleximq.broker.consumers import takes
 from fleximq.broker.consumers.principal_worker import Job, Settling, Take
-from fleximq.broker.envelope import ConnectedClient
+from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource
+from fleximq.broker.queues import in_flight, queue
 from fleximq.errors import BadRequest, BrokerError, ConsumerEnded, Forbidden, NoCapacity, NotPermitted, TooManyRequests
 from fleximq.rights import Action
 from fleximq.security.permissions import Rights
+from fleximq.values.message import Content, Message
+from fleximq.values.publication_head import Head, headOf
 from fleximq.values.queue_definition import QueueDefinition
-from tests.broker.consumers.consuming import ConsumingCase
-from tests.broker.queueing import names
+from tests.broker.consumers.consuming import ConsumingCase, Worker
+from tests.broker.queueing import message, names
+from tests.broker.restarts import Restarts
 
 
 class TakesCase(ConsumingCase):
@@ -104,6 +110,63 @@ class TakingTests(TakesCase):
         client = self.broker.join("http", principal="bob", rights=Rights({Action.CONSUME: ["other"]}))
         with self.assertRaises(NotPermitted):
             self.take(client=client)
+
+
+class ReadyTests(TakesCase):
+    """Jobs that a take without a time to wait gets, although none can be delivered at that moment."""
+
+    def test_oneWhoseLeaseEndsInThisTurn(self) -> None:
+        self.publish("a")
+        self.take(lease=5)
+        self.clock.rightNow += 5  # the deadlines of this turn have passed already
+        self.take()
+        self.clock.advance(0)
+        self.assertEqual([job.delivery.attempts for job in self.jobs()], [2])
+
+    def test_thoseOfAConsumerThatLeaves(self) -> None:
+        """Others take its first ones in the same turn."""
+        self.patch(in_flight, "SLICE", 2)
+        self.publish("abc")
+        one, other = self.worker(3), self.worker(2)
+        self.broker.leave(one.client, "client closed")
+        self.assertEqual(other.names, "ab")
+        self.take()
+        self.clock.advance(0)
+        self.clock.advance(0)
+        self.assertEqual(self.names(), "c")
+
+    def test_oneAfterManyThatWaitForOthersOfTheirKey(self) -> None:
+        self.patch(queue, "PARKED_AT_ONCE", 2)
+        self.patch(queue, "_FEW", 2)
+        self.broker.defineQueue(self.publisher, QueueDefinition("t", ordered_by="key"))
+        envelope = Envelope(self.broker.topicFor(self.publisher, "t"), self.publisher, MessageSource())
+        self.worker(1)
+        for name in "aaaaab":
+            self.broker.publish(envelope, [message(name)._replace(head=Head("t", key=name))], 1)
+        self.take()
+        for _ in range(3):
+            self.clock.advance(0)
+        self.assertEqual(self.names(), "b")
+
+    def test_oneOnDiskOfAPriorityBelowThoseThatWaitForOthersOfTheirKey(self) -> None:
+        world = Restarts({"queueMemory": 1})
+        world.journal.patient = True
+        world.broker.defineQueue(world.me, QueueDefinition("t"))
+        me = world.broker.join("fleximq")
+        envelope = Envelope(world.broker.topicFor(me, "t"), me, MessageSource(), durable=True)
+        for name, fields in (("z", {"priority": 0}), ("a", {"key": "k"}), ("b", {"key": "k"})):
+            head = headOf("t", msgpack.packb(fields), me.id)
+            world.broker.publish(envelope, [Message(name.encode(), Content.MESSAGEPACK, 1, head=head)], 1)
+            world.commit()
+        world.broker.defineQueue(world.me, QueueDefinition("t", ordered_by="key"), replace=True)
+        worker = Worker(world.broker).consume("t", 1)
+        world.settle()
+        self.assertEqual(worker.names, "a")
+        world.broker.takes.take(world.me, "t", 1, 0, 0, self.results.append)
+        while world.journal.asked:
+            world.journal.answer()
+            world.clock.advance(0)
+        self.assertEqual(self.names(), "z")
 
 
 class LeaseTests(TakesCase):
