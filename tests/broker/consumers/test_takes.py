@@ -16,7 +16,7 @@ from fleximq.security.permissions import Rights
 from fleximq.values.message import Content, Message
 from fleximq.values.publication_head import Head, headOf
 from fleximq.values.queue_definition import QueueDefinition
-from tests.broker.consumers.consuming import ConsumingCase, Worker
+from tests.broker.consumers.consuming import ConsumingCase
 from tests.broker.queueing import message, names
 from tests.broker.restarts import Restarts
 
@@ -159,9 +159,7 @@ class ReadyTests(TakesCase):
             world.broker.publish(envelope, [Message(name.encode(), Content.MESSAGEPACK, 1, head=head)], 1)
             world.commit()
         world.broker.defineQueue(world.me, QueueDefinition("t", ordered_by="key"), replace=True)
-        worker = Worker(world.broker).consume("t", 1)
-        world.settle()
-        self.assertEqual(worker.names, "a")
+        self.assertEqual(names(world.consume("t", 1)), "a")
         world.broker.takes.take(world.me, "t", 1, 0, 0, self.results.append)
         while world.journal.asked:
             world.journal.answer()
