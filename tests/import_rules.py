@@ -105,7 +105,9 @@ STEPS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("dialects.connection",),
         ("dialects",),
         ("dialects.websocket", "dialects.fleximq", "dialects.blipmq", "dialects.minimq", "dialects.identity"),
-        ("dialects.http", "dialects.fleximq_ws", "dialects.identity_ws"),
+        ("dialects.http.format", "dialects.fleximq_ws", "dialects.identity_ws"),
+        ("dialects.http.operations", "dialects.http.routing"),
+        ("dialects.http",),
     ),
     "services": (
         ("services.network",),

@@ -10,7 +10,7 @@ from shutil import which
 from twisted.trial.unittest import SkipTest
 
 from fleximq.client.blocking import connect
-from fleximq.dialects.http.route_table import ROUTES
+from fleximq.dialects.http.operations.route_table import ROUTES
 from tests import readme
 from tests.broker_process import PATIENCE
 from tests.pages import ROOT, ShellCase

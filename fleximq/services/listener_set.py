@@ -25,7 +25,7 @@ from fleximq.services.network.open_files import Shortage, withinOpenFiles
 from fleximq.services.network.proxy_protocol import ProxiedFactory
 from fleximq.services.process.child_service import ChildService
 from fleximq.services.reload import Participant, follow, originsOf, prepareQueues, prepareSecurity
-from fleximq.services.web_site import Health, LagService, listenersOf, siteFactory
+from fleximq.services.web_site import Health, LagService, SiteParts, listenersOf, siteFactory
 from fleximq.values.log_limit import LogLimits
 from fleximq.values.unadmitted_budget import UnadmittedBudget
 from fleximq.web.api.recent_warnings import RecentWarnings
@@ -68,11 +68,22 @@ class ListenerSet:
         inputs, host, broker = self._inputs, self._host, self._broker
         stopping = lambda: self.connections.stopping  # noqa: E731
         admission = RateLimitedAdmission(self.security.admissionFor(), self.rateLimits, self._counted)
-        self._site = siteFactory(
-            inputs.reactor, broker, lambda: inputs.reload.settings, self.security, admission, lag,
-            Health(broker, lag, self._present, stopping, host.state), lambda: self._limit.waiting, self._logLimits,
-            self._unadmitted, self._origins, lambda: inputs.reload.origins(), warned, host.state,
-        )  # fmt: skip
+        parts = SiteParts(
+            broker=broker,
+            settings=lambda: inputs.reload.settings,
+            sources=lambda: inputs.reload.origins(),
+            security=self.security,
+            admission=admission,
+            lag=lag,
+            health=Health(broker, lag, self._present, stopping, host.state),
+            waiting=lambda: self._limit.waiting,
+            logLimits=self._logLimits,
+            unadmitted=self._unadmitted,
+            origins=self._origins,
+            warned=warned,
+            node=host.state,
+        )
+        self._site = siteFactory(inputs.reactor, parts)
 
     def _present(self) -> list[ListenerService]:
         return listenersOf(self._host.listening)

@@ -17,7 +17,7 @@ from fleximq.config.setting_origins import Origin
 from fleximq.config.settings import Settings
 from fleximq.dialects.connection.slow_consumer import policyOf
 from fleximq.dialects.context import ListenerContext
-from fleximq.dialects.http.origins import Origins
+from fleximq.dialects.http.routing.origins import Origins
 from fleximq.endpoints.endpoint_string import FILES
 from fleximq.endpoints.listen import tlsFilesOf
 from fleximq.errors import Conflict, SettingError, Unauthorized, systemReason

@@ -16,8 +16,8 @@ from zope.interface import implementer
 from fleximq.broker.broker import Broker
 from fleximq.config.setting_origins import Origin
 from fleximq.config.settings import Settings
-from fleximq.dialects.http.origins import Origins
-from fleximq.dialects.http.route_table import ROUTES
+from fleximq.dialects.http.operations.route_table import ROUTES
+from fleximq.dialects.http.routing.origins import Origins
 from fleximq.interfaces import IAdmission
 from fleximq.rights import Action
 from fleximq.security.access_policy import AccessPolicy
@@ -164,40 +164,45 @@ def listenersOf(service: Iterable[Any]) -> list[ListenerService]:
     return listeners
 
 
-def siteFactory(
-    reactor: Any,
-    broker: Broker,
-    settings: Callable[[], Settings],
-    security: AccessPolicy,
-    admission: IAdmission,
-    lag: LagService,
-    health: Health,
-    waiting: Callable[[], int],
-    logLimits: LogLimits,
-    unadmitted: UnadmittedBudget,
-    origins: Origins,
-    sources: Callable[[], Mapping[str, Origin]],
-    warned: RecentWarnings,
-    node: ClusterState | None = None,
-) -> Callable[[tuple[WelcomeEntry, ...]], IProtocolFactory]:
-    """Return a function that makes the site of a listener with its dialects; all sites have the same pages.
+@dataclass(frozen=True, slots=True)
+class SiteParts:
+    """What the pages show, and what their requests need.
 
-    :param settings: returns the current settings.
+    :param settings: returns the current settings, and ``sources`` where they come from.
     :param admission: checks those who sign in, and whether they are still admitted.
     :param waiting: returns the number of connections that have not joined yet.
     :param unadmitted: charged for requests.
     :param origins: those whose pages may load the JavaScript client from the broker.
-    :param sources: returns where the settings come from.
     :param warned: has the latest warnings of the log.
     :param node: that of a cluster; one that does not own the journal refuses requests that are not about itself.
     """
+
+    broker: Broker
+    settings: Callable[[], Settings]
+    sources: Callable[[], Mapping[str, Origin]]
+    security: AccessPolicy
+    admission: IAdmission
+    lag: LagService
+    health: Health
+    waiting: Callable[[], int]
+    logLimits: LogLimits
+    unadmitted: UnadmittedBudget
+    origins: Origins
+    warned: RecentWarnings
+    node: ClusterState | None = None
+
+
+def siteFactory(reactor: Any, parts: SiteParts) -> Callable[[tuple[WelcomeEntry, ...]], IProtocolFactory]:
+    """Return a function that makes the site of a listener with its dialects; all sites have the same pages."""
+    broker, settings, security, node = parts.broker, parts.settings, parts.security, parts.node
+    lag, health, admission = parts.lag, parts.health, parts.admission
     sessions = None if settings().noConsole else WebSessions(reactor.seconds)
     security.sessions = sessions
 
     def values() -> Mapping[str, float]:
         return {"console_sessions": len(sessions or ()), **({} if node is None else node.values())}
 
-    metrics = Metrics(broker, QueueSurveyor(broker, reactor), lag, waiting, settings().metricsTop, values)
+    metrics = Metrics(broker, QueueSurveyor(broker, reactor), lag, parts.waiting, settings().metricsTop, values)
     pages = {
         "/metrics": Page(metrics.answer, Action.READ),
         "/healthz": Page(partial(healthAnswer, health.live, None), None),
@@ -207,7 +212,9 @@ def siteFactory(
     lag.eachSecond.append(history.second)
     inWords = HealthInWords(broker, health.ready, history, None if node is None else node.freshen)
     cluster = (lambda: None) if node is None else node.overview
-    api = Api(ApiParts(broker, settings, sources, security, history, inWords, warned, cluster, Traces(broker))).pages()
+    traces = Traces(broker)
+    shown = ApiParts(broker, settings, parts.sources, security, history, inWords, parts.warned, cluster, traces)
+    api = Api(shown).pages()
     pages |= {path: page if node is None or page.everywhere else _ofOwner(page, node) for path, page in api.items()}
 
     if sessions is not None:
@@ -217,7 +224,7 @@ def siteFactory(
     def refused(peer: object, code: int) -> None:
         """Count and log a request that was not received in time or within the budget."""
         broker.observers.counted(CountedEvent(EventFamily.REFUSED_CONNECTIONS, f"HTTP {code}"), 1)
-        more = logLimits[f"HTTP {code}"].ending(reactor.seconds())
+        more = parts.logLimits[f"HTTP {code}"].ending(reactor.seconds())
         if more is not None:
             _log.warn("Refusing HTTP from {peer} with {code}{more}", peer=peerAddress(peer), code=code, more=more)
 
@@ -225,7 +232,7 @@ def siteFactory(
         """Return the rights of requests without credentials; None if credentials are required."""
         return None if security.required else Admitted(None, security.rightsOf(None))
 
-    rules = RequestRules(unadmitted, settings().handshakeTimeout, refused, origins.corsFields)
+    rules = RequestRules(parts.unadmitted, settings().handshakeTimeout, refused, parts.origins.corsFields)
     return lambda entries: WebSite(reactor, entries, pages, nobody, admission.renewed, rules, broker.audit, sessions)
 
 

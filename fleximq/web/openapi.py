@@ -26,7 +26,7 @@ _JSON = "application/json"
 
 
 class Parameter(Protocol):
-    """An argument of an operation, as :class:`fleximq.dialects.http.routes.Parameter`."""
+    """An argument of an operation, as :class:`fleximq.dialects.http.format.routes.Parameter`."""
 
     @property
     def name(self) -> str:
@@ -46,7 +46,7 @@ class Parameter(Protocol):
 
 
 class Operation(Protocol):
-    """An operation of plain HTTP, as :class:`fleximq.dialects.http.routes.Route`."""
+    """An operation of plain HTTP, as :class:`fleximq.dialects.http.format.routes.Route`."""
 
     @property
     def method(self) -> str:

@@ -1,7 +1,7 @@
 """Requests and replies of the pages: finds the page of a request, and checks access to it.
 
 An error is a JSON object with the key ``error``. Answers are neither cached nor readable by pages of other origins;
-:mod:`fleximq.dialects.http.origins` protects the pages from foreign web pages.
+:mod:`fleximq.dialects.http.routing.origins` protects the pages from foreign web pages.
 """
 
 import json

@@ -11,9 +11,9 @@ from typing import Any
 
 from fleximq.broker.topics.names import checkPattern
 from fleximq.compiled import choice
-from fleximq.dialects.http.origins import Origins
-from fleximq.dialects.http.request_head import HttpError, RequestHead, credentialsIn, webSocketDialect
-from fleximq.dialects.http.request_head import withoutCredentials as withoutCredentialsIn
+from fleximq.dialects.http.format.request_head import HttpError, RequestHead, credentialsIn, webSocketDialect
+from fleximq.dialects.http.format.request_head import withoutCredentials as withoutCredentialsIn
+from fleximq.dialects.http.routing.origins import Origins
 from fleximq.errors import BrokerError
 from fleximq.values.message import Content, Message
 from fleximq.wire import blipmq_payload

@@ -8,7 +8,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.dialects.http.route_table import ROUTES
+from fleximq.dialects.http.operations.route_table import ROUTES
 from fleximq.rights import EVERYTHING
 from fleximq.web.api.api import apiTable
 from fleximq.web.openapi import document, openApiPage

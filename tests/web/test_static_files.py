@@ -3,7 +3,7 @@
 import gzip
 from pathlib import Path
 
-from fleximq.dialects.http.origins import Origins
+from fleximq.dialects.http.routing.origins import Origins
 from fleximq.web import static_files
 from fleximq.web.static_files import CONSOLE, StaticFile, staticFiles
 from tests.web.asking import SiteCase

@@ -1,1 +1,1 @@
-"""HTTP on a shared port: routing of requests, credentials and origins."""
+"""Plain HTTP on a shared port: sessions of requests that are answered by a table of routes."""

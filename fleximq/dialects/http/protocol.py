@@ -8,8 +8,8 @@ from twisted.internet.protocol import Factory
 from fleximq.dialects.connection.handover import Handover
 from fleximq.dialects.connection.read_pauses import ReadPause
 from fleximq.dialects.context import ListenerContext
-from fleximq.dialects.http.request_head import RequestHead
-from fleximq.dialects.http.request_router import RequestRouterFactory, UpgradeRequest
+from fleximq.dialects.http.format.request_head import RequestHead
+from fleximq.dialects.http.routing.request_router import RequestRouterFactory, UpgradeRequest
 from fleximq.dialects.http.session import HttpSession
 from fleximq.dialects.pull_stream import PullStreamProtocol
 from fleximq.interfaces import IAdmission

@@ -20,12 +20,12 @@ from fleximq.dialects.connection.connection_rate import overRate
 from fleximq.dialects.connection.connection_state import ConnectionState
 from fleximq.dialects.connection.envelope_cache import EnvelopeCache
 from fleximq.dialects.context import ListenerContext
-from fleximq.dialects.http.exchange import Exchange
-from fleximq.dialects.http.http_request import HttpRequest, allowedMethods, readRequest
-from fleximq.dialects.http.request_head import HttpError, RequestHead
-from fleximq.dialects.http.request_scanner import RequestScanner
-from fleximq.dialects.http.responses import JSON, errorBody, errorFields, response
-from fleximq.dialects.http.route_table import ROUTES
+from fleximq.dialects.http.format.http_request import HttpRequest, allowedMethods, readRequest
+from fleximq.dialects.http.format.request_head import HttpError, RequestHead
+from fleximq.dialects.http.format.request_scanner import RequestScanner
+from fleximq.dialects.http.format.responses import JSON, errorBody, errorFields, response
+from fleximq.dialects.http.operations.exchange import Exchange
+from fleximq.dialects.http.operations.route_table import ROUTES
 from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.session import NamedLogger, StreamSession
 from fleximq.errors import BrokerError, TooLarge, Unauthorized

@@ -12,8 +12,8 @@ from twisted.logger import Logger
 
 from fleximq.dialects.connection.protocol_detection import Decision, SniffingFactory
 from fleximq.dialects.context import ListenerContext
-from fleximq.dialects.http.origins import Origins
-from fleximq.dialects.http.request_router import RequestRouterFactory
+from fleximq.dialects.http.routing.origins import Origins
+from fleximq.dialects.http.routing.request_router import RequestRouterFactory
 from fleximq.dialects.registry import OWN, Registry
 from fleximq.endpoints.listen import Listen
 from fleximq.errors import SettingError

@@ -7,9 +7,9 @@ from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import Factory, Protocol
 
 from fleximq.dialects.context import ListenerContext
-from fleximq.dialects.http.origins import Origins
 from fleximq.dialects.http.protocol import HttpFactory
-from fleximq.dialects.http.request_router import RequestRouterFactory
+from fleximq.dialects.http.routing.origins import Origins
+from fleximq.dialects.http.routing.request_router import RequestRouterFactory
 from fleximq.interfaces import IAdmission
 from tests.dialects.conversations import HERE, ConversationCase, Peer, makeContext
 

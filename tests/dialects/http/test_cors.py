@@ -1,6 +1,6 @@
 """Web pages of other origins that the operator has admitted, and of those that he has not."""
 
-from fleximq.dialects.http.origins import Origins
+from fleximq.dialects.http.routing.origins import Origins
 from tests.dialects.http.case import HttpCase, post, request, responses
 
 PAGE = "https://shop.example"

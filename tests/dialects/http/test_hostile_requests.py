@@ -1,7 +1,7 @@
 """Requests of plain HTTP by foreign pages, by clients without credentials, and with bodies that grow."""
 
-from fleximq.dialects.http.bodies import MAX_LINES
-from fleximq.dialects.http.origins import Origins
+from fleximq.dialects.http.operations.bodies import MAX_LINES
+from fleximq.dialects.http.routing.origins import Origins
 from fleximq.limits import Limits
 from fleximq.security.credentials import Token
 from fleximq.security.principal import Principal

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.dialects.http.request_head import (
+from fleximq.dialects.http.format.request_head import (
     RequestHead,
     UnreadableCredentials,
     credentialsIn,

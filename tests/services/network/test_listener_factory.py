@@ -8,7 +8,7 @@ from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.dialects.http.origins import Origins
+from fleximq.dialects.http.routing.origins import Origins
 from fleximq.endpoints.listen import DIALECTS, Listen, ListenDefaults
 from fleximq.services.network.listener_factory import ListenerDialects, factoryOf
 from fleximq.web.site import WebSite

@@ -20,8 +20,7 @@ from fleximq.broker.deadlines import Clock, Deadlines
 from fleximq.dialects.connection.credential_check import certificateOf
 from fleximq.dialects.connection.error_codes import HTTP_CODES, codeOf
 from fleximq.dialects.connection.handover import Handover, HandoverFactory
-from fleximq.dialects.http.origins import Origins
-from fleximq.dialects.http.request_head import (
+from fleximq.dialects.http.format.request_head import (
     CHALLENGES,
     HEAD_BYTES,
     HttpError,
@@ -31,8 +30,9 @@ from fleximq.dialects.http.request_head import (
     webSocketDialect,
     withoutCredentials,
 )
-from fleximq.dialects.http.responses import JSON, errorBody, response
-from fleximq.dialects.http.routes import isServed
+from fleximq.dialects.http.format.responses import JSON, errorBody, response
+from fleximq.dialects.http.format.routes import isServed
+from fleximq.dialects.http.routing.origins import Origins
 from fleximq.errors import Unauthorized
 from fleximq.interfaces import IAdmission
 from fleximq.security.anonymous_access import nameProxy
@@ -226,7 +226,7 @@ class RequestRouterFactory(HandoverFactory):
     """Builds the routers of a listener. ``audit`` records refusals, see :class:`fleximq.broker.broker.Broker`.
 
     :param webSockets: the factory of each dialect served over WebSocket, by name; ``site`` receives other requests.
-    :param plain: the factory of plain HTTP, for the paths of :mod:`fleximq.dialects.http.routes`; None: not served.
+    :param plain: the factory of plain HTTP, for the paths of its :mod:`routes`; None: not served.
     :param behindProxy: replaces ``admission`` for requests through a proxy.
     :param deadline: seconds from the start of the connection to the end of the request head.
     :param counted: called with the reason and 1 for every refused request.

@@ -12,9 +12,9 @@ from twisted.logger import formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.dialects.connection.protocol_detection import SniffingFactory
-from fleximq.dialects.http.origins import Origins
-from fleximq.dialects.http.request_head import FIELDS, HEAD_BYTES
-from fleximq.dialects.http.request_router import RequestRouter, RequestRouterFactory
+from fleximq.dialects.http.format.request_head import FIELDS, HEAD_BYTES
+from fleximq.dialects.http.routing.origins import Origins
+from fleximq.dialects.http.routing.request_router import RequestRouter, RequestRouterFactory
 from fleximq.security.access_policy import AccessPolicy
 from fleximq.security.anonymous_access import REFUSAL
 from fleximq.web.site import WebSite

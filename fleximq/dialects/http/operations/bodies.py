@@ -2,7 +2,7 @@
 
 import msgspec
 
-from fleximq.dialects.http.http_request import BodyKind
+from fleximq.dialects.http.format.http_request import BodyKind
 from fleximq.errors import BadRequest, TooLarge
 from fleximq.values.message import Content, Message
 from fleximq.values.nesting import NestedTooDeeply, checkNesting, mayBeDeep

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.dialects.connection.connection_rate import overRate
 from fleximq.dialects.fleximq.forms import FlexiSource
-from fleximq.dialects.http.bodies import payloadsOf
-from fleximq.dialects.http.exchange import Exchange
-from fleximq.dialects.http.routes import Parameter
+from fleximq.dialects.http.format.routes import Parameter
+from fleximq.dialects.http.operations.bodies import payloadsOf
+from fleximq.dialects.http.operations.exchange import Exchange
 from fleximq.errors import BadRequest, NotKept, NotRecorded, TooLarge
 from fleximq.limits import HEADER_BYTES, MOST_MILLISECONDS
 from fleximq.values.header_pairs import SENDER

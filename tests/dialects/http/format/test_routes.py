@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.dialects.http.request_head import HttpError
-from fleximq.dialects.http.route_table import ROUTES
-from fleximq.dialects.http.routes import isServed
+from fleximq.dialects.http.format.request_head import HttpError
+from fleximq.dialects.http.format.routes import isServed
+from fleximq.dialects.http.operations.route_table import ROUTES
 
 
 class PathTests(SynchronousTestCase):

@@ -14,10 +14,10 @@ from zope.interface import implementer
 from fleximq.broker.deadlines import Deadline
 from fleximq.broker.replay.feed import DeferredRun, Feed
 from fleximq.broker.replay.replay import Start
-from fleximq.dialects.http.exchange import Exchange
-from fleximq.dialects.http.responses import jsonBody
-from fleximq.dialects.http.routes import Parameter
-from fleximq.dialects.http.stream_forms import FormKind, chunk, formsOf
+from fleximq.dialects.http.format.responses import jsonBody
+from fleximq.dialects.http.format.routes import Parameter
+from fleximq.dialects.http.operations.exchange import Exchange
+from fleximq.dialects.http.operations.stream_forms import FormKind, chunk, formsOf
 from fleximq.dialects.replay_outlet import ReplayOutlet
 from fleximq.errors import BadRequest, BrokerError, NoLongerKept, NotPermitted
 from fleximq.interfaces import ISubscriber

@@ -5,7 +5,7 @@ from typing import Any
 import msgpack
 
 from fleximq.dialects.fleximq import FlexiFactory
-from fleximq.dialects.http.requesting import TIMEOUT
+from fleximq.dialects.http.operations.requesting import TIMEOUT
 from fleximq.limits import Limits
 from tests.dialects.conversations import inPieces, makeContext
 from tests.dialects.flexi_peer import FlexiPeer

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.dialects.http.request_head import HEAD_BYTES, HttpError
-from fleximq.dialects.http.request_scanner import CHUNKED, RequestScanner
+from fleximq.dialects.http.format.request_head import HEAD_BYTES, HttpError
+from fleximq.dialects.http.format.request_scanner import CHUNKED, RequestScanner
 
 HEAD = b"POST /topics/a HTTP/1.1\r\nHost: b"
 

@@ -9,13 +9,13 @@ from twisted.internet.testing import StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import directlyProvides, implementer
 
-from fleximq.dialects.http.origins import Origins
-from fleximq.dialects.http.request_router import RequestRouter, RequestRouterFactory
+from fleximq.dialects.http.routing.origins import Origins
+from fleximq.dialects.http.routing.request_router import RequestRouter, RequestRouterFactory
 from fleximq.errors import AuthenticationFailed, JoinRejected, NoCapacity, TooManyRequests
 from fleximq.security.credentials import ApiKey, Certificate, Password, Token
 from fleximq.security.principal import Principal
 from tests.dialects.admissions import FakeAdmission
-from tests.dialects.http.test_request_router import LOCAL, Recorder, RecorderFactory, request, upgrade
+from tests.dialects.http.routing.test_request_router import LOCAL, Recorder, RecorderFactory, request, upgrade
 
 ALICE = Principal("alice")
 BEARER, BASIC = "Authorization: Bearer good", "Authorization: Basic dTpw"

@@ -1,7 +1,7 @@
 """The table of all routes of plain HTTP."""
 
-from fleximq.dialects.http import publishing, requesting, streaming, taking
-from fleximq.dialects.http.routes import Route, Routes
+from fleximq.dialects.http.format.routes import Route, Routes
+from fleximq.dialects.http.operations import publishing, requesting, streaming, taking
 
 _BODIES = ("application/json", "application/x-ndjson", "text/plain", "application/msgpack", "application/octet-stream")
 _STORED = {

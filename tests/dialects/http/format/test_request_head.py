@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.dialects.http.request_head import BODY_BYTES, HttpError, RequestHead, webSocketDialect
+from fleximq.dialects.http.format.request_head import BODY_BYTES, HttpError, RequestHead, webSocketDialect
 
 BOTH = frozenset({"fleximq", "identity"})
 

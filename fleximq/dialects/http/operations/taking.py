@@ -9,9 +9,9 @@ import msgspec
 from fleximq.broker.consumers.principal_worker import Job, Settling
 from fleximq.broker.consumers.takes import MOST_UNSETTLED, MOST_WAIT
 from fleximq.broker.paths.settlement import SETTLE, WORDS_BYTES
-from fleximq.dialects.http.exchange import Exchange
-from fleximq.dialects.http.message_rows import jobRow
-from fleximq.dialects.http.routes import Parameter
+from fleximq.dialects.http.format.routes import Parameter
+from fleximq.dialects.http.operations.exchange import Exchange
+from fleximq.dialects.http.operations.message_rows import jobRow
 from fleximq.errors import BadRequest, BrokerError, NotStored, TooLarge
 from fleximq.values.records import headerOf
 from fleximq.wire.payload_conversion import JSON_BYTES

@@ -7,7 +7,7 @@ from http import HTTPStatus
 import msgspec
 
 from fleximq.dialects.connection.error_codes import ErrorCodes, codeOf
-from fleximq.dialects.http.request_head import CHALLENGES
+from fleximq.dialects.http.format.request_head import CHALLENGES
 from fleximq.errors import (
     AuthenticationFailed,
     BrokerError,

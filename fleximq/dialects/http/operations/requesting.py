@@ -15,11 +15,11 @@ from fleximq.broker.broker import Broker
 from fleximq.broker.deadlines import Deadline
 from fleximq.broker.envelope import BROKER_ID, ConnectedClient
 from fleximq.dialects.fleximq.forms import FLEXI_FORM
-from fleximq.dialects.http.bodies import payloadsOf
-from fleximq.dialects.http.exchange import Exchange
-from fleximq.dialects.http.http_request import BodyKind
-from fleximq.dialects.http.responses import JSON, errorBody
-from fleximq.dialects.http.routes import Parameter
+from fleximq.dialects.http.format.http_request import BodyKind
+from fleximq.dialects.http.format.responses import JSON, errorBody
+from fleximq.dialects.http.format.routes import Parameter
+from fleximq.dialects.http.operations.bodies import payloadsOf
+from fleximq.dialects.http.operations.exchange import Exchange
 from fleximq.errors import BadRequest, BrokerError, ClientNotFound, TooLarge
 from fleximq.interfaces import IForm, IPeer
 from fleximq.status import FIRST_ERROR, Status

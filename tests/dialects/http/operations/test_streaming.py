@@ -142,7 +142,7 @@ class LiveTests(StreamCase):
 
     def test_aRunIsRenderedOnceForAllReaders(self) -> None:
         readers = [self.lines("/topics/t") for _ in range(3)]
-        with patch("fleximq.dialects.http.stream_forms.liveRows", return_value=[b"1\n"]) as rendered:
+        with patch("fleximq.dialects.http.operations.stream_forms.liveRows", return_value=[b"1\n"]) as rendered:
             self.publish("t", 1)
         self.assertEqual(rendered.call_count, 1)
         self.assertEqual([each.lines for each in readers], [[1]] * 3)

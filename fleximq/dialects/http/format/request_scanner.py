@@ -7,7 +7,7 @@ one request for another one (request smuggling): lines end with CR LF, a chunk's
 
 import re
 
-from fleximq.dialects.http.request_head import HEAD_BYTES, HttpError
+from fleximq.dialects.http.format.request_head import HEAD_BYTES, HttpError
 
 _END = b"\r\n\r\n"
 #: The size of a chunk, perhaps with an extension, which is ignored.

@@ -11,7 +11,7 @@ from zope.interface import implementer
 
 from fleximq.broker.envelope import Envelope
 from fleximq.broker.replay.feed import DeferredForm
-from fleximq.dialects.http.message_rows import Alike, recordRows, rows
+from fleximq.dialects.http.operations.message_rows import Alike, recordRows, rows
 from fleximq.interfaces import IForm
 from fleximq.values.header_pairs import runWithSender
 from fleximq.values.records import StoredBatch

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
 
-from fleximq.dialects.http.request_head import HttpError
+from fleximq.dialects.http.format.request_head import HttpError
 
 
 class Parameter(NamedTuple):
@@ -29,7 +29,7 @@ class Parameter(NamedTuple):
 class Route:
     """One method of one shape of path.
 
-    ``act`` is called with the :class:`fleximq.dialects.http.exchange.Exchange` of each complete request.
+    ``act`` is called with the :class:`fleximq.dialects.http.operations.exchange.Exchange` of each complete request.
     ``parameters`` are the arguments that it takes, others are refused.
     ``takes`` are the content types of its body, none without one; ``answers`` has a sentence about each status.
     ``right`` and ``words`` are for documents.

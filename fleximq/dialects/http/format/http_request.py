@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from fleximq.dialects.http.request_head import CREDENTIAL_PARAMETERS, HttpError, RequestHead
-from fleximq.dialects.http.request_scanner import CHUNKED
-from fleximq.dialects.http.routes import Parameter, Route, Routes, decoded
+from fleximq.dialects.http.format.request_head import CREDENTIAL_PARAMETERS, HttpError, RequestHead
+from fleximq.dialects.http.format.request_scanner import CHUNKED
+from fleximq.dialects.http.format.routes import Parameter, Route, Routes, decoded
 from fleximq.wire.payload_conversion import JSON_BYTES
 
 

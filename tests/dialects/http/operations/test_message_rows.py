@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.dialects.http.message_rows import Alike, headOf, recordRows, rows, valueOf
+from fleximq.dialects.http.operations.message_rows import Alike, headOf, recordRows, rows, valueOf
 from fleximq.values.message import Content, Message
 from fleximq.values.records import StoredBatch, contentOf
 from fleximq.wire.messagepack_json import toJson

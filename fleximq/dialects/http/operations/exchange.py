@@ -8,8 +8,16 @@ from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.traffic import Traffic
 from fleximq.dialects.connection.connection_rate import ConnectionRate
 from fleximq.dialects.context import ListenerContext
-from fleximq.dialects.http.http_request import HttpRequest
-from fleximq.dialects.http.responses import JSON, errorBody, errorFields, jsonBody, response, responseHead, statusOf
+from fleximq.dialects.http.format.http_request import HttpRequest
+from fleximq.dialects.http.format.responses import (
+    JSON,
+    errorBody,
+    errorFields,
+    jsonBody,
+    response,
+    responseHead,
+    statusOf,
+)
 from fleximq.dialects.outbox import Outbox
 from fleximq.errors import BrokerError
 

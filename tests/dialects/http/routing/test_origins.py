@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.dialects.http.origins import Origins
+from fleximq.dialects.http.routing.origins import Origins
 
 
 class OriginsTests(SynchronousTestCase):

@@ -1,0 +1,1 @@
+"""The operations of plain HTTP: publish, enqueue, take, settle, ask, and read."""

@@ -1,0 +1,1 @@
+"""Tests of fleximq.dialects.http.operations."""
