@@ -101,6 +101,7 @@ JOBS = {
     "expire": "Remove old days from lake tables.",
     "audit": "Prove that lake tables are complete.",
     "repair": "Complete what a lake table has recorded and its format has refused.",
+    "catalog": "Show where the tables of a lake are, in which catalog, and what they have.",
     "rename": "Give the folders of lake tables names in ASCII.",
 }
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from os import makedirs
 from os.path import abspath, expanduser
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from fleximq.config import option_values
 from fleximq.errors import systemReason
@@ -14,7 +15,7 @@ from fleximq.pipeline.command import job
 from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.lake.table.file_names import LAYOUTS
-from fleximq.pipeline.lake.table.format import TABLE_FORMATS
+from fleximq.pipeline.lake.table.format import ICEBERG, NAMESPACE, TABLE_FORMATS
 
 if TYPE_CHECKING:
     from fleximq.pipeline.lag import Reporter
@@ -44,6 +45,10 @@ def _prepare(parser: ArgumentParser) -> None:
     job.option(
         group, "--format", "FORMAT", f"{', '.join(TABLE_FORMATS)} (parquet)", _oneOf(TABLE_FORMATS), default="parquet"
     )
+    words = "the catalog of Iceberg tables: a name in PyIceberg's settings, or a URL (iceberg.db in the lake)"
+    job.option(group, "--catalog", "NAME|URL", words, _catalog)
+    words = f"the namespace of new Iceberg tables in their catalog ({NAMESPACE})"
+    job.option(group, "--namespace", "NAME", words)
     words = "files by date, sorted by topic, or by topic and date (date for new tables)"
     job.option(group, "--layout", "LAYOUT", words, _oneOf(LAYOUTS))
     group = parser.add_argument_group("progress")
@@ -78,6 +83,30 @@ def _oneOf(known: Sequence[str]) -> Callable[[str, object], str]:
     return read
 
 
+def _catalog(name: str, written: object) -> str:
+    text = option_values.text(name, written)
+    if "://" in text and urlsplit(text).password is not None:
+        raise OptionRefused(
+            f"{name} has a password, which others would see: put the URL into the environment, as "
+            "PYICEBERG_CATALOG__CENTRAL__URI, or into PyIceberg's settings file, and name the catalog, as 'central'"
+        )
+    return text
+
+
+def _form(arguments: Namespace) -> dict[str, str]:
+    """Return the format of new tables with its options; raises OptionRefused, and LakeRefused for a catalog."""
+    options = {name: getattr(arguments, name) for name in ("catalog", "namespace") if getattr(arguments, name)}
+    if options and arguments.format != ICEBERG:
+        raise OptionRefused(f"--{next(iter(options))} is for --format {ICEBERG}")
+    if "catalog" in options:
+        try:
+            from fleximq.pipeline.lake.iceberg.catalogs import checkCatalog
+        except ImportError as error:
+            raise OptionRefused(f"--catalog needs the extra iceberg: pip install '.[iceberg]' ({error})") from error
+        checkCatalog(options["catalog"])
+    return {"format": arguments.format, **options}
+
+
 def _run(arguments: Namespace, run: JobRun) -> None:
     """Ingest until stopped, or all is ingested; raises OptionRefused or LakeRefused."""
     if not arguments.lake:
@@ -93,11 +122,12 @@ def _run(arguments: Namespace, run: JobRun) -> None:
     specs = _tables(arguments)
     options = _source(arguments, specs)
     # Before folders of tables are created: a misspelled option or a missing Java must leave no trace.
+    form = _form(arguments)
     job.checkSource(options)
     run.session()
     with ExitStack() as held:
         checkpoint = arguments.checkpoint or held.enter_context(_ownCheckpoint(lake))
-        form, missed = {"format": arguments.format}, CatchUp(SourceOptions.of(options)).add
+        missed = CatchUp(SourceOptions.of(options)).add
         tables = TableIngest(lake, specs, form, arguments.allow_data_loss, arguments.layout, missed=missed)
         held.enter_context(tables)
         if arguments.compact_every is not None:

@@ -17,7 +17,16 @@ from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.lake.table.columns import requiredColumns
 from fleximq.pipeline.lake.table.file_names import DATE
 from fleximq.pipeline.lake.table.format import layoutOf
-from fleximq.pipeline.lake.table.table_log import Exclusive, LiveFile, TableFile, TableLog, logErrors, untilCommitted
+from fleximq.pipeline.lake.table.ledger import checkIsNew
+from fleximq.pipeline.lake.table.table_log import (
+    Exclusive,
+    LiveFile,
+    TableFile,
+    TableLog,
+    TableState,
+    logErrors,
+    untilCommitted,
+)
 
 #: The application ids of Delta transactions to which the numbers of batches and of other changes belong.
 APPLICATION, CHANGE = "fleximq-ingest", "fleximq-change"
@@ -44,6 +53,7 @@ class DeltaLog(TableLog):
         try:
             table = DeltaTable(self._table)
         except TableNotFoundError:
+            checkIsNew(self._table)
             create_table_with_add_actions(
                 self._table, schema, added, partition_by=folders, commit_properties=properties
             )
@@ -64,6 +74,15 @@ class DeltaLog(TableLog):
                 return [file for file, _ in _live(DeltaTable(self._table))]
             except TableNotFoundError:
                 return []
+
+    def state(self) -> TableState:
+        with logErrors(self._table, "read by Delta Lake"):
+            found = DeltaTable(self._table)
+            types = {each["name"]: each["type"] for each in json.loads(found.schema().to_json())["fields"]}
+            columns = {name: each if isinstance(each, str) else json.dumps(each) for name, each in types.items()}
+            actions = [each["num_records"] for _, each in _actions(found)]
+            rows = sum(each or 0 for each in actions)
+            return TableState(found.table_uri, None, found.version(), rows, len(actions), columns)
 
     def deleteDays(self, days: Sequence[Sequence[str]]) -> None:
         with logErrors(self._table, _CHANGED), suppress(TableNotFoundError):

@@ -9,10 +9,13 @@ import pyarrow.parquet as pq
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
+from fleximq.pipeline.lake.table.columns import requiredColumns
 from fleximq.pipeline.lake.table.file_names import FILES
 from fleximq.pipeline.lake.table.format import DELTA, PARQUET, formatOf
+from fleximq.pipeline.lake.table.ledger import readLedger
 from fleximq.pipeline.lake.table.parquet_writer import Span, spansOf
-from fleximq.pipeline.lake.table.table_log import TableLog
+from fleximq.pipeline.lake.table.table_log import TableLog, TableState
+from fleximq.pipeline.payloads.ddl import typeWritten
 
 
 def logOf(table: str, files: Files = FILES) -> TableLog | None:
@@ -32,6 +35,17 @@ def logOf(table: str, files: Files = FILES) -> TableLog | None:
         raise LakeRefused(
             f"the table {table} needs the extra {tableFormat}: pip install '.[{tableFormat}]' ({error})"
         ) from error
+
+
+def tableState(table: str) -> TableState:
+    """Return what other programs see of a table, of a plain one by its ledger; raises LakeRefused."""
+    log = logOf(table)
+    if log is not None:
+        return log.state()
+    ledger, columns = readLedger(table), requiredColumns(table).schema
+    rows = sum(covered.rows for covered in ledger.journals.values())
+    named = {field.name: typeWritten(field.type) for field in columns}
+    return TableState(table, None, ledger.batch, rows, sum(1 for _ in visibleFiles(table)), named)
 
 
 class DataFile(NamedTuple):

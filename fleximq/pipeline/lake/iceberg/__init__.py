@@ -1,5 +1,5 @@
 """Tables in the format of Apache Iceberg."""
 
-from fleximq.pipeline.lake.iceberg.snapshots import catalogOf
+from fleximq.pipeline.lake.iceberg.catalogs import catalogOf
 
 __all__ = ["catalogOf"]

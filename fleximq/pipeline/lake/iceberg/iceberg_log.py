@@ -17,7 +17,7 @@ from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata
 
 from fleximq.journal.files.file_system import Files
-from fleximq.pipeline.errors import plainError
+from fleximq.pipeline.errors import LakeRefused, plainError
 from fleximq.pipeline.lake.iceberg import snapshots
 from fleximq.pipeline.lake.iceberg.data_files import dataFilesOf
 from fleximq.pipeline.lake.iceberg.iceberg_compaction import compactIceberg
@@ -29,6 +29,7 @@ from fleximq.pipeline.lake.table.table_log import (
     LiveFile,
     TableFile,
     TableLog,
+    TableState,
     logErrors,
     untilCommitted,
 )
@@ -107,6 +108,13 @@ class IcebergLog(TableLog):
             found = snapshots.openTable(self._table)
             live = [] if found is None else snapshots.liveOf(found)
             return [LiveFile(os.path.relpath(each.path, self._table), each.topic, each.day) for each in live]
+
+    def state(self) -> TableState:
+        with logErrors(self._table, "read by Iceberg"):
+            found = snapshots.openTable(self._table)
+            if found is None:
+                raise LakeRefused(f"the table {self._table} has no batch yet")
+            return snapshots.stateOf(found)
 
     def deleteDays(self, days: Sequence[Sequence[str]]) -> None:
         removed = {(topic, day) for topic, day in days}

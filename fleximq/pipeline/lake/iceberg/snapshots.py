@@ -1,53 +1,42 @@
-"""Opens the Iceberg tables of a lake, lists their live files, and replaces them in one snapshot, deleting none. The
-catalog is one of PyIceberg's settings, or an SQLite database in the lake, ``iceberg.db``.
-"""
+"""Opens the Iceberg tables of a lake, lists their live files, and replaces them in one snapshot, deleting none."""
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import pyarrow as pa
 from pyiceberg import exceptions
-from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile
 from pyiceberg.table import Table, Transaction
-from sqlalchemy import URL
 
 from fleximq.pipeline.errors import LakeRefused
+from fleximq.pipeline.lake.iceberg.catalogs import catalogOf, checkCatalog, isMade, located
 from fleximq.pipeline.lake.locations import icebergLocation
 from fleximq.pipeline.lake.table.columns import requiredColumns
 from fleximq.pipeline.lake.table.file_names import DATE, dateOf
-from fleximq.pipeline.lake.table.format import formatOf, layoutOf
-from fleximq.pipeline.lake.table.table_log import logErrors, untilCommitted
+from fleximq.pipeline.lake.table.format import layoutOf
+from fleximq.pipeline.lake.table.ledger import checkIsNew
+from fleximq.pipeline.lake.table.table_log import TableState, logErrors, untilCommitted
 
-#: The namespace of the tables, and the file of the lake's own catalog.
-NAMESPACE, DATABASE = "lake", "iceberg.db"
 # Payload columns have no minimum and maximum on purpose; PyIceberg would warn for each file.
 logging.getLogger("pyiceberg.io.pyarrow").setLevel(logging.ERROR)
-
-
-def catalogOf(lake: str, name: str | None) -> Catalog:
-    """Return the catalog of this name in PyIceberg's settings, or the lake's own for None."""
-    if name is not None:
-        return load_catalog(name)
-    # A text would be decoded as a URL.
-    database: Any = URL.create("sqlite", database=f"{lake}/{DATABASE}")
-    return load_catalog("lake", type="sql", uri=database, warehouse=icebergLocation(lake))
 
 
 def tableWithColumns(table: str) -> Table:
     """Return a table with all columns that its files may have, created if it is missing; may raise any error."""
     columns = requiredColumns(table).schema
-    catalog, name = _named(table)
+    catalog, name = located(table)
     try:
         found = catalog.load_table(name)
     except exceptions.NoSuchTableError:
-        with suppress(exceptions.NamespaceAlreadyExistsError):
-            catalog.create_namespace(NAMESPACE)
+        checkIsNew(table)
+        if not catalog.namespace_exists(name[:-1]):
+            with suppress(exceptions.NamespaceAlreadyExistsError):
+                catalog.create_namespace(name[:-1])
         # In one step: a table without these partitions could not be used.
         with suppress(exceptions.TableAlreadyExistsError):
             location = icebergLocation(table)
@@ -62,12 +51,6 @@ def tableWithColumns(table: str) -> Table:
         with found.update_schema() as change:
             change.union_by_name(columns)
     return found
-
-
-def _named(table: str) -> tuple[Catalog, tuple[str, str]]:
-    """Return the catalog of a table, and its name there."""
-    lake, name = os.path.split(table)
-    return catalogOf(lake, formatOf(table).get("catalog")), (NAMESPACE, name)
 
 
 def _mayBeWider(dataType: pa.DataType, known: str) -> bool:
@@ -109,10 +92,10 @@ icebergErrors = partial(logErrors, words="changed by Iceberg")
 
 def openTable(table: str) -> Table | None:
     """Return a table, None before its first batch; raises LakeRefused if it has moved, as in a copied lake."""
-    if formatOf(table).get("catalog") is None and not os.path.exists(f"{os.path.dirname(table)}/{DATABASE}"):
+    if not isMade(table):
         # A reader has perhaps no right to make the catalog.
         return None
-    catalog, name = _named(table)
+    catalog, name = located(table)
     try:
         found = catalog.load_table(name)
     except exceptions.NoSuchTableError:
@@ -180,3 +163,24 @@ def replaceFiles(table: str, wanted: Change) -> bool:
 
     untilCommitted(attempt, CONFLICTS)
     return isDone
+
+
+def stateOf(found: Table) -> TableState:
+    """Return what programs see that know only the catalog."""
+    snapshot = found.current_snapshot()
+    summary = {} if snapshot is None or snapshot.summary is None else snapshot.summary.additional_properties
+    rows, files = (int(summary.get(f"total-{name}", 0)) for name in ("records", "data-files"))
+    columns = {field.name: str(field.field_type) for field in found.schema().fields}
+    catalog = ".".join((found.catalog.name, *found.name()))
+    number = None if snapshot is None else snapshot.snapshot_id
+    return TableState(found.location(), catalog, number, rows, files, columns)
+
+
+def statesIn(named: str, namespace: str, names: Sequence[str] | None) -> Iterator[tuple[str, TableState]]:
+    """Yield the tables of a catalog's namespace, or those with some names; raises LakeRefused."""
+    checkCatalog(named)
+    with logErrors(f"{namespace} of the catalog {named}", "read by Iceberg"):
+        catalog = catalogOf("", named)
+        for identifier in sorted(catalog.list_tables(tuple(namespace.split(".")))):
+            if not names or identifier[-1] in names:
+                yield identifier[-1], stateOf(catalog.load_table(identifier))

@@ -11,7 +11,11 @@ from fleximq.pipeline.lake.table.file_names import DATE, FILES, LAYOUTS, NAMED, 
 
 PARQUET, DELTA, ICEBERG = "parquet", "delta", "iceberg"
 TABLE_FORMATS = (PARQUET, DELTA, ICEBERG)
+#: The namespace of Iceberg tables, unless the record of the format names another.
+NAMESPACE = "lake"
 _NAME = "format"
+#: Options of the format that a record need not have.
+_DEFAULTS = {"catalog": "of the lake itself", "namespace": NAMESPACE}
 _LAYOUT = "layout"
 
 
@@ -54,8 +58,14 @@ def setFormat(table: str, wanted: dict[str, Any], layout: str | None = None, fil
         return
     had = formatOf(table, files)
     has = had.pop(_LAYOUT, NAMED)
-    if had != wanted:
+    if had["format"] != wanted["format"]:
         raise LakeRefused(f"the table {table} is of format {had['format']} and cannot become {wanted['format']}")
+    for name, value in wanted.items():
+        # A table keeps its catalog where none is named.
+        if had.get(name, _DEFAULTS.get(name)) != value:
+            raise LakeRefused(
+                f"the table {table} has the {name} {had.get(name, _DEFAULTS[name])} and cannot change to {value}"
+            )
     if layout is not None and (layout == DATE) != (has == DATE):
         raise LakeRefused(
             f"the table {table} has the layout {TOPIC if has == NAMED else has} and cannot change to {layout}; a new "

@@ -157,3 +157,13 @@ def writeLedger(table: str, ledger: Ledger, files: Files = FILES) -> None:
     found = {"version": VERSION, **{each.name: getattr(ledger, each.name) for each in fields(ledger)}}
     found["journals"] = {journal: covered._asdict() for journal, covered in sorted(ledger.journals.items())}
     writeOwn(table, LEDGER, found, files)
+
+
+def checkIsNew(table: str, files: Files = FILES) -> None:
+    """Raise LakeRefused if a table has rows by its ledger, so that another program has removed its log."""
+    rows = sum(covered.rows + covered.expired for covered in readLedger(table, files).journals.values())
+    if rows:
+        raise LakeRefused(
+            f"the table {table} has had {rows} rows, but the log of its format, or its entry in the catalog, is gone: "
+            "put it back, or give the table another name"
+        )

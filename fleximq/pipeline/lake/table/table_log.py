@@ -43,6 +43,19 @@ class LiveFile(NamedTuple):
     date: str
 
 
+class TableState(NamedTuple):
+    """What other programs see of a table: its location, the catalog that has it, None for none, the number or id of its
+    state, its rows and files, and its columns with their types, in the words of the format.
+    """
+
+    location: str
+    catalog: str | None
+    snapshot: int | None
+    rows: int
+    files: int
+    columns: Mapping[str, str]
+
+
 class BatchRange(NamedTuple):
     """Offsets from ``start`` up to before ``end`` of each journal; one that ``start`` lacks begins at its ``end``."""
 
@@ -116,6 +129,10 @@ class TableLog(ABC):
     @abstractmethod
     def files(self) -> list[LiveFile]:
         """Return the files that readers see, none before the first batch."""
+
+    @abstractmethod
+    def state(self) -> TableState:
+        """Return what other programs see of the table; raises LakeRefused also before the first batch."""
 
     @abstractmethod
     def deleteDays(self, days: Sequence[Sequence[str]]) -> None:

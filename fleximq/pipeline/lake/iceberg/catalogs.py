@@ -1,0 +1,63 @@
+"""Finds the catalog of an Iceberg table, as the table's record of its format says. By default it is the lake's own, an
+SQLite database, ``iceberg.db``. Otherwise it is one of PyIceberg's settings, by its name, or one at a URL, which gets
+the other settings of the name ``lake``. Credentials are in PyIceberg's settings, never in a record of ours.
+"""
+
+import os
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+from urllib.parse import urlsplit
+
+from pyiceberg.catalog import Catalog, load_catalog
+from sqlalchemy import URL
+
+from fleximq.pipeline.errors import LakeRefused, plainError
+from fleximq.pipeline.lake.locations import icebergLocation
+from fleximq.pipeline.lake.table.format import NAMESPACE, formatOf
+
+#: The file of a lake's own catalog, and its name, which is that of all catalogs at a URL.
+DATABASE, NAME = "iceberg.db", "lake"
+
+
+def catalogOf(lake: str, named: str | None) -> Catalog:
+    """Return the catalog of this name or URL, or the lake's own for None; raises errors of any class."""
+    if named is not None:
+        return _catalog(named, os.getpid())
+    # A text would be decoded as a URL.
+    database: Any = URL.create("sqlite", database=f"{lake}/{DATABASE}")
+    return load_catalog(NAME, type="sql", uri=database, warehouse=icebergLocation(lake))
+
+
+@lru_cache(maxsize=4)
+def _catalog(named: str, process: int) -> Catalog:
+    """Return a catalog; each holds connections, which processes cannot share."""
+    # A database that was started again has closed them.
+    own = {"pool_pre_ping": "true"}
+    return load_catalog(NAME, uri=named, **own) if "://" in named else load_catalog(named, **own)
+
+
+def namespaceOf(form: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the parts of the namespace that a record of a format names."""
+    return tuple(str(form.get("namespace", NAMESPACE)).split("."))
+
+
+def located(table: str) -> tuple[Catalog, tuple[str, ...]]:
+    """Return the catalog of a table, and its name there; raises errors of any class."""
+    lake, name = os.path.split(table)
+    form = formatOf(table)
+    return catalogOf(lake, form.get("catalog")), (*namespaceOf(form), name)
+
+
+def isMade(table: str) -> bool:
+    """Tell whether a table's catalog exists; a lake's own is made by the first batch."""
+    return formatOf(table).get("catalog") is not None or os.path.exists(f"{os.path.dirname(table)}/{DATABASE}")
+
+
+def checkCatalog(named: str) -> None:
+    """Raise LakeRefused if a catalog does not answer."""
+    try:
+        _catalog(named, os.getpid()).list_namespaces()
+    except Exception as error:
+        shown = urlsplit(named)._replace(query="").geturl() if "://" in named else named
+        raise LakeRefused(f"the catalog {shown} does not answer: {plainError(error)}") from error

@@ -1,0 +1,140 @@
+"""Iceberg tables in catalogs that other programs share: PostgreSQL, and PyIceberg's settings."""
+
+import os
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.pipeline.lake.iceberg_case import skip
+from tests.pipeline.postgres import PASSWORD, Postgres
+
+if not skip:
+    import pyarrow as pa
+    from pyiceberg.catalog import load_catalog
+
+    from fleximq.pipeline import lake
+    from fleximq.pipeline.errors import LakeRefused, OptionRefused
+    from fleximq.pipeline.jobs.ingest import INGEST
+    from fleximq.pipeline.lake.batch_commit import BatchCommit
+    from fleximq.pipeline.lake.compaction import compact
+    from fleximq.pipeline.lake.iceberg.catalogs import catalogOf, checkCatalog
+    from fleximq.pipeline.lake.table.columns import TableColumns, writeColumns
+    from fleximq.pipeline.lake.table.format import setFormat
+    from fleximq.pipeline.lake.table.table_log import CompactionGoal
+    from tests.pipeline.jobs.fake_run import runJob
+    from tests.pipeline.lake.tables import commit, makeTable, rows
+
+
+def makeIn(table: str, form: Mapping[str, Any]) -> None:
+    """Make a table whose format has these options."""
+    publishing = BatchCommit(table)
+    publishing.makeFolders()
+    setFormat(table, {"format": "iceberg", **form})
+    writeColumns(table, TableColumns("raw", pa.schema([])))
+    publishing.prepare()
+
+
+def setVariable(test: SynchronousTestCase, name: str, value: str) -> None:
+    """Set a variable of the environment until a test ends."""
+    before = os.environ.get(name)
+    test.addCleanup(lambda: os.environ.pop(name) if before is None else os.environ.update({name: before}))
+    os.environ[name] = value
+
+
+class PostgresTests(SynchronousTestCase):
+    """A lake on local disks, with its tables in PostgreSQL."""
+
+    if find_spec("psycopg") is None:
+        skip = "psycopg is not installed: pip install 'fleximq[store-tests]'"
+
+    def setUp(self) -> None:
+        self.server = Postgres().__enter__()
+        self.addCleanup(self.server.__exit__, None, None, None)
+        setVariable(self, "PGPASSWORD", PASSWORD)
+        self.lake = str(Path(self.mktemp()).absolute())
+        self.table = f"{self.lake}/messages"
+        makeIn(self.table, {"catalog": self.server.url, "namespace": "plant"})
+        for number in range(3):
+            self.publish(number)
+
+    def publish(self, number: int) -> None:
+        """Publish two rows."""
+        commit(self.table, number, rows([number * 2 + 1, number * 2 + 2]))
+
+    def offsets(self) -> list[int]:
+        """Return the offsets that a program finds which knows only the catalog."""
+        catalog = load_catalog("lake", type="sql", uri=self.server.url)
+        self.addCleanup(catalog.close)
+        found: list[int] = sorted(catalog.load_table("plant.messages").scan().to_arrow()["offset"].to_pylist())
+        return found
+
+    def test_otherProgramsFindTheTableThere(self) -> None:
+        self.assertEqual(self.offsets(), list(range(1, 7)))
+        self.assertFalse(Path(self.lake, "iceberg.db").exists())
+        self.assertEqual(lake.audit(self.table), [])
+        self.assertEqual([each[1:] for each in compact(self.table, CompactionGoal(1 << 20, -1e9, 2))], [(3, 1)])
+        self.assertEqual(self.offsets(), list(range(1, 7)))
+
+    def test_serverThatWasKilledIsUsedAgainAfterItsStart(self) -> None:
+        self.server.kill()
+        self.assertRaisesRegex(LakeRefused, "onnection refused", self.publish, 3)
+        self.server.start()
+        self.publish(4)
+        self.assertEqual(self.offsets(), list(range(1, 11)))
+
+    def test_tableThatAnotherProgramHasDroppedIsNotMadeAgainWithoutItsRows(self) -> None:
+        load_catalog("lake", type="sql", uri=self.server.url).drop_table("plant.messages")
+        self.assertRaisesRegex(LakeRefused, "has had 6 rows, but", self.publish, 3)
+
+    def test_passwordsAreNotInFilesOfTheLake(self) -> None:
+        for path in Path(self.lake).rglob("*"):
+            if path.is_file():
+                self.assertNotIn(PASSWORD.encode(), path.read_bytes(), path)
+
+
+class SettingsTests(SynchronousTestCase):
+    """A catalog of PyIceberg's settings, by its name."""
+
+    skip = skip
+
+    def setUp(self) -> None:
+        self.lake = str(Path(self.mktemp()).absolute())
+        self.table = f"{self.lake}/messages"
+
+    def test_tableIsInTheCatalogOfThatName(self) -> None:
+        from pyiceberg import catalog
+
+        folder = Path(self.mktemp()).absolute()
+        folder.mkdir()
+        settings = {"catalog": {"central-1": {"type": "sql", "uri": f"sqlite:///{folder}/c.db"}}}
+        self.patch(catalog._ENV_CONFIG, "config", settings)
+        makeIn(self.table, {"catalog": "central-1"})
+        commit(self.table, 0, rows([1, 2]))
+        found = catalogOf(self.lake, "central-1").load_table("lake.messages")
+        self.assertEqual(found.scan().to_arrow()["offset"].to_pylist(), [1, 2])
+        self.assertTrue(Path(folder, "c.db").exists())
+
+    def test_tableStaysInItsCatalog(self) -> None:
+        makeTable(self.table, "iceberg")
+        words = "has the catalog of the lake itself and cannot change to c"
+        self.assertRaisesRegex(LakeRefused, words, setFormat, self.table, {"format": "iceberg", "catalog": "c"})
+        makeIn(f"{self.table}2", {"catalog": "c", "namespace": "n"})
+        setFormat(f"{self.table}2", {"format": "iceberg"})
+        again = {"format": "iceberg", "catalog": "d"}
+        self.assertRaisesRegex(LakeRefused, "has the catalog c and cannot", setFormat, f"{self.table}2", again)
+
+    def test_unknownCatalogAndOneThatIsAwayAreOneSentence(self) -> None:
+        self.assertRaisesRegex(LakeRefused, "the catalog nowhere does not answer: .*URI", checkCatalog, "nowhere")
+        with self.assertRaisesRegex(LakeRefused, "the catalog http://127.0.0.1:1/a does not answer: .*refused"):
+            checkCatalog("http://127.0.0.1:1/a?warehouse=w")
+
+    def test_ingestRefusesACatalogBeforeItMakesFolders(self) -> None:
+        journal = Path(self.mktemp())
+        journal.mkdir()
+        words = ("--journal", str(journal), "--lake", self.lake, "--catalog")
+        self.assertRaisesRegex(OptionRefused, "--catalog is for --format iceberg", runJob, INGEST, *words, "a")
+        self.assertRaises(SystemExit, runJob, INGEST, *words, "postgresql://u:secret@h/d")
+        self.assertFalse(Path(self.lake).exists())
