@@ -437,6 +437,7 @@ class Broker:
         due: int,
         onDecided: OnDecided | None = None,
         ids: Sequence[str] | None = None,
+        onAdded: Callable[[Sequence[int]], None] = lambda numbers: None,
     ) -> None:
         """Publish a run at its time, in milliseconds since 1970, as if it arrived then; at once if the time is past.
 
@@ -446,6 +447,7 @@ class Broker:
             durable ones, or with the reason why they are not stored; perhaps before this returns.
         :param ids: the id of each message: those of durable messages that repeat an id are not scheduled again, as
             :meth:`publishOnce` says. The window begins when a message is scheduled, not at its time.
+        :param onAdded: called before ``onDecided`` with the ids in :attr:`schedules` of the messages that wait.
         :raises BadRequest: the time is more than ten years ahead.
         :raises TooManyRequests: the client's principal has the maximum number of schedules.
         :raises NoCapacity: the broker has the maximum number.
@@ -455,6 +457,8 @@ class Broker:
 
         def add(envelope: Envelope, body: Any, count: int, onDecided: OnDecided | None) -> None:
             def added(numbers: Sequence[int], reason: str | None) -> None:
+                if reason is None:
+                    onAdded(numbers)
                 if onDecided is not None:
                     onDecided(reason, range(count))
 

@@ -111,9 +111,14 @@ class Outbox:
         return self._state in _UNREAD and (self.waiting + self._unsent >= MAX_UNREAD or self.space <= 0)
 
     @property
-    def hasUnsent(self) -> bool:
-        """Whether output is known not to be passed to the system."""
-        return self._state in _UNREAD or bool(self._fresh)
+    def sent(self) -> int:
+        """The number of bytes that were passed to the system, as far as that is known."""
+        return self.traffic.bytesOut - (self._unsent if self._state in _UNREAD else 0)
+
+    @property
+    def taken(self) -> int:
+        """The number of bytes so far, also of those that are not sent yet."""
+        return self.traffic.bytesOut + self.waiting + self.pendingBytes
 
     @property
     def empty(self) -> bool:

@@ -178,7 +178,7 @@ class Attack:
         """Let one request after the other wait for jobs, on connections that stay, of which the oldest goes."""
         stay: list[socket.socket] = []
         for number in self._again():
-            target = b"/queues/takes%d/take?most=256&wait=300" % (number % 20)
+            target = b"/queues/takes%d/take?most=256&wait=300&create=true" % (number % 20)
             stay.append(self._connected(b"POST %b HTTP/1.1\r\nHost: localhost\r\n\r\n" % target))
             if len(stay) >= 4 * MANY:
                 stay.pop(0).close()

@@ -236,7 +236,7 @@ def _plainSeeds() -> Iterator[Parts]:
             if path[1] in b"tq":
                 yield b"POST ", path, query, *head, b"Expect: 100-continue\r\n", body
     take = b" HTTP/1.1\r\n", b"Host: localhost\r\n"
-    yield b"POST ", b"/queues/q/take", b"?most=2&lease=5", *take, b""
+    yield b"POST ", b"/queues/q/take", b"?most=2&lease=5&create=true", *take, b""
     yield b"POST ", b"/queues/q/settle", b"", *take, b"Content-Type: application/json\r\n", b'{"ack": [1]}'
     yield b"OPTIONS ", b"/topics/a", b"", *take, b""
 

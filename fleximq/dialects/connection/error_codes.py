@@ -9,7 +9,6 @@ from fleximq.errors import (
     BrokerError,
     Forbidden,
     JoinRejected,
-    NoCapacity,
     NotFound,
     NotImplementedByBroker,
     SubscriptionFailed,
@@ -47,13 +46,6 @@ IDENTITY_CODES: ErrorCodes = (
     (SubscriptionFailed, 429),
     (AuthenticationFailed, 401),
     (JoinRejected, 403),
-)
-HTTP_CODES: ErrorCodes = (
-    (Unauthorized, 401),
-    (AuthenticationFailed, 401),
-    (JoinRejected, 403),
-    (TooManyRequests, 429),
-    (NoCapacity, 503),
 )
 
 

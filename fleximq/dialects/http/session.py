@@ -23,7 +23,7 @@ from fleximq.dialects.context import ListenerContext
 from fleximq.dialects.http.format.http_request import HttpRequest, allowedMethods, readRequest
 from fleximq.dialects.http.format.request_head import HttpError, RequestHead
 from fleximq.dialects.http.format.request_scanner import RequestScanner
-from fleximq.dialects.http.format.responses import JSON, errorBody, errorFields, response
+from fleximq.dialects.http.format.responses import JSON, errorBody, errorFields, response, statusOf
 from fleximq.dialects.http.operations.exchange import Exchange
 from fleximq.dialects.http.operations.route_table import ROUTES
 from fleximq.dialects.outbox import Outbox
@@ -61,8 +61,6 @@ class HttpSession(StreamSession):
     The protocol sets ``gate``; ``admitted``, None if the credentials are required and missing; ``onForeign``, called
     once with a request for the router; ``onReady``, called when input may be processed outside of a read; and
     ``onAhead``, called with whether the client has sent too much.
-
-    A route may set ``whenCut``, called if the connection is lost before the last answer is sent.
     """
 
     _log = NamedLogger(__name__)
@@ -80,7 +78,8 @@ class HttpSession(StreamSession):
         self.onReady: Callable[[], None] = _nothing
         self.onAhead: Callable[[bool], None] = lambda isAhead: None
         self.peer: Any = None
-        self.whenCut: Callable[[], None] | None = None
+        #: The ends of answers in the output, and the calls if these are not sent.
+        self._cuts: list[tuple[int, Callable[[], None]]] = []
         self._request: HttpRequest | None = None  # its body is incomplete
         self._exchange: Exchange | None = None
         self._isProceeding = False
@@ -117,7 +116,7 @@ class HttpSession(StreamSession):
             self.letIn(admitted)
         except BrokerError as error:
             self.counted(error)
-            self._refuse(HttpError(int(error.status), str(error)))
+            self._refuse(HttpError(statusOf(error), str(error)))
 
     # -- input -------------------------------------------------------------------------------------
 
@@ -208,7 +207,8 @@ class HttpSession(StreamSession):
 
     def _act(self, request: HttpRequest, body: bytes) -> None:
         self.traffic.messagesIn += 1
-        self.whenCut = None
+        if self._cuts:
+            self._cuts = [cut for cut in self._cuts if cut[0] > self.outbox.sent]
         exchange = self._exchange = Exchange(self, request, body)
         try:
             if self.rate is not None and self.rate.refuses and not self.rate.meter.admits(1, len(body)):
@@ -231,6 +231,10 @@ class HttpSession(StreamSession):
             return "close"
         return "" if request.isLatest else "keep-alive"
 
+    def whenCut(self, call: Callable[[], None]) -> None:
+        """Call if the connection is lost before all output so far is sent."""
+        self._cuts.append((self.outbox.taken, call))
+
     def rateWait(self) -> float:
         """Return the seconds after which the client is within its rates."""
         return 1.0 if self.rate is None else self.rate.meter.wait()
@@ -251,7 +255,7 @@ class HttpSession(StreamSession):
         exchange = self._exchange
         if exchange is not None:
             self.closesNext = True
-            status = int(error.status) if int(error.status) < 600 else 403
+            status = statusOf(error)
             exchange.send(errorBody(str(error)), JSON, status, errorFields(status))
 
     def _refuse(self, error: HttpError, corsFields: tuple[str, ...] = (), withBody: bool = True) -> None:
@@ -329,9 +333,10 @@ class HttpSession(StreamSession):
         super().lost(inOrder)
 
     def _noteCut(self) -> None:
-        call, self.whenCut = self.whenCut, None
-        if call is not None and self.outbox.hasUnsent:
-            call()
+        cuts, self._cuts = self._cuts, []
+        for end, call in cuts:
+            if end > self.outbox.sent:
+                call()
 
     def left(self) -> None:
         """Release what the connection holds."""

@@ -4,7 +4,7 @@ from typing import Any
 
 from fleximq.dialects.connection.connection_rate import overRate
 from fleximq.dialects.http.session import AHEAD_BYTES, LEAST_BYTES
-from fleximq.errors import Forbidden, NoCapacity
+from fleximq.errors import AuthenticationFailed, ClientNotFound, Forbidden, NoCapacity, NotKept
 from fleximq.limits import Limits
 from fleximq.security.credentials import Token
 from fleximq.security.principal import Principal
@@ -209,6 +209,21 @@ class OrderTests(HttpCase):
         self.assertEqual((status, fields["connection"]), (403, "close"))
         self.assertEqual(body, b'{"error":"disconnected by the operator"}\n')
         self.assertTrue(peer.closed)
+
+    def test_errors_of_the_connection_have_the_statuses_of_requests(self) -> None:
+        for error, expected in (
+            (AuthenticationFailed("the password was changed"), 401),
+            (ClientNotFound("gone"), 404),
+            (NotKept("full"), 503),
+        ):
+            peer = self.join()
+            peer.say(post("/topics/d", 1))
+            client = max(self.broker.clients, key=lambda each: each.id)
+            conversation: Any = client.conversation
+            conversation.expel(error)
+            [(status, fields, _)] = responses(peer.heard())
+            self.assertEqual((status, "www-authenticate" in fields, "retry-after" in fields),
+                             (expected, expected == 401, expected == 503))  # fmt: skip
 
     def test_an_idle_client_is_expelled_silently(self) -> None:
         peer = self.join()

@@ -73,6 +73,8 @@ class Routes:
         isAction = len(rest) > 1 and rest[-1] != "" and (root, rest[-1]) in self._byShape
         action = rest.pop() if isAction else ""
         found = self._byShape.get((root, action))
+        if root in _MISSPELT:
+            raise HttpError(404, f"there is no path /{root}/, did you mean /{_MISSPELT[root]}/?")
         if found is None:
             raise HttpError(404, _UNKNOWN)
         most = len(next(iter(found.values())).names)
@@ -84,12 +86,15 @@ class Routes:
 
 _UNKNOWN = "no such path; /openapi.json lists them"
 #: The first segments of paths that this protocol serves; all others belong to the web site.
-ROOTS = frozenset({"topics", "queues", "request"})
+ROOTS = frozenset({"topics", "queues", "request", "schedules"})
+#: The first segments of paths that mean others.
+_MISSPELT = {"topic": "topics", "queue": "queues", "requests": "request", "schedule": "schedules"}
+_SERVED = ROOTS.union(_MISSPELT)
 
 
 def isServed(path: str) -> bool:
     """Return whether a path belongs to plain HTTP and not to the web site."""
-    return path[1:].partition("/")[0] in ROOTS and path.count("/") > 1
+    return path[1:].partition("/")[0] in _SERVED and path.count("/") > 1
 
 
 def decoded(text: str) -> str:

@@ -35,7 +35,6 @@ class HttpConversation(Protocol):
     peer: Any
     rate: ConnectionRate | None
     traffic: Traffic
-    whenCut: Callable[[], None] | None
 
     @property
     def joined(self) -> ConnectedClient:
@@ -46,6 +45,9 @@ class HttpConversation(Protocol):
 
     def counted(self, error: BrokerError) -> None:
         """Count and log an error."""
+
+    def whenCut(self, call: Callable[[], None]) -> None:
+        """Call if the connection is lost before all output so far is sent."""
 
     def rateWait(self) -> float:
         """Return the seconds after which the client is within its rates."""

@@ -11,18 +11,20 @@ from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.dialects.connection.connection_rate import overRate
 from fleximq.dialects.fleximq.forms import FlexiSource
 from fleximq.dialects.http.format.routes import Parameter
+from fleximq.dialects.http.operations.arguments import SHORTEST, milliseconds, moment, whole
 from fleximq.dialects.http.operations.bodies import payloadsOf
 from fleximq.dialects.http.operations.exchange import Exchange
 from fleximq.errors import BadRequest, NotKept, NotRecorded, TooLarge
 from fleximq.limits import HEADER_BYTES, MOST_MILLISECONDS
 from fleximq.values.header_pairs import SENDER
-from fleximq.values.zoned_time import zonedTime
+from fleximq.values.publication_head import PRIORITIES
 from fleximq.wire.fleximq_frame import encodeMessage
 from fleximq.wire.fleximq_header import Header, MessageType, checkHeader
 
 #: Size of the length before a payload.
 _LENGTH_BYTES = 8
 _DONE = b"{}\n"
+_MOST_SECONDS = MOST_MILLISECONDS // 1000
 
 PARAMETERS = (
     Parameter("message_id", "string", "identifies the message: a durable topic stores it once", "FlexiMQ-Message-Id"),
@@ -43,15 +45,22 @@ class Prepared(NamedTuple):
 
 
 class Outcome:
-    """The journal's decision about one run; ``offset`` is that of its first message, None if it is not durable."""
+    """The decision about one run; ``offset`` is that of its first message, None if it is not durable. ``schedules`` are
+    the ids of messages that wait for their time.
+    """
 
-    __slots__ = ("client", "offset", "reason", "refused")
+    __slots__ = ("client", "offset", "reason", "refused", "schedules")
 
     def __init__(self, client: ConnectedClient) -> None:
         self.client = client
         self.offset: int | None = None
         self.reason = ""
         self.refused: list[int] = []
+        self.schedules: Sequence[int] = ()
+
+    def scheduled(self, ids: Sequence[int]) -> None:
+        """Record the ids of schedules."""
+        self.schedules = ids
 
     def decided(self, reason: str | None, indexes: Sequence[int]) -> None:
         """Record a decision."""
@@ -112,7 +121,8 @@ def _begin(
         raise BadRequest("message_id is for a single message")
     try:
         if keys is not None and keys.isScheduled:
-            broker.schedule(envelope, body, count, keys.dueAt(round(broker.wall() * 1000)), outcome.decided, ids)
+            due = keys.dueAt(round(broker.wall() * 1000))
+            broker.schedule(envelope, body, count, due, outcome.decided, ids, outcome.scheduled)
         elif ids is None:
             (broker.produce if isWork else broker.publish)(envelope, body, count, outcome.decided)
         else:
@@ -126,6 +136,8 @@ def _begin(
 def _answer(exchange: Exchange, outcome: Outcome, count: int) -> None:
     if outcome.refused:
         exchange.fail(NotRecorded(outcome.reason))
+    elif outcome.schedules:
+        exchange.answer({"schedules": [*outcome.schedules]})
     elif outcome.offset:
         exchange.send(b'{"offset":%d}\n' % outcome.offset)
     else:
@@ -152,13 +164,13 @@ def _prepare(exchange: Exchange, isWork: bool) -> Prepared:
         if name in arguments:
             fields[name] = arguments[name]
     if "priority" in arguments:
-        fields["priority"] = _digit(arguments["priority"])
+        fields["priority"] = whole(arguments, "priority", 0, 0, len(PRIORITIES) - 1)
     if "delay" in arguments:
-        fields["deliver_in"] = milliseconds("delay", arguments["delay"])
+        fields["deliver_in"] = milliseconds(arguments, "delay", 0, _MOST_SECONDS)
     if "at" in arguments:
-        fields["deliver_at"] = _moment(arguments["at"])
+        fields["deliver_at"] = moment("at", arguments["at"])
     if "expires" in arguments:
-        fields["expires_in"] = milliseconds("expires", arguments["expires"], 1)
+        fields["expires_in"] = milliseconds(arguments, "expires", SHORTEST, _MOST_SECONDS)
     if isWork:
         fields["queue"] = True
     if client.sender:
@@ -169,27 +181,3 @@ def _prepare(exchange: Exchange, isWork: bool) -> Prepared:
         raise TooLarge("the header of the message is too large")
     topic = exchange.broker.topicFor(client, header.topic)
     return Prepared(head, Envelope(topic, client, FlexiSource(len(head), header, client.id), 1, isWork), header)
-
-
-def milliseconds(name: str, text: str, least: int = 0) -> int:
-    """Return a number of seconds in milliseconds; raises BadRequest."""
-    try:
-        found = round(float(text) * 1000)
-    except (ValueError, OverflowError):
-        found = -1
-    if not least <= found <= MOST_MILLISECONDS:
-        raise BadRequest(f"{name} must be a number of seconds from {least / 1000:g} to {MOST_MILLISECONDS // 1000}")
-    return found
-
-
-def _digit(text: str) -> int:
-    if len(text) != 1 or not text.isascii() or not text.isdecimal():
-        raise BadRequest("priority must be a whole number from 0 to 9")
-    return int(text)
-
-
-def _moment(text: str) -> int:
-    moment = zonedTime(text)
-    if moment is None:
-        raise BadRequest("at must be a time in ISO 8601 with a zone, e.g. 2030-01-31T12:00:00Z")
-    return max(0, round(moment.timestamp() * 1000))

@@ -18,6 +18,7 @@ from fleximq.dialects.fleximq.forms import FLEXI_FORM
 from fleximq.dialects.http.format.http_request import BodyKind
 from fleximq.dialects.http.format.responses import JSON, errorBody
 from fleximq.dialects.http.format.routes import Parameter
+from fleximq.dialects.http.operations.arguments import SHORTEST, seconds
 from fleximq.dialects.http.operations.bodies import payloadsOf
 from fleximq.dialects.http.operations.exchange import Exchange
 from fleximq.errors import BadRequest, BrokerError, ClientNotFound, TooLarge
@@ -47,23 +48,13 @@ def ask(exchange: Exchange) -> None:
     if exchange.request.kind is BodyKind.LINES:
         raise BadRequest("a request has a single value")
     payload = payloadsOf(exchange.request.kind, exchange.body)[0] if exchange.body else _NIL
-    seconds = _timeout(exchange.arguments.get("timeout"))
+    timeout = seconds(exchange.arguments, "timeout", TIMEOUT, SHORTEST, MOST_TIMEOUT)
     session = exchange.session
     if session.peer is None:
         session.peer = AnswerReceiver(exchange.broker, exchange.client)
         exchange.broker.receiveDirect(exchange.client, session.peer)
     receiver: AnswerReceiver = session.peer
-    receiver.begin(exchange, to, path, payload, seconds)
-
-
-def _timeout(text: str | None) -> float:
-    try:
-        seconds = TIMEOUT if text is None else float(text)
-    except ValueError:
-        seconds = -1
-    if not 0 < seconds <= MOST_TIMEOUT:
-        raise BadRequest(f"timeout must be a number of seconds, at most {MOST_TIMEOUT:g}")
-    return seconds
+    receiver.begin(exchange, to, path, payload, timeout)
 
 
 @implementer(IPeer)
@@ -79,7 +70,7 @@ class AnswerReceiver:
         self._id = ""
         self._deadline: Deadline | None = None
 
-    def begin(self, exchange: Exchange, target: int | str, path: str, payload: bytes, seconds: float) -> None:
+    def begin(self, exchange: Exchange, target: int | str, path: str, payload: bytes, timeout: float) -> None:
         """Send a request once all nodes of a mesh know this client; its answer ends the exchange."""
         entry = {"client_id" if isinstance(target, int) else "client_name": target, "path": path}
         self._exchange, self._id = exchange, requestId = exchange, token_urlsafe(12)
@@ -89,7 +80,7 @@ class AnswerReceiver:
         if len(frame) > most:
             raise TooLarge(f"the message has {len(frame)} bytes, but at most {most} are allowed")
         exchange.whenGone = self._forget
-        self._deadline = self._broker.deadlines.callLater(seconds, lambda: self._late(seconds))
+        self._deadline = self._broker.deadlines.callLater(timeout, lambda: self._late(timeout))
 
         def send() -> None:
             if self._id == requestId:
@@ -106,8 +97,8 @@ class AnswerReceiver:
             if exchange is not None:
                 exchange.fail(error)
 
-    def _late(self, seconds: float) -> None:
-        self._failed(Status.GATEWAY_TIMEOUT, f"no answer within {seconds:g} seconds")
+    def _late(self, timeout: float) -> None:
+        self._failed(Status.GATEWAY_TIMEOUT, f"no answer within {timeout:g} seconds")
 
     def _forget(self) -> None:
         """Ignore a later answer."""

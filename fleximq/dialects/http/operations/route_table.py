@@ -1,11 +1,12 @@
 """The table of all routes of plain HTTP."""
 
 from fleximq.dialects.http.format.routes import Route, Routes
-from fleximq.dialects.http.operations import publishing, requesting, streaming, taking
+from fleximq.dialects.http.operations import publishing, requesting, scheduling, streaming, taking
 
 _BODIES = ("application/json", "application/x-ndjson", "text/plain", "application/msgpack", "application/octet-stream")
 _STORED = {
-    200: "It was delivered; on a durable topic it is on disk, and the answer has its offset.",
+    200: "It was delivered; on a durable topic it is on disk, and the answer has its offset. Messages that wait for"
+    " their time have ids, in schedules.",
     503: "It cannot be stored now: a queue is full, or the journal is read-only.",
 }
 
@@ -33,10 +34,11 @@ ROUTES = Routes(
         ),
         Route(
             "POST", "queues", ("queue",), taking.take,
-            "Takes jobs of a work queue, which is made if there is none, for the principal of the request.", "consume",
-            "take", parameters=taking.TAKE_PARAMETERS,
+            "Takes jobs of a work queue for the principal of the request.", "consume", "take",
+            parameters=taking.TAKE_PARAMETERS,
             answers={
                 200: "The jobs, none if there was none in time.",
+                404: "There is no such queue; create=true makes it.",
                 429: "The principal has too many unsettled jobs or waiting requests.",
             },
         ),
@@ -44,6 +46,10 @@ ROUTES = Routes(
             "POST", "queues", ("queue",), taking.settle, "Settles jobs that the principal of the request has taken.",
             "consume", "settle", takes=("application/json",),
             answers={200: "All is done, and on disk, except for the tags in unsettled: these are not the principal's."},
+        ),
+        Route(
+            "DELETE", "schedules", ("id",), scheduling.cancel, "Cancels a message that waits for its time.", "publish",
+            answers={200: "Whether it waited, as cancelled; then it is gone, also on disk."},
         ),
         Route(
             "GET", "topics", ("topic",), streaming.read,

@@ -16,13 +16,13 @@ from fleximq.broker.replay.feed import DeferredRun, Feed
 from fleximq.broker.replay.replay import Start
 from fleximq.dialects.http.format.responses import jsonBody
 from fleximq.dialects.http.format.routes import Parameter
+from fleximq.dialects.http.operations.arguments import moment, seconds, whole
 from fleximq.dialects.http.operations.exchange import Exchange
 from fleximq.dialects.http.operations.stream_forms import FormKind, chunk, formsOf
 from fleximq.dialects.replay_outlet import ReplayOutlet
-from fleximq.errors import BadRequest, BrokerError, NoLongerKept, NotPermitted
+from fleximq.errors import BrokerError, NoLongerKept, NotPermitted
 from fleximq.interfaces import ISubscriber
 from fleximq.values.patterns import covers, isPattern
-from fleximq.values.zoned_time import zonedTime
 
 EVENTS, LINES = "text/event-stream", "application/x-ndjson"
 PARAMETERS = (
@@ -36,7 +36,7 @@ PARAMETERS = (
 _CHUNK_BYTES = 1 << 17
 #: Maximum of ``wait`` and ``retry``, and the seconds of ``retry`` without the parameter.
 _MOST_SECONDS, _RETRY = 86400.0, 1.0
-_MOST_MESSAGES = 1 << 53
+_MOST_MESSAGES, _MOST_OFFSET = 1 << 53, 10**18 - 1
 #: The id of events before the first one that has an offset.
 _UNSTORED = "live"
 _COMMENT = b":\n\n"
@@ -84,12 +84,11 @@ class Stream:
         self._name = exchange.name
         self._arguments = arguments = exchange.arguments
         self._outbox = exchange.session.outbox
-        limit = arguments.get("limit")
-        self._left = _MOST_MESSAGES if limit is None else _whole("limit", limit)
-        self._wait = _seconds("wait", arguments["wait"]) if "wait" in arguments else None
-        self._retry = _seconds("retry", arguments["retry"]) if "retry" in arguments else _RETRY
+        self._left = whole(arguments, "limit", _MOST_MESSAGES, 1, _MOST_MESSAGES)
+        self._wait = seconds(arguments, "wait", None, 0, _MOST_SECONDS)
+        self._retry = seconds(arguments, "retry", _RETRY, 0, _MOST_SECONDS)
         request = exchange.request
-        isCut = limit is not None or self._wait is not None
+        isCut = "limit" in arguments or self._wait is not None
         self._kind = FormKind(EVENTS in request.accept, request.isLatest, isCut)
         self.form, _ = formsOf(self._kind)
         self._isOver = False
@@ -225,8 +224,8 @@ class Stream:
 
     # -- time ----------------------------------------------------------------------------------------
 
-    def _after(self, seconds: float, call: Callable[[], None]) -> None:
-        self._timers[call] = self._exchange.broker.deadlines.callLater(seconds, call)
+    def _after(self, delay: float, call: Callable[[], None]) -> None:
+        self._timers[call] = self._exchange.broker.deadlines.callLater(delay, call)
 
     def _keepAlive(self) -> None:
         """Send a comment if nothing was sent for an interval."""
@@ -304,25 +303,7 @@ class StreamOutlet(ReplayOutlet):
 def _startOf(text: str) -> Start:
     if text in ("first", "last"):
         return Start(text)
-    if text.isascii() and text.isdecimal() and len(text) < 19:
-        return Start("offset", int(text))
-    moment = zonedTime(text)
-    if moment is not None and moment.timestamp() >= 0:
-        return Start("time", int(moment.timestamp() * 1000))
-    raise BadRequest("from must be first, last, an offset, or a time in ISO 8601 with a zone")
-
-
-def _whole(name: str, text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 16 and int(text)):
-        raise BadRequest(f"{name} must be a whole number from 1 on")
-    return int(text)
-
-
-def _seconds(name: str, text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds <= _MOST_SECONDS:
-        raise BadRequest(f"{name} must be a number of seconds up to {_MOST_SECONDS:g}")
-    return seconds
+    if text.isdecimal():
+        return Start("offset", whole({"from": text}, "from", 0, 0, _MOST_OFFSET))
+    kind = "first, last, an offset, or a time in ISO 8601 with a zone"
+    return Start("time", moment("from", text, kind))

@@ -12,7 +12,7 @@ from fleximq.security.peer_address import isAddress, isOwnName
 _PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 _ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://(?:([^\s/?#@:\[\]\\]+)|\[([0-9a-f:.]+)\])(?::([0-9]{1,5}))?", re.ASCII)
 #: Methods and header fields that pages of other origins may send, and fields that they may read, by plain HTTP.
-_METHODS = "GET, HEAD, POST"
+_METHODS = "GET, HEAD, POST, DELETE"
 _ALLOWED = (
     "Authorization, Content-Type, Last-Event-ID, FlexiMQ-Message-Id, FlexiMQ-Key, FlexiMQ-Priority, FlexiMQ-Delay, "
     "FlexiMQ-At, FlexiMQ-Expires"

@@ -18,7 +18,6 @@ from twisted.python.failure import Failure
 
 from fleximq.broker.deadlines import Clock, Deadlines
 from fleximq.dialects.connection.credential_check import certificateOf
-from fleximq.dialects.connection.error_codes import HTTP_CODES, codeOf
 from fleximq.dialects.connection.handover import Handover, HandoverFactory
 from fleximq.dialects.http.format.request_head import (
     CHALLENGES,
@@ -30,10 +29,10 @@ from fleximq.dialects.http.format.request_head import (
     webSocketDialect,
     withoutCredentials,
 )
-from fleximq.dialects.http.format.responses import JSON, errorBody, response
+from fleximq.dialects.http.format.responses import JSON, errorBody, response, statusOf
 from fleximq.dialects.http.format.routes import isServed
 from fleximq.dialects.http.routing.origins import Origins
-from fleximq.errors import Unauthorized
+from fleximq.errors import BrokerError, Unauthorized
 from fleximq.interfaces import IAdmission
 from fleximq.security.anonymous_access import nameProxy
 from fleximq.security.credentials import UNTRUSTED
@@ -308,11 +307,12 @@ class RequestRouterFactory(HandoverFactory):
 
 
 def _httpErrorOf(failure: Failure, challenges: tuple[str, ...]) -> HttpError:
-    code = codeOf(failure.value, HTTP_CODES)
-    if code == 500:
+    error = failure.value
+    if not isinstance(error, BrokerError) or statusOf(error) == 500:
         _log.failure("credentials could not be checked", failure)
         return HttpError(500, "internal error")
-    return HttpError(code, str(failure.value), challenges if code == 401 else ())
+    code = statusOf(error)
+    return HttpError(code, str(error), challenges if code == 401 else ())
 
 
 def _response(error: HttpError, isPlain: bool, fields: tuple[str, ...], withBody: bool) -> bytes:

@@ -62,6 +62,13 @@ class PathTests(SynchronousTestCase):
         for path in ("/topics/", "/topics", "/other/a", "/queues/", "/request/calc", "/request//a", "/queues//take"):
             self.assertEqual(self.code(ROUTES.find, path), 404, path)
 
+    def test_misspelt_paths(self) -> None:
+        """They are answered here, with the path that was probably meant."""
+        for path, meant in (("/topic/a/b", "topics"), ("/queue/q/take", "queues"), ("/requests/calc/add", "request")):
+            error = self.assertRaises(HttpError, ROUTES.find, path)
+            self.assertEqual((error.code, isServed(path)), (404, True))
+            self.assertIn(f"did you mean /{meant}/?", str(error))
+
     def test_malformed_names(self) -> None:
         for path in ("/topics/%", "/topics/a%2", "/topics/%GG", "/topics/%ff", "/topics/%ed%a0%80", "/topics/%+1"):
             self.assertEqual(self.code(ROUTES.find, path), 400, path)

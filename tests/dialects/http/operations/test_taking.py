@@ -8,6 +8,8 @@ import msgpack
 
 from fleximq.broker.consumers import principal_worker, takes
 from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource
+from fleximq.rights import Action
+from fleximq.security.permissions import Rights
 from fleximq.values.message import Content, Message
 from tests.dialects.conversations import Peer, makeContext
 from tests.dialects.http.case import HttpCase, answers, post, request
@@ -20,6 +22,7 @@ class TakingCase(HttpCase):
     def setUp(self) -> None:
         super().setUp()
         self.publisher: ConnectedClient = self.broker.join("fleximq")
+        self.broker.queues.ensure("q")
 
     def publish(self, *values: Any, topic: str = "q") -> None:
         """Publish to a topic that has a queue."""
@@ -97,6 +100,22 @@ class TakeTests(TakingCase):
             self.join().say(request("POST /queues/q/take?wait=20"))
             self.assertIn(b" 429 ", self.join().ask(request("POST /queues/q/take?wait=20")))
 
+    def test_ofAQueueThatDoesNotExist(self) -> None:
+        """It is not made by mistake; only by those who ask for it."""
+        [(status, value)] = answers(self.join().ask(request("POST /queues/mials/take?wait=20")))
+        self.assertEqual((status, value["error"]), (404, "there is no queue 'mials'; with create=true it is made"))
+        self.assertEqual([each.name for each in self.broker.queues], ["q"])
+        answer = answers(self.join().ask(request("POST /queues/mails/take?create=true")))
+        self.assertEqual((answer, len(self.broker.queues)), ([(200, {"jobs": []})], 2))
+
+    def test_onlyThoseWhoMayConsumeLearnIfItExists(self) -> None:
+        peer = self.join()
+        self.take(peer=peer)
+        for each in self.broker.clients:
+            each.rights = Rights({Action.PUBLISH: ["#"]})
+        found = [answers(peer.ask(request(f"POST /queues/{each}/take")))[0][0] for each in ("q", "other")]
+        self.assertEqual(found, [403, 403])
+
 
 class GoneTests(TakingCase):
     """Workers that are gone."""
@@ -129,6 +148,18 @@ class GoneTests(TakingCase):
         self.assertEqual(peer.heard(), b"")
         peer.leave()
         self.assertEqual([job["attempt"] for job in self.take()], [2])
+
+    def test_theyReturnAlsoWhenAnotherRequestFollowed(self) -> None:
+        """A second take, which is answered before the connection is lost; jobs that were sent before do not return."""
+        self.publish(1)
+        peer = self.join()
+        self.assertEqual([len(self.take(peer=peer)) for _ in range(2)], [1, 0])
+        self.publish(2)
+        peer.producer.pauseProducing()
+        peer.say(request("POST /queues/q/take") + request("POST /queues/q/take"))
+        self.turn()
+        peer.leave()
+        self.assertEqual([(job["value"], job["attempt"]) for job in self.take("?most=9")], [(2, 2)])
 
     def test_jobsThatWereSentDoNot(self) -> None:
         peer = self.join()
@@ -191,6 +222,24 @@ class SettleTests(TakingCase):
         ):  # fmt: skip
             found = answers(self.join().ask(request("POST /queues/q/settle", body, "Content-Type: application/json")))
             self.assertEqual([status for status, _ in found], [400], body)
+
+    def test_anErrorNamesThePartThatIsWrong(self) -> None:
+        times = "[tag, seconds], each tag a string, with at most 65535 entries"
+        keys = "a settlement must be a JSON object with keys of ack, retry, reject, extend, and no others"
+        long = json.dumps({"reject": [["a", "no"], ["b", "x" * 4097]]})
+        for body, sentence in (
+            ("{", "the body of a settlement is not JSON"),
+            ("[]", keys),
+            ('{"ask":[]}', keys),
+            ('{"ack":7}', "'ack' of a settlement must be a list of at most 65535 tags, each a string"),
+            ('{"retry":[["a",1],["b","x"]]}', f"'retry' of a settlement must be a list of {times}, or null for the"
+             " seconds of the queue; retry[1][1] is wrong"),
+            ('{"extend":[["a"]]}', f"'extend' of a settlement must be a list of {times}; extend[0] is wrong"),
+            (long, "'reject' of a settlement must be a list of [tag, words], with at most 65535 entries and 4096 bytes"
+             " of words in each; reject[1][1] is wrong"),
+        ):  # fmt: skip
+            [answer] = answers(self.join().ask(request("POST /queues/q/settle", body.encode())))
+            self.assertEqual(answer, (400, {"error": sentence}))
 
     def test_large(self) -> None:
         tags, most = [f'"a-{number}"' for number in range(takes.MOST_UNSETTLED + 1)], takes.MOST_UNSETTLED
