@@ -1,0 +1,65 @@
+"""The keys of rows as bytes, and the records that remove the row of their key.
+
+Values of a column are compared by their text, so that the key of an empty message can name the row that it removes.
+"""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fleximq.pipeline.payloads.dialect_payloads import packedAt
+
+#: The name that stands for the message's own key, in ``upsert(key)``; it is also the column.
+MESSAGE_KEY = "key"
+#: Payloads longer than this are no tombstones: they are not even looked at.
+_LONGEST = 32
+#: Nothing, as MessagePack: nil, and each form of an empty str or bin.
+_NOTHING = (b"", b"\xc0", b"\xa0", b"\xd9\0", b"\xda\0\0", b"\xdb\0\0\0\0", b"\xc4\0", b"\xc5\0\0", b"\xc6\0\0\0\0")
+_NULL = b"null"
+#: The first bytes of a MessagePack str or bin of four bytes.
+_FOUR = (b"\xa4", b"\xd9\4", b"\xc4\4")
+
+
+def keysOf(rows: pa.RecordBatch | pa.Table, column: str) -> pa.BinaryArray:
+    """Return the key of each row in this column, null where it has none; all are null if the column has no such type,
+    or is missing.
+    """
+    if column not in rows.schema.names:
+        return pa.nulls(rows.num_rows, pa.binary())
+    found = rows.column(column)
+    if isinstance(found, pa.ChunkedArray):
+        found = found.combine_chunks()
+    if pa.types.is_nested(found.type):
+        return pa.nulls(rows.num_rows, pa.binary())
+    if pa.types.is_floating(found.type):
+        # Both zeros are one number.
+        found = pc.add(found, pa.scalar(0.0, found.type))
+    return found if found.type == pa.binary() else found.cast(pa.string()).cast(pa.binary())
+
+
+def tombstonesIn(records: pa.RecordBatch, decode: str) -> pa.BooleanArray:
+    """Tell which records of the source have an empty payload, or null, in a table with this format of payloads."""
+    values = records.column("value")
+    short = pc.fill_null(pc.less_equal(pc.binary_length(values), _LONGEST), True).to_numpy(zero_copy_only=False)
+    found = np.zeros(records.num_rows, bool)
+    places = np.flatnonzero(short)
+    if not len(places):
+        return pa.array(found)
+    few = records.take(pa.array(places))
+    packed = None
+    if decode != "messagepack":
+        # Of messages in another format, those of FlexiMQ clients may be MessagePack.
+        packed = packedAt("json", few.column("dialect"), few.column("content"))
+    isPacked = np.full(len(places), decode == "messagepack") if packed is None else packed.to_numpy(False)
+    isJson = decode == "json"
+    for place, payload, msgpack in zip(places, few.column("value").to_pylist(), isPacked, strict=True):
+        found[place] = not payload or (_isPackedNothing(payload, isJson) if msgpack else isJson and _isNull(payload))
+    return pa.array(found)
+
+
+def _isNull(payload: bytes) -> bool:
+    return payload.strip(b" \t\r\n") in (b"", _NULL)
+
+
+def _isPackedNothing(payload: bytes, isJson: bool) -> bool:
+    return payload in _NOTHING or (isJson and payload in [first + _NULL for first in _FOUR])
