@@ -15,10 +15,11 @@ from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Tra
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.lake.table.columns import requiredColumns
-from fleximq.pipeline.lake.table.file_names import DATE
+from fleximq.pipeline.lake.table.file_names import BY_KEY, DATE
 from fleximq.pipeline.lake.table.format import layoutOf
 from fleximq.pipeline.lake.table.ledger import checkIsNew
 from fleximq.pipeline.lake.table.table_log import (
+    REPLACED_HOURS,
     Exclusive,
     LiveFile,
     TableFile,
@@ -46,8 +47,9 @@ class DeltaLog(TableLog):
             untilCommitted(lambda: self._apply(CHANGE, number, gone, files), _CONFLICTS)
 
     def _apply(self, application: str, number: int, gone: Sequence[str], files: Sequence[TableFile]) -> None:
-        schema = Schema.from_arrow(requiredColumns(self._table).schema.append(pa.field("date", pa.date32())))
-        folders = ["date"] if layoutOf(self._table) == DATE else ["topic", "date"]
+        layout, columns = layoutOf(self._table), requiredColumns(self._table).schema
+        folders = {DATE: ["date"], BY_KEY: []}.get(layout, ["topic", "date"])
+        schema = Schema.from_arrow(columns if layout == BY_KEY else columns.append(pa.field("date", pa.date32())))
         properties = CommitProperties(app_transactions=[Transaction(application, number)])
         added = [_added(self._table, each) for each in files]
         try:
@@ -65,7 +67,8 @@ class DeltaLog(TableLog):
         if grown := [field for field in schema.fields if str(field) not in known]:
             table.alter.add_columns(grown)
             table.update_incremental()
-        removed = _removed(table, lambda file: file.path in gone) if gone else []
+        leaving = set(gone)
+        removed = _removed(table, lambda file: file.path in leaving) if gone else []
         table.create_write_transaction([*added, *removed], "append", schema, folders, commit_properties=properties)
 
     def files(self) -> list[LiveFile]:
@@ -95,6 +98,9 @@ class DeltaLog(TableLog):
     def cleanUp(self, now: float, files: Files, exclusive: Exclusive) -> None:
         with logErrors(self._table, _CHANGED), suppress(TableNotFoundError):
             found = DeltaTable(self._table)
+            if layoutOf(self._table) == BY_KEY:
+                found.vacuum(REPLACED_HOURS, dry_run=False, enforce_retention_duration=False)
+                return
             found.vacuum(dry_run=False)
             with exclusive():
                 _removeBounds(DeltaTable(self._table))
@@ -119,7 +125,7 @@ def _actions(table: DeltaTable) -> Iterator[tuple[LiveFile, dict[str, Any]]]:
     """Yield the files that the log names, and what it says about each."""
     for each in pa.table(table.get_add_actions(flatten=True)).to_pylist():
         # The log has paths as URLs.
-        path, topic, date = unquote(each["path"]), each.get("partition.topic", ""), str(each["partition.date"])
+        path, topic, date = unquote(each["path"]), each.get("partition.topic", ""), str(each.get("partition.date", ""))
         yield LiveFile(path, topic, date), each
 
 
@@ -136,7 +142,7 @@ def _removeBounds(table: DeltaTable) -> None:
 
 
 def _partition(topic: str, date: str) -> dict[str, str | None]:
-    return {"topic": topic, "date": date} if topic else {"date": date}
+    return {name: value for name, value in (("topic", topic), ("date", date)) if value}
 
 
 def _added(table: str, file: TableFile) -> AddAction:

@@ -68,6 +68,18 @@ def ofTopics(batch: pa.RecordBatch, wanted: Topics) -> pa.RecordBatch:
     return batch.filter(pa.array(those[topics.indices.to_numpy()]))
 
 
+def inferredFields(spec: TableSpec, columns: TableColumns, rows: pa.RecordBatch, leftOut: dict[str, None]) -> pa.Schema:
+    """Return a table's fields with those that payloads of a sample have in addition; add to ``leftOut`` the names that
+    become no columns.
+    """
+    if rows.num_rows > SAMPLE:
+        rows = rows.take(pa.array(np.linspace(0, rows.num_rows - 1, SAMPLE).astype(np.int64)))
+    values, dialects, contents = (rows.column(name) for name in _DECODED)
+    known = columns.fields if len(columns.fields) else None
+    found = inferred(spec.decode, values, known, spec.identity, dialects, contents, known is None, leftOut)
+    return roomy(found, known, spec.wholeFields)
+
+
 #: Returns records with all columns of a table, and the reasons of dead letters, None if there are none.
 RowDecoder = Callable[[pa.RecordBatch], tuple[pa.RecordBatch, pa.StringArray | None]]
 
@@ -133,13 +145,7 @@ class _Stage:
 
     def _infer(self, rows: pa.RecordBatch) -> None:
         """Find columns of payloads that the table lacks."""
-        if rows.num_rows > SAMPLE:
-            rows = rows.take(pa.array(np.linspace(0, rows.num_rows - 1, SAMPLE).astype(np.int64)))
-        values, dialects, contents = (rows.column(name) for name in _DECODED)
-        known = self._columns.fields if len(self._columns.fields) else None
-        told = self._leftOut
-        found = inferred(self._spec.decode, values, known, self._spec.identity, dialects, contents, known is None, told)
-        found = roomy(found, known, self._spec.integers)
+        found = inferredFields(self._spec, self._columns, rows, self._leftOut)
         if found != self._columns.fields:
             wanted = self._columns._replace(fields=unionSchema(self._found, found))
             taken = distinct(self._format, wanted, self._columns.schema)

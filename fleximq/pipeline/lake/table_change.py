@@ -40,6 +40,11 @@ class TableChange(NamedTuple):
     gaps: Mapping[str, Sequence[Gap]] = {}
     dead: Mapping[str, int] = {}
     expired: Mapping[str, int] = {}
+    reached: Mapping[str, Sequence[int]] = {}
+
+
+#: What records of versions before lack.
+_LATER = ("expired", "reached")
 
 
 def commitChange(table: str, change: TableChange, files: Files) -> None:
@@ -59,9 +64,8 @@ def finishChange(table: str, files: Files) -> None:
     """Complete the change that a record of intent names, if any; the caller holds the table's lock."""
 
     def read(record: Any) -> tuple[dict[str, Any], int, TableChange]:
-        # A record of the version before has no expired rows.
-        known = {name: record[name] for name in TableChange._fields if name != "expired"}
-        return record, record["number"], TableChange(**known, expired=record.get("expired", {}))
+        known = {name: record[name] for name in TableChange._fields if name in record or name not in _LATER}
+        return record, record["number"], TableChange(**known)
 
     intent = readOwn(table, INTENT, read, files)
     if intent is None:
@@ -83,7 +87,8 @@ def finishChange(table: str, files: Files) -> None:
 
         commitStaged(table, change.folder, change.made, commit, mend, files)
         gaps = {journal: [Gap(*gap) for gap in found] for journal, found in change.gaps.items()}
-        writeLedger(table, ledger.withChange(change.first, change.rows, gaps, dead, change.expired), files)
+        done = ledger.withChange(change.first, change.rows, gaps, dead, change.expired, change.reached)
+        writeLedger(table, done, files)
     files.remove(f"{table}/{OWN}/{INTENT}")
 
 

@@ -22,7 +22,10 @@ from fleximq.pipeline.lake.iceberg import snapshots
 from fleximq.pipeline.lake.iceberg.data_files import dataFilesOf
 from fleximq.pipeline.lake.iceberg.iceberg_compaction import compactIceberg
 from fleximq.pipeline.lake.locations import icebergLocation
+from fleximq.pipeline.lake.table.file_names import BY_KEY, KEYS
+from fleximq.pipeline.lake.table.format import layoutOf
 from fleximq.pipeline.lake.table.table_log import (
+    REPLACED_HOURS,
     Compacted,
     CompactionGoal,
     Exclusive,
@@ -142,16 +145,17 @@ def _merges(table: Table) -> bool:
 
 def removeUnused(table: str, now: float, files: Files, exclusive: Exclusive) -> int:
     """Expire old snapshots, delete the files that no other names, and return their number; ``now`` is in seconds."""
+    grace = REPLACED_HOURS * 3600.0 if layoutOf(table, files) == BY_KEY else GRACE
     with snapshots.icebergErrors(table):
         with exclusive():
             found = snapshots.openTable(table)
             if found is None:
                 return 0
-            over = expiredSnapshots(found.metadata, now)
+            over = expiredSnapshots(found.metadata, now, grace)
             if over:
                 found.maintenance.expire_snapshots().by_ids(over).commit()
         # Files this old cannot become part of a snapshot any more, so the lock is not needed here.
-        unnamed = _unnamed(found, set(_old(table, now - GRACE)))
+        unnamed = _unnamed(found, set(_old(table, now - grace)))
         for path in sorted(unnamed):
             with suppress(FileNotFoundError):
                 files.remove(path)
@@ -165,8 +169,8 @@ def removeUnused(table: str, now: float, files: Files, exclusive: Exclusive) -> 
     return len(unnamed)
 
 
-def expiredSnapshots(metadata: TableMetadata, now: float) -> list[int]:
-    """Return the ids of the snapshots that were replaced more than a week ago and have no tag or branch."""
+def expiredSnapshots(metadata: TableMetadata, now: float, grace: float = GRACE) -> list[int]:
+    """Return the ids of the snapshots that were replaced more than ``grace`` seconds ago and have no tag or branch."""
     ends = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in metadata.snapshots}
     followed = [(each.parent_snapshot_id, each.timestamp_ms) for each in metadata.snapshots]
     followed += [(each.snapshot_id, after.timestamp_ms) for each, after in pairwise(metadata.snapshot_log)]
@@ -174,7 +178,7 @@ def expiredSnapshots(metadata: TableMetadata, now: float) -> list[int]:
         if before in ends:
             ends[before] = max(ends[before], moment)
     named = {reference.snapshot_id for reference in metadata.refs.values()}
-    last = now * 1000 - max(GRACE * 1000, int(metadata.properties.get(_AGE, 0)))
+    last = now * 1000 - max(grace * 1000, int(metadata.properties.get(_AGE, 0)))
     return [snapshot for snapshot, end in ends.items() if end <= last and snapshot not in named]
 
 
@@ -186,6 +190,8 @@ def _old(table: str, before: float) -> Iterator[str]:
         folders[:] = [name for name in folders if "=" in name]
         if os.path.basename(folder).startswith("date="):
             endings[folder] = (".parquet",)
+    if os.path.isdir(f"{table}/{KEYS}"):
+        endings[f"{table}/{KEYS}"] = (".parquet",)
     for folder, known in endings.items():
         for entry in os.scandir(folder):
             if entry.name.endswith(known) and entry.is_file(follow_symlinks=False):

@@ -17,7 +17,7 @@ from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.iceberg.catalogs import catalogOf, checkCatalog, isMade, located
 from fleximq.pipeline.lake.locations import icebergLocation
 from fleximq.pipeline.lake.table.columns import requiredColumns
-from fleximq.pipeline.lake.table.file_names import DATE, dateOf
+from fleximq.pipeline.lake.table.file_names import BY_KEY, DATE, dateOf
 from fleximq.pipeline.lake.table.format import layoutOf
 from fleximq.pipeline.lake.table.ledger import checkIsNew
 from fleximq.pipeline.lake.table.table_log import TableState, logErrors, untilCommitted
@@ -41,10 +41,11 @@ def tableWithColumns(table: str) -> Table:
         with suppress(exceptions.TableAlreadyExistsError):
             location = icebergLocation(table)
             with catalog.create_table_transaction(name, columns, location=location) as created:
-                with created.update_spec() as update:
-                    if layoutOf(table) != DATE:
-                        update.add_identity("topic")
-                    update.add_field("timestamp", "day", "date")
+                if (layout := layoutOf(table)) != BY_KEY:
+                    with created.update_spec() as update:
+                        if layout != DATE:
+                            update.add_identity("topic")
+                        update.add_field("timestamp", "day", "date")
         found = catalog.load_table(name)
     known = {field.name: str(field.field_type) for field in found.schema().fields}
     if any(field.name not in known or _mayBeWider(field.type, known[field.name]) for field in columns):
@@ -123,6 +124,9 @@ def liveOf(found: Table) -> list[SnapshotFile]:
             continue
         for entry in manifest.fetch_manifest_entry(found.io, discard_deleted=True):
             file = entry.data_file
+            if not found.spec().fields:  # a table of the latest rows
+                live.append(SnapshotFile(localPath(file.file_path), "", "", file))
+                continue
             fields = found.specs()[file.spec_id].fields
             values = {field.name: file.partition[place] for place, field in enumerate(fields)}
             date, topic = values.pop("date", None), values.pop("topic", "")

@@ -26,6 +26,8 @@ FILES = Files()
 #: before layouts were recorded, with topics in the names of folders.
 DATE, TOPIC, NAMED = "date", "topic", "named"
 LAYOUTS = (DATE, TOPIC)
+#: The layout of a table of the latest rows, whose files are in one folder; readers see no folder as a column.
+BY_KEY, KEYS = "key", "keys"
 #: The column that readers derive from the folder of a topic.
 KEY = "fleximq_topic"
 #: The file with the schema of the whole table, which Spark reads first.
@@ -90,6 +92,8 @@ def dateOf(day: int) -> str:
 
 def partitionOf(topic: str, date: str, layout: str) -> str:
     """Return the folder for a topic and a day (``YYYY-MM-DD``, UTC) in a layout, relative to the table."""
+    if layout == BY_KEY:
+        return KEYS
     if layout == DATE:
         return f"date={date}"
     folder = f"{KEY}={escaped(topic, asciiOnly=True)}" if layout == TOPIC else f"topic={escaped(topic)}"

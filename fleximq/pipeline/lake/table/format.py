@@ -7,7 +7,7 @@ from typing import Any
 from fleximq.journal.files.file_system import Files, readFile
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.locations import checkDelta
-from fleximq.pipeline.lake.table.file_names import DATE, FILES, LAYOUTS, NAMED, OWN, TOPIC, writeOwn
+from fleximq.pipeline.lake.table.file_names import BY_KEY, DATE, FILES, LAYOUTS, NAMED, OWN, TOPIC, writeOwn
 
 PARQUET, DELTA, ICEBERG = "parquet", "delta", "iceberg"
 TABLE_FORMATS = (PARQUET, DELTA, ICEBERG)
@@ -30,7 +30,7 @@ def formatOf(table: str, files: Files = FILES) -> dict[str, Any]:
         raise LakeRefused(f"{path} cannot be read: {error}") from error
     if not isinstance(found, dict) or found.get("format") not in TABLE_FORMATS:
         raise LakeRefused(f"{path} names a format that this FlexiMQ does not know")
-    if found.get(_LAYOUT, TOPIC) not in LAYOUTS:
+    if found.get(_LAYOUT, TOPIC) not in (*LAYOUTS, BY_KEY):
         raise LakeRefused(f"{path} names a layout that this FlexiMQ does not know")
     return found
 
@@ -52,6 +52,11 @@ def setFormat(table: str, wanted: dict[str, Any], layout: str | None = None, fil
         if layout == TOPIC and wanted["format"] == DELTA:
             # Some readers expect the log's partitions as folders, with the very values.
             raise LakeRefused(f"the table {table} cannot have the layout {TOPIC}: Delta tables are laid out by {DATE}")
+        if layout == BY_KEY and wanted["format"] == PARQUET:
+            raise LakeRefused(
+                f"the table {table} cannot replace rows: plain Parquet has no log that exchanges files for all readers at "
+                "once; choose --format delta or iceberg"
+            )
         if wanted["format"] == DELTA:
             checkDelta(table)
         writeOwn(table, _NAME, {**wanted, _LAYOUT: layout or DATE}, files)
@@ -66,6 +71,11 @@ def setFormat(table: str, wanted: dict[str, Any], layout: str | None = None, fil
             raise LakeRefused(
                 f"the table {table} has the {name} {had.get(name, _DEFAULTS[name])} and cannot change to {value}"
             )
+    if (layout == BY_KEY) != (has == BY_KEY):
+        kinds = {True: "the latest row of each key", False: "all rows"}
+        raise LakeRefused(
+            f"the table {table} has {kinds[has == BY_KEY]} and cannot change to {kinds[layout == BY_KEY]}"
+        )
     if layout is not None and (layout == DATE) != (has == DATE):
         raise LakeRefused(
             f"the table {table} has the layout {TOPIC if has == NAMED else has} and cannot change to {layout}; a new "

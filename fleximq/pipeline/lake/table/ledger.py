@@ -4,7 +4,7 @@ Batches are consecutive, so one range is enough: every record of the table's top
 listed gaps. With the number of rows a reader can prove that the table is complete.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -108,12 +108,24 @@ class Ledger:
             told = (*told, DeadLetters(batch, sum(rows.values()), sum(dead.values()), reason))[-DEAD_BATCHES:]
         return replace(self, batch=batch, start=dict(start), end=dict(end), journals=journals, dead=told)
 
-    def withChange(self, first: Counts, rows: Counts, gaps: Gaps, dead: Counts, expired: Counts = NONE) -> "Ledger":
-        """Return a ledger after a change: ``first`` are lower first offsets, the others are to be added by journal."""
-        journals = dict(self.withExpired(expired).journals)
-        for journal in {*first, *rows, *gaps, *dead}:
+    def withChange(
+        self,
+        first: Counts,
+        rows: Counts,
+        gaps: Gaps,
+        dead: Counts,
+        expired: Counts = NONE,
+        reached: Mapping[str, Sequence[int]] = MappingProxyType({}),
+    ) -> "Ledger":
+        """Return a ledger after a change: ``first`` are lower first offsets, ``reached`` where the change begins and
+        ends after all others, and the rest is to be added by journal.
+        """
+        new = {journal: Covered(start, start) for journal, (start, _) in reached.items()}
+        journals = dict(replace(self, journals={**new, **self.journals}).withExpired(expired).journals)
+        for journal in {*first, *rows, *gaps, *dead, *reached}:
             had = journals[journal]._with(journal, rows, gaps, dead)
-            journals[journal] = had._replace(first=first.get(journal, had.first))
+            nextOffset = reached.get(journal, (0, had.next))[1]
+            journals[journal] = had._replace(first=first.get(journal, had.first), next=max(had.next, nextOffset))
         return replace(self, journals=journals, changes=self.changes + 1)
 
     def withExpired(self, rows: Counts) -> "Ledger":

@@ -11,6 +11,8 @@ from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused, plainError
 from fleximq.pipeline.lake.table.file_names import fileName, partitionOf
 
+#: Hours for which the files that a table of the latest rows has replaced stay: each batch may replace all of them.
+REPLACED_HOURS = 1
 #: Holds the table's lock, with every interrupted change completed, for the length of a ``with`` block.
 Exclusive = Callable[[], AbstractContextManager[None]]
 

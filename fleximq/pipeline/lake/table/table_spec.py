@@ -1,6 +1,7 @@
 """The specification of one table: its topics, and how their payloads are decoded."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -26,13 +27,17 @@ _NAME = "table"
 _ONE = {"text": pa.schema([("text", pa.string())]), "raw": pa.schema([("body", pa.binary())])}
 #: The schema that detects malformed payloads before any column is known.
 _UNKNOWN = pa.schema([("value", pa.string())])
-_KEYS = ("name", "topics", "decode", "schema", "identity-metadata", "identity-base64", "integers")
+_KEYS = ("name", "topics", "decode", "schema", "identity-metadata", "identity-base64", "integers", "upsert")
+#: The columns of messages by which rows can replace others; other names are fields of payloads.
+MESSAGE_COLUMNS = ("key", "topic", "publisher")
+_UPSERT = re.compile(r"(?P<rest>.*):upsert\((?P<column>[^()]*)\)", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class TableSpec:
     """One table. ``topics`` are patterns, all topics if empty; ``schema`` is DDL, inferred if None, with the fields of
-    ``integers`` as BIGINT. ``isExplicit`` tells that ``decode`` is not the default.
+    ``integers`` as BIGINT. In a table of the latest rows, ``upsert`` is the column with the key of a row. ``isExplicit``
+    tells that ``decode`` is not the default.
     """
 
     name: str
@@ -42,6 +47,7 @@ class TableSpec:
     metadata: bool = False
     base64: bool = False
     integers: tuple[str, ...] = ()
+    upsert: str = ""
     isExplicit: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -58,6 +64,21 @@ class TableSpec:
             if self.decode not in STRUCTURED:
                 raise OptionRefused(f"the table {self.name} has a schema, which is only for {' and '.join(STRUCTURED)}")
             Decoder(self.decode, ddl.parsed(self.schema), self.identity)
+        if self.upsert and self.upsert not in MESSAGE_COLUMNS:
+            if self.decode not in STRUCTURED:
+                raise OptionRefused(
+                    f"the table {self.name} has upsert({self.upsert}), but only payloads of {' and '.join(STRUCTURED)} "
+                    f"have fields; others can have upsert of {', '.join(MESSAGE_COLUMNS)}"
+                )
+            if self.schema is not None and self.upsert not in self.fields.names:
+                raise OptionRefused(
+                    f"the table {self.name} has upsert({self.upsert}), but its schema has no such field"
+                )
+
+    @property
+    def wholeFields(self) -> tuple[str, ...]:
+        """The inferred fields whose numbers are BIGINT. A key is among them: DOUBLE takes some numbers for one."""
+        return (*self.integers, self.upsert) if self.upsert else self.integers
 
     @property
     def identity(self) -> Identity:
@@ -101,7 +122,11 @@ def tableOf(name: str, written: object) -> TableSpec:
 
 def _ofText(name: str, written: object) -> TableSpec:
     text = option_values.text(name, written)
-    table, equals, rest = text.partition("=")
+    replacing = _UPSERT.fullmatch(text)
+    table, equals, rest = (replacing["rest"] if replacing else text).partition("=")
+    upsert = replacing["column"].strip() if replacing else ""
+    if replacing and not upsert:
+        raise OptionRefused(f"{name} is {text!r}, but upsert needs a column, e.g. state=devices.#:json:upsert(key)")
     patterns, colon, decode = rest.rpartition(":")
     if not colon or decode not in ENCODINGS:
         if patterns.endswith(("#", "*")):
@@ -113,7 +138,7 @@ def _ofText(name: str, written: object) -> TableSpec:
         raise OptionRefused(
             f"{name} is {text!r}, but must be NAME=PATTERN[,PATTERN][:FORMAT], e.g. sensors=sensors.#:json"
         )
-    return TableSpec(table.strip(), topics, decode, isExplicit=bool(colon))
+    return TableSpec(table.strip(), topics, decode, upsert=upsert, isExplicit=bool(colon))
 
 
 def _ofMapping(name: str, written: Mapping[str, Any]) -> TableSpec:
@@ -130,6 +155,7 @@ def _ofMapping(name: str, written: Mapping[str, Any]) -> TableSpec:
         option_values.flag(f"{name}.identity-metadata", written.get("identity-metadata", False)),
         option_values.flag(f"{name}.identity-base64", written.get("identity-base64", False)),
         option_values.texts(f"{name}.integers", written.get("integers", ())),
+        option_values.text(f"{name}.upsert", written.get("upsert", "")),
         "decode" in written,
     )
 

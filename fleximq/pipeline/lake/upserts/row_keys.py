@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from fleximq.pipeline.payloads.dialect_payloads import packedAt
 
-#: The name that stands for the message's own key, in ``upsert(key)``; it is also the column.
+#: The column of the message's own key.
 MESSAGE_KEY = "key"
 #: Payloads longer than this are no tombstones: they are not even looked at.
 _LONGEST = 32

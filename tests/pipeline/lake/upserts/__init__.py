@@ -1,0 +1,1 @@
+"""Tables of the latest row for each key."""
