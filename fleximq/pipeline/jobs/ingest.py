@@ -20,6 +20,7 @@ from fleximq.pipeline.lake.table.format import ICEBERG, NAMESPACE, TABLE_FORMATS
 if TYPE_CHECKING:
     from fleximq.pipeline.lag import Reporter
     from fleximq.pipeline.lake.table.table_spec import TableSpec
+    from fleximq.pipeline.lake.upserts.state_following import StateFollowing
 
 #: Default approximate size of a batch in bytes of journals, and of a task.
 BATCH_BYTES, TASK_BYTES = 1 << 30, 32 << 20
@@ -30,10 +31,11 @@ def _prepare(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("tables")
     job.option(group, "--lake", "FOLDER", "the folder in which each table has its own")
     words = (
-        "a table of the topics that match, payloads read as messagepack, json, text or raw (raw); may be repeated; "
-        "without any, all topics become the table 'messages'"
+        "a table of the topics that match, payloads read as messagepack, json, text or raw (raw); with :upsert(COLUMN), "
+        "the latest row of each key; may be repeated; without any, all topics become the table 'messages'"
     )
-    job.option(group, "--table", "NAME=PATTERN[,PATTERN][:FORMAT]", words, _table, action="append")
+    form = "NAME=PATTERN[,PATTERN][:FORMAT][:upsert(COLUMN)]"
+    job.option(group, "--table", form, words, _table, action="append")
     job.option(group, "--decode", "FORMAT", "the format of payloads, for tables without one")
     words = (
         "the columns of payloads, for tables without a schema, e.g. 'at TIMESTAMP, celsius DOUBLE'; by default they "
@@ -63,6 +65,8 @@ def _prepare(parser: ArgumentParser) -> None:
     job.flag(group, "--strict", words)
     words = "merge the small files of the tables so often, as the job compact does; never by default"
     job.option(group, "--compact-every", "TIME", words, job.duration)
+    words = "bring tables with upsert up to the journals so often (1m)"
+    job.option(group, "--upsert-every", "TIME", words, job.duration, default=60_000_000)
     job.option(group, "--consumer-group", "NAME", "report progress to the brokers as group NAME")
     job.option(group, "--lag-url", "URL", "the broker to report to, if its journal is read as a folder", job.place)
 
@@ -120,21 +124,56 @@ def _run(arguments: Namespace, run: JobRun) -> None:
 
     lake = abspath(expanduser(arguments.lake))
     specs = _tables(arguments)
-    options = _source(arguments, specs)
+    states, specs = [spec for spec in specs if spec.upsert], [spec for spec in specs if not spec.upsert]
+    options = _source(arguments, specs or states)
     # Before folders of tables are created: a misspelled option or a missing Java must leave no trace.
     form = _form(arguments)
     job.checkSource(options)
-    run.session()
+    if specs:
+        run.session()
+    every = arguments.upsert_every / 1_000_000
     with ExitStack() as held:
+        following = held.enter_context(_following(arguments, run, lake, states, not specs)) if states else None
+        if following is not None and not specs:
+            if arguments.once:
+                following.once()
+            else:
+                run.writeLine(f"ingesting into {lake}: {', '.join(spec.name for spec in states)}")
+                following.until(run.stopping, every)
+            return
         checkpoint = arguments.checkpoint or held.enter_context(_ownCheckpoint(lake))
         missed = CatchUp(SourceOptions.of(options)).add
         tables = TableIngest(lake, specs, form, arguments.allow_data_loss, arguments.layout, missed=missed)
+        tables.beside = [f"{lake}/{spec.name}" for spec in states]
         held.enter_context(tables)
         if arguments.compact_every is not None:
             folders = [f"{lake}/{spec.name}" for spec in specs]
             held.enter_context(compacting(folders, arguments.compact_every / 1_000_000, run, CompactionGoal()))
+        if following is not None and not arguments.once:
+            held.enter_context(following.beside(every))
         ingest = Ingest(tables, checkpoint, run, _reporter(arguments, options), arguments.strict)
         ingest.all(options, None if arguments.once else job.interval(arguments.trigger))
+        if following is not None and arguments.once:
+            following.once()
+
+
+@contextmanager
+def _following(
+    arguments: Namespace, run: JobRun, lake: str, specs: "list[TableSpec]", isAlone: bool
+) -> "Iterator[StateFollowing]":
+    """Hold the tables of the latest rows, which need no Spark; raises LakeRefused."""
+    from fleximq.pipeline.lake.upserts.state_following import StateFollowing
+    from fleximq.pipeline.lake.upserts.state_ingest import StateIngest
+    from fleximq.pipeline.reader.source_options import SourceOptions
+
+    options = _source(arguments, specs)
+    reporter = _reporter(arguments, options) if isAlone else None
+    try:
+        with StateIngest(lake, specs, {"format": arguments.format}, SourceOptions.of(options)) as ingest:
+            yield StateFollowing(ingest, lake, run, arguments.strict, reporter)
+    finally:
+        if reporter is not None:
+            reporter.close()
 
 
 @contextmanager

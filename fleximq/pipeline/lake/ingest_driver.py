@@ -44,6 +44,8 @@ class TableIngest:
 
     def __post_init__(self) -> None:
         self.behind: dict[str, str] = {}
+        #: Tables that others feed from the same source, which :meth:`reached` looks at as well.
+        self.beside: Sequence[str] = ()
         self._tables = {spec.name: BatchCommit(f"{self.lake}/{spec.name}", self.files) for spec in self.specs}
         self._locks = ExitStack()
 
@@ -192,7 +194,8 @@ class TableIngest:
 
     def reached(self, end: Mapping[str, int]) -> dict[str, int]:
         """Return the offsets up to which all tables have the messages, at most these."""
-        ledgers = [readLedger(publishing.table, self.files).journals for publishing in self._tables.values()]
+        tables = [*(publishing.table for publishing in self._tables.values()), *self.beside]
+        ledgers = [readLedger(table, self.files).journals for table in tables]
         return {
             journalId: min([nextOffset, *(had[journalId].next for had in ledgers if journalId in had)])
             for journalId, nextOffset in end.items()

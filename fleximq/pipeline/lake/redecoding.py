@@ -18,6 +18,7 @@ from fleximq.pipeline.lake.live_files import liveFiles, rowGroups
 from fleximq.pipeline.lake.table.columns import requiredColumns
 from fleximq.pipeline.lake.table.file_merge import aligned
 from fleximq.pipeline.lake.table.file_names import FILES
+from fleximq.pipeline.lake.table.format import checkAllRows
 from fleximq.pipeline.lake.table.parquet_writer import deadIn
 from fleximq.pipeline.lake.table.table_spec import TableSpec
 from fleximq.pipeline.payloads.decoder import STRUCTURED
@@ -36,6 +37,7 @@ class Redecoded(NamedTuple):
 
 def redecode(table: str, spec: TableSpec, files: Files = FILES) -> Iterator[Redecoded]:
     """Replace the files of a table with payloads that decode to other rows now; yield the progress after each file."""
+    checkAllRows(table, "redecode", files)
     seen = back = dead = 0
     with rewriting(table, STAGED, files) as rewritten:
         # Other formats have no columns that could be mended.

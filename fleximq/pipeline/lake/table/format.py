@@ -41,6 +41,15 @@ def layoutOf(table: str, files: Files = FILES) -> str:
     return found
 
 
+def checkAllRows(table: str, job: str, files: Files = FILES) -> None:
+    """Raise LakeRefused if a table only has the latest row of each key, for a job that needs the others."""
+    if layoutOf(table, files) == BY_KEY:
+        raise LakeRefused(
+            f"the table {table} has only the latest row of each key, which is not enough for {job}: ingest into a table "
+            "of another name, which gets all records of the journal"
+        )
+
+
 def setLayout(table: str, layout: str, files: Files = FILES) -> None:
     """Record another layout, for the files that follow; raises LakeRefused, and OSError."""
     writeOwn(table, _NAME, {**formatOf(table, files), _LAYOUT: layout}, files)

@@ -36,8 +36,8 @@ _UPSERT = re.compile(r"(?P<rest>.*):upsert\((?P<column>[^()]*)\)", re.DOTALL)
 @dataclass(frozen=True)
 class TableSpec:
     """One table. ``topics`` are patterns, all topics if empty; ``schema`` is DDL, inferred if None, with the fields of
-    ``integers`` as BIGINT. In a table of the latest rows, ``upsert`` is the column with the key of a row. ``isExplicit``
-    tells that ``decode`` is not the default.
+    ``integers`` as BIGINT. In a table of the latest rows, ``upsert`` is the column with the key of a row.
+    ``isExplicit`` tells that ``decode`` is not the default.
     """
 
     name: str

@@ -27,7 +27,6 @@ from fleximq.pipeline.lake.staged_files import makeFolders
 from fleximq.pipeline.lake.table.file_merge import aligned
 from fleximq.pipeline.lake.table.file_names import BY_KEY, FILES, OWN
 from fleximq.pipeline.lake.table.ledger import Gap, readLedger, writeLedger
-from fleximq.pipeline.lake.table.table_log import TableFile
 from fleximq.pipeline.lake.table.table_spec import TableSpec, readSpec
 from fleximq.pipeline.lake.table_change import TableChange, commitChange
 from fleximq.pipeline.lake.upserts.bucket_merge import BucketMerge
@@ -228,6 +227,6 @@ def checkKey(table: str, spec: TableSpec, files: Files = FILES) -> None:
     had = readSpec(table).upsert
     if had and had != spec.upsert:
         raise LakeRefused(
-            f"the table {os.path.basename(table)} has upsert({had}) and cannot go on with upsert({spec.upsert}): give it "
-            "another name"
+            f"the table {os.path.basename(table)} has upsert({had}) and cannot go on with upsert({spec.upsert}): give "
+            "it another name"
         )
