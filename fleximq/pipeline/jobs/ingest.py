@@ -31,8 +31,9 @@ def _prepare(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("tables")
     job.option(group, "--lake", "FOLDER", "the folder in which each table has its own")
     words = (
-        "a table of the topics that match, payloads read as messagepack, json, text or raw (raw); with :upsert(COLUMN), "
-        "the latest row of each key; may be repeated; without any, all topics become the table 'messages'"
+        "a table of the topics that match, payloads read as messagepack, json, text or raw (raw); with "
+        ":upsert(COLUMN), the latest row of each key; may be repeated; without any, all topics become the table "
+        "'messages'"
     )
     form = "NAME=PATTERN[,PATTERN][:FORMAT][:upsert(COLUMN)]"
     job.option(group, "--table", form, words, _table, action="append")
@@ -133,7 +134,7 @@ def _run(arguments: Namespace, run: JobRun) -> None:
         run.session()
     every = arguments.upsert_every / 1_000_000
     with ExitStack() as held:
-        following = held.enter_context(_following(arguments, run, lake, states, not specs)) if states else None
+        following = held.enter_context(_following(arguments, run, lake, states, form, not specs)) if states else None
         if following is not None and not specs:
             if arguments.once:
                 following.once()
@@ -159,7 +160,12 @@ def _run(arguments: Namespace, run: JobRun) -> None:
 
 @contextmanager
 def _following(
-    arguments: Namespace, run: JobRun, lake: str, specs: "list[TableSpec]", isAlone: bool
+    arguments: Namespace,
+    run: JobRun,
+    lake: str,
+    specs: "list[TableSpec]",
+    form: dict[str, str],
+    isAlone: bool,
 ) -> "Iterator[StateFollowing]":
     """Hold the tables of the latest rows, which need no Spark; raises LakeRefused."""
     from fleximq.pipeline.lake.upserts.state_following import StateFollowing
@@ -169,7 +175,7 @@ def _following(
     options = _source(arguments, specs)
     reporter = _reporter(arguments, options) if isAlone else None
     try:
-        with StateIngest(lake, specs, {"format": arguments.format}, SourceOptions.of(options)) as ingest:
+        with StateIngest(lake, specs, form, SourceOptions.of(options)) as ingest:
             yield StateFollowing(ingest, lake, run, arguments.strict, reporter)
     finally:
         if reporter is not None:

@@ -25,6 +25,7 @@ from fleximq.pipeline.lake.live_files import liveFiles, rowGroups
 from fleximq.pipeline.lake.sealed_segments import sealedFiles
 from fleximq.pipeline.lake.table.file_merge import aligned
 from fleximq.pipeline.lake.table.file_names import FILES, OWN, fileName
+from fleximq.pipeline.lake.table.format import checkAllRows
 from fleximq.pipeline.lake.table.ledger import Gap, readLedger
 from fleximq.pipeline.lake.table.lock import backfillLock
 from fleximq.pipeline.lake.table.table_spec import TableSpec, readSpec
@@ -74,6 +75,7 @@ def backfill(
     """
     table = f"{lake}/{spec.name}"
     aside = f"{table}/{OWN}/{STAGED}"
+    checkAllRows(table, "backfill", files)
     with backfillLock(table, files), writing(table):
         with exclusive(table, files):
             # A change that was interrupted is complete now, and needs none of these.
@@ -169,6 +171,7 @@ def sealedSource(folder: str) -> Source:
 def tableSource(lake: str, name: str, wanted: TableSpec) -> Source:
     """Return another table of the lake; raises LakeRefused if it lacks topics of the table that is filled."""
     table = f"{lake}/{fileName(name)}"
+    checkAllRows(table, "backfill --from")
     topics = readSpec(table).topics
     # The pattern for all topics leaves out those that begin with $.
     has = all("#" in topics and not each.startswith("$") or each in topics for each in wanted.topics)

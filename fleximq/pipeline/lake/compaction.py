@@ -27,7 +27,8 @@ from fleximq.pipeline.lake.file_rewriting import Replacement, rewriting
 from fleximq.pipeline.lake.live_files import logOf, visibleFiles
 from fleximq.pipeline.lake.table.columns import recordedSchema
 from fleximq.pipeline.lake.table.file_merge import MergePart, dueGroups, lastListed, merge, partOf, partsOf
-from fleximq.pipeline.lake.table.file_names import FILES, OWN, dateIn
+from fleximq.pipeline.lake.table.file_names import BY_KEY, FILES, OWN, dateIn
+from fleximq.pipeline.lake.table.format import layoutOf
 from fleximq.pipeline.lake.table.lock import compactorLock
 from fleximq.pipeline.lake.table.parquet_writer import spansOf
 from fleximq.pipeline.lake.table.table_log import Compacted, CompactionGoal, TableFile, TableLog
@@ -68,6 +69,10 @@ def compact(table: str, goal: CompactionGoal, files: Files = FILES, now: float |
     now = time.time() if now is None else now
     aside = f"{table}/{OWN}/{_ASIDE}"
     log = logOf(table, files)
+    if log is not None and layoutOf(table, files) == BY_KEY:
+        # Each change of such a table writes files of their proper size.
+        log.cleanUp(now, files, partial(exclusive, table, files))
+        return
     if log is not None:
         with compactorLock(table, files):
             own = log.compact(goal, aside, files, now, partial(exclusive, table, files))

@@ -19,7 +19,7 @@ from fleximq.pipeline.lake.file_rewriting import FileRewriting, Replacement, rew
 from fleximq.pipeline.lake.live_files import liveFiles, logOf, rowGroups
 from fleximq.pipeline.lake.table.columns import requiredColumns
 from fleximq.pipeline.lake.table.file_merge import aligned
-from fleximq.pipeline.lake.table.file_names import DATE, FILES, NAMED, dateIn, partitionOf
+from fleximq.pipeline.lake.table.file_names import BY_KEY, DATE, FILES, NAMED, dateIn, partitionOf
 from fleximq.pipeline.lake.table.format import layoutOf
 from fleximq.pipeline.lake.table.parquet_writer import deadIn, rowsByJournal, rowsIn
 from fleximq.pipeline.lake.table.table_log import TableLog
@@ -41,7 +41,10 @@ def expireDays(table: str, rules: Sequence[Rule], now: float, files: Files = FIL
     """
     log = logOf(table, files)
     with writing(table):
-        if layoutOf(table, files) == DATE:
+        layout = layoutOf(table, files)
+        if layout == BY_KEY:
+            removed = []  # rows leave it by messages that remove their keys
+        elif layout == DATE:
             removed = _expireRows(table, rules, now, files)
         else:
             with exclusive(table, files):
@@ -53,7 +56,7 @@ def expireDays(table: str, rules: Sequence[Rule], now: float, files: Files = FIL
 
 def topicsOf(table: str) -> set[str]:
     """Return the topics of a table; raises LakeRefused if the table is damaged, or cannot be read."""
-    if layoutOf(table) == DATE:
+    if layoutOf(table) in (DATE, BY_KEY):
         return {topic for path, _ in liveFiles(table) for topic in _topicsIn(f"{table}/{path}")}
     log = logOf(table)
     if log is not None:

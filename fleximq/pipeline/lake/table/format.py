@@ -45,8 +45,8 @@ def checkAllRows(table: str, job: str, files: Files = FILES) -> None:
     """Raise LakeRefused if a table only has the latest row of each key, for a job that needs the others."""
     if layoutOf(table, files) == BY_KEY:
         raise LakeRefused(
-            f"the table {table} has only the latest row of each key, which is not enough for {job}: ingest into a table "
-            "of another name, which gets all records of the journal"
+            f"the table {table} has only the latest row of each key, which is not enough for {job}: ingest into a "
+            "table of another name, which gets all records of the journal"
         )
 
 
@@ -63,8 +63,8 @@ def setFormat(table: str, wanted: dict[str, Any], layout: str | None = None, fil
             raise LakeRefused(f"the table {table} cannot have the layout {TOPIC}: Delta tables are laid out by {DATE}")
         if layout == BY_KEY and wanted["format"] == PARQUET:
             raise LakeRefused(
-                f"the table {table} cannot replace rows: plain Parquet has no log that exchanges files for all readers at "
-                "once; choose --format delta or iceberg"
+                f"the table {table} cannot replace rows: plain Parquet has no log that exchanges files for all readers "
+                "at once; choose --format delta or iceberg"
             )
         if wanted["format"] == DELTA:
             checkDelta(table)

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.table.file_names import FILES, OWN, readRecorded, writeOwn
+from fleximq.pipeline.lake.table.file_names import BY_KEY, FILES, OWN, readRecorded, writeOwn
+from fleximq.pipeline.lake.table.format import layoutOf
 
 LEDGER = "ledger"
 #: Version of the files in ``_fleximq``.
@@ -173,7 +174,9 @@ def writeLedger(table: str, ledger: Ledger, files: Files = FILES) -> None:
 
 def checkIsNew(table: str, files: Files = FILES) -> None:
     """Raise LakeRefused if a table has rows by its ledger, so that another program has removed its log."""
-    rows = sum(covered.rows + covered.expired for covered in readLedger(table, files).journals.values())
+    # A table of the latest rows may have removed keys that it never had, without its log.
+    isByKey = layoutOf(table, files) == BY_KEY
+    rows = sum(each.rows + (0 if isByKey else each.expired) for each in readLedger(table, files).journals.values())
     if rows:
         raise LakeRefused(
             f"the table {table} has had {rows} rows, but the log of its format, or its entry in the catalog, is gone: "

@@ -66,7 +66,8 @@ def latest(keys: pa.BinaryArray) -> np.ndarray:
     order = pc.sort_indices(keys)  # equal keys stay in their order
     found = keys.take(order)
     isLast = np.append(pc.not_equal(found[1:], found[:-1]).to_numpy(zero_copy_only=False), True)
-    return order.to_numpy()[isLast]
+    places: np.ndarray = order.to_numpy()[isLast]
+    return places
 
 
 class BucketMerge:

@@ -1,16 +1,25 @@
 """A table of the latest rows has them after any changes, and after a crash at any step of a change."""
 
 import os
+import time
 from typing import Any
 
+from fleximq.journal.files.file_system import Files
 from tests.pipeline.lake.upserts.state_case import StateCase, skip
 
 if not skip:
     import pyarrow.parquet as pq
 
     from fleximq.pipeline.errors import LakeRefused, OptionRefused, PipelineError
-    from fleximq.pipeline.lake.live_files import liveFiles
+    from fleximq.pipeline.lake import delta_log
+    from fleximq.pipeline.lake.backfill import backfill, tableSource
+    from fleximq.pipeline.lake.batch_commit import exclusive
+    from fleximq.pipeline.lake.compaction import compact
+    from fleximq.pipeline.lake.expiration import expireDays
+    from fleximq.pipeline.lake.live_files import liveFiles, logOf
+    from fleximq.pipeline.lake.redecoding import redecode
     from fleximq.pipeline.lake.table.ledger import readLedger
+    from fleximq.pipeline.lake.table.table_log import CompactionGoal
     from fleximq.pipeline.lake.table.table_spec import tableOf
     from fleximq.pipeline.lake.upserts import bucket_merge, state_ingest
     from tests.pipeline.lake.tables import crashes
@@ -90,6 +99,43 @@ class StateIngestTests(StateCase):
         self.advance()
         self.look()
         self.assertEqual(len(before - {path for path, _ in liveFiles(self.table)}), 1)
+
+    def test_firstChangesMayOnlyRemoveKeys(self) -> None:
+        self.remove(b"a")
+        self.advance()
+        self.put(b"a")
+        self.advance()
+        self.look()
+
+    def test_otherJobsLeaveTheTableAsItIs(self) -> None:
+        self.some(50)
+        self.advance()
+        before = liveFiles(self.table)
+        self.assertEqual(list(compact(self.table, CompactionGoal(1 << 20, 0.0, 1))), [])
+        self.assertEqual(expireDays(self.table, [(None, 0.0)], 2e9), [])
+        for work in (
+            lambda: list(redecode(self.table, self.spec)),
+            lambda: list(backfill(self.lake, self.spec, [], False)),
+            lambda: tableSource(self.lake, "state", self.spec),
+        ):
+            self.assertIn("has only the latest row of each key", str(self.assertRaises(LakeRefused, work)))
+        self.assertEqual(liveFiles(self.table), before)
+        self.look()
+
+    def test_replacedFilesStayForAnHour(self) -> None:
+        self.put(b"a")
+        self.advance()
+        self.put(b"a")
+        self.advance()
+        (live,) = [path for path, _ in liveFiles(self.table)]
+        log = logOf(self.table)
+        assert log is not None
+        log.cleanUp(time.time(), Files(), lambda: exclusive(self.table))
+        self.assertEqual(len(os.listdir(f"{self.table}/keys")), 2)
+        self.patch(delta_log, "REPLACED_HOURS", 0)
+        log.cleanUp(time.time() + 3700, Files(), lambda: exclusive(self.table))
+        self.assertEqual(os.listdir(f"{self.table}/keys"), [os.path.basename(live)])
+        self.look()
 
     def test_removalOfAnUnknownKeyChangesNoFile(self) -> None:
         self.put(b"a")
