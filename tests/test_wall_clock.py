@@ -25,6 +25,7 @@ REASONS = {
     "pipeline/jobs/upkeep.py": "the retention of a lake",
     "pipeline/lag/reporter.py": "the time of a report",
     "pipeline/lake/compaction.py": "the age of files",
+    "pipeline/lake/upserts/state_following.py": "the age of replaced files",
     "pipeline/lake/delta_log.py": "the time of a Delta transaction",
     "pipeline/reader/stream_reader.py": "finds the records of the last minutes by their times",
     "security/checkers/hashed_secrets.py": "until when a credential is valid",
