@@ -501,6 +501,18 @@ class Restarts(FlexiCase):
             self.assertEqual(self.values(subscription, 2), [2 * n, 2 * n + 1])
         self.assertEqual(subscription.waiting, 0)
 
+    def test_resumedSubscriptionToATopicThatHadNoMessages(self) -> None:
+        """Its first message may follow others, which are not missed: nothing was removed."""
+        one, other = self.connected(), self.form.connect(f"tcp://127.0.0.1:{self.broker.port()}")
+        self.addCleanup(other.hang_up)
+        subscription = one.subscribe(self.topic, resume=True)
+        self.away(one)
+        other.publish(f"{self.topic}.other", 1)
+        other.publish(self.topic, 2)
+        other.flush()
+        self.network.isDown = False
+        self.assertEqual(self.values(subscription, 1), [2])
+
     def test_flushedPublicationsSurviveAKill(self) -> None:
         """In the middle of publishing."""
         one, confirmed, restarts = self.connected(), list[int](), {1, 3}

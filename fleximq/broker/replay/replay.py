@@ -7,7 +7,7 @@ and get offsets, and a temporary one for past messages of new subscriptions, whi
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from typing import NamedTuple
 
 from fleximq.broker.authorization import permits
@@ -270,10 +270,23 @@ def _findStart(journal: IJournal, end: int, feedRange: FeedRange, start: Start, 
         yield
     if start.kind != "offset":
         feedRange.start = first if start.kind == "first" else last
-    elif start.number < first < end:
+    elif start.number < first < end and not _isWhole(journal, start.number, first):
         raise NoLongerKept(first)
     else:
         feedRange.start = start.number if mayLag else min(start.number, end)
+
+
+def _isWhole(journal: IJournal, start: int, end: int) -> bool:
+    """Return whether the journal has all records from an offset up to another one, so that those that are missing of a
+    topic never existed: no file there lost or removed any.
+    """
+    files = [each for each in journal.segmentStates() if each.next > start and each.first < end]
+    return (
+        bool(files)
+        and files[0].first <= start
+        and all(each.bytes == each.end - each.base and not each.lost for each in files)
+        and all(one.next == other.first for one, other in pairwise(files))
+    )
 
 
 def _placeFound(feed: Feed, feedRange: FeedRange, search: Iterator[None]) -> Iterator[None]:
