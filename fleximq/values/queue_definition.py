@@ -56,7 +56,7 @@ class QueueDefinition:
     dead letters. ``max_in_flight``: unsettled deliveries to all consumers. ``ordered_by``: "key" if of messages with
     equal keys only one is delivered at a time. ``when_full``: whether a full queue refuses messages or drops its oldest
     ones; None: it refuses those that are published for the queue, and drops the oldest ones for others. ``expiry``:
-    after how long without consumers it is deleted.
+    after how long without consumers it is deleted. ``message_ttl``: after how long waiting messages expire.
     """
 
     name: str
@@ -73,6 +73,7 @@ class QueueDefinition:
     max_bytes: int | None = None
     when_full: str | None = None
     expiry: float | None = None
+    message_ttl: float | None = None
     paused: bool = False
 
     def __post_init__(self) -> None:
@@ -93,6 +94,8 @@ class QueueDefinition:
         _within("lease", self.lease, 0, MOST_SECONDS)
         if self.expiry is not None:
             _within("expiry", self.expiry, 1, MOST_SECONDS)
+        if self.message_ttl is not None:
+            _within("message_ttl", self.message_ttl, 0.001, MOST_SECONDS)
         for name in ("max_attempts", "max_in_flight", "max_messages", "max_bytes"):
             if (number := getattr(self, name)) is not None:
                 _within(name, number, 1, _MOST_NUMBER, whole=True)
@@ -162,4 +165,4 @@ def _within(name: str, value: object, low: float, high: float, whole: bool = Fal
     kinds = (int,) if whole else (int, float)
     if type(value) not in kinds or not low <= value <= high:  # type: ignore[operator]  # it is a number
         kind = "a whole number" if whole else "a number"
-        raise BadRequest(f"{name} is {str(value)[:100]}, but must be {kind} from {low:.0f} to {high:.0f}")
+        raise BadRequest(f"{name} is {str(value)[:100]}, but must be {kind} from {low:g} to {high:.0f}")

@@ -218,6 +218,13 @@ class RedeliveryTests(KombuCase):
             [letter] = client.ask("/broker/dead-letters", {"queue": "q"})["letters"]
         self.assertEqual(letter["attempts"], 2)
 
+    def test_theTimeToLiveOfAQueue(self) -> None:
+        """It is in milliseconds, as for RabbitMQ."""
+        self.declare("q", queue_arguments={"x-message-ttl": 1500})
+        with connect(f"tcp://127.0.0.1:{self.broker.port()}") as client:
+            [row] = client.queues()
+        self.assertEqual(row["definition"]["message_ttl"], 1.5)
+
 
 class EventLoopTests(KombuCase):
     """Kombu's hub, as Celery uses it: the connection is registered before its consumers begin."""

@@ -333,8 +333,14 @@ class Checkpointer:
                     for lane, offsets in self._lanesOf(state, part):
                         mine.setdefault(lane.key, (lane, []))[1].append(offsets)
         for state, parts in mine.values():
-            age = None if self._timesToLive.of(state.topic) is None else arrival.time
+            age = arrival.time if self._expires(state.topic) else None
             state.arrive(parts[0] if len(parts) == 1 else list(merge(*parts)), age, arrival.expiries)
+
+    def _expires(self, name: str) -> bool:
+        """Return whether the messages of a queue expire by their age."""
+        definition = self._sources.definitions.get(name)
+        isDefined = definition is not None and definition.message_ttl is not None
+        return isDefined or self._timesToLive.of(name) is not None
 
     def _lanesOf(self, state: QueueState, arrival: Arrival) -> Iterator[tuple[QueueState, Sequence[int]]]:
         """Yield the states of the lanes that records belong to, each with their offsets; a lane is made if need be."""

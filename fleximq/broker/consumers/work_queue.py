@@ -138,6 +138,8 @@ class WorkQueue(QueueOwner):
         lane.bounds.maxMessages = definition.max_messages or make.maxMessages
         lane.bounds.maxBytes = definition.max_bytes or make.maxBytes
         lane.expiredDie = definition.expired == "dead"
+        seconds = definition.message_ttl
+        lane.expireAfter(make.timeToLiveOf(self.name) if seconds is None else seconds)
         lane.needsHeads = definition.sources != (self.name,)
         lane.dropsOldest = not self.refuses
         most = definition.max_attempts

@@ -31,7 +31,7 @@ class Bounds:
     maxMessages: int
     maxBytes: int
     _stored: StoredMessages
-    _expiry: Expiry | None
+    expiry: Expiry | None
     ownExpiries: OwnExpiries | None = None
     lanes: Sequence["Bounds"] = ()
 
@@ -91,8 +91,8 @@ class Bounds:
     def _staysFull(self, isFull: Callable[[], bool], count: int, size: int) -> bool:
         """Drop messages that are too old, about twice as many as arrive; tell whether the queue is still full."""
         for lane in self.lanes or (self,):
-            if lane._expiry is not None:
-                lane._expiry.makeRoom(isFull, 2 * (count + size // OVERHEAD))
+            if lane.expiry is not None:
+                lane.expiry.makeRoom(isFull, 2 * (count + size // OVERHEAD))
             if lane.ownExpiries is not None:
                 lane.ownExpiries.makeRoom(isFull)
         return isFull()

@@ -30,12 +30,13 @@ class Expiry:
     :param bury: makes dead letters of expired messages; None while they are dropped.
     """
 
-    __slots__ = ("_deadline", "_deadlines", "_isSoon", "_prepared", "_stored", "ages", "bury")
+    __slots__ = ("_deadline", "_deadlines", "_isSoon", "_prepared", "_stored", "ages", "bury", "timeToLive")
 
     def __init__(
         self, timeToLive: float, deadlines: Deadlines, stored: StoredMessages, prepared: Callable[[], None]
     ) -> None:
         self.bury: Callable[[Sequence[LastDelivery]], object] | None = None
+        self.timeToLive = timeToLive
         self.ages = MessageAges(timeToLive)
         self._deadlines = deadlines
         self._stored = stored

@@ -166,6 +166,26 @@ class Queue:
             self.bounds.ownExpiries = self.ownExpiries
         return self.ownExpiries
 
+    def expireAfter(self, seconds: float | None) -> None:
+        """Let waiting messages expire after so many seconds; None: never. Messages that could not expire before count
+        as arrived now.
+        """
+        before = self.expiry
+        if seconds == (None if before is None else before.timeToLive):
+            return
+        self.expiry = None if seconds is None else Expiry(seconds, self.deadlines, self.stored, self.prepared)
+        self.bounds.expiry = self.expiry
+        if before is not None:
+            before.cancel()
+        if self.expiry is None:
+            return
+        self.expiry.bury = self._bury if self._expiredDie else None
+        for number, time in () if before is None else before.ages:
+            self.expiry.ages.add(number, time)
+        if before is None and self.stored.all:
+            self.expiry.arrived()
+        self.expiry.watch()
+
     @property
     def expiredDie(self) -> bool:
         """Whether expired messages become dead letters, unless the queue makes none."""

@@ -193,6 +193,7 @@ class QueueOperations(ValueOperations[Deliveries, Notifications], Generic[Delive
         max_bytes: int | None = None,
         when_full: Literal["refuse", "drop-oldest"] | None = None,
         expiry: Duration | None = None,
+        message_ttl: Duration | None = None,
         paused: bool | None = None,
         replace: bool = False,
         timeout: float | None = TIMEOUT,
@@ -211,6 +212,7 @@ class QueueOperations(ValueOperations[Deliveries, Notifications], Generic[Delive
         :param max_messages: and ``max_bytes``: the bounds of the queue.
         :param when_full: "refuse", or "drop-oldest".
         :param expiry: seconds without a consumer after which the queue is deleted.
+        :param message_ttl: seconds after which waiting jobs expire.
         :param paused: deliver nothing until it is resumed.
         :param replace: change an existing definition, which needs the right to ``admin``; otherwise a different one
             raises RequestFailed with status 409.
@@ -230,6 +232,7 @@ class QueueOperations(ValueOperations[Deliveries, Notifications], Generic[Delive
             "max_bytes": max_bytes,
             "when_full": when_full,
             "expiry": None if expiry is None else seconds("expiry", expiry),
+            "message_ttl": None if message_ttl is None else seconds("message_ttl", message_ttl),
             "paused": paused,
             "replace": replace or None,
         }

@@ -384,6 +384,8 @@ def _definition(durable: bool, isTemporary: bool, arguments: Mapping[str, Any]) 
         found |= {"max_messages": arguments["x-max-length"], "when_full": "drop-oldest"}
     if arguments.get("x-max-length-bytes") is not None:
         found |= {"max_bytes": arguments["x-max-length-bytes"], "when_full": "drop-oldest"}
+    if arguments.get("x-message-ttl") is not None:
+        found["message_ttl"] = max(0.001, arguments["x-message-ttl"] / 1000)
     if arguments.get("x-expires") is not None:
         found["expiry"] = max(1.0, arguments["x-expires"] / 1000)
     elif isTemporary:

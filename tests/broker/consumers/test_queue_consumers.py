@@ -205,6 +205,50 @@ class DefinitionTests(ConsumingCase):
         self.assertRaises(NotFound, self.broker.pauseQueue, self.publisher, "u", True)
 
 
+class TimeToLiveTests(ConsumingCase):
+    """How long messages wait at most."""
+
+    def define(self, seconds: float | None, **values: Any) -> None:
+        self.broker.defineQueue(self.publisher, QueueDefinition("t", message_ttl=seconds, **values), replace=True)
+
+    def test_messagesThatWaitForLongerExpire(self) -> None:
+        self.define(10.0)
+        self.publish("a")
+        self.clock.advance(6)
+        self.publish("b")
+        self.clock.advance(6)
+        self.assertEqual((self.worker(9).names, self.queue.depth), ("b", 0))
+
+    def test_thoseOfAllPriorities(self) -> None:
+        self.define(10.0)
+        envelope = Envelope(self.broker.topicFor(self.publisher, "t"), self.publisher, MessageSource())
+        self.broker.publish(envelope, [message("a")._replace(head=Head("t", priority=9))], 1)
+        self.clock.advance(12)
+        self.assertEqual(self.worker(9).names, "")
+
+    def test_theyMayBecomeDeadLetters(self) -> None:
+        self.define(10.0, expired="dead")
+        self.publish("a")
+        self.clock.advance(12)
+        self.assertEqual((self.queue.depth, self.broker.queues.existing("$dead/t").depth), (0, 1))
+
+    def test_changesCountForWaitingMessages(self) -> None:
+        """A longer or shorter time from their arrival, the first one from now on."""
+        self.publish("a")
+        self.clock.advance(100)
+        self.define(50.0)
+        self.clock.advance(20)
+        self.define(30.0)
+        self.clock.advance(5)
+        self.assertEqual(self.queue.depth, 1)
+        self.clock.advance(10)
+        self.assertEqual(self.queue.depth, 0)
+        self.publish("b")
+        self.define(None)
+        self.clock.advance(1000)
+        self.assertEqual(self.worker(9).names, "b")
+
+
 class LeaseTests(ConsumingCase):
     """How long a delivery is its consumer's."""
 

@@ -136,6 +136,22 @@ class RestartTests(SynchronousTestCase):
         self.world.commit()
         self.assertEqual(self.got("$dead/t"), ["1"])
 
+    def test_messagesExpireAtTheSameTimeAfterARestart(self) -> None:
+        self.define(message_ttl=100.0)
+        for name in "12":
+            self.world.journal.now = self.world.broker.microseconds()
+            self.publish("t", name)
+            self.world.commit()
+            self.world.clock.advance(60)
+        for isSnapshot in (False, True):
+            if isSnapshot:
+                self.world.journal.roll(self.world.broker)
+            self.world.kill()
+        self.assertEqual(self.got(), ["2"])
+        self.world.clock.advance(40)
+        self.world.kill()
+        self.assertEqual(self.got(), [])
+
     def test_recordsOfItsSourcesAreNeeded(self) -> None:
         self.define("a/*")
         self.publish("a/x", "1")
