@@ -2,8 +2,9 @@
 
 The stream is protected by the expected sequence of each append, not here: a wrong decision costs time, or a repeated
 delivery. Nodes write a key each second. One whose key has not changed, and of which no frame has arrived, for
-:data:`SILENCE` seconds and :data:`BEATS` confirmed beats of the watching node is replaced; so neither an unavailable
-store nor a pause of the watcher deposes an owner. No clocks are compared.
+:data:`SILENCE` seconds and :data:`BEATS` beats of the watching node is replaced. A beat counts when the changed key of
+the watching node itself has come back to it, with the news of all others; so neither an unavailable store, nor news
+that do not arrive, nor a pause of the watcher deposes an owner. No clocks are compared.
 
 An owner serves for :data:`DEADLINE` seconds from the sending of its last confirmed append. A confirmed beat extends
 this only if it is confirmed in time: later, another node may have taken over in between, and only an append can tell. A
@@ -31,7 +32,7 @@ _log = Logger()
 
 #: Seconds between two beats.
 INTERVAL = 1.0
-#: Seconds, and confirmed beats of the watcher, without a sign of life of a node.
+#: Seconds, and beats of the watcher that came back to it, without a sign of life of a node.
 SILENCE = 4.0
 BEATS = 4
 #: Seconds for which an owner serves after it sent the last confirmed request.
@@ -235,7 +236,6 @@ class Ownership:
             for node in self._nodes:
                 self._sight(node)
         self._lastBeat = now
-        self._beats += 1
         self._stuck += 1
         if self.state is State.FENCING and self._stuck > PATIENCE:
             self.deposed("the stream does not accept the takeover: it may have been created again")
@@ -246,8 +246,10 @@ class Ownership:
     def nodeChanged(self, node: str, record: NodeRecord) -> None:
         self._sight(node)
         self._nodes[node].record = record
-        if node == self.node:
-            self._isRead |= record.about.get("life") == self._life
+        if node == self.node and record.about.get("life") == self._life:
+            self._isRead = True
+            # Only a beat that was told to this node shows that it would also hear of the others.
+            self._beats += 1
         if self._isRead:
             self._present.add(node)
             self._hasSeenOwner |= node == self.owner.node != self.node

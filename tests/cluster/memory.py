@@ -2,7 +2,7 @@
 
 Its faults are as bad as those of a real store: a request may be carried out long after its sender gave up, even by a
 sender that has died; answers may be lost; reads may show an earlier state; a node may be cut off in one direction or in
-both; the streams or the keys may be unavailable for some time.
+both; the streams or the keys may be unavailable for some time, and a node may hear nothing of changed keys meanwhile.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -88,6 +88,8 @@ class MemoryServers:
         self.revision = 0
         self.cutOut: set[str] = set()
         self.cutIn: set[str] = set()
+        #: The nodes to which changes of keys are not told.
+        self.deaf: set[str] = set()
         self.feeds: list[Feed] = []
         self.answers: dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
         self.blocks = 0
@@ -101,6 +103,7 @@ class MemoryServers:
         """End all cuts and faults."""
         self.cutOut.clear()
         self.cutIn.clear()
+        self.deaf.clear()
         self.faults = Faults()
         self.wake()
 
@@ -236,6 +239,8 @@ class MemoryCluster:
         def deliver() -> bool:
             nonlocal told
             servers = self.servers
+            if self.node in servers.deaf:
+                return False
             later, told = told, servers.revision
             changes: list[tuple[int, Callable[[], None]]] = [
                 (revision, partial(watcher.nodeChanged, node, record))

@@ -283,8 +283,8 @@ class Simulation:
         random, servers = self.random, self.servers
         node = random.choice(self.nodes)
         what = random.choices(
-            ("faults", "cut", "pause", "kill", "wipe", "unavailable", "heal", "move", "trim", "full", "nothing"),
-            (3, 3, 2, 2, 1, 1, 3, 1, 2, 1, 9),
+            ("faults", "cut", "pause", "kill", "wipe", "unavailable", "heal", "move", "trim", "full", "deaf", "nothing"),
+            (3, 3, 2, 2, 1, 1, 3, 1, 2, 1, 1, 9),
         )[0]
         self.counts[what] += 1
         if what == "faults":
@@ -306,6 +306,8 @@ class Simulation:
             servers.faults.unavailable ^= {random.choice(("streams", "keys"))}
         elif what == "full":
             servers.room = 0 if servers.room else max(1, servers.stream(SHARD).size + random.randint(0, 3000))
+        elif what == "deaf":
+            servers.deaf ^= {node.name}
         elif what == "heal":
             self.heal(random.random() < 0.5)
         elif what == "move" and node.alive and not node.clock.paused and node.ownership.state is State.OWNING:

@@ -236,6 +236,20 @@ class OwnershipTests(SynchronousTestCase):
         self.pass_(30)
         self.assertEqual((second.log, self.servers.owners[0].node), ([], "a"))
 
+    def test_watcherHearsNothing(self) -> None:
+        """A node to which no change of a key is told deposes nobody, although its own beats are confirmed: the server
+        that told it has died. When it hears again, it counts anew.
+        """
+        first, second = self.pair()
+        self.servers.deaf.add("b")
+        self.pass_(30)
+        self.assertEqual((second.log, self.servers.owners[0].node), ([], "a"))
+        first.clock.ended = True
+        self.servers.heal()
+        self.pass_(3)
+        self.assertEqual(second.log, [])
+        self.until(lambda: second.ownership.serving)
+
     def test_givesUp(self) -> None:
         """An owner that the store does not answer for long gives up, and claims the shard when it does."""
         first, second = self.pair()

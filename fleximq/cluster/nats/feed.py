@@ -20,8 +20,9 @@ from fleximq.limits import MEBIBYTE
 
 #: The largest numbers of messages and bytes of one request.
 _BATCH, _BYTES = 10_000, 16 * MEBIBYTE
-#: Seconds of waiting for a message, until the consumer is asked for.
-_WAIT = 2.0
+#: Seconds until a request for messages ends, after which the consumer is asked for if none came; and seconds without
+#: even this end, after which the consumer is replaced.
+_WAIT, _DEAD = 2.0, 3.0
 #: Seconds of the life of a consumer that is not replaced earlier.
 _LIFE = 60.0
 #: Seconds between two attempts.
@@ -109,7 +110,7 @@ class _Reader:
             await self._client.publish(subject, json.dumps(request).encode(), reply=inbox)
             hasSome = False
             while self._open > 0 or self._messages:
-                await asyncio.wait_for(self._arrived.wait(), 2 * _WAIT)
+                await asyncio.wait_for(self._arrived.wait(), _DEAD)
                 self._arrived.clear()
                 messages, self._messages = self._messages, []
                 hasSome |= bool(messages)
