@@ -11,7 +11,8 @@ this only if it is confirmed in time: later, another node may have taken over in
 node whose claim was carried out late, when the former owner had come back, waits so long before it serves.
 
 An empty folder, stream or bucket proves nothing: it may be new, or lost. So no node claims the shard while the key of
-another one, silent or not, names a later end of its copy. The first claim in a bucket, and that of a node that began
+another one, silent or not, names a later end of its copy. An owner that was started again and has less than others, so
+that it only follows, is replaced by one of them. The first claim in a bucket, and that of a node that began
 with an empty folder and has seen no owner since, needs all nodes that have keys, and at least :attr:`Ownership.nodes`.
 """
 
@@ -39,6 +40,9 @@ BEATS = 4
 DEADLINE = 3.0
 #: An owner that had to stop serving so many seconds ago gives up, so that its clients look for another node.
 PATIENCE = 15.0
+#: Keys in succession in which the owner says that it only follows, before another node with more replaces it: one may
+#: have been on its way when the owner claimed the shard.
+_RESTING = 2
 #: Confirmed beats for which a node that has seen no owner waits for the others: their keys may not have their last end.
 _STARTING = 10
 #: An owner without a confirmation in so many seconds makes an empty commit.
@@ -54,6 +58,10 @@ class State(Enum):
     FENCING = auto()
     OWNING = auto()
     STOPPED = auto()
+
+
+#: The state in the key of a node that only follows.
+_FOLLOWS = State.FOLLOWING.name.lower()
 
 
 class Event(Enum):
@@ -137,6 +145,8 @@ class Ownership:
         self._present: set[str] = set()
         self._isEmpty = False
         self._hasSeenOwner = False
+        #: The last keys of the owner, in succession, in which it only follows.
+        self._resting = 0
         #: The owner before this node's claim; "" if that handed the shard on.
         self._former = ""
         self._due = 0.0
@@ -224,7 +234,7 @@ class Ownership:
     def writeKey(self) -> "Deferred[None]":
         """Tell the others the state of this node; also for the last time, so that they know where its copy ends."""
         applied = self.applied()
-        about = {**self.about(), "end": self.end(), "life": self._life}
+        about = {**self.about(), "end": self.end(), "life": self._life, "state": self.state.name.lower()}
         return self.cluster.beat(self.node, NodeRecord({} if applied is None else {self.shard: applied}, about))
 
     def _beaten(self, sent: float) -> None:
@@ -250,6 +260,8 @@ class Ownership:
             self._isRead = True
             # Only a beat that was told to this node shows that it would also hear of the others.
             self._beats += 1
+        if node == self.owner.node:
+            self._resting = self._resting + 1 if record.about.get("state") == _FOLLOWS else 0
         if self._isRead:
             self._present.add(node)
             self._hasSeenOwner |= node == self.owner.node != self.node
@@ -261,6 +273,7 @@ class Ownership:
         former = self.owner.node
         isOld = self.owner.revision == 0 and owner.term != self._claimed
         self.owner = owner
+        self._resting = 0
         self._sight(owner.node)
         if owner.term != self._begun or owner.node != self.node:
             self._lose(f"{owner.node or 'no node'} owns the shard now")
@@ -311,10 +324,16 @@ class Ownership:
         return None if applied == AHEAD else applied
 
     def _isFree(self) -> bool:
-        """Whether the shard's owner is silent, there is none, or it is this node in an earlier life."""
+        """Whether the shard's owner is silent or overtaken, there is none, or it is this node in an earlier life."""
         if any(self._appliedBy(seen) == AHEAD and not self._isSilent(node) for node, seen in self._nodes.items()):
             return False
-        return (self.owner.node in ("", self.node) or self._isSilent(self.owner.node)) and not self.missing()
+        owner = self.owner.node
+        return (owner in ("", self.node) or self._isSilent(owner) or self._isOvertaken) and not self.missing()
+
+    @property
+    def _isOvertaken(self) -> bool:
+        """Whether the owner only follows, and has less than this node: it was started again with an empty folder."""
+        return self._resting >= _RESTING and self._endOf(self._nodes[self.owner.node]) < self.end()
 
     def missing(self) -> str:
         """Return why another node may have messages that this one lacks, "" if none can."""
@@ -322,7 +341,7 @@ class Ownership:
             return ""
         if not self._isRead:
             return "the keys of the nodes are being read"
-        ends = {node: seen.record.about.get("end", 0) for node, seen in self._nodes.items() if node}
+        ends = {node: self._endOf(seen) for node, seen in self._nodes.items() if node}
         return self._longerCopy(ends) or ("" if self._hasSeenOwner else self._missingNodes(ends))
 
     def _longerCopy(self, ends: Mapping[str, int]) -> str:
@@ -348,6 +367,11 @@ class Ownership:
         others = [node for node in self.living() if node not in (self.node, self.owner.node)]
         copies = [(self._appliedBy(self._nodes[node]), node) for node in others]
         return sum(applied is not None and (-applied, node) < (-own, self.node) for applied, node in copies)
+
+    @staticmethod
+    def _endOf(seen: _Sighting) -> int:
+        end: int = seen.record.about.get("end", 0)
+        return end
 
     def _appliedBy(self, seen: _Sighting) -> int | None:
         return seen.record.applied.get(self.shard)

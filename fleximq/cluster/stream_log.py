@@ -36,6 +36,10 @@ from fleximq.limits import MEBIBYTE
 RETRY = 0.35
 #: The largest number of bytes that publications leave in the stream; at most an eighth of it.
 _RESERVE = 64 * MEBIBYTE
+#: A copy that lacks more messages is read on in large batches before it is fenced.
+_MANY = 50
+#: A stream that ends before the copy in so many looks in succession was set back: no takeover can succeed.
+_LOOKS = 8
 #: Bytes of a message in the stream besides its data; at least as many as the store counts.
 _OVERHEAD = 200
 
@@ -96,6 +100,10 @@ class StreamLog:
         self._segment = _Sealing(0, 0, 0)
         self._stopped = False
         self._limit = self._left = self._opened = 0
+        #: The looks in succession in which the stream had less than the copy.
+        self._less = 0
+        #: The last message of the stream when a message was not found there.
+        self._last = 0
         #: How many messages of the stream have been lost there, and the one that is read next to see whether it is.
         self.lost = self._checked = 0
         self._unreadable: set[int] = set()
@@ -111,11 +119,16 @@ class StreamLog:
     # -- the room in the stream --------------------------------------------------------------------
 
     async def look(self) -> None:
-        """Look how many bytes the stream may still have, and whether the next of its messages can be read, if the store
-        answers; it may not know that its files are damaged.
+        """Look how many bytes the stream may still have, whether it has all of the copy, and whether the next of its
+        messages can be read, if the store answers; it may not know that its files are damaged. Raises ReplicaError if
+        the stream was set back.
         """
-        with suppress(ClusterError):
+        with suppress(Unknown, Refused):
+            sequence = self._copy.sequence
             bounds = await self._cluster.bounds(self._shard)
+            self._less = self._less + 1 if bounds.last < sequence else 0
+            if self._less >= _LOOKS:
+                raise ReplicaError(f"the stream ends with message {bounds.last}, but this copy has {sequence}")
             self._limit, self._left = bounds.limit, bounds.limit - bounds.bytes
             self._checked = self._checked + 1 if bounds.first <= self._checked < bounds.last else bounds.first
             checked, isEmpty = self._checked, bounds.last < bounds.first
@@ -147,9 +160,10 @@ class StreamLog:
 
         :raises Deposed: :meth:`stop` was called; or the stream was trimmed beyond the end of the copy.
         :raises Refused: the stream has no room.
-        :raises ReplicaError: the copy cannot be read on to the end of the stream.
+        :raises ReplicaError: the copy cannot be read on to the end of the stream, or has more than it.
         """
         copy = self._copy
+        await self._readOn()
         while True:
             held = await self._slot(copy.received + 1)
             if held is None and not copy.incomplete:
@@ -159,7 +173,7 @@ class StreamLog:
                 segment = _Sealing(copy.end, copy.end, self._randomId())
                 start = SegmentStart(copy.journal or self._journal, time)
                 data = b"".join(segment.seal(encodeSegment(start, copy.next, self._owner)))
-                held = await self._settle(copy.sequence, [Piece(data, segment.end, copy.next)])
+                held = await self._settle(copy.sequence, [Piece(data, segment.end, copy.next)], isFence=True)
                 if held is None:
                     copy.write(copy.sequence + 1, data, segment.end, copy.next)
                     self._segment = segment
@@ -171,6 +185,34 @@ class StreamLog:
             else:
                 self._heard()
                 copy.receive(copy.received + 1, held)
+
+    async def _readOn(self) -> None:
+        """Read on to the present end of the stream if the copy lacks many messages."""
+        copy, last = self._copy, 0
+        with suppress(ClusterError):
+            last = (await self._cluster.bounds(self._shard)).last
+        if last - copy.received <= _MANY:
+            return
+        ended: Deferred[None] = Deferred()
+
+        def received(messages: Sequence[tuple[int, Piece]]) -> None:
+            if ended.called:
+                return
+            try:
+                self._checkStopped()
+                self._heard()
+                copy.receiveAll(messages)
+            except (Deposed, ReplicaError) as error:
+                ended.errback(error)
+                return
+            if copy.received >= last:
+                ended.callback(None)
+
+        stop = self._cluster.follow(self._shard, copy.received + 1, received)
+        try:
+            await ended
+        finally:
+            stop()
 
     # -- commits -----------------------------------------------------------------------------------
 
@@ -242,13 +284,14 @@ class StreamLog:
 
     # -- requests ----------------------------------------------------------------------------------
 
-    async def _settle(self, expected: int, pieces: Sequence[Piece]) -> Piece | None:
+    async def _settle(self, expected: int, pieces: Sequence[Piece], isFence: bool = False) -> Piece | None:
         """Append until the slot is decided; return None if it has these pieces, else the message of another owner.
 
         :raises Deposed: see :meth:`fence`; or the store has put these pieces into another slot.
         :raises Refused: the store has no room, and no copy of this request can arrive any more.
+        :raises ReplicaError: a fence does not fit, since the stream ends before the copy.
         """
-        uncertain = False
+        uncertain, looks = False, 0
         while True:
             self._checkStopped()
             sent = self._clock.seconds()
@@ -269,16 +312,20 @@ class StreamLog:
             held = await self._slot(expected + 1)
             if held is not None:
                 return None if held.data == pieces[0].data else held
+            looks = looks + 1 if isFence and self._last < expected else 0
+            if looks >= _LOOKS:
+                raise ReplicaError(f"the stream ends with message {self._last}, but this copy has {expected}")
             await self._sleep()
 
     async def _slot(self, sequence: int) -> Piece | None:
         """Return a message, None if unknown. Raises Deposed if it was removed since, or :meth:`stop` was called."""
         self._checkStopped()
-        held, first = None, 0
+        held, first, self._last = None, 0, sequence
         with suppress(Unknown, Refused):
             held = await self._cluster.slot(self._shard, sequence)
             if held is None:
-                first = (await self._cluster.bounds(self._shard)).first
+                bounds = await self._cluster.bounds(self._shard)
+                first, self._last = bounds.first, bounds.last
         self._checkStopped()
         if first > sequence:
             raise Deposed(f"message {sequence} was removed from the stream, which begins with {first}")

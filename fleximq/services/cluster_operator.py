@@ -147,7 +147,7 @@ class ClusterOperator:
     def _fill(self) -> str:
         node, owner, applied = self._node, self._ownership.owner.node, self._follower.applied
         why, record = self._follower.reason, self._ownership.living().get(owner)
-        if applied == AHEAD and record is not None and NodeState.of(record).state in ("owning", "fencing"):
+        if applied == AHEAD and record is not None and NodeState.of(record).state == "owning":
             why = f"{owner} owns shard {self._shard} and appends to its stream"
         elif applied == AHEAD:
             return self._beginRefill(False)

@@ -456,8 +456,14 @@ class ClusterService(MultiService):
         if self._copy.added is not None and self.follower.reason and self.ownership.state is State.FOLLOWING:
             self._lost(self.follower.reason)
         if self._log is not None and self.ownership.state is State.OWNING:
-            return Deferred.fromCoroutine(self._log.look()).addCallback(lambda _: self._tellLost())
+            looked = Deferred.fromCoroutine(self._log.look())
+            looked.addCallbacks(lambda _: self._tellLost(), self._wasSetBack)
+            return looked
         return Deferred.fromCoroutine(self.follower.look())
+
+    def _wasSetBack(self, failure: Any) -> None:
+        failure.trap(ReplicaError)
+        self.ownership.deposed(str(failure.value))
 
     def _tellLost(self) -> None:
         """Log once for each number how many messages the stream has lost."""

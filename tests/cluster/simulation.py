@@ -110,6 +110,14 @@ class Node:
         self.follower = Follower(self.cluster, SHARD, self.copy, self.clock, heard=self.ownership.heard)
         self.follower.start()
         self.ownership.start()
+        self.clock.callLater(1, self.look)
+
+    def look(self) -> None:
+        """Look at the stream once a second, as the service of a node does."""
+        owning = self.ownership.state is State.OWNING
+        looked = Deferred.fromCoroutine(self.log.look() if owning else self.follower.look())
+        looked.addErrback(lambda failure: self.ownership.deposed(failure.getErrorMessage()))
+        looked.addBoth(lambda _: self.clock.callLater(1, self.look))
 
     async def takeOver(self, term: int) -> None:
         """Fence the stream, and begin with a checkpoint, as a journal does."""
@@ -283,7 +291,20 @@ class Simulation:
         random, servers = self.random, self.servers
         node = random.choice(self.nodes)
         what = random.choices(
-            ("faults", "cut", "pause", "kill", "wipe", "unavailable", "heal", "move", "trim", "full", "deaf", "nothing"),
+            (
+                "faults",
+                "cut",
+                "pause",
+                "kill",
+                "wipe",
+                "unavailable",
+                "heal",
+                "move",
+                "trim",
+                "full",
+                "deaf",
+                "nothing",
+            ),
             (3, 3, 2, 2, 1, 1, 3, 1, 2, 1, 1, 9),
         )[0]
         self.counts[what] += 1

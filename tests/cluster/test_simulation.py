@@ -4,6 +4,8 @@ from collections import Counter
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.cluster.interfaces import AHEAD
+from fleximq.cluster.ownership import State
 from tests.cluster.simulation import SHARD, Node, Simulation, check
 from tests.nightly import repetitions
 
@@ -39,6 +41,54 @@ class SimulationTests(SynchronousTestCase):
         self.assertTrue(simulation.publish())
         simulation.pass_(5)
         check(simulation, simulation.nodes, b"".join(piece.data for piece in stream.pieces))
+
+    def test_setBack(self) -> None:
+        """If the stream is set back while the nodes run, each of them says so, no takeover goes on, and no copy is cut;
+        until it is whole again.
+        """
+        for seed in range(4):
+            simulation = Simulation(seed)
+            simulation.pass_(8)
+            for _ in range(30):
+                simulation.publish()
+                simulation.pass_(0.1)
+            stream = simulation.servers.stream(SHARD)
+            before = contentsOf(simulation)
+            lost = stream.pieces[20:]
+            del stream.pieces[20:]
+            if seed % 2:
+                next(node for node in simulation.nodes if node.ownership.state is State.OWNING).kill(False)
+            simulation.pass_(50)
+            simulation.heal()
+            simulation.pass_(10)
+            states = {(node.ownership.state, node.follower.applied) for node in simulation.nodes}
+            self.assertEqual(states, {(State.FOLLOWING, AHEAD)})
+            self.assertEqual(contentsOf(simulation), before)
+            stream.pieces += lost
+            simulation.servers.wake()
+            simulation.pass_(10)
+            self.assertTrue(simulation.publish())
+            simulation.pass_(5)
+            check(simulation, simulation.nodes, b"".join(piece.data for piece in stream.pieces))
+
+    def test_emptyOwner(self) -> None:
+        """An owner that is started again with an empty folder does not take the shard back before a node that has all
+        of it does.
+        """
+        simulation = Simulation(3)
+        simulation.pass_(8)
+        for _ in range(30):
+            simulation.publish()
+            simulation.pass_(0.1)
+        owner = next(node for node in simulation.nodes if node.ownership.state is State.OWNING)
+        owner.kill(True)
+        owner.wipe()
+        owner.start()
+        # It hears only what is in the keys, so it cannot read the stream.
+        self.patch(owner.follower, "_received", lambda messages: None)
+        simulation.pass_(6)
+        self.assertTrue(simulation.publish())
+        self.assertIs(owner.ownership.state, State.FOLLOWING)
 
     def test_lostStream(self) -> None:
         """A node with an empty folder that starts alone does not begin a stream that was lost with the keys, nor

@@ -6,7 +6,7 @@ from typing import Any
 from twisted.internet.defer import Deferred, succeed
 from twisted.python.failure import Failure
 
-from fleximq.cluster.interfaces import HEADROOM, Deposed, Unknown
+from fleximq.cluster.interfaces import HEADROOM, Deposed, Piece, Unknown
 from fleximq.cluster.stream_log import StreamWorker
 from fleximq.cluster.stream_replica import ReplicaError
 from fleximq.journal.format.body import readBody
@@ -55,6 +55,54 @@ class FenceTests(StoreCase):
         self.pass_(5.0)
         self.successResultOf(fenced)
         self.assertEqual((copy.sequence, copy.next), (3, 2))
+
+    def test_readsMany(self) -> None:
+        """Many missing messages are read in batches, not one after the other."""
+        first = self.owner("a", 1)
+        for number in range(60):
+            self.completed(first.carryOut(self.commit(b"%d" % number)))
+        second = self.log(None, "b", 2)
+        single: list[int] = []
+        slot = second._cluster.slot
+
+        def counted(shard: int, sequence: int) -> Deferred[Piece | None]:
+            single.append(sequence)
+            return slot(shard, sequence)
+
+        self.patch(second._cluster, "slot", counted)
+        self.completed(second.fence())
+        self.assertEqual((self.copy.sequence, self.copy.next), (62, 61))
+        self.assertEqual(single[0], 62)
+
+    def test_readsManyUntilStopped(self) -> None:
+        """A node that loses the shard while it reads many messages writes no more of them to its copy."""
+        first = self.owner("a", 1)
+        for number in range(60):
+            self.completed(first.carryOut(self.commit(b"%d" % number)))
+        second = self.log(None, "b", 2)
+        fenced = self.begin(second.fence())
+        while self.copy.sequence < 3:
+            self.clock.advance(0.001)
+        second.stop()
+        self.pass_(5)
+        self.failureResultOf(fenced, Deposed)
+        self.assertLess(self.copy.sequence, 20)
+        self.assertEqual(self.servers.feeds, [])
+
+    def test_setBack(self) -> None:
+        """A stream that ends before the copy cannot be fenced; an owner whose stream was set back learns it."""
+        first = self.owner("a", 1)
+        for number in range(3):
+            self.completed(first.carryOut(self.commit(b"%d" % number)))
+        del self.stream.pieces[2:]
+        fenced = self.begin(self.log(self.copy, "a", 2).fence())
+        self.pass_(10)
+        self.assertIn("ends with message 2, but this copy has 4", str(self.failureResultOf(fenced, ReplicaError).value))
+        for _ in range(7):
+            self.completed(first.look())
+        looked = self.begin(first.look())
+        self.pass_(1)
+        self.assertIn("ends with message 2, but", str(self.failureResultOf(looked, ReplicaError).value))
 
     def test_removed(self) -> None:
         """A copy that ends before the stream begins is not brought up to date by fencing, so this ends."""
