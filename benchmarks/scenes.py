@@ -248,6 +248,13 @@ SCENES: tuple[Scene, ...] = (
         )
         for name, words, size, least in (("100b", "100 B", 100, 200_000), ("1k", "1 KB", 1024, 30_000))
     ),
+    Scene(
+        "cluster-64",
+        "Durable publications in a cluster of three nodes, 64 connections, each waits for every confirmation, 100 B",
+        OneByOne(64),
+        (ClusterOwner,),
+        (),
+    ),
     Scene("durable-latency", "Durable delivery at half of the top rate, 1 to 1, 1 KB", Latency(1024), (Durable,)),
     Scene(
         "durable-64",
