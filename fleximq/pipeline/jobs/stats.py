@@ -19,11 +19,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from fleximq.journal.files.file_system import Files
 from fleximq.limits import TOPIC_BYTES
 from fleximq.pipeline.command import job
 from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused
+from fleximq.pipeline.lake.storage.lake_files import FILES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -233,7 +233,6 @@ def _written(rows: "DataFrame", table: str, name: str) -> None:
     import pyarrow.parquet as pq
 
     from fleximq.pipeline.lake.table.file_names import fileName
-    from fleximq.pipeline.lake.table.parquet_writer import synced
 
     found = rows.toArrow()
     if found.num_rows:
@@ -241,9 +240,9 @@ def _written(rows: "DataFrame", table: str, name: str) -> None:
         draft = f"{table}/_{fileName(name)}.draft"
         with open(draft, "wb") as file:
             pq.write_table(found, file, compression="zstd")
-        synced(draft)
+        FILES.synced(draft)
         os.replace(draft, f"{table}/{name}.parquet")
-        Files().syncFolder(table)
+        FILES.syncFolder(table)
 
 
 def _published(rows: "DataFrame", options: Mapping[str, str]) -> None:

@@ -5,7 +5,6 @@ So the table always has one range of each journal, and a run that was killed is 
 """
 
 import os
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -13,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused, PipelineError
 from fleximq.pipeline.files.schema import ALL_COLUMNS, schemaOf
 from fleximq.pipeline.files.selection import Selection, Topics
@@ -23,8 +21,9 @@ from fleximq.pipeline.lake.column_changes import addColumns
 from fleximq.pipeline.lake.ingest_task import ofTopics, stage, undead
 from fleximq.pipeline.lake.live_files import liveFiles, rowGroups
 from fleximq.pipeline.lake.sealed_segments import sealedFiles
+from fleximq.pipeline.lake.storage.lake_files import FILES, OWN, LakeFiles
 from fleximq.pipeline.lake.table.file_merge import aligned
-from fleximq.pipeline.lake.table.file_names import FILES, OWN, fileName
+from fleximq.pipeline.lake.table.file_names import fileName
 from fleximq.pipeline.lake.table.format import checkAllRows
 from fleximq.pipeline.lake.table.ledger import Gap, readLedger
 from fleximq.pipeline.lake.table.lock import backfillLock
@@ -68,7 +67,12 @@ class Filled(NamedTuple):
 
 
 def backfill(
-    lake: str, spec: TableSpec, sources: Sequence[Source], lossAllowed: bool, only: Topics = _ALL, files: Files = FILES
+    lake: str,
+    spec: TableSpec,
+    sources: Sequence[Source],
+    lossAllowed: bool,
+    only: Topics = _ALL,
+    files: LakeFiles = FILES,
 ) -> Iterator[Filled]:
     """Add records of topics in ``only`` from before a table's first offsets; yield each piece that was added.
     Raises LakeRefused if the table cannot be written, another run fills it, or records are in no source.
@@ -79,7 +83,7 @@ def backfill(
     with backfillLock(table, files), writing(table):
         with exclusive(table, files):
             # A change that was interrupted is complete now, and needs none of these.
-            shutil.rmtree(aside, ignore_errors=True)
+            files.removeTree(aside)
         files.makeFolder(aside)
         journals = readLedger(table, files).journals
         if not journals:
@@ -99,15 +103,17 @@ def backfill(
                     gaps.append(Gap(piece.end, first, "they are in no source of the backfill", True))
                 yield _add(lake, spec, journal, piece, gaps, only, files)
                 first = piece.start
-        shutil.rmtree(aside)
+        files.removeTree(aside)
 
 
-def _add(lake: str, spec: TableSpec, journal: str, piece: Piece, gaps: list[Gap], only: Topics, files: Files) -> Filled:
+def _add(
+    lake: str, spec: TableSpec, journal: str, piece: Piece, gaps: list[Gap], only: Topics, files: LakeFiles
+) -> Filled:
     table = f"{lake}/{spec.name}"
     while True:
         missing: list[Missing] = []
         batches = (ofTopics(batch, only) for batch in piece.read(missing))
-        told = TaskReports.of(stage(lake, [spec], journal, 0, batches, missing, STAGED))
+        told = TaskReports.of(stage(lake, [spec], journal, 0, batches, missing, STAGED, files))
         if not told.fields:
             break
         addColumns(table, told.fields[spec.name], files)
@@ -168,11 +174,11 @@ def sealedSource(folder: str) -> Source:
     return before
 
 
-def tableSource(lake: str, name: str, wanted: TableSpec) -> Source:
+def tableSource(lake: str, name: str, wanted: TableSpec, files: LakeFiles = FILES) -> Source:
     """Return another table of the lake; raises LakeRefused if it lacks topics of the table that is filled."""
     table = f"{lake}/{fileName(name)}"
-    checkAllRows(table, "backfill --from")
-    topics = readSpec(table).topics
+    checkAllRows(table, "backfill --from", files)
+    topics = readSpec(table, files).topics
     # The pattern for all topics leaves out those that begin with $.
     has = all("#" in topics and not each.startswith("$") or each in topics for each in wanted.topics)
     if topics and not (wanted.topics and has):
@@ -181,7 +187,7 @@ def tableSource(lake: str, name: str, wanted: TableSpec) -> Source:
         )
 
     def before(journal: str, offset: int) -> Piece | None:
-        had = readLedger(table).journals.get(journal)
+        had = readLedger(table, files).journals.get(journal)
         if had is None or had.first >= offset:
             return None
         end = min(had.next, offset)
@@ -196,9 +202,9 @@ def tableSource(lake: str, name: str, wanted: TableSpec) -> Source:
             if had.expired:
                 missing.append(Missing(start, end, f"days of the table {name} have expired", False))
             try:
-                for path, topic in sorted(liveFiles(table), key=lambda each: os.path.basename(each[0])):
-                    if _mayHave(f"{table}/{path}", start, end):
-                        yield from _within(rowGroups(table, path, topic), journal, start, end)
+                for path, topic in sorted(liveFiles(table, files), key=lambda each: os.path.basename(each[0])):
+                    if _mayHave(f"{table}/{path}", start, end, files):
+                        yield from _within(rowGroups(table, path, topic, files), journal, start, end)
             except OSError as error:
                 raise LakeRefused(f"the table {name} changed while it was read: {error}; run the job again") from error
 
@@ -207,9 +213,9 @@ def tableSource(lake: str, name: str, wanted: TableSpec) -> Source:
     return before
 
 
-def _mayHave(path: str, start: int, end: int) -> bool:
+def _mayHave(path: str, start: int, end: int, files: LakeFiles) -> bool:
     """Tell by the statistics whether a file may have rows with these offsets."""
-    found = pq.read_metadata(path)
+    found = pq.read_metadata(files.input(path))
     place = found.schema.to_arrow_schema().get_field_index("offset")
     statistics = [found.row_group(number).column(place).statistics for number in range(found.num_row_groups)]
     return any(each is None or not each.has_min_max or (each.min < end and each.max >= start) for each in statistics)

@@ -12,11 +12,11 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from fleximq.errors import systemReason
-from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.refused_files import Mended
-from fleximq.pipeline.lake.staged_files import commitStaged, makeFolders, preparedPlaces
-from fleximq.pipeline.lake.table.file_names import FILES, OWN, fileOf, partitionOf, readOwn, readRecorded, writeOwn
+from fleximq.pipeline.lake.staged_files import commitStaged, preparedPlaces
+from fleximq.pipeline.lake.storage.lake_files import FILES, OWN, LakeFiles
+from fleximq.pipeline.lake.table.file_names import fileOf, partitionOf, readOwn, readRecorded, writeOwn
 from fleximq.pipeline.lake.table.format import layoutOf
 from fleximq.pipeline.lake.table.ledger import LEDGER, NONE, Counts, Gap, Gaps, Ledger, readLedger, writeLedger
 from fleximq.pipeline.lake.table.lock import changeLock
@@ -33,7 +33,7 @@ _KEYS = {"batch", "start", "end", "rows", "gaps", "files"}
 class BatchCommit:
     """Commits the batches of one ingest to one table, while the ingest holds the table's writer lock."""
 
-    def __init__(self, table: str, files: Files = FILES) -> None:
+    def __init__(self, table: str, files: LakeFiles = FILES) -> None:
         self.table = table
         self._files = files
         self._staged = f"{table}/{OWN}/{STAGED}"
@@ -41,7 +41,7 @@ class BatchCommit:
     def makeFolders(self) -> None:
         """Create the table's folders; raises LakeRefused if they cannot be created."""
         with writing(self.table):
-            makeFolders(self._files, self._staged)
+            self._files.makeFolders(self._staged)
 
     def prepare(self) -> Ledger:
         """Create the folders, complete an interrupted change, delete staged files, and return the ledger. Raises
@@ -54,11 +54,7 @@ class BatchCommit:
             self.removeStaged()
         ledger = readLedger(self.table, self._files)
         if ledger == Ledger() and any(
-            name.endswith(".parquet")
-            for entry in os.scandir(self.table)
-            if entry.is_dir() and "=" in entry.name
-            for _, _, names in os.walk(entry.path)
-            for name in names
+            "=" in path.partition("/")[0] and path.endswith(".parquet") for path in self._files.visible(self.table)
         ):
             raise LakeRefused(
                 f"the table {self.table} is damaged: it has files, but {OWN}/{LEDGER}, the record of their contents, "
@@ -148,25 +144,25 @@ class BatchCommit:
 
 
 @contextmanager
-def exclusive(table: str, files: Files = FILES) -> Iterator[None]:
+def exclusive(table: str, files: LakeFiles = FILES) -> Iterator[None]:
     """Hold the table's lock, with every interrupted change completed; raises LakeRefused and OSError."""
     with changeLock(table, files):
         finish(table, files)
         yield
 
 
-def pending(table: str, files: Files = FILES) -> list[str]:
+def pending(table: str, files: LakeFiles = FILES) -> list[str]:
     """Return the names of the steps that are recorded, but not complete."""
     names = {RECORD: "a batch", INTENT: "a change", REMOVAL: "an expiry"}
-    return [words for name, words in names.items() if files.exists(f"{table}/{OWN}/{name}")]
+    return [words for name, words in names.items() if files.hasOwn(table, name)]
 
 
-def readBehind(table: str, files: Files = FILES) -> str:
+def readBehind(table: str, files: LakeFiles = FILES) -> str:
     """Return why the ingest continues without a table, an empty text if it does not; raises LakeRefused."""
     return readRecorded(table, BEHIND, lambda found: str(found[0]), files) or ""
 
 
-def finish(table: str, files: Files = FILES) -> None:
+def finish(table: str, files: LakeFiles = FILES) -> None:
     """Complete all recorded intents; the caller holds the table's lock. Raises LakeRefused for damage, and OSError."""
     finishRemoval(table, files)
     finishChange(table, files)
@@ -196,7 +192,7 @@ def finish(table: str, files: Files = FILES) -> None:
         dead = record.get("dead", {}), record.get("reason", "")
         done = ledger.withBatch(record["batch"], record["start"], record["end"], record["rows"], gaps, *dead)
         writeLedger(table, done, files)
-    files.remove(f"{table}/{OWN}/{RECORD}")
+    files.removeOwn(table, RECORD)
 
 
 def _order(staged: TableFile) -> tuple[Any, ...]:

@@ -13,6 +13,7 @@ from fleximq.pipeline.files.slice_reader import Missing
 from fleximq.pipeline.lake.batch_commit import BatchCommit
 from fleximq.pipeline.lake.column_changes import addColumns
 from fleximq.pipeline.lake.ingest_task import stage
+from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
 from fleximq.pipeline.lake.table.ledger import readLedger
 from fleximq.pipeline.lake.table.table_log import BatchRange
 from fleximq.pipeline.lake.table.table_spec import TableSpec
@@ -25,7 +26,8 @@ from fleximq.pipeline.reader.source_options import SourceOptions
 class CatchUp:
     """Reads the records that a table lacks from the source of its ingest, without Spark."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, files: LakeFiles = FILES) -> None:
+        self._files = files
         self._options = options
         self._selection = Selection(options.topics)
 
@@ -33,7 +35,9 @@ class CatchUp:
         """Add the records after a table's last batch and before these offsets as the batch of this number; return the
         number of rows. Other staged files stay. Raises PipelineError if the source has lost records.
         """
-        had = {journalId: covered.next for journalId, covered in readLedger(publishing.table).journals.items()}
+        had = {
+            journalId: covered.next for journalId, covered in readLedger(publishing.table, self._files).journals.items()
+        }
         with closing(Journals(self._options)) as journals:
             found = journals.covering(
                 {journalId: (had.get(journalId, until), until) for journalId, until in end.items()}
@@ -51,7 +55,7 @@ class CatchUp:
                 told = TaskReports.of(chain.from_iterable(lines))
                 if not told.fields:
                     break
-                addColumns(publishing.table, told.fields[spec.name])
+                addColumns(publishing.table, told.fields[spec.name], self._files)
         staged = told.staged.get(spec.name, [])
         dead, reason = told.dead.get(spec.name, Counter[str]()), told.reasons.get(spec.name, "")
         publishing.publish(batch, staged, told.gaps, not self._options.failOnDataLoss, dead, reason, keepsStaged=True)
@@ -81,7 +85,7 @@ class CatchUp:
         if journal is not None and begin < end:
             parts = journals.partitions(journal, begin, end, self._options, self._selection)
             rows = chain.from_iterable(records(part, ALL_COLUMNS, self._selection, fail, missing) for part in parts)
-            yield from stage(os.path.dirname(table), [spec], journalId, batch.number, rows, missing)
+            yield from stage(os.path.dirname(table), [spec], journalId, batch.number, rows, missing, files=self._files)
 
 
 def _first(journal: Journal | None, end: int) -> int:

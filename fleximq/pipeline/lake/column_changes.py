@@ -5,18 +5,17 @@ from functools import reduce
 
 import pyarrow as pa
 
-from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.batch_commit import exclusive, writing
+from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
 from fleximq.pipeline.lake.table.column_names import distinct
 from fleximq.pipeline.lake.table.columns import TableColumns, added, requiredColumns, writeColumns
-from fleximq.pipeline.lake.table.file_names import FILES
 from fleximq.pipeline.lake.table.format import formatOf
 from fleximq.pipeline.lake.table.table_spec import TableSpec
 from fleximq.pipeline.payloads.schema_inference import unionSchema
 
 
-def addColumns(table: str, found: Iterable[pa.Schema], files: Files = FILES) -> None:
+def addColumns(table: str, found: Iterable[pa.Schema], files: LakeFiles = FILES) -> None:
     """Add columns that tasks found to those that a table has; recorded types stay."""
     with writing(table), exclusive(table, files):
         had = requiredColumns(table, files)
@@ -26,14 +25,14 @@ def addColumns(table: str, found: Iterable[pa.Schema], files: Files = FILES) -> 
         writeColumns(table, taken.columns, files)
 
 
-def widenColumns(table: str, fields: pa.Schema, files: Files = FILES) -> None:
+def widenColumns(table: str, fields: pa.Schema, files: LakeFiles = FILES) -> None:
     """Add columns to those that a table has, and widen others; raises LakeRefused if the table's format cannot."""
     with writing(table), exclusive(table, files):
         had = requiredColumns(table, files)
-        writeGiven(table, had._replace(fields=added(table, had.fields, list(fields))), had, files)
+        writeGiven(table, had._replace(fields=added(table, had.fields, list(fields), files)), had, files)
 
 
-def writeGiven(table: str, columns: TableColumns, had: TableColumns | None, files: Files) -> None:
+def writeGiven(table: str, columns: TableColumns, had: TableColumns | None, files: LakeFiles) -> None:
     """Record columns that a user named; raises LakeRefused as :func:`checkNames`."""
     checkNames(table, formatOf(table, files)["format"], columns, had)
     writeColumns(table, columns, files)

@@ -19,15 +19,15 @@ from threading import Event, Thread
 
 import pyarrow.parquet as pq
 
-from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import LakeRefused, PipelineError
 from fleximq.pipeline.lake.batch_commit import exclusive, writing
 from fleximq.pipeline.lake.file_rewriting import Replacement, rewriting
-from fleximq.pipeline.lake.live_files import logOf, visibleFiles
+from fleximq.pipeline.lake.live_files import logOf
+from fleximq.pipeline.lake.storage.lake_files import FILES, OWN, LakeFiles
 from fleximq.pipeline.lake.table.columns import recordedSchema
 from fleximq.pipeline.lake.table.file_merge import MergePart, dueGroups, lastListed, merge, partOf, partsOf
-from fleximq.pipeline.lake.table.file_names import BY_KEY, FILES, OWN, dateIn
+from fleximq.pipeline.lake.table.file_names import BY_KEY, dateIn
 from fleximq.pipeline.lake.table.format import layoutOf
 from fleximq.pipeline.lake.table.lock import compactorLock
 from fleximq.pipeline.lake.table.parquet_writer import spansOf
@@ -51,20 +51,22 @@ def exchange(one: str, other: str) -> None:
     raise OSError(number, os.strerror(number), one)
 
 
-def partitionsOf(table: str) -> list[str]:
+def partitionsOf(table: str, files: LakeFiles = FILES) -> list[str]:
     """Return the folders of a table that have files, relative to the table."""
-    return [folder for folder in dict.fromkeys(map(os.path.dirname, visibleFiles(table))) if folder]
+    return [folder for folder in dict.fromkeys(map(os.path.dirname, files.visible(table))) if folder]
 
 
-def partsIn(table: str, partition: str) -> list[MergePart]:
+def partsIn(table: str, partition: str, files: LakeFiles = FILES) -> list[MergePart]:
     """Return the files of a partition; raises LakeRefused if one was not written by this pipeline."""
     try:
-        return partsOf(f"{table}/{partition}")
+        return partsOf(f"{table}/{partition}", files)
     except (KeyError, ValueError) as error:
         raise LakeRefused(f"the table {table} has a file of another origin in {partition}: {error}") from error
 
 
-def compact(table: str, goal: CompactionGoal, files: Files = FILES, now: float | None = None) -> Iterator[Compacted]:
+def compact(
+    table: str, goal: CompactionGoal, files: LakeFiles = FILES, now: float | None = None
+) -> Iterator[Compacted]:
     """Compact the partitions of a table; yield each result. ``now`` is in seconds since 1970. Raises LakeRefused."""
     now = time.time() if now is None else now
     aside = f"{table}/{OWN}/{_ASIDE}"
@@ -83,7 +85,7 @@ def compact(table: str, goal: CompactionGoal, files: Files = FILES, now: float |
     with compactorLock(table, files), writing(table):
         try:
             shutil.rmtree(aside, ignore_errors=True)
-            for partition in partitionsOf(table):
+            for partition in partitionsOf(table, files):
                 found = _compacted(table, partition, goal, files, aside, now)
                 if found is not None:
                     yield found
@@ -95,7 +97,7 @@ def _age(parts: Sequence[MergePart], now: float) -> float:
     return now - max((part.changed for part in parts), default=now)
 
 
-def _throughLog(table: str, log: TableLog, goal: CompactionGoal, files: Files, now: float) -> Iterator[Compacted]:
+def _throughLog(table: str, log: TableLog, goal: CompactionGoal, files: LakeFiles, now: float) -> Iterator[Compacted]:
     paths = sorted(each.path for each in log.files())
     # In this order: a file has no column that was not recorded before it.
     schema = recordedSchema(table, files)
@@ -105,26 +107,26 @@ def _throughLog(table: str, log: TableLog, goal: CompactionGoal, files: Files, n
             for path in found:
                 # A file of another writer has no metadata of ours, and stays; others have left in the meantime.
                 with suppress(KeyError, FileNotFoundError):
-                    parts.append(partOf(f"{table}/{path}", 0))
+                    parts.append(partOf(f"{table}/{path}", 0, files))
             groups = dueGroups(parts, goal, _age(parts, now))
             for group in groups:
                 name = f"{uuid.uuid4().hex}.parquet"
                 path = f"{rewritten.folder}/{name}"
-                merge(f"{table}/{partition}", group, path, schema)
-                _, (span,) = spansOf(pq.read_metadata(path).metadata)
-                made = TableFile(name, group[0].topic, dateIn(partition), *span[:4], os.stat(path).st_size)
-                rewritten.replace(Replacement({f"{partition}/{part.name}": part.inode for part in group}, [made]))
+                size = merge(f"{table}/{partition}", group, path, schema, files)
+                _, (span,) = spansOf(pq.read_metadata(files.input(path)).metadata)
+                made = TableFile(name, group[0].topic, dateIn(partition), *span[:4], size)
+                rewritten.replace(Replacement({f"{partition}/{part.name}": part.identity for part in group}, [made]))
             if groups:
                 yield Compacted(partition, sum(map(len, groups)), len(groups))
     log.cleanUp(now, files, partial(exclusive, table, files))
 
 
 def _compacted(
-    table: str, partition: str, goal: CompactionGoal, files: Files, aside: str, now: float
+    table: str, partition: str, goal: CompactionGoal, files: LakeFiles, aside: str, now: float
 ) -> Compacted | None:
     folder = f"{table}/{partition}"
     try:
-        parts = partsIn(table, partition)
+        parts = partsIn(table, partition, files)
     except FileNotFoundError:
         # It has expired in the meantime.
         return None
@@ -135,7 +137,7 @@ def _compacted(
     os.makedirs(aside)
     try:
         for group in groups:
-            merge(folder, group, f"{aside}/{lastListed(group).name}", schema)
+            merge(folder, group, f"{aside}/{lastListed(group).name}", schema, files, keepsName=True)
         with exclusive(table, files):
             if not _exchanged(folder, aside, groups, files):
                 return None
@@ -145,16 +147,16 @@ def _compacted(
     return Compacted(partition, sum(map(len, groups)), len(groups))
 
 
-def _exchanged(folder: str, aside: str, groups: Sequence[Sequence[MergePart]], files: Files) -> bool:
+def _exchanged(folder: str, aside: str, groups: Sequence[Sequence[MergePart]], files: LakeFiles) -> bool:
     """Replace the files of a partition; False, or OSError, if it is unchanged."""
     gone = {part.name: part for group in groups for part in group}
     try:
         with os.scandir(folder) as entries:
-            there = {entry.name: entry.inode() for entry in entries}
+            there = {entry.name: str(entry.inode()) for entry in entries}
     except FileNotFoundError:
         return False
     order = {name: place for place, name in enumerate(there)}
-    if any(there.get(name) != part.inode for name, part in gone.items()):
+    if any(there.get(name) != part.identity for name, part in gone.items()):
         return False
     if any(order[lastListed(group).name] < order[part.name] for group in groups for part in group):
         return False

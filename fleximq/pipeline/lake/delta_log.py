@@ -1,7 +1,6 @@
 """The log of a Delta Lake table: a batch is one commit, and its number is the version of a Delta transaction."""
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -13,7 +12,7 @@ from deltalake import DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Transaction, create_table_with_add_actions
 
-from fleximq.journal.files.file_system import Files
+from fleximq.pipeline.lake.storage.lake_files import LakeFiles
 from fleximq.pipeline.lake.table.columns import requiredColumns
 from fleximq.pipeline.lake.table.file_names import BY_KEY, DATE
 from fleximq.pipeline.lake.table.format import layoutOf
@@ -47,15 +46,15 @@ class DeltaLog(TableLog):
             untilCommitted(lambda: self._apply(CHANGE, number, gone, files), _CONFLICTS)
 
     def _apply(self, application: str, number: int, gone: Sequence[str], files: Sequence[TableFile]) -> None:
-        layout, columns = layoutOf(self._table), requiredColumns(self._table).schema
+        layout, columns = layoutOf(self._table, self._files), requiredColumns(self._table, self._files).schema
         folders = {DATE: ["date"], BY_KEY: []}.get(layout, ["topic", "date"])
         schema = Schema.from_arrow(columns if layout == BY_KEY else columns.append(pa.field("date", pa.date32())))
         properties = CommitProperties(app_transactions=[Transaction(application, number)])
-        added = [_added(self._table, each) for each in files]
+        added = [_added(self._table, each, self._files) for each in files]
         try:
             table = DeltaTable(self._table)
         except TableNotFoundError:
-            checkIsNew(self._table)
+            checkIsNew(self._table, self._files)
             create_table_with_add_actions(
                 self._table, schema, added, partition_by=folders, commit_properties=properties
             )
@@ -95,10 +94,10 @@ class DeltaLog(TableLog):
             if removed := _removed(found, lambda file: (file.topic, file.date) in gone):
                 found.create_write_transaction(removed, "append", found.schema(), found.metadata().partition_columns)
 
-    def cleanUp(self, now: float, files: Files, exclusive: Exclusive) -> None:
+    def cleanUp(self, now: float, files: LakeFiles, exclusive: Exclusive) -> None:
         with logErrors(self._table, _CHANGED), suppress(TableNotFoundError):
             found = DeltaTable(self._table)
-            if layoutOf(self._table) == BY_KEY:
+            if layoutOf(self._table, self._files) == BY_KEY:
                 found.vacuum(REPLACED_HOURS, dry_run=False, enforce_retention_duration=False)
                 return
             found.vacuum(dry_run=False)
@@ -145,9 +144,9 @@ def _partition(topic: str, date: str) -> dict[str, str | None]:
     return {name: value for name, value in (("topic", topic), ("date", date)) if value}
 
 
-def _added(table: str, file: TableFile) -> AddAction:
-    status = os.stat(f"{table}/{file.path}")
-    return _addAction(file, file.rows, status.st_size, int(status.st_mtime * 1000), isNew=True)
+def _added(table: str, file: TableFile, files: LakeFiles) -> AddAction:
+    state = files.state(f"{table}/{file.path}")
+    return _addAction(file, file.rows, state.bytes, int(state.changed * 1000), isNew=True)
 
 
 def _addAction(file: TableFile | LiveFile, rows: int, size: int, changed: int, isNew: bool) -> AddAction:

@@ -11,15 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.batch_commit import exclusive, writing
 from fleximq.pipeline.lake.compaction import partitionsOf, partsIn
 from fleximq.pipeline.lake.file_rewriting import FileRewriting, Replacement, rewriting
 from fleximq.pipeline.lake.live_files import liveFiles, logOf, rowGroups
+from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
 from fleximq.pipeline.lake.table.columns import requiredColumns
 from fleximq.pipeline.lake.table.file_merge import aligned
-from fleximq.pipeline.lake.table.file_names import BY_KEY, DATE, FILES, NAMED, dateIn, partitionOf
+from fleximq.pipeline.lake.table.file_names import BY_KEY, DATE, NAMED, dateIn, partitionOf
 from fleximq.pipeline.lake.table.format import layoutOf
 from fleximq.pipeline.lake.table.parquet_writer import deadIn, rowsByJournal, rowsIn
 from fleximq.pipeline.lake.table.table_log import TableLog
@@ -35,7 +35,7 @@ _WAIT = 600.0
 _DAY = 86_400.0
 
 
-def expireDays(table: str, rules: Sequence[Rule], now: float, files: Files = FILES) -> list[RemovedDay]:
+def expireDays(table: str, rules: Sequence[Rule], now: float, files: LakeFiles = FILES) -> list[RemovedDay]:
     """Remove the days that lie completely before the retention of their topic; return them. The first matching pattern
     counts, else the last rule without one; other topics never expire. ``now`` is in seconds since 1970.
     """
@@ -54,34 +54,34 @@ def expireDays(table: str, rules: Sequence[Rule], now: float, files: Files = FIL
     return removed
 
 
-def topicsOf(table: str) -> set[str]:
+def topicsOf(table: str, files: LakeFiles = FILES) -> set[str]:
     """Return the topics of a table; raises LakeRefused if the table is damaged, or cannot be read."""
-    if layoutOf(table) in (DATE, BY_KEY):
-        return {topic for path, _ in liveFiles(table) for topic in _topicsIn(f"{table}/{path}")}
-    log = logOf(table)
+    if layoutOf(table, files) in (DATE, BY_KEY):
+        return {topic for path, _ in liveFiles(table, files) for topic in _topicsIn(f"{table}/{path}", files)}
+    log = logOf(table, files)
     if log is not None:
         return {file.topic for file in log.files()}
     ofFolders: dict[str, str] = {}
-    for partition in partitionsOf(table):
+    for partition in partitionsOf(table, files):
         # Each file of a topic has its full name; the folder's name may be truncated.
         ofFolders.setdefault(os.path.dirname(partition), partition)
     found: set[str] = set()
     for partition in ofFolders.values():
         with suppress(FileNotFoundError):  # it is being compacted, or has expired
-            found.update(part.topic for part in partsIn(table, partition)[:1])
+            found.update(part.topic for part in partsIn(table, partition, files)[:1])
     return found
 
 
-def _topicsIn(path: str) -> set[str]:
+def _topicsIn(path: str, files: LakeFiles) -> set[str]:
     with suppress(FileNotFoundError):  # it is being compacted, or has expired
-        return set(pc.unique(pq.ParquetFile(path).read(["topic"]).column("topic")).to_pylist())
+        return set(pc.unique(pq.ParquetFile(files.input(path)).read(["topic"]).column("topic")).to_pylist())
     return set()
 
 
-def _expireRows(table: str, rules: Sequence[Rule], now: float, files: Files) -> list[RemovedDay]:
+def _expireRows(table: str, rules: Sequence[Rule], now: float, files: LakeFiles) -> list[RemovedDay]:
     removed: dict[str, Counter[str]] = {}
     with rewriting(table, _ASIDE, files, _WAIT) as rewritten:
-        live = liveFiles(table)
+        live = liveFiles(table, files)
         # In this order: a file has no column that was not recorded before it.
         schema = requiredColumns(table, files).schema
         for path, _ in live:
@@ -89,22 +89,24 @@ def _expireRows(table: str, rules: Sequence[Rule], now: float, files: Files) -> 
             if all(age < seconds for _, seconds in rules):
                 continue
             with suppress(FileNotFoundError):  # it was compacted, or has expired, in the meantime
-                topics = _topicsIn(f"{table}/{path}")
+                topics = _topicsIn(f"{table}/{path}", files)
                 leaving = [each for each in topics if _isOver(each, age, rules)]
                 if leaving:
-                    found = _without(rewritten, path, leaving, schema)
+                    found = _without(rewritten, path, leaving, schema, files)
                     rewritten.replace(found)
                     removed.setdefault(os.path.dirname(path), Counter()).update(found.expired)
     return [RemovedDay(folder, rows) for folder, rows in removed.items()]
 
 
-def _without(rewritten: FileRewriting, path: str, topics: Sequence[str], schema: pa.Schema) -> Replacement:
+def _without(
+    rewritten: FileRewriting, path: str, topics: Sequence[str], schema: pa.Schema, files: LakeFiles
+) -> Replacement:
     """Return the replacement of a file that leaves these topics out."""
-    gone = {path: rewritten.inode(path)}
+    gone = {path: rewritten.identity(path)}
     expired, dead = Counter[str](), Counter[str]()
 
     def kept() -> Iterator[pa.RecordBatch]:
-        for each in rowGroups(rewritten.table, path, ""):
+        for each in rowGroups(rewritten.table, path, "", files):
             rows = aligned(each, schema)
             stays = pc.invert(pc.is_in(rows.column("topic"), pa.array(topics)))
             leaving = rows.filter(pc.invert(stays))
@@ -116,16 +118,22 @@ def _without(rewritten: FileRewriting, path: str, topics: Sequence[str], schema:
     return Replacement(gone, made, dead, expired)
 
 
-def _expireDays(table: str, log: TableLog | None, rules: Sequence[Rule], now: float, files: Files) -> list[RemovedDay]:
+def _expireDays(
+    table: str, log: TableLog | None, rules: Sequence[Rule], now: float, files: LakeFiles
+) -> list[RemovedDay]:
     """Remove the days of topics, each of which has files of its own."""
     days: dict[tuple[str, str], list[str]] = {}
     if log is None:
-        leaving = [found for each in partitionsOf(table) if (found := _expired(table, each, rules, now)) is not None]
+        leaving = [
+            found
+            for each in partitionsOf(table, files)
+            if (found := _expired(table, each, rules, now, files)) is not None
+        ]
     else:
         for path, topic, day in log.files():
             days.setdefault((topic, day), []).append(f"{table}/{path}")
         days = {each: paths for each, paths in days.items() if _isOver(each[0], _age(each[1], now), rules)}
-        leaving = [RemovedDay(partitionOf(*each, NAMED), rowsByJournal(days[each])) for each in sorted(days)]
+        leaving = [RemovedDay(partitionOf(*each, NAMED), rowsByJournal(days[each], files)) for each in sorted(days)]
     if leaving:
         removeDays(table, leaving, files, sorted(days))
     return leaving
@@ -137,7 +145,7 @@ def _age(day: str, now: float) -> float:
     return now - begun.timestamp() - _DAY
 
 
-def _expired(table: str, partition: str, rules: Sequence[Rule], now: float) -> RemovedDay | None:
+def _expired(table: str, partition: str, rules: Sequence[Rule], now: float, files: LakeFiles) -> RemovedDay | None:
     name = os.path.basename(partition)
     try:
         age = _age(name.removeprefix(_DATE), now)
@@ -146,7 +154,7 @@ def _expired(table: str, partition: str, rules: Sequence[Rule], now: float) -> R
     # Skip reading the files of young days, which are most of them.
     if all(age < seconds for _, seconds in rules):
         return None
-    parts = partsIn(table, partition)
+    parts = partsIn(table, partition, files)
     if not _isOver(parts[0].topic, age, rules):
         return None
     rows: Counter[str] = Counter()

@@ -4,8 +4,6 @@ New files are staged while the ingest continues. The commit leaves out new files
 removed or changed meanwhile, so a run that was killed loses no row and repeats none.
 """
 
-import os
-import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,11 +12,10 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.batch_commit import exclusive, writing
 from fleximq.pipeline.lake.live_files import logOf
-from fleximq.pipeline.lake.table.file_names import FILES, OWN
+from fleximq.pipeline.lake.storage.lake_files import FILES, OWN, LakeFiles
 from fleximq.pipeline.lake.table.format import layoutOf
 from fleximq.pipeline.lake.table.lock import compactorLock
 from fleximq.pipeline.lake.table.parquet_writer import StagingWriter
@@ -30,9 +27,9 @@ CHANGE_BYTES, CHANGE_FILES = 256 << 20, 1000
 
 
 class Replacement(NamedTuple):
-    """New files in place of ``gone``, inodes by path; by journal the dead letters to add, and the expired rows."""
+    """New files in place of ``gone``, identities by path; by journal the dead letters to add, and expired rows."""
 
-    gone: dict[str, int]
+    gone: dict[str, str]
     made: list[TableFile]
     dead: Counter[str] = Counter()
     expired: Counter[str] = Counter()
@@ -41,7 +38,7 @@ class Replacement(NamedTuple):
 class FileRewriting:
     """The rewriting of one table; made by :func:`rewriting`. ``replaced`` files were replaced so far."""
 
-    def __init__(self, table: str, aside: str, files: Files) -> None:
+    def __init__(self, table: str, aside: str, files: LakeFiles) -> None:
         self.table = table
         self._aside = aside
         #: The folder of staged files.
@@ -50,9 +47,9 @@ class FileRewriting:
         self._waiting: list[Replacement] = []
         self.replaced = 0
 
-    def inode(self, path: str) -> int:
-        """Return the inode of a file of the table; raises FileNotFoundError if it has left."""
-        return os.stat(f"{self.table}/{path}").st_ino
+    def identity(self, path: str) -> str:
+        """Return the identity of a file of the table; raises FileNotFoundError if it has left."""
+        return self._files.state(f"{self.table}/{path}").identity
 
     def stage(self, parts: Iterable[pa.RecordBatch], schema: pa.Schema) -> list[TableFile]:
         """Stage rows, ordered as the table's files have them, and return the files; raises OSError."""
@@ -62,7 +59,7 @@ class FileRewriting:
             for rows in parts:
                 for journal in pc.unique(rows.column("journal")).to_pylist():
                     if journal not in writers:
-                        writers[journal] = StagingWriter(self.folder, schema, journal, 0, layout)
+                        writers[journal] = StagingWriter(self.folder, schema, journal, 0, layout, self._files)
                     writers[journal].add(rows.filter(pc.equal(rows.column("journal"), journal)))
             return [each for writer in writers.values() for each in writer.close()]
         except BaseException:
@@ -99,19 +96,19 @@ class FileRewriting:
 
     def _isUnchanged(self, found: Replacement) -> bool:
         try:
-            return all(self.inode(path) == inode for path, inode in found.gone.items())
+            return all(self.identity(path) == identity for path, identity in found.gone.items())
         except FileNotFoundError:
             return False
 
 
 @contextmanager
-def rewriting(table: str, aside: str, files: Files = FILES, wait: float = 0.0) -> Iterator[FileRewriting]:
+def rewriting(table: str, aside: str, files: LakeFiles = FILES, wait: float = 0.0) -> Iterator[FileRewriting]:
     """Rewrite files within a ``with`` block, staged in ``aside``, and commit them at its end; raises LakeRefused."""
     found = FileRewriting(table, aside, files)
     with compactorLock(table, files, wait), writing(table):
         with exclusive(table, files):
             # A change that was interrupted is complete now, and needs none of these.
-            shutil.rmtree(found.folder, ignore_errors=True)
+            files.removeTree(found.folder)
         files.makeFolder(found.folder)
         try:
             yield found
@@ -123,4 +120,4 @@ def rewriting(table: str, aside: str, files: Files = FILES, wait: float = 0.0) -
         finally:
             # An interrupted change that cannot be completed now needs the staged files.
             with suppress(LakeRefused, OSError), exclusive(table, files):
-                shutil.rmtree(found.folder)
+                files.removeTree(found.folder)

@@ -6,12 +6,12 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import CommitRefused, LakeRefused, LeftBehind, PipelineError
 from fleximq.pipeline.lake.batch_commit import BEHIND, BatchCommit, exclusive, readBehind, writing
 from fleximq.pipeline.lake.column_changes import addColumns, checkNames, columnsOf, writeGiven
+from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
 from fleximq.pipeline.lake.table.columns import added, readColumns
-from fleximq.pipeline.lake.table.file_names import FILES, OWN, TOPIC, writeOwn
+from fleximq.pipeline.lake.table.file_names import TOPIC, writeOwn
 from fleximq.pipeline.lake.table.format import layoutOf, setFormat
 from fleximq.pipeline.lake.table.ledger import Covered, DeadLetters, Ledger, readLedger, writeLedger
 from fleximq.pipeline.lake.table.lock import writerLock
@@ -39,7 +39,7 @@ class TableIngest:
     form: dict[str, Any]
     lossAllowed: bool
     layout: str | None = None
-    files: Files = FILES
+    files: LakeFiles = FILES
     missed: MissedRecords | None = None
 
     def __post_init__(self) -> None:
@@ -103,7 +103,7 @@ class TableIngest:
                 "name"
             )
         else:
-            fields = added(table, had.fields, list(spec.fields))
+            fields = added(table, had.fields, list(spec.fields), self.files)
             wanted = had._replace(fields=fields, metadata=had.metadata or spec.metadata)
         if had != wanted:
             writeGiven(table, wanted, had, self.files)
@@ -113,7 +113,7 @@ class TableIngest:
         late = [
             name
             for name, publishing in self._tables.items()
-            if name not in self.behind and readLedger(publishing.table) == Ledger()
+            if name not in self.behind and readLedger(publishing.table, self.files) == Ledger()
         ]
         for name in late:
             table = self._tables[name].table
@@ -126,7 +126,7 @@ class TableIngest:
         """Return the number of dead letters of each journal in all tables."""
         found: Counter[str] = Counter()
         for publishing in self._tables.values():
-            for journal, covered in readLedger(publishing.table).journals.items():
+            for journal, covered in readLedger(publishing.table, self.files).journals.items():
                 found[journal] += covered.dead
         return dict(found)
 
@@ -189,7 +189,7 @@ class TableIngest:
                 raise LeftBehind(f"the table {table} has missed messages, which cannot be added: {why}") from error
         if self.behind.pop(spec.name, None) is not None:
             with writing(table), suppress(FileNotFoundError):
-                self.files.remove(f"{table}/{OWN}/{BEHIND}")
+                self.files.removeOwn(table, BEHIND)
         return rows
 
     def reached(self, end: Mapping[str, int]) -> dict[str, int]:

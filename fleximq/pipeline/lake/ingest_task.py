@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 from fleximq.pipeline.files.selection import Topics
 from fleximq.pipeline.files.slice_reader import Missing
 from fleximq.pipeline.lake.batch_commit import STAGED, writing
+from fleximq.pipeline.lake.storage.lake_files import FILES, OWN, LakeFiles
 from fleximq.pipeline.lake.table.column_names import distinct
 from fleximq.pipeline.lake.table.columns import BASE, TableColumns, requiredColumns
-from fleximq.pipeline.lake.table.file_names import OWN
 from fleximq.pipeline.lake.table.format import formatOf, layoutOf
 from fleximq.pipeline.lake.table.parquet_writer import StagingWriter
 from fleximq.pipeline.lake.table.table_spec import DEAD, TableSpec
@@ -40,9 +40,10 @@ def stage(
     batches: Iterable[pa.RecordBatch],
     missing: Sequence[Missing],
     folder: str = STAGED,
+    files: LakeFiles = FILES,
 ) -> Iterator[str]:
     """Stage records of the source in ``folder`` of each table's own; yield the report, at the end with ``missing``."""
-    stages = [_Stage(lake, spec, journal, number, folder) for spec in specs]
+    stages = [_Stage(lake, spec, journal, number, folder, files) for spec in specs]
     try:
         for batch in batches:
             for each in stages:
@@ -110,19 +111,19 @@ def rowDecoder(spec: TableSpec, columns: TableColumns) -> RowDecoder:
 class _Stage:
     """The staging of one table."""
 
-    def __init__(self, lake: str, spec: TableSpec, journal: str, number: int, folder: str) -> None:
+    def __init__(self, lake: str, spec: TableSpec, journal: str, number: int, folder: str, files: LakeFiles) -> None:
         self._spec = spec
         self._table = f"{lake}/{spec.name}"
-        self._columns = known = requiredColumns(self._table)
+        self._columns = known = requiredColumns(self._table, files)
         self._decode = rowDecoder(spec, known)
         self._found = known.fields
-        self._format: str = formatOf(self._table)["format"]
+        self._format: str = formatOf(self._table, files)["format"]
         self._leftOut: dict[str, None] = {}
         self._journal = journal
         self._dead = 0
         self._reason = ""
         aside = f"{self._table}/{OWN}/{folder}"
-        self._writer = StagingWriter(aside, known.schema, journal, number, layoutOf(self._table))
+        self._writer = StagingWriter(aside, known.schema, journal, number, layoutOf(self._table, files), files)
 
     def add(self, batch: pa.RecordBatch) -> None:
         rows = ofTopics(batch, self._spec.wanted)

@@ -9,15 +9,14 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.files.schema import ALL_COLUMNS, schemaOf
 from fleximq.pipeline.lake.file_rewriting import FileRewriting, Replacement, rewriting
 from fleximq.pipeline.lake.ingest_task import RowDecoder, rowDecoder, undead
 from fleximq.pipeline.lake.live_files import liveFiles, rowGroups
+from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
 from fleximq.pipeline.lake.table.columns import requiredColumns
 from fleximq.pipeline.lake.table.file_merge import aligned
-from fleximq.pipeline.lake.table.file_names import FILES
 from fleximq.pipeline.lake.table.format import checkAllRows
 from fleximq.pipeline.lake.table.parquet_writer import deadIn
 from fleximq.pipeline.lake.table.table_spec import TableSpec
@@ -35,18 +34,18 @@ class Redecoded(NamedTuple):
     dead: int
 
 
-def redecode(table: str, spec: TableSpec, files: Files = FILES) -> Iterator[Redecoded]:
+def redecode(table: str, spec: TableSpec, files: LakeFiles = FILES) -> Iterator[Redecoded]:
     """Replace the files of a table with payloads that decode to other rows now; yield the progress after each file."""
     checkAllRows(table, "redecode", files)
     seen = back = dead = 0
     with rewriting(table, STAGED, files) as rewritten:
         # Other formats have no columns that could be mended.
-        live = liveFiles(table) if spec.decode in STRUCTURED else []
+        live = liveFiles(table, files) if spec.decode in STRUCTURED else []
         # In this order: a file has no column that was not recorded before it.
         decode, schema = rowDecoder(spec, columns := requiredColumns(table, files)), columns.schema
         for path, topic in live:
             try:
-                found, left = _decodedAgain(rewritten, path, topic, decode, schema)
+                found, left = _decodedAgain(rewritten, path, topic, decode, schema, files)
             except FileNotFoundError:
                 # It has expired in the meantime.
                 continue
@@ -59,12 +58,12 @@ def redecode(table: str, spec: TableSpec, files: Files = FILES) -> Iterator[Rede
 
 
 def _decodedAgain(
-    rewritten: FileRewriting, path: str, topic: str, decode: RowDecoder, schema: pa.Schema
+    rewritten: FileRewriting, path: str, topic: str, decode: RowDecoder, schema: pa.Schema, files: LakeFiles
 ) -> tuple[Replacement | None, int]:
     """Return a file's replacement, None if its rows stay as they are, and the number of dead letters among its rows."""
-    table, inode = rewritten.table, rewritten.inode(path)
+    table, identity = rewritten.table, rewritten.identity(path)
     left, isSame = 0, True
-    for rows in rowGroups(table, path, topic):
+    for rows in rowGroups(table, path, topic, files):
         before, again = _again(rows, decode, schema)
         left += again.num_rows - again.column("reason").null_count
         isSame = isSame and again.equals(before)
@@ -75,7 +74,7 @@ def _decodedAgain(
 
     def decoded() -> Iterator[pa.RecordBatch]:
         nonlocal number
-        for rows in rowGroups(table, path, topic):
+        for rows in rowGroups(table, path, topic, files):
             before, again = _again(rows, decode, schema)
             dead.update(deadIn(again))
             dead.subtract(deadIn(before))
@@ -85,7 +84,7 @@ def _decodedAgain(
     made = rewritten.stage(decoded(), schema)
     if sum(each.rows for each in made) != number:
         raise LakeRefused(f"the table {table} has a file that changed while it was read: {path}")
-    return Replacement({path: inode}, made, dead), left
+    return Replacement({path: identity}, made, dead), left
 
 
 def _again(rows: pa.Table, decode: RowDecoder, schema: pa.Schema) -> tuple[pa.RecordBatch, pa.RecordBatch]:

@@ -2,8 +2,6 @@
 rows as dead letters. The value of each row stays.
 """
 
-import os
-import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,13 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.live_files import rowGroups
+from fleximq.pipeline.lake.storage.lake_files import OWN, LakeFiles
 from fleximq.pipeline.lake.table.column_names import distinct
 from fleximq.pipeline.lake.table.columns import BASE, requiredColumns, writeColumns
 from fleximq.pipeline.lake.table.file_merge import aligned
-from fleximq.pipeline.lake.table.file_names import OWN
 from fleximq.pipeline.lake.table.format import formatOf, layoutOf
 from fleximq.pipeline.lake.table.halving import refused
 from fleximq.pipeline.lake.table.parquet_writer import StagingWriter, deadIn, spansOf
@@ -38,7 +35,7 @@ class Mended(NamedTuple):
     reason: str
 
 
-def dropColumns(table: str, log: TableLog, files: Files) -> list[str]:
+def dropColumns(table: str, log: TableLog, files: LakeFiles) -> list[str]:
     """Remove columns from a table's own schema that its log cannot have; return their names."""
     columns = requiredColumns(table, files)
     found = distinct(formatOf(table, files)["format"], columns, log.columns())
@@ -48,7 +45,7 @@ def dropColumns(table: str, log: TableLog, files: Files) -> list[str]:
 
 
 def withoutRefused(
-    table: str, log: TableLog, folder: str, moves: Sequence[Sequence[Any]], files: Files
+    table: str, log: TableLog, folder: str, moves: Sequence[Sequence[Any]], files: LakeFiles
 ) -> Mended | None:
     """Replace the moves of refused files, which are at their final paths, by those of new files in ``folder`` with the
     same rows; None if no file or column is refused. Raises LakeRefused if the cause is in no row.
@@ -71,12 +68,12 @@ def withoutRefused(
 class _Apart:
     """One refused file. ``dead`` are its new dead letters by journal, with the ``reason`` of the first."""
 
-    def __init__(self, table: str, log: TableLog, file: TableFile, files: Files) -> None:
-        self._table, self._log, self._file = table, log, file
+    def __init__(self, table: str, log: TableLog, file: TableFile, files: LakeFiles) -> None:
+        self._table, self._log, self._file, self._files = table, log, file, files
         self._schema = requiredColumns(table, files).schema
         self._layout = layoutOf(table, files)
         self._aside = f"{table}/{OWN}/{_ASIDE}"
-        self._batch = spansOf(pq.read_metadata(f"{table}/{file.path}").metadata)[1][0].batch
+        self._batch = spansOf(pq.read_metadata(files.input(f"{table}/{file.path}")).metadata)[1][0].batch
         self.dead = Counter[str]()
         self.reason = ""
 
@@ -84,15 +81,15 @@ class _Apart:
         """Stage the rows again, and return the moves of the new files."""
         writer = self._writer(f"{self._table}/{OWN}/{folder}")
         try:
-            for group in rowGroups(self._table, self._file.path, self._file.topic):
+            for group in rowGroups(self._table, self._file.path, self._file.topic, self._files):
                 for rows in aligned(group, self._schema).combine_chunks().to_batches():
                     writer.add(self._mended(rows))
         finally:
-            shutil.rmtree(self._aside, ignore_errors=True)
+            self._files.removeTree(self._aside)
         return [[each.path, *each.placed(self._layout)] for each in writer.close()]
 
     def _writer(self, folder: str) -> StagingWriter:
-        return StagingWriter(folder, self._schema, self._file.journal, self._batch, self._layout)
+        return StagingWriter(folder, self._schema, self._file.journal, self._batch, self._layout, self._files)
 
     def _mended(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows of which the refused ones are dead letters."""
@@ -118,7 +115,7 @@ class _Apart:
     def _refusal(self, rows: pa.RecordBatch) -> str | None:
         """Return why the log refuses a file with these rows, None if it takes it."""
         folder = f"{OWN}/{_ASIDE}/date={self._file.date}"
-        os.makedirs(f"{self._table}/{folder}", exist_ok=True)
+        self._files.makeFolders(f"{self._table}/{folder}")
         writer = self._writer(f"{self._table}/{folder}")
         writer.add(rows)
         made = [each._replace(path=f"{folder}/{each.path}") for each in writer.close()]

@@ -8,22 +8,22 @@ import os
 import shutil
 from contextlib import suppress
 
-from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.batch_commit import exclusive, writing
 from fleximq.pipeline.lake.compaction import exchange
 from fleximq.pipeline.lake.file_rewriting import Replacement, rewriting
 from fleximq.pipeline.lake.live_files import dataFiles, liveFiles, logOf, rowGroups
+from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
 from fleximq.pipeline.lake.table.columns import requiredColumns
 from fleximq.pipeline.lake.table.file_merge import aligned
-from fleximq.pipeline.lake.table.file_names import FILES, NAMED, TOPIC, dateIn, partitionOf
+from fleximq.pipeline.lake.table.file_names import NAMED, TOPIC, dateIn, partitionOf
 from fleximq.pipeline.lake.table.format import DELTA, formatOf, layoutOf, setLayout
 from fleximq.pipeline.lake.table.lock import backfillLock, compactorLock, writerLock
 
 _ASIDE = "renaming"
 
 
-def rename(table: str, files: Files = FILES) -> int:
+def rename(table: str, files: LakeFiles = FILES) -> int:
     """Give the folders of topics names in ASCII; return the number of files in them, 0 if that is not needed. Raises
     LakeRefused, also if the table is in use, and OSError if the file system cannot exchange folders.
     """
@@ -39,7 +39,7 @@ def rename(table: str, files: Files = FILES) -> int:
             return _renamed(table, files)
 
 
-def _renamed(table: str, files: Files) -> int:
+def _renamed(table: str, files: LakeFiles) -> int:
     lake, name = os.path.split(table)
     # A table cannot have this name.
     aside = f"{lake}/.{name}.{_ASIDE}"
@@ -48,7 +48,7 @@ def _renamed(table: str, files: Files) -> int:
         return 0
     number = 0
     try:
-        for file in dataFiles(table):
+        for file in dataFiles(table, files):
             _link(f"{table}/{file.path}", f"{aside}/{partitionOf(file.topic, dateIn(file.path), TOPIC)}")
             number += 1
         for folder, folders, names in os.walk(table):
@@ -70,17 +70,17 @@ def _link(path: str, folder: str) -> None:
     os.link(path, f"{folder}/{os.path.basename(path)}")
 
 
-def _renamedInLog(table: str, files: Files) -> int:
+def _renamedInLog(table: str, files: LakeFiles) -> int:
     with rewriting(table, _ASIDE, files) as rewritten:
         if layoutOf(table, files) == NAMED:
             setLayout(table, TOPIC, files)
         schema = requiredColumns(table, files).schema
-        for path, topic in liveFiles(table):
+        for path, topic in liveFiles(table, files):
             if not path.startswith("topic="):
                 continue
             with suppress(FileNotFoundError):  # it has expired in the meantime
-                inode = rewritten.inode(path)
-                groups = (aligned(rows, schema).combine_chunks() for rows in rowGroups(table, path, topic))
+                identity = rewritten.identity(path)
+                groups = (aligned(rows, schema).combine_chunks() for rows in rowGroups(table, path, topic, files))
                 made = rewritten.stage((batch for rows in groups for batch in rows.to_batches()), schema)
-                rewritten.replace(Replacement({path: inode}, made))
+                rewritten.replace(Replacement({path: identity}, made))
     return rewritten.replaced

@@ -2,15 +2,14 @@
 
 from contextlib import suppress
 
-from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.lake.batch_commit import BEHIND, finish, pending, writing
 from fleximq.pipeline.lake.live_files import logOf
 from fleximq.pipeline.lake.refused_files import dropColumns
-from fleximq.pipeline.lake.table.file_names import FILES, OWN
+from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
 from fleximq.pipeline.lake.table.lock import changeLock
 
 
-def repair(table: str, files: Files = FILES) -> list[str]:
+def repair(table: str, files: LakeFiles = FILES) -> list[str]:
     """Complete the recorded steps of a table, also during its ingest; return a sentence for each change. Raises
     CommitRefused if the log still refuses a batch, and LakeRefused for damage.
     """
@@ -23,6 +22,6 @@ def repair(table: str, files: Files = FILES) -> list[str]:
         finish(table, files)
         # The ingest adds the records that the table lacks.
         with suppress(FileNotFoundError):
-            files.remove(f"{table}/{OWN}/{BEHIND}")
+            files.removeOwn(table, BEHIND)
         done += [f"{each} is complete" for each in waiting]
     return done

@@ -24,8 +24,9 @@ from fleximq.pipeline.files.journal_files import readSlice
 from fleximq.pipeline.files.schema import ALL_COLUMNS, schemaOf
 from fleximq.pipeline.files.selection import Selection, Slice
 from fleximq.pipeline.files.slice_reader import Missing
-from fleximq.pipeline.lake.table.file_names import FILES, fileName, isFileName
-from fleximq.pipeline.lake.table.parquet_writer import grouped, synced
+from fleximq.pipeline.lake.storage.lake_files import FILES
+from fleximq.pipeline.lake.table.file_names import fileName, isFileName
+from fleximq.pipeline.lake.table.parquet_writer import grouped
 
 _MOMENT = pa.timestamp("us", tz="UTC")
 _NAME = re.compile(r"([0-9]{20})-([0-9]{20})\.parquet")
@@ -173,7 +174,7 @@ def _sealed(part: Slice, segments: int, folder: str, damaged: bool, files: Files
             bases = json.dumps([piece.base for piece in part.pieces])
             found = {JOURNAL: part.journal, SEGMENTS: bases, MISSING: json.dumps(missing)}
             writer.add_key_value_metadata({key: value.encode() for key, value in found.items()})
-        size = synced(staged)
+        size = FILES.synced(staged)
         files.rename(staged, final)
         files.syncFolder(folder)
     except JournalError as error:

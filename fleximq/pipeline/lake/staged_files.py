@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import CommitRefused, LakeRefused
 from fleximq.pipeline.lake.live_files import logOf
 from fleximq.pipeline.lake.refused_files import Mended, withoutRefused
-from fleximq.pipeline.lake.table.file_names import OWN, pathIn
+from fleximq.pipeline.lake.storage.lake_files import OWN, LakeFiles
+from fleximq.pipeline.lake.table.file_names import pathIn
 from fleximq.pipeline.lake.table.table_log import TableFile, TableLog
 
 
@@ -23,7 +23,7 @@ def commitStaged(
     moves: Sequence[Sequence[Any]],
     commit: Callable[[TableLog, list[TableFile]], None],
     record: Callable[[Mended], None],
-    files: Files,
+    files: LakeFiles,
 ) -> None:
     """Move the staged files of a record of intent, and commit them to the table's log, if it has one; idempotent. If
     files are mended before, ``record`` is called to change the record. Raises CommitRefused if the log refuses them.
@@ -51,17 +51,17 @@ def commitStaged(
 
 
 def preparedPlaces(
-    table: str, folder: str, staged: Sequence[TableFile], placed: Sequence[TableFile], files: Files
+    table: str, folder: str, staged: Sequence[TableFile], placed: Sequence[TableFile], files: LakeFiles
 ) -> list[list[Any]]:
     """Create the folders of placed files, and sync that of the staged ones; return the moves for :func:`moveStaged`."""
     for place in dict.fromkeys(os.path.dirname(each.path) for each in placed):
-        makeFolders(files, f"{table}/{place}")
+        files.makeFolders(f"{table}/{place}")
     if staged:
         files.syncFolder(f"{table}/{OWN}/{folder}")
     return [[each.path, *to] for each, to in zip(staged, placed, strict=True)]
 
 
-def moveStaged(table: str, files: Files, folder: str, wanted: Iterable[Sequence[Any]]) -> list[TableFile]:
+def moveStaged(table: str, files: LakeFiles, folder: str, wanted: Iterable[Sequence[Any]]) -> list[TableFile]:
     """Move staged files to their final paths durably; idempotent. Each is a staged name, and a file as it is placed."""
     placed = []
     for name, *rest in wanted:
@@ -69,7 +69,7 @@ def moveStaged(table: str, files: Files, folder: str, wanted: Iterable[Sequence[
         placed.append(to)
         path = pathIn(table, to.path)
         try:
-            makeFolders(files, os.path.dirname(path))
+            files.makeFolders(os.path.dirname(path))
             files.rename(pathIn(table, f"{OWN}/{folder}/{name}"), path)
         except FileNotFoundError:
             if not files.exists(path):
@@ -77,15 +77,3 @@ def moveStaged(table: str, files: Files, folder: str, wanted: Iterable[Sequence[
     for each in dict.fromkeys(os.path.dirname(to.path) for to in placed):
         files.syncFolder(f"{table}/{each}")
     return placed
-
-
-def makeFolders(files: Files, folder: str) -> None:
-    """Create a folder and its parents durably."""
-    if files.isFolder(folder):
-        return
-    parent = os.path.dirname(folder)
-    if parent and parent != folder:
-        makeFolders(files, parent)
-    with suppress(FileExistsError):
-        files.makeFolder(folder)
-    files.syncFolder(parent or ".")

@@ -7,18 +7,17 @@ table is damaged, and OSError.
 """
 
 import os
-import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.live_files import logOf
 from fleximq.pipeline.lake.refused_files import Mended
 from fleximq.pipeline.lake.staged_files import commitStaged, preparedPlaces
-from fleximq.pipeline.lake.table.file_names import OWN, pathIn, readOwn, writeOwn
+from fleximq.pipeline.lake.storage.lake_files import OWN, LakeFiles
+from fleximq.pipeline.lake.table.file_names import pathIn, readOwn, writeOwn
 from fleximq.pipeline.lake.table.format import PARQUET, formatOf, layoutOf
 from fleximq.pipeline.lake.table.ledger import Gap, readLedger, writeLedger
 from fleximq.pipeline.lake.table.table_log import TableFile, TableLog
@@ -47,7 +46,7 @@ class TableChange(NamedTuple):
 _LATER = ("expired", "reached")
 
 
-def commitChange(table: str, change: TableChange, files: Files) -> None:
+def commitChange(table: str, change: TableChange, files: LakeFiles) -> None:
     """Make a change visible, at the latest by the next change of the table; the caller holds the table's lock."""
     layout = layoutOf(table, files)
     placed = [each.placed(layout) for each in change.made]
@@ -60,7 +59,7 @@ def commitChange(table: str, change: TableChange, files: Files) -> None:
     finishChange(table, files)
 
 
-def finishChange(table: str, files: Files) -> None:
+def finishChange(table: str, files: LakeFiles) -> None:
     """Complete the change that a record of intent names, if any; the caller holds the table's lock."""
 
     def read(record: Any) -> tuple[dict[str, Any], int, TableChange]:
@@ -89,17 +88,17 @@ def finishChange(table: str, files: Files) -> None:
         gaps = {journal: [Gap(*gap) for gap in found] for journal, found in change.gaps.items()}
         done = ledger.withChange(change.first, change.rows, gaps, dead, change.expired, change.reached)
         writeLedger(table, done, files)
-    files.remove(f"{table}/{OWN}/{INTENT}")
+    files.removeOwn(table, INTENT)
 
 
-def _remove(table: str, gone: Sequence[str], files: Files) -> None:
+def _remove(table: str, gone: Sequence[str], files: LakeFiles) -> None:
     for path in gone:
         with suppress(FileNotFoundError):
             files.remove(pathIn(table, path))
     for folder in dict.fromkeys(os.path.dirname(path) for path in gone):
         with suppress(OSError):
             files.syncFolder(f"{table}/{folder}")
-            os.removedirs(f"{table}/{folder}")
+            files.removeEmpty(f"{table}/{folder}")
 
 
 class RemovedDay(NamedTuple):
@@ -109,7 +108,9 @@ class RemovedDay(NamedTuple):
     rows: Mapping[str, int]
 
 
-def removeDays(table: str, leaving: Sequence[RemovedDay], files: Files, days: Sequence[tuple[str, str]] = ()) -> None:
+def removeDays(
+    table: str, leaving: Sequence[RemovedDay], files: LakeFiles, days: Sequence[tuple[str, str]] = ()
+) -> None:
     """Remove folders, or ``days`` of topics through a log; their rows were counted since the table was locked."""
     totals = {journal: covered.expired for journal, covered in readLedger(table, files).journals.items()}
     for each in leaving:
@@ -122,7 +123,7 @@ def removeDays(table: str, leaving: Sequence[RemovedDay], files: Files, days: Se
     finishRemoval(table, files)
 
 
-def finishRemoval(table: str, files: Files) -> None:
+def finishRemoval(table: str, files: LakeFiles) -> None:
     """Complete the removal that a record of intent names, if any; the caller holds the table's lock."""
     intent = readOwn(table, REMOVAL, lambda found: (found["partitions"], found["expired"], found["days"]), files)
     if intent is None:
@@ -145,8 +146,8 @@ def finishRemoval(table: str, files: Files) -> None:
     if any(rows.values()):
         writeLedger(table, ledger.withExpired(rows), files)
     # A later removal must not find a folder of this name.
-    shutil.rmtree(f"{own}/{EXPIRED}")
-    files.remove(f"{own}/{REMOVAL}")
+    files.removeTree(f"{own}/{EXPIRED}")
+    files.removeOwn(table, REMOVAL)
     files.syncFolder(own)
     for topic in {os.path.dirname(partition) for partition in partitions}:
         with suppress(OSError):

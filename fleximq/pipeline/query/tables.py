@@ -15,7 +15,8 @@ from fleximq.pipeline.errors import LakeRefused, OptionRefused, sentenceOf
 from fleximq.pipeline.files.schema import COLUMNS
 from fleximq.pipeline.lake.live_files import logOf
 from fleximq.pipeline.lake.locations import sparkPath
-from fleximq.pipeline.lake.table.file_names import OWN, isFileName
+from fleximq.pipeline.lake.storage.lake_files import OWN
+from fleximq.pipeline.lake.table.file_names import isFileName
 from fleximq.pipeline.payloads.ddl import written
 from fleximq.pipeline.payloads.decoder import STRUCTURED
 from fleximq.pipeline.query.journal_sample import isThere, schemaOf, topicsOf

@@ -7,12 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.batch_commit import STAGED, BatchCommit
 from fleximq.pipeline.lake.live_files import dataFiles
+from fleximq.pipeline.lake.storage.lake_files import FILES, OWN, LakeFiles
 from fleximq.pipeline.lake.table.columns import BASE, TableColumns, writeColumns
-from fleximq.pipeline.lake.table.file_names import OWN
 from fleximq.pipeline.lake.table.format import layoutOf, setFormat
 from fleximq.pipeline.lake.table.parquet_writer import StagingWriter
 from fleximq.pipeline.lake.table.table_log import BatchRange, TableFile
@@ -70,12 +69,12 @@ def commit(
     *batches: pa.RecordBatch,
     schema: pa.Schema = BASE,
     end: int | None = None,
-    files: Files | None = None,
+    files: LakeFiles = FILES,
 ) -> bool:
     """Stage rows and commit them as a batch, which ends behind the last row unless it is said; return if it is new."""
     offsets = [offset for each in batches for offset in each.column("offset").to_pylist()]
     bounds = BatchRange(number, {JOURNAL: min(offsets)}, {JOURNAL: end or max(offsets) + 1})
-    return BatchCommit(table, files or Files()).publish(bounds, stage(table, *batches, batch=number, schema=schema), {})
+    return BatchCommit(table, files).publish(bounds, stage(table, *batches, batch=number, schema=schema), {})
 
 
 def offsetsIn(table: str) -> list[int]:
@@ -111,7 +110,7 @@ class Broken(OSError):
     """The machine ends here."""
 
 
-class Failing(Files):
+class Failing(LakeFiles):
     """Fails for good at the ``after``-th change; ``error`` is what each says then. ``done`` tells what was done."""
 
     def __init__(self, after: int, error: OSError | None = None) -> None:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from fleximq.journal.files.file_system import Files
+from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
 from tests.nightly import nightly
 from tests.pipeline.installed import missing as skip
 from tests.pipeline.lake.test_ingest_driver import FeedCase
@@ -50,11 +50,9 @@ class BackfillCase(FeedCase):
         with TableIngest(self.lake, [spec or LATE], {"format": tableFormat}, False) as feeding:
             feeding.beginAt({journal: offset})
 
-    def fill(self, *sources: Any, spec: Any = None, lossAllowed: bool = False, files: Files | None = None) -> int:
+    def fill(self, *sources: Any, spec: Any = None, lossAllowed: bool = False, files: LakeFiles = FILES) -> int:
         """Fill it; return the number of rows."""
-        return sum(
-            done.rows for done in backfill(self.lake, spec or LATE, sources, lossAllowed, files=files or Files())
-        )
+        return sum(done.rows for done in backfill(self.lake, spec or LATE, sources, lossAllowed, files=files))
 
 
 class FromTableTests(BackfillCase):
@@ -127,7 +125,7 @@ class FromTableTests(BackfillCase):
         saved = f"{self.lake}-{tableFormat}"
         shutil.copytree(self.lake, saved)
 
-        def fill(files: Files) -> None:
+        def fill(files: LakeFiles) -> None:
             shutil.rmtree(self.lake)
             shutil.copytree(saved, self.lake)
             self.fill(tableSource(self.lake, "early", LATE), files=files)

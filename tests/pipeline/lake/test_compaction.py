@@ -10,6 +10,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.pipeline.lake.storage.lake_files import FILES
 from tests.pipeline.installed import missing as skip
 
 if not skip:
@@ -144,7 +145,7 @@ class CompactTests(CompactCase):
         """The joined file has the name of the one that a listing gives last, and never looks like it from before."""
         folder = f"{self.table}/topic=t/date=2023-11-14"
         order = os.listdir(folder)
-        (group,) = groupsOf(partsOf(folder), 1 << 20)
+        (group,) = groupsOf(partsOf(folder, FILES), 1 << 20)
         self.assertEqual(lastListed(group).name, order[-1])
         sizes = {part.bytes for part in group}
         list(compact(self.table, AT_ONCE))
@@ -167,9 +168,10 @@ class MeanwhileTests(CompactCase):
         """Let something happen when a partition has been written anew, before it is exchanged."""
         wrote = file_merge.merge
 
-        def join(*arguments: Any) -> None:
-            wrote(*arguments)
+        def join(*arguments: Any, **more: Any) -> int:
+            size = wrote(*arguments, **more)
             what()
+            return size
 
         self.patch(compaction, "merge", join)
 
@@ -282,11 +284,11 @@ class CrashTests(CompactCase):
         for name in ("merge", "exchange"):
             real = getattr(compaction, name)
 
-            def before(*arguments: Any) -> None:
+            def before(*arguments: Any, **more: Any) -> None:
                 raise OSError(errno.EIO, "it ends here")
 
-            def behind(*arguments: Any, real: Any = real) -> None:
-                real(*arguments)
+            def behind(*arguments: Any, real: Any = real, **more: Any) -> None:
+                real(*arguments, **more)
                 raise OSError(errno.EIO, "it ends here")
 
             for broken in (before, behind):

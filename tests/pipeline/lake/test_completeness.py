@@ -7,10 +7,10 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.pipeline.lake.storage.lake_files import LakeFiles
 from tests.pipeline.installed import missing as skip
 
 if not skip:
-    from fleximq.journal.files.file_system import Files
     from fleximq.pipeline import lake
     from fleximq.pipeline.errors import LakeRefused
     from fleximq.pipeline.lake.batch_commit import BatchCommit
@@ -53,9 +53,9 @@ class RangesTests(SynchronousTestCase):
 
     def test_auditNeedsNoRightToWriteAndNoLock(self) -> None:
         path = Path(self.table, "_fleximq", "lock")
-        self.patch(Files, "openLock", lambda *_: self.fail("nothing is opened for writing"))
+        self.patch(LakeFiles, "openLock", lambda *_: self.fail("nothing is opened for writing"))
         self.assertEqual(lake.audit(self.table), [])
-        patch = self.patch(Files, "lock", _raising(OSError(errno.EBADF, "no lock")))
+        patch = self.patch(LakeFiles, "lock", _raising(OSError(errno.EBADF, "no lock")))
         self.assertEqual(lake.audit(self.table), [])
         patch.restore()
         path.unlink()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.journal.files.file_system import Files
+from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
 from tests.pipeline.installed import missing as skip
 
 if not skip:
@@ -19,7 +19,6 @@ if not skip:
     #: The end of the first day of the rows, in seconds since 1970.
     END = 1_700_006_400
 _DAY = 86_400
-_FILES = Files()
 
 
 class AgingTests(SynchronousTestCase):
@@ -30,7 +29,9 @@ class AgingTests(SynchronousTestCase):
         BatchCommit(self.table).prepare()
         commit(self.table, 0, rows(range(1, 5), "a.b"), rows([5, 6], "c"), rows(range(7, 10), "a.b", TIME + DAY))
 
-    def age(self, *rules: tuple[str | None, float], now: float = END + 10 * _DAY, files: Files = _FILES) -> list[str]:
+    def age(
+        self, *rules: tuple[str | None, float], now: float = END + 10 * _DAY, files: LakeFiles = FILES
+    ) -> list[str]:
         """Return the partitions that go."""
         return [each.partition for each in expireDays(self.table, rules, now, files)]
 

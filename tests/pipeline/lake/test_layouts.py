@@ -171,7 +171,7 @@ class DayTests(LayoutCase):
         commit(self.table, 4, *parts, schema=columns.schema)
 
     def test_columnAddedDuringAnExpiryStays(self) -> None:
-        def listed(table: str) -> list[tuple[str, str]]:
+        def listed(table: str, *more: object) -> list[tuple[str, str]]:
             self.grow()
             return liveFiles(table)
 

@@ -5,7 +5,7 @@ import os
 import shutil
 from typing import Any
 
-from fleximq.journal.files.file_system import Files
+from fleximq.pipeline.lake.storage.lake_files import LakeFiles
 from tests.nightly import nightly
 from tests.pipeline.installed import missing as skip
 from tests.pipeline.lake.test_ingest_driver import FeedCase
@@ -125,7 +125,7 @@ class CrashTests(RedecodeCase):
         saved = f"{self.lake}-{tableFormat}"
         shutil.copytree(self.lake, saved)
 
-        def mend(files: Files) -> None:
+        def mend(files: LakeFiles) -> None:
             shutil.rmtree(self.lake)
             shutil.copytree(saved, self.lake)
             list(redecode(self.table, NEW, files))

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
 from tests.pipeline.lake.iceberg_case import skip
 from tests.pipeline.lake.test_ingest_driver import FeedCase
 
@@ -21,9 +22,9 @@ if not skip:
     from fleximq.pipeline.lake.iceberg.data_files import dataFilesOf
     from fleximq.pipeline.lake.ingest_driver import TableIngest
     from fleximq.pipeline.lake.repair import repair
+    from fleximq.pipeline.lake.storage.lake_files import FILES
     from fleximq.pipeline.lake.table.column_names import Distinct
     from fleximq.pipeline.lake.table.columns import requiredColumns
-    from fleximq.pipeline.lake.table.file_names import FILES
     from fleximq.pipeline.lake.table.ledger import readLedger
     from fleximq.pipeline.lake.table.table_log import BatchRange
     from fleximq.pipeline.lake.table.table_spec import TableSpec
@@ -148,7 +149,7 @@ class StuckCase(PoisonCase):
         def allColumns(tableFormat: str, columns: Any, known: Any = ()) -> "Distinct":
             return Distinct(columns, [])
 
-        def described(found: Any, paths: Sequence[str]) -> list[Any]:
+        def described(found: Any, paths: Sequence[str], files: LakeFiles) -> list[Any]:
             return list(parquet_files_to_data_files(found.io, found.metadata, iter(paths)))
 
         patches = [self.patch(module, "distinct", allColumns) for module in (column_changes, ingest_task)]
@@ -225,7 +226,7 @@ class RefusedRowTests(PoisonCase):
         super().setUp()
         self.tries = 0
 
-        def described(found: Any, paths: Sequence[str]) -> list[Any]:
+        def described(found: Any, paths: Sequence[str], files: LakeFiles) -> list[Any]:
             self.tries += 1
             for path in paths:
                 values = pq.read_table(path.removeprefix("file://"), columns=["n"]).column("n").to_pylist()

@@ -14,6 +14,7 @@ from sqlalchemy import URL
 
 from fleximq.pipeline.errors import LakeRefused, plainError
 from fleximq.pipeline.lake.locations import icebergLocation
+from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
 from fleximq.pipeline.lake.table.format import NAMESPACE, formatOf
 
 #: The file of a lake's own catalog, and its name, which is that of all catalogs at a URL.
@@ -42,16 +43,16 @@ def namespaceOf(form: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(str(form.get("namespace", NAMESPACE)).split("."))
 
 
-def located(table: str) -> tuple[Catalog, tuple[str, ...]]:
+def located(table: str, files: LakeFiles = FILES) -> tuple[Catalog, tuple[str, ...]]:
     """Return the catalog of a table, and its name there; raises errors of any class."""
     lake, name = os.path.split(table)
-    form = formatOf(table)
+    form = formatOf(table, files)
     return catalogOf(lake, form.get("catalog")), (*namespaceOf(form), name)
 
 
-def isMade(table: str) -> bool:
+def isMade(table: str, files: LakeFiles = FILES) -> bool:
     """Tell whether a table's catalog exists; a lake's own is made by the first batch."""
-    return formatOf(table).get("catalog") is not None or os.path.exists(f"{os.path.dirname(table)}/{DATABASE}")
+    return formatOf(table, files).get("catalog") is not None or os.path.exists(f"{os.path.dirname(table)}/{DATABASE}")
 
 
 def checkCatalog(named: str) -> None:

@@ -12,6 +12,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from fleximq.pipeline.lake.iceberg.snapshots import localPath
+from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
 from fleximq.pipeline.lake.table.file_names import FIRST_DAY, dateIn
 from fleximq.pipeline.lake.table.halving import refused
 from fleximq.pipeline.lake.table.parquet_writer import TOPIC
@@ -19,12 +20,12 @@ from fleximq.pipeline.lake.table.parquet_writer import TOPIC
 _MODE, _DEFAULT = "write.metadata.metrics.column.", "write.metadata.metrics.default"
 
 
-def dataFilesOf(found: Table, paths: Iterable[str]) -> list[DataFile]:
+def dataFilesOf(found: Table, paths: Iterable[str], files: LakeFiles = FILES) -> list[DataFile]:
     """Return the descriptions of files, given as URLs, for a table; raises errors of any class for unfit files."""
-    return [_dataFile(found, path) for path in paths]
+    return [_dataFile(found, path, files) for path in paths]
 
 
-def _dataFile(found: Table, path: str) -> DataFile:
+def _dataFile(found: Table, path: str, files: LakeFiles) -> DataFile:
     try:
         return _described(found, path, {})
     except Exception:
@@ -42,7 +43,7 @@ def _dataFile(found: Table, path: str) -> DataFile:
     file = _described(found, path, {f"{_MODE}{name}": "counts" for name in refused(names, isTaken)})
     # PyIceberg derives the partition from bounds, which may be missing; the path has the day that readers use.
     own = {
-        "topic": pq.read_metadata(localPath(path)).metadata[TOPIC].decode(),
+        "topic": pq.read_metadata(files.input(localPath(path))).metadata[TOPIC].decode(),
         "date": (date.fromisoformat(dateIn(path)) - FIRST_DAY).days,
     }
     for place, field in enumerate(found.spec().fields):

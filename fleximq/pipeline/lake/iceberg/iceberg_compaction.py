@@ -5,7 +5,6 @@ committed. If the process ends before, the moved files are rubbish that no snaps
 """
 
 import os
-import shutil
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -17,11 +16,11 @@ from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.iceberg import snapshots
 from fleximq.pipeline.lake.iceberg.data_files import dataFilesOf
 from fleximq.pipeline.lake.locations import icebergLocation
+from fleximq.pipeline.lake.storage.lake_files import LakeFiles
 from fleximq.pipeline.lake.table.columns import recordedSchema
 from fleximq.pipeline.lake.table.file_merge import MergePart, dueGroups, merge, partOf
 from fleximq.pipeline.lake.table.file_names import fileName, pathIn
@@ -40,22 +39,22 @@ class MergedFiles(NamedTuple):
 
 
 def compactIceberg(
-    table: str, goal: CompactionGoal, aside: str, files: Files, now: float, exclusive: Exclusive
+    table: str, goal: CompactionGoal, aside: str, files: LakeFiles, now: float, exclusive: Exclusive
 ) -> Iterator[Compacted]:
     """Merge the small files of a table in the folder ``aside``; yield the result for each partition that changed."""
     with snapshots.icebergErrors(table):
-        shutil.rmtree(aside, ignore_errors=True)
+        files.removeTree(aside)
         try:
-            os.makedirs(aside)
+            files.makeFolders(aside)
             waiting: list[MergedFiles] = []
-            found = snapshots.openTable(table)
+            found = snapshots.openTable(table, files)
             if found is not None:
                 _check(table, found)
             home = snapshots.localPath(found.location()) if found is not None else table
             paths = sorted(each.path for each in snapshots.liveOf(found)) if found is not None else []
             for folder, live in groupby(paths, os.path.dirname):
                 pathIn(home, os.path.relpath(folder, home))
-                merged = _mergeFolder(folder, list(live), goal, aside, now, recordedSchema(table, files))
+                merged = _mergeFolder(folder, list(live), goal, aside, now, recordedSchema(table, files), files)
                 if merged.gone:
                     waiting.append(merged)
                 if len(waiting) >= MAX_PARTITIONS:
@@ -63,7 +62,7 @@ def compactIceberg(
                     waiting = []
             yield from _commit(table, waiting, aside, files, exclusive)
         finally:
-            shutil.rmtree(aside, ignore_errors=True)
+            files.removeTree(aside)
 
 
 def _check(table: str, found: Table) -> None:
@@ -74,24 +73,30 @@ def _check(table: str, found: Table) -> None:
 
 
 def _mergeFolder(
-    folder: str, live: Sequence[str], goal: CompactionGoal, aside: str, now: float, schema: pa.Schema | None
+    folder: str,
+    live: Sequence[str],
+    goal: CompactionGoal,
+    aside: str,
+    now: float,
+    schema: pa.Schema | None,
+    files: LakeFiles,
 ) -> MergedFiles:
     """Merge the small files of a folder, none if it is skipped."""
     parts: list[MergePart] = []
     for path in live:
         # A file of another writer has no metadata of ours, and stays unchanged.
         with suppress(KeyError):
-            parts.append(partOf(path, 0))
+            parts.append(partOf(path, 0, files))
     made = []
-    groups = dueGroups(parts, goal, now - max(os.stat(path).st_mtime for path in live))
+    groups = dueGroups(parts, goal, now - max(files.state(path).changed for path in live))
     for group in groups:
         made.append(f"{fileName(group[0].spans[0].journal)}-{uuid.uuid4().hex}.parquet")
-        merge(folder, group, f"{aside}/{made[-1]}", schema)
+        merge(folder, group, f"{aside}/{made[-1]}", schema, files)
     return MergedFiles(folder, tuple(part.name for group in groups for part in group), tuple(made))
 
 
 def _commit(
-    table: str, waiting: Sequence[MergedFiles], aside: str, files: Files, exclusive: Exclusive
+    table: str, waiting: Sequence[MergedFiles], aside: str, files: LakeFiles, exclusive: Exclusive
 ) -> list[Compacted]:
     """Replace files by the merged ones in one snapshot, where all replaced files are still live."""
     if not waiting:
@@ -113,7 +118,7 @@ def _commit(
             files.syncFolder(each.folder)
             before = [live[f"{each.folder}/{name}"] for name in each.gone]
             paths = (icebergLocation(f"{each.folder}/{name}") for name in each.made)
-            after = dataFilesOf(found, paths)
+            after = dataFilesOf(found, paths, files)
             if sum(file.record_count for file in before) != sum(file.record_count for file in after):
                 raise LakeRefused(f"the table {table} has files with other numbers of rows than it says: {each.folder}")
             gone += before
@@ -122,9 +127,9 @@ def _commit(
 
     with exclusive():
         # Files may have columns that no batch has added to the table yet.
-        snapshots.tableWithColumns(table)
+        snapshots.tableWithColumns(table, files)
         try:
-            isDone = snapshots.replaceFiles(table, wanted)
+            isDone = snapshots.replaceFiles(table, wanted, files)
         except (CommitFailedException, ValidationException, LakeRefused):
             # These errors mean that the snapshot was not committed; after any other it may have been.
             for path in moved:

@@ -16,12 +16,12 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata
 
-from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused, plainError
 from fleximq.pipeline.lake.iceberg import snapshots
 from fleximq.pipeline.lake.iceberg.data_files import dataFilesOf
 from fleximq.pipeline.lake.iceberg.iceberg_compaction import compactIceberg
 from fleximq.pipeline.lake.locations import icebergLocation
+from fleximq.pipeline.lake.storage.lake_files import LakeFiles
 from fleximq.pipeline.lake.table.file_names import BY_KEY, KEYS
 from fleximq.pipeline.lake.table.format import layoutOf
 from fleximq.pipeline.lake.table.table_log import (
@@ -49,10 +49,10 @@ class IcebergLog(TableLog):
 
     def commit(self, batch: int, files: Sequence[TableFile]) -> None:
         def attempt() -> None:
-            table = snapshots.tableWithColumns(self._table)
+            table = snapshots.tableWithColumns(self._table, self._files)
             if int(table.properties.get(BATCH, -1)) >= batch:
                 return
-            made = dataFilesOf(table, self._urls(files))
+            made = dataFilesOf(table, self._urls(files), self._files)
             properties = {BATCH: str(batch)}
             if table.name_mapping() is None:
                 # Our files have no ids of columns.
@@ -71,10 +71,10 @@ class IcebergLog(TableLog):
         removed = {f"{self._table}/{path}" for path in gone}
 
         def attempt() -> None:
-            table = snapshots.tableWithColumns(self._table)
+            table = snapshots.tableWithColumns(self._table, self._files)
             if int(table.properties.get(CHANGE, -1)) >= number:
                 return
-            made = dataFilesOf(table, self._urls(files))
+            made = dataFilesOf(table, self._urls(files), self._files)
             with snapshots.OnlyTransaction(table) as transaction:
                 transaction.set_properties({CHANGE: str(number)})
                 with transaction.update_snapshot({CHANGE: str(number)}).overwrite() as update:
@@ -89,14 +89,14 @@ class IcebergLog(TableLog):
 
     def columns(self) -> Sequence[pa.Field]:
         with snapshots.icebergErrors(self._table):
-            found = snapshots.openTable(self._table)
+            found = snapshots.openTable(self._table, self._files)
             return () if found is None else list(found.schema().as_arrow())
 
     def refusal(self, file: TableFile) -> str | None:
         with snapshots.icebergErrors(self._table):
-            found = snapshots.tableWithColumns(self._table)
+            found = snapshots.tableWithColumns(self._table, self._files)
             try:
-                dataFilesOf(found, self._urls([file]))
+                dataFilesOf(found, self._urls([file]), self._files)
             except (OSError, MemoryError):
                 raise  # the file is not the cause
             except Exception as error:
@@ -108,13 +108,13 @@ class IcebergLog(TableLog):
 
     def files(self) -> list[LiveFile]:
         with snapshots.icebergErrors(self._table):
-            found = snapshots.openTable(self._table)
+            found = snapshots.openTable(self._table, self._files)
             live = [] if found is None else snapshots.liveOf(found)
             return [LiveFile(os.path.relpath(each.path, self._table), each.topic, each.day) for each in live]
 
     def state(self) -> TableState:
         with logErrors(self._table, "read by Iceberg"):
-            found = snapshots.openTable(self._table)
+            found = snapshots.openTable(self._table, self._files)
             if found is None:
                 raise LakeRefused(f"the table {self._table} has no batch yet")
             return snapshots.stateOf(found)
@@ -126,15 +126,15 @@ class IcebergLog(TableLog):
             return [each.file for each in snapshots.liveOf(found) if (each.topic, each.day) in removed], []
 
         with snapshots.icebergErrors(self._table):
-            snapshots.replaceFiles(self._table, selected)
+            snapshots.replaceFiles(self._table, selected, self._files)
 
     def compact(
-        self, goal: CompactionGoal, aside: str, files: Files, now: float, exclusive: Exclusive
+        self, goal: CompactionGoal, aside: str, files: LakeFiles, now: float, exclusive: Exclusive
     ) -> Iterator[Compacted]:
         yield from compactIceberg(self._table, goal, aside, files, now, exclusive)
         self.cleanUp(now, files, exclusive)
 
-    def cleanUp(self, now: float, files: Files, exclusive: Exclusive) -> None:
+    def cleanUp(self, now: float, files: LakeFiles, exclusive: Exclusive) -> None:
         removeUnused(self._table, now, files, exclusive)
 
 
@@ -143,7 +143,7 @@ def _merges(table: Table) -> bool:
     return table.properties.get(TableProperties.MANIFEST_MERGE_ENABLED, "false").lower() == "true"
 
 
-def removeUnused(table: str, now: float, files: Files, exclusive: Exclusive) -> int:
+def removeUnused(table: str, now: float, files: LakeFiles, exclusive: Exclusive) -> int:
     """Expire old snapshots, delete the files that no other names, and return their number; ``now`` is in seconds."""
     grace = REPLACED_HOURS * 3600.0 if layoutOf(table, files) == BY_KEY else GRACE
     with snapshots.icebergErrors(table):

@@ -16,6 +16,7 @@ from pyiceberg.table import Table, Transaction
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.iceberg.catalogs import catalogOf, checkCatalog, isMade, located
 from fleximq.pipeline.lake.locations import icebergLocation
+from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
 from fleximq.pipeline.lake.table.columns import requiredColumns
 from fleximq.pipeline.lake.table.file_names import BY_KEY, DATE, dateOf
 from fleximq.pipeline.lake.table.format import layoutOf
@@ -26,14 +27,14 @@ from fleximq.pipeline.lake.table.table_log import TableState, logErrors, untilCo
 logging.getLogger("pyiceberg.io.pyarrow").setLevel(logging.ERROR)
 
 
-def tableWithColumns(table: str) -> Table:
+def tableWithColumns(table: str, files: LakeFiles = FILES) -> Table:
     """Return a table with all columns that its files may have, created if it is missing; may raise any error."""
-    columns = requiredColumns(table).schema
-    catalog, name = located(table)
+    columns = requiredColumns(table, files).schema
+    catalog, name = located(table, files)
     try:
         found = catalog.load_table(name)
     except exceptions.NoSuchTableError:
-        checkIsNew(table)
+        checkIsNew(table, files)
         if not catalog.namespace_exists(name[:-1]):
             with suppress(exceptions.NamespaceAlreadyExistsError):
                 catalog.create_namespace(name[:-1])
@@ -41,7 +42,7 @@ def tableWithColumns(table: str) -> Table:
         with suppress(exceptions.TableAlreadyExistsError):
             location = icebergLocation(table)
             with catalog.create_table_transaction(name, columns, location=location) as created:
-                if (layout := layoutOf(table)) != BY_KEY:
+                if (layout := layoutOf(table, files)) != BY_KEY:
                     with created.update_spec() as update:
                         if layout != DATE:
                             update.add_identity("topic")
@@ -91,12 +92,12 @@ Change = Callable[[Table], tuple[Sequence[DataFile], Sequence[DataFile]]]
 icebergErrors = partial(logErrors, words="changed by Iceberg")
 
 
-def openTable(table: str) -> Table | None:
+def openTable(table: str, files: LakeFiles = FILES) -> Table | None:
     """Return a table, None before its first batch; raises LakeRefused if it has moved, as in a copied lake."""
-    if not isMade(table):
+    if not isMade(table, files):
         # A reader has perhaps no right to make the catalog.
         return None
-    catalog, name = located(table)
+    catalog, name = located(table, files)
     try:
         found = catalog.load_table(name)
     except exceptions.NoSuchTableError:
@@ -146,7 +147,7 @@ def rowsAreDeleted(found: Table) -> bool:
     return any(manifest.content == ManifestContent.DELETES for manifest in _manifests(found))
 
 
-def replaceFiles(table: str, wanted: Change) -> bool:
+def replaceFiles(table: str, wanted: Change, files: LakeFiles = FILES) -> bool:
     """Replace files in one snapshot, False without a change; the caller holds the table's lock. ``wanted`` is called
     again after changes by others; if all tries fail, one of :data:`CONFLICTS` is raised.
     """
@@ -154,7 +155,7 @@ def replaceFiles(table: str, wanted: Change) -> bool:
 
     def attempt() -> None:
         nonlocal isDone
-        found = openTable(table)
+        found = openTable(table, files)
         gone, made = wanted(found) if found is not None else ((), ())
         if found is None or not gone:
             return

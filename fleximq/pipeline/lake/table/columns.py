@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fleximq.journal.files.file_system import Files, replaceFile
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.files.schema import ALL_COLUMNS, schemaOf
-from fleximq.pipeline.lake.table.file_names import COMMON, FILES, KEY, readRecorded, writeOwn
+from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
+from fleximq.pipeline.lake.table.file_names import COMMON, KEY, readRecorded, writeOwn
 from fleximq.pipeline.lake.table.format import DELTA, formatOf
 from fleximq.pipeline.payloads import ddl
 from fleximq.pipeline.payloads.dialect_payloads import METADATA
@@ -56,10 +56,10 @@ class TableColumns(NamedTuple):
         return pa.schema([*BASE, *added, *([METADATA] if self.metadata else [])])
 
 
-def added(table: str, known: pa.Schema, fields: Iterable[pa.Field]) -> pa.Schema:
+def added(table: str, known: pa.Schema, fields: Iterable[pa.Field], files: LakeFiles = FILES) -> pa.Schema:
     """Return the known fields, some of them widened, and new ones; raises LakeRefused if the table cannot take them."""
     found = {field.name: field for field in known}
-    isDelta = formatOf(table)["format"] == DELTA
+    isDelta = formatOf(table, files)["format"] == DELTA
     for field in fields:
         had = found.setdefault(field.name, field)
         wider = _wider(had.type, field.type)
@@ -100,7 +100,7 @@ def _wider(had: pa.DataType, wanted: pa.DataType) -> pa.DataType | None:
     return wanted if (had, wanted) == (pa.float32(), pa.float64()) else None
 
 
-def readColumns(table: str, files: Files = FILES) -> TableColumns | None:
+def readColumns(table: str, files: LakeFiles = FILES) -> TableColumns | None:
     """Return the recorded columns of a table, None if it has none; raises LakeRefused if they cannot be read."""
 
     def read(found: Any) -> TableColumns:
@@ -111,13 +111,13 @@ def readColumns(table: str, files: Files = FILES) -> TableColumns | None:
     return readRecorded(table, _NAME, read, files)
 
 
-def recordedSchema(table: str, files: Files = FILES) -> pa.Schema | None:
+def recordedSchema(table: str, files: LakeFiles = FILES) -> pa.Schema | None:
     """Return the schema of the table's files, None if it has no recorded columns; raises LakeRefused."""
     columns = readColumns(table, files)
     return None if columns is None else columns.schema
 
 
-def requiredColumns(table: str, files: Files = FILES) -> TableColumns:
+def requiredColumns(table: str, files: LakeFiles = FILES) -> TableColumns:
     """Return the recorded columns of a table; raises LakeRefused if they are missing or cannot be read."""
     columns = readColumns(table, files)
     if columns is None:
@@ -125,11 +125,11 @@ def requiredColumns(table: str, files: Files = FILES) -> TableColumns:
     return columns
 
 
-def writeColumns(table: str, columns: TableColumns, files: Files = FILES) -> None:
+def writeColumns(table: str, columns: TableColumns, files: LakeFiles = FILES) -> None:
     """Record a table's columns, for tasks and for readers; raises OSError if they cannot be written."""
     sink = pa.BufferOutputStream()
     pq.write_metadata(columns.schema, sink)
     # Readers may know a column before a file has it, but not the other way round.
-    replaceFile(files, table, COMMON, sink.getvalue().to_pybytes())
+    files.replace(table, COMMON, sink.getvalue().to_pybytes())
     fields = ddl.written(columns.fields) if len(columns.fields) else ""
     writeOwn(table, _NAME, {**columns._asdict(), "fields": fields}, files)

@@ -4,12 +4,13 @@ one topic and journal never overlap, so their row groups are copied one after th
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from fleximq.pipeline.lake.storage.lake_files import LakeFiles
 from fleximq.pipeline.lake.table.parquet_writer import (
     GROUP_BYTES,
     SORTED_GROUP_BYTES,
@@ -20,7 +21,6 @@ from fleximq.pipeline.lake.table.parquet_writer import (
     parquetOptions,
     sortedByTopic,
     spansOf,
-    synced,
     writeSorted,
 )
 from fleximq.pipeline.lake.table.table_log import CompactionGoal
@@ -42,27 +42,22 @@ class MergePart(NamedTuple):
     name: str
     place: int
     bytes: int
-    inode: int
+    identity: str
     changed: float
     topic: str
     spans: tuple[Span, ...]
 
 
-def partsOf(folder: str) -> list[MergePart]:
+def partsOf(folder: str, files: LakeFiles) -> list[MergePart]:
     """Return the visible files of a partition as listed; raises OSError, or KeyError for one of another origin."""
-    found = []
-    with os.scandir(folder) as entries:
-        for place, entry in enumerate(entries):
-            if not entry.name.startswith((".", "_")):
-                found.append(partOf(entry.path, place))
-    return found
+    return [partOf(f"{folder}/{name}", place, files) for place, name in enumerate(files.listed(folder))]
 
 
-def partOf(path: str, place: int) -> MergePart:
+def partOf(path: str, place: int, files: LakeFiles) -> MergePart:
     """Return a file with its metadata and its index in the listing; raises as :func:`partsOf`."""
-    state = os.stat(path)
-    topic, spans = spansOf(pq.read_metadata(path).metadata or {})
-    return MergePart(os.path.basename(path), place, state.st_size, state.st_ino, state.st_mtime, topic, tuple(spans))
+    state = files.state(path)
+    topic, spans = spansOf(pq.read_metadata(files.input(path)).metadata or {})
+    return MergePart(os.path.basename(path), place, *state, topic, tuple(spans))
 
 
 def groupsOf(parts: Sequence[MergePart], target: int) -> list[list[MergePart]]:
@@ -96,30 +91,42 @@ def lastListed(group: Sequence[MergePart]) -> MergePart:
     return max(group, key=lambda part: part.place)
 
 
-def merge(folder: str, group: Sequence[MergePart], path: str, schema: pa.Schema | None) -> None:
-    """Write files as one, complete and on disk, with the table's schema or else the files'; raises OSError."""
-    files = [pq.ParquetFile(f"{folder}/{part.name}", buffer_size=_READ_BYTES, pre_buffer=False) for part in group]
+def merge(
+    folder: str,
+    group: Sequence[MergePart],
+    path: str,
+    schema: pa.Schema | None,
+    files: LakeFiles,
+    keepsName: bool = False,
+) -> int:
+    """Write files as one, complete and on disk, with the table's schema or else the files', and return its bytes;
+    ``keepsName``: it gets the name of one of them. Raises OSError.
+    """
+    opened = [
+        pq.ParquetFile(files.input(f"{folder}/{part.name}"), buffer_size=_READ_BYTES, pre_buffer=False)
+        for part in group
+    ]
     try:
         if schema is None:
-            schema = pa.unify_schemas([file.schema_arrow.remove_metadata() for file in files])
-        ends = [os.stat(f"{folder}/{part.name}").st_size for part in group]
+            schema = pa.unify_schemas([file.schema_arrow.remove_metadata() for file in opened])
+        ends = [files.state(f"{folder}/{part.name}").bytes for part in group]
         spans = _together([span for part in group for span in part.spans])
         # A reader with the old listing, and so the old length, must not take the new file for the old one.
         for padding in range(8):
             metadata = {**fileMetadata(spans, group[0].topic), b"fleximq.joined": b"." * (padding + 1)}
-            _write(files, schema, path, metadata)
-            if not any(_looksLike(path, end) for end in ends):
+            _write(opened, schema, files.output(path), metadata)
+            if not keepsName or not any(_looksLike(path, end, files) for end in ends):
                 break
     finally:
-        for file in files:
+        for file in opened:
             file.close()
-    synced(path)
+    return files.synced(path)
 
 
-def _write(files: Sequence[pq.ParquetFile], schema: pa.Schema, path: str, metadata: dict[bytes, bytes]) -> None:
+def _write(files: Sequence[pq.ParquetFile], schema: pa.Schema, output: Any, metadata: dict[bytes, bytes]) -> None:
     isSorted = not metadata[TOPIC]
     rowBytes = sum(map(_encoded, files)) // max(1, sum(file.metadata.num_rows for file in files))
-    with pq.ParquetWriter(path, schema, **parquetOptions(schema, isSorted, rowBytes)) as writer:
+    with pq.ParquetWriter(output, schema, **parquetOptions(schema, isSorted, rowBytes)) as writer:
         if isSorted:
             for tables in grouped(_sorted(files, schema), 2 * SORTED_GROUP_BYTES):
                 writeSorted(writer, pa.concat_tables(tables))
@@ -198,10 +205,7 @@ def _together(spans: Sequence[Span]) -> list[Span]:
     return [first]
 
 
-def _looksLike(path: str, size: int) -> bool:
+def _looksLike(path: str, size: int, files: LakeFiles) -> bool:
     """Tell whether a file seems complete to a reader that takes this for its size."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.pread(descriptor, len(_MAGIC), size - len(_MAGIC)) == _MAGIC
-    finally:
-        os.close(descriptor)
+    with files.closing(files.open(path)) as descriptor:
+        return files.read(descriptor, len(_MAGIC), size - len(_MAGIC)) == _MAGIC

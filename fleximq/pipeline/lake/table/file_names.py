@@ -15,13 +15,9 @@ from hashlib import blake2b
 from typing import Any, TypeVar
 
 from fleximq.errors import systemReason
-from fleximq.journal.files.file_system import Files, readFile, replaceFile
 from fleximq.pipeline.errors import LakeRefused, OptionRefused
+from fleximq.pipeline.lake.storage.lake_files import FILES, OWN, LakeFiles
 
-#: The folder of a table's own files; readers of Parquet ignore names with this first character.
-OWN = "_fleximq"
-#: The machine's own file system.
-FILES = Files()
 #: A layout with files for each day, sorted by topic; one with files for each topic and day; and the latter as it was
 #: before layouts were recorded, with topics in the names of folders.
 DATE, TOPIC, NAMED = "date", "topic", "named"
@@ -113,11 +109,10 @@ def fileOf(journal: str, batch: int, part: int) -> str:
     return f"{fileName(journal)}-{batch:010d}-{part:05d}.parquet"
 
 
-def tableNames(lake: str) -> list[str]:
+def tableNames(lake: str, files: LakeFiles = FILES) -> list[str]:
     """Return the names of all tables of a lake, sorted; raises LakeRefused if its folder cannot be read."""
     try:
-        # An interrupted rename leaves a hidden folder.
-        return sorted(name for name in os.listdir(lake) if name[0] != "." and os.path.isdir(f"{lake}/{name}/{OWN}"))
+        return files.tables(lake)
     except OSError as error:
         raise LakeRefused(f"the lake {lake} cannot be read: {systemReason(error)}") from error
 
@@ -136,18 +131,18 @@ def tablesOf(lake: str | None, names: Sequence[str] | None) -> list[str]:
     return [f"{lake}/{name}" for name in names or found]
 
 
-def readOwn(table: str, name: str, read: Callable[[Any], _Result], files: Files = FILES) -> _Result | None:
+def readOwn(table: str, name: str, read: Callable[[Any], _Result], files: LakeFiles = FILES) -> _Result | None:
     """Return the result of ``read`` for a JSON file, if it exists; raises LakeRefused if it is damaged, and OSError."""
     path = f"{table}/{OWN}/{name}"
     try:
-        return read(json.loads(readFile(files, path)))
+        return read(json.loads(files.readOwn(table, name)))
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise LakeRefused(f"{path} is damaged: {error}") from error
 
 
-def readRecorded(table: str, name: str, read: Callable[[Any], _Result], files: Files = FILES) -> _Result | None:
+def readRecorded(table: str, name: str, read: Callable[[Any], _Result], files: LakeFiles = FILES) -> _Result | None:
     """Return the same; raises LakeRefused also if the file cannot be read."""
     try:
         return readOwn(table, name, read, files)
@@ -155,6 +150,6 @@ def readRecorded(table: str, name: str, read: Callable[[Any], _Result], files: F
         raise LakeRefused(f"{table}/{OWN}/{name} cannot be read: {systemReason(error)}") from error
 
 
-def writeOwn(table: str, name: str, content: object, files: Files = FILES) -> None:
+def writeOwn(table: str, name: str, content: object, files: LakeFiles = FILES) -> None:
     """Replace a file atomically; raises OSError if it cannot be written."""
-    replaceFile(files, f"{table}/{OWN}", name, json.dumps(content).encode())
+    files.writeOwn(table, name, json.dumps(content).encode())

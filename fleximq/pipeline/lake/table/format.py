@@ -4,10 +4,10 @@ import json
 import os
 from typing import Any
 
-from fleximq.journal.files.file_system import Files, readFile
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.locations import checkDelta
-from fleximq.pipeline.lake.table.file_names import BY_KEY, DATE, FILES, LAYOUTS, NAMED, OWN, TOPIC, writeOwn
+from fleximq.pipeline.lake.storage.lake_files import FILES, OWN, LakeFiles
+from fleximq.pipeline.lake.table.file_names import BY_KEY, DATE, LAYOUTS, NAMED, TOPIC, writeOwn
 
 PARQUET, DELTA, ICEBERG = "parquet", "delta", "iceberg"
 TABLE_FORMATS = (PARQUET, DELTA, ICEBERG)
@@ -19,11 +19,11 @@ _DEFAULTS = {"catalog": "of the lake itself", "namespace": NAMESPACE}
 _LAYOUT = "layout"
 
 
-def formatOf(table: str, files: Files = FILES) -> dict[str, Any]:
+def formatOf(table: str, files: LakeFiles = FILES) -> dict[str, Any]:
     """Return a table's format as ``format``, with its options; Parquet if none is recorded. Raises LakeRefused."""
     path = f"{table}/{OWN}/{_NAME}"
     try:
-        found = json.loads(readFile(files, path))
+        found = json.loads(files.readOwn(table, _NAME))
     except FileNotFoundError:
         return {"format": PARQUET}
     except (OSError, ValueError) as error:
@@ -35,13 +35,13 @@ def formatOf(table: str, files: Files = FILES) -> dict[str, Any]:
     return found
 
 
-def layoutOf(table: str, files: Files = FILES) -> str:
+def layoutOf(table: str, files: LakeFiles = FILES) -> str:
     """Return a table's layout; raises LakeRefused."""
     found: str = formatOf(table, files).get(_LAYOUT, NAMED)
     return found
 
 
-def checkAllRows(table: str, job: str, files: Files = FILES) -> None:
+def checkAllRows(table: str, job: str, files: LakeFiles = FILES) -> None:
     """Raise LakeRefused if a table only has the latest row of each key, for a job that needs the others."""
     if layoutOf(table, files) == BY_KEY:
         raise LakeRefused(
@@ -50,14 +50,14 @@ def checkAllRows(table: str, job: str, files: Files = FILES) -> None:
         )
 
 
-def setLayout(table: str, layout: str, files: Files = FILES) -> None:
+def setLayout(table: str, layout: str, files: LakeFiles = FILES) -> None:
     """Record another layout, for the files that follow; raises LakeRefused, and OSError."""
     writeOwn(table, _NAME, {**formatOf(table, files), _LAYOUT: layout}, files)
 
 
-def setFormat(table: str, wanted: dict[str, Any], layout: str | None = None, files: Files = FILES) -> None:
+def setFormat(table: str, wanted: dict[str, Any], layout: str | None = None, files: LakeFiles = FILES) -> None:
     """Record format and layout (None: by day) of a new table, or check those of others; raises LakeRefused, OSError."""
-    if not (files.exists(f"{table}/{OWN}/{_NAME}") or files.exists(f"{table}/{OWN}/ledger")):
+    if not (files.hasOwn(table, _NAME) or files.hasOwn(table, "ledger")):
         if layout == TOPIC and wanted["format"] == DELTA:
             # Some readers expect the log's partitions as folders, with the very values.
             raise LakeRefused(f"the table {table} cannot have the layout {TOPIC}: Delta tables are laid out by {DATE}")

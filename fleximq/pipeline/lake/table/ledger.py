@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.table.file_names import BY_KEY, FILES, OWN, readRecorded, writeOwn
+from fleximq.pipeline.lake.storage.lake_files import FILES, OWN, LakeFiles
+from fleximq.pipeline.lake.table.file_names import BY_KEY, readRecorded, writeOwn
 from fleximq.pipeline.lake.table.format import layoutOf
 
 LEDGER = "ledger"
@@ -148,7 +148,7 @@ def _joined(gaps: Iterable[Gap]) -> list[Gap]:
     return joined
 
 
-def readLedger(table: str, files: Files = FILES) -> Ledger:
+def readLedger(table: str, files: LakeFiles = FILES) -> Ledger:
     """Return a table's ledger, an empty one if it has none; raises LakeRefused if damaged or of a newer version."""
 
     def read(found: Any) -> Ledger:
@@ -165,14 +165,14 @@ def readLedger(table: str, files: Files = FILES) -> Ledger:
     return readRecorded(table, LEDGER, read, files) or Ledger()
 
 
-def writeLedger(table: str, ledger: Ledger, files: Files = FILES) -> None:
+def writeLedger(table: str, ledger: Ledger, files: LakeFiles = FILES) -> None:
     """Replace a table's ledger atomically; raises OSError if it cannot be written."""
     found = {"version": VERSION, **{each.name: getattr(ledger, each.name) for each in fields(ledger)}}
     found["journals"] = {journal: covered._asdict() for journal, covered in sorted(ledger.journals.items())}
     writeOwn(table, LEDGER, found, files)
 
 
-def checkIsNew(table: str, files: Files = FILES) -> None:
+def checkIsNew(table: str, files: LakeFiles = FILES) -> None:
     """Raise LakeRefused if a table has rows by its ledger, so that another program has removed its log."""
     # A table of the latest rows may have removed keys that it never had, without its log.
     isByKey = layoutOf(table, files) == BY_KEY

@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.table.file_names import FILES, OWN
+from fleximq.pipeline.lake.storage.lake_files import FILES, OWN, LakeFiles
 
 #: Seconds to wait for the lock of a change.
 TIMEOUT = 60.0
@@ -22,7 +21,7 @@ _HOLDERS = {
 
 @contextmanager
 def tableLock(
-    name: str, table: str, files: Files = FILES, timeout: float = 0.0, sleep: Callable[[float], None] = time.sleep
+    name: str, table: str, files: LakeFiles = FILES, timeout: float = 0.0, sleep: Callable[[float], None] = time.sleep
 ) -> Iterator[None]:
     """Hold the lock of this name; raises LakeRefused if another process holds it for more than ``timeout`` seconds."""
     try:
@@ -35,7 +34,7 @@ def tableLock(
 
 
 def _waitFor(
-    name: str, table: str, files: Files, descriptor: int, timeout: float, sleep: Callable[[float], None]
+    name: str, table: str, files: LakeFiles, descriptor: int, timeout: float, sleep: Callable[[float], None]
 ) -> None:
     deadline = time.monotonic() + timeout
     while not files.lock(descriptor):
@@ -46,7 +45,7 @@ def _waitFor(
 
 
 @contextmanager
-def unchanged(table: str, files: Files = FILES, sleep: Callable[[float], None] = time.sleep) -> Iterator[bool]:
+def unchanged(table: str, files: LakeFiles = FILES, sleep: Callable[[float], None] = time.sleep) -> Iterator[bool]:
     """Keep others from changing a table, without a right to write; False if this file system cannot do it."""
     try:
         descriptor = files.open(f"{table}/{OWN}/{_CHANGE}")

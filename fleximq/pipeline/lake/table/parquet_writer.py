@@ -6,7 +6,6 @@ skip most of them. This file is hot: see docs/guides/pipeline-lake.rst, "How fas
 """
 
 import json
-import os
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
 from fleximq.pipeline.lake.table.file_names import DATE, dateOf
 from fleximq.pipeline.lake.table.table_log import TableFile
 
@@ -117,7 +117,10 @@ class _Rows:
 class StagingWriter:
     """Stages the rows of one journal that one attempt of a task reads, in a local or shared folder."""
 
-    def __init__(self, folder: str, schema: pa.Schema, journal: str, batch: int, layout: str) -> None:
+    def __init__(
+        self, folder: str, schema: pa.Schema, journal: str, batch: int, layout: str, files: LakeFiles = FILES
+    ) -> None:
+        self._files = files
         self._folder = folder
         self._schema = schema
         self._isSorted = layout == DATE
@@ -158,7 +161,7 @@ class StagingWriter:
         """Delete the staged files as far as possible."""
         for name in [each.path for each in self._staged] + [rows.name for rows in self._rows.values() if rows.name]:
             with suppress(OSError):
-                os.unlink(f"{self._folder}/{name}")
+                self._files.remove(f"{self._folder}/{name}")
 
     def _flush(self, key: tuple[str, int]) -> None:
         """Write the buffered rows of a topic and day as a row group, or those of a day as a sorted file."""
@@ -189,7 +192,7 @@ class StagingWriter:
         self._names += 1
         self._opened[key] = None
         options = parquetOptions(self._schema, self._isSorted, rowBytes)
-        rows.writer = pq.ParquetWriter(f"{self._folder}/{rows.name}", self._schema, **options)
+        rows.writer = pq.ParquetWriter(self._files.output(f"{self._folder}/{rows.name}"), self._schema, **options)
 
     def _end(self, key: tuple[str, int]) -> None:
         """Complete the file of a topic and day; later rows start another one."""
@@ -201,7 +204,7 @@ class StagingWriter:
         span = Span(self._journal, rows.first, rows.last, rows.number, self._batch)
         rows.writer.add_key_value_metadata(fileMetadata([span], topic))
         rows.writer.close()
-        size = synced(f"{self._folder}/{rows.name}")
+        size = self._files.synced(f"{self._folder}/{rows.name}")
         self._staged.append(TableFile(rows.name, topic, dateOf(day), *span[:4], size))
         if rows.waiting:
             # It was completed to limit the open files; its rows are still buffered.
@@ -209,18 +212,18 @@ class StagingWriter:
             later.waiting, later.bytes = rows.waiting, rows.bytes
 
 
-def spansIn(path: str) -> list[Span]:
+def spansIn(path: str, files: LakeFiles = FILES) -> list[Span]:
     """Return the spans of a file without them in its metadata."""
-    found = pq.ParquetFile(path).read(["journal", "offset"]).group_by("journal")
+    found = pq.ParquetFile(files.input(path)).read(["journal", "offset"]).group_by("journal")
     totals = found.aggregate([("offset", "min"), ("offset", "max"), ("offset", "count")]).to_pylist()
     return [Span(each["journal"], each["offset_min"], each["offset_max"], each["offset_count"], 0) for each in totals]
 
 
-def rowsByJournal(paths: Iterable[str]) -> dict[str, int]:
+def rowsByJournal(paths: Iterable[str], files: LakeFiles = FILES) -> dict[str, int]:
     """Return the number of rows of each journal in some files."""
     rows: Counter[str] = Counter()
     for path in paths:
-        rows.update(rowsIn(pq.ParquetFile(path).read(["journal"])))
+        rows.update(rowsIn(pq.ParquetFile(files.input(path)).read(["journal"])))
     return dict(rows)
 
 
@@ -246,16 +249,6 @@ def grouped(parts: Iterable[_Part], size: int) -> Iterator[list[_Part]]:
             held, left = [], size
     if held:
         yield held
-
-
-def synced(path: str) -> int:
-    """Sync a file to disk and return its size."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fdatasync(descriptor)
-        return os.fstat(descriptor).st_size
-    finally:
-        os.close(descriptor)
 
 
 def _divided(batch: pa.RecordBatch, byTopic: bool) -> Iterator[tuple[tuple[str, int], pa.RecordBatch]]:

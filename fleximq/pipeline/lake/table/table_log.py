@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused, plainError
+from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
 from fleximq.pipeline.lake.table.file_names import fileName, partitionOf
 
 #: Hours for which the files that a table of the latest rows has replaced stay: each batch may replace all of them.
@@ -117,8 +117,9 @@ def untilCommitted(attempt: Callable[[], None], conflicts: tuple[type[Exception]
 class TableLog(ABC):
     """The log of one table, made by the first commit: readers see the files that it names. Raises LakeRefused."""
 
-    def __init__(self, table: str) -> None:
+    def __init__(self, table: str, files: LakeFiles = FILES) -> None:
         self._table = table
+        self._files = files
 
     @abstractmethod
     def commit(self, batch: int, files: Sequence[TableFile]) -> None:
@@ -149,7 +150,7 @@ class TableLog(ABC):
         return None
 
     def compact(
-        self, goal: CompactionGoal, aside: str, files: Files, now: float, exclusive: Exclusive
+        self, goal: CompactionGoal, aside: str, files: LakeFiles, now: float, exclusive: Exclusive
     ) -> Iterator[Compacted] | None:
         """Merge small files in the log's own way, None if it has none; yield the result for each changed partition.
         Only this run uses the folder ``aside``; ``now`` is in seconds since 1970.
@@ -157,5 +158,5 @@ class TableLog(ABC):
         return None
 
     @abstractmethod
-    def cleanUp(self, now: float, files: Files, exclusive: Exclusive) -> None:
+    def cleanUp(self, now: float, files: LakeFiles, exclusive: Exclusive) -> None:
         """Delete files that the table has not needed for a week; ``now`` is in seconds since 1970."""

@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 
 from fleximq.config import option_values
-from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused, OptionRefused
 from fleximq.pipeline.files.selection import Topics
+from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
 from fleximq.pipeline.lake.table.columns import TableColumns
-from fleximq.pipeline.lake.table.file_names import FILES, isFileName, readRecorded, writeOwn
+from fleximq.pipeline.lake.table.file_names import isFileName, readRecorded, writeOwn
 from fleximq.pipeline.payloads import ddl
 from fleximq.pipeline.payloads.decoder import ENCODINGS, STRUCTURED, Decoder
 from fleximq.pipeline.payloads.dialect_payloads import Identity
@@ -170,14 +170,14 @@ def topicPatterns(specs: Iterable[TableSpec]) -> tuple[str, ...]:
     return tuple(patterns)
 
 
-def writeSpec(table: str, spec: TableSpec, files: Files = FILES) -> None:
+def writeSpec(table: str, spec: TableSpec, files: LakeFiles = FILES) -> None:
     """Record the specification of a table, for jobs that read its payloads again; raises OSError."""
     writeOwn(table, _NAME, [asdict(spec)], files)
 
 
-def readSpec(table: str) -> TableSpec:
+def readSpec(table: str, files: LakeFiles = FILES) -> TableSpec:
     """Return the recorded specification of a table; raises LakeRefused, also if only an older version fed the table."""
-    found = readRecorded(table, _NAME, _specs)
+    found = readRecorded(table, _NAME, _specs, files)
     if found is None:
         raise LakeRefused(
             f"the table {table} was last fed by an older FlexiMQ, which did not record its topics: start its ingest "

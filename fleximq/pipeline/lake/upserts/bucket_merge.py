@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
 from fleximq.pipeline.lake.table.file_merge import aligned
-from fleximq.pipeline.lake.table.parquet_writer import Span, fileMetadata, parquetOptions, synced
+from fleximq.pipeline.lake.table.parquet_writer import Span, fileMetadata, parquetOptions
 from fleximq.pipeline.lake.table.table_log import TableFile
 from fleximq.pipeline.lake.upserts.buckets import Bucket, bucketMetadata, divided
 from fleximq.pipeline.lake.upserts.row_keys import keysOf
@@ -73,7 +74,10 @@ def latest(keys: pa.BinaryArray) -> np.ndarray:
 class BucketMerge:
     """Stages the buckets of a table in ``folder``; ``column`` has the keys, ``schema`` is that of the table's files."""
 
-    def __init__(self, table: str, folder: str, column: str, schema: pa.Schema, number: int) -> None:
+    def __init__(
+        self, table: str, folder: str, column: str, schema: pa.Schema, number: int, files: LakeFiles = FILES
+    ) -> None:
+        self._files = files
         self._table = table
         self._folder = folder
         self._column = column
@@ -96,7 +100,7 @@ class BucketMerge:
         return changes.rows.filter(pa.array(~changes.isRemoval)) if changes.isRemoval.any() else changes.rows
 
     def _merged(self, bucket: Bucket, changes: Changes) -> Merged:
-        with pq.ParquetFile(f"{self._table}/{bucket.path}", pre_buffer=False) as file:
+        with pq.ParquetFile(self._files.input(f"{self._table}/{bucket.path}"), pre_buffer=False) as file:
             old = aligned(file.read(use_threads=False), self._schema)
         oldKeys = keysOf(old, self._column)
         isRemoval = np.append(np.zeros(old.num_rows, bool), changes.isRemoval)
@@ -127,7 +131,7 @@ class BucketMerge:
         name = f"{uuid.uuid4().hex}.parquet"
         path = f"{self._folder}/{name}"
         options = parquetOptions(self._schema, False, 0)
-        with pq.ParquetWriter(path, self._schema, **options, write_page_index=True) as writer:
+        with pq.ParquetWriter(self._files.output(path), self._schema, **options, write_page_index=True) as writer:
             writer.write_table(rows, row_group_size=rows.num_rows)
             writer.add_key_value_metadata(fileMetadata([span], "") | bucketMetadata(first))
-        return TableFile(name, "", "", *span[:4], synced(path))
+        return TableFile(name, "", "", *span[:4], self._files.synced(path))

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fleximq.pipeline.errors import LakeRefused
+from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
 from fleximq.pipeline.lake.table.parquet_writer import spansOf
 
 #: The metadata key of a bucket's first possible key, in base64; files with dead letters do not have it.
@@ -37,8 +38,8 @@ def bucketMetadata(first: bytes | None) -> dict[bytes, bytes]:
 class Buckets:
     """The buckets of one table; the files, which never change, are looked at once."""
 
-    def __init__(self, table: str) -> None:
-        self._table = table
+    def __init__(self, table: str, files: LakeFiles = FILES) -> None:
+        self._table, self._files = table, files
         self._known: dict[str, Bucket] = {}
 
     def update(self, paths: Iterable[str]) -> None:
@@ -47,7 +48,7 @@ class Buckets:
 
     def _read(self, path: str) -> Bucket:
         try:
-            found = pq.read_metadata(f"{self._table}/{path}")
+            found = pq.read_metadata(self._files.input(f"{self._table}/{path}"))
             (span,) = spansOf(found.metadata or {})[1]
         except (OSError, ValueError, KeyError) as error:
             raise LakeRefused(

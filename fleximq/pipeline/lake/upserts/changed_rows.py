@@ -6,12 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.lake.column_changes import addColumns
 from fleximq.pipeline.lake.ingest_task import inferredFields, ofTopics, rowDecoder
+from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
 from fleximq.pipeline.lake.table.columns import requiredColumns
 from fleximq.pipeline.lake.table.file_merge import aligned
-from fleximq.pipeline.lake.table.file_names import FILES
 from fleximq.pipeline.lake.table.table_spec import DEAD, MESSAGE_COLUMNS, TableSpec
 from fleximq.pipeline.lake.upserts.bucket_merge import Changes
 from fleximq.pipeline.lake.upserts.row_keys import MESSAGE_KEY, keysOf, tombstonesIn
@@ -22,7 +21,7 @@ class ChangedRows:
     ``reason`` is that of the first dead letter.
     """
 
-    def __init__(self, table: str, spec: TableSpec, journal: str, files: Files = FILES) -> None:
+    def __init__(self, table: str, spec: TableSpec, journal: str, files: LakeFiles = FILES) -> None:
         self._table, self._spec, self._journal, self._files = table, spec, journal, files
         self._columns = requiredColumns(table, files)
         self._decode = rowDecoder(spec, self._columns)

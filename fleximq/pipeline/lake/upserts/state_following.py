@@ -10,13 +10,13 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from threading import Event, Thread
 
-from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import DeadLettersFound, LakeRefused, LeftBehind, PipelineError
 from fleximq.pipeline.lag import Reporter
 from fleximq.pipeline.lake.batch_commit import BEHIND, exclusive
 from fleximq.pipeline.lake.live_files import logOf
-from fleximq.pipeline.lake.table.file_names import FILES, OWN, writeOwn
+from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
+from fleximq.pipeline.lake.table.file_names import writeOwn
 from fleximq.pipeline.lake.table.ledger import readLedger
 from fleximq.pipeline.lake.table.table_spec import TableSpec
 from fleximq.pipeline.lake.upserts.state_ingest import StateIngest
@@ -37,7 +37,7 @@ class StateFollowing:
         run: JobRun,
         strict: bool = False,
         reporter: Reporter | None = None,
-        files: Files = FILES,
+        files: LakeFiles = FILES,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._ingest, self._lake, self._run, self._files, self._now = ingest, lake, run, files, now
@@ -137,7 +137,7 @@ class StateFollowing:
             if why:
                 writeOwn(table, BEHIND, [why], self._files)
             else:
-                self._files.remove(f"{table}/{OWN}/{BEHIND}")
+                self._files.removeOwn(table, BEHIND)
         said = f"warning: table {name} is left behind: {why}" if why else f"table {name} has all messages again"
         self._run.writeLine(said)
 

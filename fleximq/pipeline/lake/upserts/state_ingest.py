@@ -6,7 +6,6 @@ nothing and misses nothing, and needs no checkpoint. A new table begins with the
 """
 
 import os
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
@@ -15,7 +14,6 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.files.schema import ALL_COLUMNS
 from fleximq.pipeline.files.selection import Selection
@@ -23,9 +21,9 @@ from fleximq.pipeline.files.slice_reader import Missing
 from fleximq.pipeline.lake.batch_commit import exclusive, writing
 from fleximq.pipeline.lake.ingest_driver import TableIngest
 from fleximq.pipeline.lake.live_files import liveFiles
-from fleximq.pipeline.lake.staged_files import makeFolders
+from fleximq.pipeline.lake.storage.lake_files import FILES, OWN, LakeFiles
 from fleximq.pipeline.lake.table.file_merge import aligned
-from fleximq.pipeline.lake.table.file_names import BY_KEY, FILES, OWN
+from fleximq.pipeline.lake.table.file_names import BY_KEY
 from fleximq.pipeline.lake.table.ledger import Gap, readLedger, writeLedger
 from fleximq.pipeline.lake.table.table_spec import TableSpec, readSpec
 from fleximq.pipeline.lake.table_change import TableChange, commitChange
@@ -65,7 +63,7 @@ class StateIngest:
         specs: Sequence[TableSpec],
         form: dict[str, Any],
         options: SourceOptions,
-        files: Files = FILES,
+        files: LakeFiles = FILES,
     ) -> None:
         self.specs = specs
         self._lake, self._files = lake, files
@@ -130,15 +128,15 @@ class _Piece:
 class _StateTable:
     """One table, and its buckets."""
 
-    def __init__(self, table: str, spec: TableSpec, files: Files) -> None:
+    def __init__(self, table: str, spec: TableSpec, files: LakeFiles) -> None:
         self.table = table
         self._spec, self._files = spec, files
         self._folder = f"{table}/{OWN}/{STAGED}"
-        self._buckets = Buckets(table)
+        self._buckets = Buckets(table, files)
         with writing(table):
             # What a recorded change needed was moved when the table was entered.
-            shutil.rmtree(self._folder, ignore_errors=True)
-            makeFolders(files, self._folder)
+            files.removeTree(self._folder)
+            files.makeFolders(self._folder)
 
     def take(
         self, journal: str, start: int, pieces: "Iterable[_Piece]", isEnding: Callable[[], bool]
@@ -189,16 +187,16 @@ class _StateTable:
     def _staged(self, journal: str, start: int, end: int, changed: ChangedRows, gaps: list[Gap]) -> TableChange:
         """Merge changes with the buckets of the table as it is now, in staged files."""
         with exclusive(self.table, self._files):
-            self._buckets.update(path for path, _ in liveFiles(self.table))
+            self._buckets.update(path for path, _ in liveFiles(self.table, self._files))
         number = readLedger(self.table, self._files).changes + 1
-        merge = BucketMerge(self.table, self._folder, self._spec.upsert, changed.schema, number)
+        merge = BucketMerge(self.table, self._folder, self._spec.upsert, changed.schema, number, self._files)
         gone, made, grown = merge.merge(changed.changes(), self._buckets.of(journal))
         dead = changed.dead()
         if dead.num_rows:
             gone, made = [*gone], [*made]
             rows = dead
             for each in [each for each in self._buckets.dead(journal) if each.bytes < DEAD_BYTES][:1]:
-                earlier = aligned(pq.read_table(f"{self.table}/{each.path}", partitioning=None), changed.schema)
+                earlier = aligned(pq.ParquetFile(self._files.input(f"{self.table}/{each.path}")).read(), changed.schema)
                 rows = type(rows).from_batches([*earlier.to_batches(), *rows.to_batches()], changed.schema)
                 gone.append(each.path)
             made.append(merge.stage(rows, journal, None))
@@ -220,11 +218,11 @@ class _StateTable:
                 self._files.remove(f"{self._folder}/{name}")
 
 
-def checkKey(table: str, spec: TableSpec, files: Files = FILES) -> None:
+def checkKey(table: str, spec: TableSpec, files: LakeFiles = FILES) -> None:
     """Raise LakeRefused if a table has rows that replaced others by another key."""
-    if not files.exists(f"{table}/{OWN}/table"):
+    if not files.hasOwn(table, "table"):
         return
-    had = readSpec(table).upsert
+    had = readSpec(table, files).upsert
     if had and had != spec.upsert:
         raise LakeRefused(
             f"the table {os.path.basename(table)} has upsert({had}) and cannot go on with upsert({spec.upsert}): give "

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from fleximq.journal.files.file_system import Files
+from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
 from tests.pipeline.lake.iceberg_case import FIRST, IcebergCase, skip
 
 if not skip:
@@ -29,9 +29,9 @@ if not skip:
 class RewriteCase(IcebergCase):
     """``foreign`` is a table's handle of somebody else."""
 
-    def compact(self, files: Files | None = None) -> list[tuple[int, int]]:
+    def compact(self, files: LakeFiles = FILES) -> list[tuple[int, int]]:
         """Compact the table; return how many files became how many."""
-        return [each[1:] for each in compact(self.table, AT_ONCE, files or Files())]
+        return [each[1:] for each in compact(self.table, AT_ONCE, files)]
 
     def appendForeign(self) -> None:
         """Let somebody else, who knows no lock, add the rows 101 to 104."""
@@ -161,7 +161,7 @@ class ConflictTests(RewriteCase):
         self.assertEqual(self.files(), self.named())
         self.whole()
 
-    def never(self, table: str, wanted: Any) -> bool:
+    def never(self, table: str, wanted: Any, files: LakeFiles) -> bool:
         """Ask for the change, and fail."""
         from pyiceberg.exceptions import CommitFailedException
 
@@ -173,8 +173,8 @@ class ConflictTests(RewriteCase):
         self.assertRaisesRegex(LakeRefused, "another engine has deleted one by one", self.compact)
 
     def test_fileWithOtherNumbersOfRowsIsNotTaken(self) -> None:
-        def join(folder: str, group: Any, path: str, schema: Any) -> None:
-            merge(folder, group[:1], path, schema)
+        def join(folder: str, group: Any, path: str, schema: Any, files: LakeFiles) -> int:
+            return merge(folder, group[:1], path, schema, files)
 
         self.patch(iceberg_compaction, "merge", join)
         self.assertRaisesRegex(LakeRefused, "other numbers of rows", self.compact)

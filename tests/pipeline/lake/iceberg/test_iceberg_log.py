@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fleximq.journal.files.file_system import Files
+from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
 from tests.pipeline.lake.iceberg_case import FIRST, IcebergCase, skip
 
 if not skip:
@@ -20,9 +20,8 @@ if not skip:
     from tests.pipeline.lake.tables import crashes
 
 
-def tidy(table: str, now: float, files: Files | None = None) -> int:
+def tidy(table: str, now: float, files: LakeFiles = FILES) -> int:
     """Remove what no reader needs any more."""
-    files = files or Files()
     return removeUnused(table, now, files, partial(exclusive, table, files))
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.pipeline.lake.storage.lake_files import FILES
 from tests.pipeline.installed import missing as skip
 
 if not skip:
@@ -30,7 +31,7 @@ class MemoryTests(SynchronousTestCase):
             offsets = range(number * 40, number * 40 + 40)
             writer.add(rows(offsets, value=[os.urandom(100_000) for _ in offsets]))
             writer.close()
-        parts = sorted(partsOf(str(folder)), key=lambda part: part.spans[0].first)
+        parts = sorted(partsOf(str(folder), FILES), key=lambda part: part.spans[0].first)
         self.patch(file_merge, "_MERGED_BYTES", 1 << 20)
         before = pa.total_allocated_bytes()
         held = []
@@ -40,5 +41,5 @@ class MemoryTests(SynchronousTestCase):
             return sortedByTopic(rows)
 
         self.patch(file_merge, "sortedByTopic", noted)
-        merge(str(folder), parts, str(folder / "merged.parquet"), BASE)
+        merge(str(folder), parts, str(folder / "merged.parquet"), BASE, FILES)
         self.assertLess(max(held), 56 << 20)

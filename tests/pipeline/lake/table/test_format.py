@@ -7,7 +7,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.journal.files.file_system import Files
+from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
 from tests.pipeline.installed import missing as skip
 from tests.pipeline.lake.iceberg_case import skip as noIceberg
 
@@ -80,7 +80,7 @@ class CommittedMixin:
         self.columns = TableColumns("raw", pa.schema([]))
         self.publishing = makeTable(self.table, self.format, columns=self.columns)
 
-    def publish(self, number: int, start: int, end: int, topic: str = "a b/c%", files: Files | None = None) -> None:
+    def publish(self, number: int, start: int, end: int, topic: str = "a b/c%", files: LakeFiles = FILES) -> None:
         """Publish a batch of one topic."""
         schema = self.columns.schema
         more: dict[str, Any] = {name: list(range(start, end)) for name in self.columns.names}

@@ -7,7 +7,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.journal.files.file_system import Files
+from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
 from fleximq.values.message import Content
 from tests.pipeline.installed import missing
 from tests.pipeline.written import Written
@@ -75,12 +75,12 @@ class StateCase(SynchronousTestCase):
             else:
                 self.put(key)
 
-    def opened(self, files: Files | None = None, **more: str) -> "StateIngest":
+    def opened(self, files: LakeFiles | None = None, **more: str) -> "StateIngest":
         """Return an ingest of the table."""
         options = SourceOptions.of({"path": self.written.folder, **more})
-        return StateIngest(self.lake, [self.spec], {"format": self.tableFormat}, options, files or Files())
+        return StateIngest(self.lake, [self.spec], {"format": self.tableFormat}, options, files or FILES)
 
-    def advance(self, files: Files | None = None, **more: str) -> "list[Advance]":
+    def advance(self, files: LakeFiles | None = None, **more: str) -> "list[Advance]":
         """Bring the table up to the end of the journal."""
         with self.opened(files, **more) as ingest:
             return list(ingest.advance(ingest.specs[0]))

@@ -4,7 +4,7 @@ import os
 import time
 from typing import Any
 
-from fleximq.journal.files.file_system import Files
+from fleximq.pipeline.lake.storage.lake_files import FILES
 from tests.pipeline.lake.upserts.state_case import StateCase, skip
 
 if not skip:
@@ -130,10 +130,10 @@ class StateIngestTests(StateCase):
         (live,) = [path for path, _ in liveFiles(self.table)]
         log = logOf(self.table)
         assert log is not None
-        log.cleanUp(time.time(), Files(), lambda: exclusive(self.table))
+        log.cleanUp(time.time(), FILES, lambda: exclusive(self.table))
         self.assertEqual(len(os.listdir(f"{self.table}/keys")), 2)
         self.patch(delta_log, "REPLACED_HOURS", 0)
-        log.cleanUp(time.time() + 3700, Files(), lambda: exclusive(self.table))
+        log.cleanUp(time.time() + 3700, FILES, lambda: exclusive(self.table))
         self.assertEqual(os.listdir(f"{self.table}/keys"), [os.path.basename(live)])
         self.look()
 

@@ -1,0 +1,1 @@
+"""The files of lakes: one interface to all accesses, for folders of this machine."""
