@@ -50,9 +50,15 @@ class Ingest:
     ``program``: Python's arguments.
     """
 
-    def __init__(self, folder: Path, *words: str, program: tuple[str, ...] = ("-m", "fleximq.pipeline")) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *words: str,
+        program: tuple[str, ...] = ("-m", "fleximq.pipeline"),
+        lake: str | None = None,
+    ) -> None:
         self.said = folder / f"said-{time.monotonic_ns()}"
-        command = ["ingest", "--lake", str(folder / "lake"), *words]
+        command = ["ingest", "--lake", lake or str(folder / "lake"), *words]
         own = ("--no-cache", "--master", "local[2]", "--conf", "spark.driver.memory=1g")
         with self.said.open("wb") as said:
             self._process = subprocess.Popen(
@@ -64,19 +70,27 @@ class Ingest:
                 start_new_session=True,
             )
 
+    def code(self) -> int | None:
+        """Return the exit code, None while it runs."""
+        return self._process.poll()
+
+    def hasStarted(self) -> bool:
+        """Tell whether its query was ever started."""
+        return "ingesting into" in self.said.read_text()
+
     def running(self) -> bool:
         """Tell whether it runs.
 
         :raises AssertionError: it has ended by itself, with an error.
         """
-        code = self._process.poll()
+        code = self.code()
         if code not in (None, 0):
             raise AssertionError(f"the ingest ended with {code}\n{self.said.read_text()[-3000:]}")
         return code is None
 
     def isIngesting(self) -> bool:
         """Tell whether its query was started."""
-        return self.running() and "ingesting into" in self.said.read_text()
+        return self.running() and self.hasStarted()
 
     def stop(self) -> None:
         """Ask it to end, and see that it does so in order."""

@@ -1,13 +1,17 @@
 """Iceberg tables in catalogs that other programs share: PostgreSQL, and PyIceberg's settings."""
 
 import os
+import re
+import shlex
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from tests.pages import ROOT
 from tests.pipeline.lake.iceberg_case import skip
 from tests.pipeline.postgres import PASSWORD, Postgres
 
@@ -26,6 +30,7 @@ if not skip:
     from fleximq.pipeline.lake.table.table_log import CompactionGoal
     from tests.pipeline.jobs.fake_run import runJob
     from tests.pipeline.lake.tables import commit, makeTable, rows
+    from tests.pipeline.written import Written
 
 
 def makeIn(table: str, form: Mapping[str, Any]) -> None:
@@ -77,6 +82,28 @@ class PostgresTests(SynchronousTestCase):
         self.assertEqual(lake.audit(self.table), [])
         self.assertEqual([each[1:] for each in compact(self.table, CompactionGoal(1 << 20, -1e9, 2))], [(3, 1)])
         self.assertEqual(self.offsets(), list(range(1, 7)))
+
+    def test_recipeOfThePageRuns(self) -> None:
+        page = (ROOT / "docs" / "guides" / "pipeline-lake.rst").read_text().partition("With PostgreSQL")[2]
+        journal = Written(f"{self.lake}-journal")
+        self.addCleanup(journal.close)
+        journal.kept("t", b"1", b"2")
+        changed = {
+            "/var/lib/fleximq": journal.folder,
+            "/mnt/lake": f"{self.lake}2",
+            "@db/": f"@127.0.0.1:{self.server.port}/",
+            "plant": "factory",
+            "\\\n": "",
+        }
+        for before, after in changed.items():
+            page = page.replace(before, after)
+        [command] = re.findall(r"fleximq-pipeline ingest (.*)$", page, re.MULTILINE)[:1]
+        runJob(INGEST, *shlex.split(command), "--once")
+        [program] = re.findall(r"^    from pyiceberg.*\n(?:\n|    .*\n)+", page, re.MULTILINE)
+        found: dict[str, Any] = {}
+        exec(dedent(program), found)
+        self.addCleanup(found["catalog"].close)
+        self.assertEqual(found["rows"]["value"].to_pylist(), [b"1", b"2"])
 
     def test_serverThatWasKilledIsUsedAgainAfterItsStart(self) -> None:
         self.server.kill()
