@@ -84,7 +84,7 @@ class HttpQueueLoop(QueueLoop):
         """Take jobs and settle them at random; return False to leave with unsettled ones."""
         jobs = self.jobs
         query = f"most={random.randint(1, PREFETCH)}&wait={WAIT}&lease={LEASE}"
-        taken = self._ask(connection, f"/queues/{queue}/take?{query}")["jobs"]
+        taken = self._ask(connection, f"/queues/{queue}/take?create=true&{query}")["jobs"]
         acks, retries, rejects, extends = [], [], [], []
         done: dict[str, str] = {}
         buried: dict[str, str] = {}
