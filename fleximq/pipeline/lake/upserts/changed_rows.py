@@ -54,6 +54,8 @@ class ChangedRows:
             keys = keysOf(records, self.column)
         else:
             keys = pc.if_else(removals, keysOf(records, MESSAGE_KEY), keysOf(rows, self.column))
+        self.taken += records.num_rows
+        self.bytes += rows.nbytes
         isFaulty = pc.and_not(errors.is_valid(), removals) if errors is not None else pa.repeat(False, len(keys))
         isDead = pc.or_(isFaulty, keys.is_null())
         if pc.any(isDead).as_py():
@@ -63,8 +65,6 @@ class ChangedRows:
         self._keys.append(keys)
         self._rows.append(pa.table(rows))
         self._removals.append(removals.to_numpy(zero_copy_only=False))
-        self.taken += records.num_rows
-        self.bytes += rows.nbytes
 
     def _evolve(self, records: pa.RecordBatch) -> None:
         if not self._spec.isInferred or not records.num_rows:
