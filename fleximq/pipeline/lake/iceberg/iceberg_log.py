@@ -53,12 +53,8 @@ class IcebergLog(TableLog):
             if int(table.properties.get(BATCH, -1)) >= batch:
                 return
             made = dataFilesOf(table, self._urls(files), self._files)
-            properties = {BATCH: str(batch)}
-            if table.name_mapping() is None:
-                # Our files have no ids of columns.
-                properties[TableProperties.DEFAULT_NAME_MAPPING] = table.schema().name_mapping.model_dump_json()
             with snapshots.OnlyTransaction(table) as transaction:
-                transaction.set_properties(properties)
+                transaction.set_properties({BATCH: str(batch), **_mapping(table)})
                 added = transaction.update_snapshot({BATCH: str(batch)})
                 with added.merge_append() if _merges(table) else added.fast_append() as update:
                     for file in made:
@@ -76,7 +72,7 @@ class IcebergLog(TableLog):
                 return
             made = dataFilesOf(table, self._urls(files), self._files)
             with snapshots.OnlyTransaction(table) as transaction:
-                transaction.set_properties({CHANGE: str(number)})
+                transaction.set_properties({CHANGE: str(number), **_mapping(table)})
                 with transaction.update_snapshot({CHANGE: str(number)}).overwrite() as update:
                     for each in snapshots.liveOf(table):
                         if each.path in removed:
@@ -136,6 +132,13 @@ class IcebergLog(TableLog):
 
     def cleanUp(self, now: float, files: LakeFiles, exclusive: Exclusive) -> None:
         removeUnused(self._table, now, files, exclusive)
+
+
+def _mapping(table: Table) -> dict[str, str]:
+    """Return the property that a table needs, since our files have no ids of columns."""
+    if table.name_mapping() is not None:
+        return {}
+    return {TableProperties.DEFAULT_NAME_MAPPING: table.schema().name_mapping.model_dump_json()}
 
 
 def _merges(table: Table) -> bool:

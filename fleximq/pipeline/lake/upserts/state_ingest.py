@@ -12,6 +12,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fleximq.pipeline.errors import LakeRefused
@@ -108,17 +109,15 @@ class StateIngest:
         if begin > start:
             yield _Piece((), begin, [Missing(start, begin, "retention has removed them", True)])
         parts = journals.partitions(journal, begin, end, self._options, selection) if begin < end else []
-        for place, part in enumerate(parts):
+        for part in parts:
             missing: list[Missing] = []
-            until = end if place == len(parts) - 1 else part.slice.end
-            yield _Piece(records(part, ALL_COLUMNS, selection, fail, missing), until, missing)
-        if not parts:
-            yield _Piece((), end, [])
+            yield _Piece(records(part, ALL_COLUMNS, selection, fail, missing), begin, missing)
+        yield _Piece((), end, [])
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Records up to before an offset; ``missing`` is known after them."""
+    """Records, after which all before the offset ``end`` are known; ``missing`` is known after them."""
 
     batches: Iterable[Any]
     end: int
@@ -145,10 +144,12 @@ class _StateTable:
         changed, gaps = ChangedRows(self.table, self._spec, journal, self._files), list[Gap]()
         end = start
         for piece in pieces:
+            end = max(end, piece.end)
             for batch in piece.batches:
                 changed.add(batch)
+                end = max(end, pc.max(batch.column("offset")).as_py() + 1)
             gaps += [Gap(each.first, each.next, each.why, each.lost) for each in piece.missing]
-            end = piece.end
+            end = max([end, *(gap.next for gap in gaps)])
             if changed.bytes >= CHANGE_BYTES:
                 yield self._commit(journal, start, end, changed, gaps)
                 changed, gaps, start = ChangedRows(self.table, self._spec, journal, self._files), [], end

@@ -82,11 +82,24 @@ class StateIngestTests(StateCase):
     def test_randomChangesInSmallBucketsAreThoseOfTheModel(self) -> None:
         self.patch(bucket_merge, "BUCKET_BYTES", 4000)
         self.patch(state_ingest, "CHANGE_BYTES", 10_000)
+        self.patch(state_ingest, "SLICE_BYTES", 3_000)
         for _ in range(12):
             self.some(self.chance.randrange(1, 120), keys=200)
             self.advance()
             self.look()
         self.assertGreater(len(liveFiles(self.table)), 5)
+
+    def test_endAfterAnyChangeLosesNothing(self) -> None:
+        self.patch(state_ingest, "CHANGE_BYTES", 10_000)
+        self.patch(state_ingest, "SLICE_BYTES", 5_000)
+        self.some(1000, keys=300)
+        changes = last = 0
+        while last < self.written.next:
+            with self.opened() as ingest:
+                last = next(ingest.advance(ingest.specs[0])).next
+            changes += 1
+        self.assertGreater(changes, 5)
+        self.look()
 
     def test_onlyBucketsWithChangedKeysAreWrittenAgain(self) -> None:
         self.patch(bucket_merge, "BUCKET_BYTES", 4000)
