@@ -18,7 +18,7 @@ class CatalogTests(IcebergCase):
 
     def test_pyIcebergAndSparkFindTheRowsAsThePageSays(self) -> None:
         page = (Path(__file__).parents[4] / "docs" / "guides" / "pipeline-lake.rst").read_text()
-        [program] = re.findall(r"^    from pyiceberg.*\n(?:\n|    .*\n)+", page, re.MULTILINE)
+        program, *_ = re.findall(r"^    from pyiceberg.*\n(?:\n|    .*\n)+", page, re.MULTILINE)
         found: dict[str, Any] = {"spark": sharedSession()}
         exec(dedent(program).replace("/mnt/lake", self.lake).replace("lake.sensors", "lake.messages"), found)
         self.assertEqual(sorted(found["rows"].column("offset").to_pylist()), self.all[10:])
