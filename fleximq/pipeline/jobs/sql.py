@@ -26,6 +26,8 @@ def _prepare(parser: ArgumentParser) -> None:
     add = partial(job.option, parser)
     add("--sealed", "FOLDER", "sealed history, read with the journal")
     add("--lake", "FOLDER", "lake tables, by their names")
+    words = "lake tables as they were before this offset; one with upsert from another with all of its changes"
+    add("--as-of", "OFFSET", words, job.positiveNumber)
     add("--decode", None, "decode payloads into columns; text by default", job.lowered, choices=_DECODED)
     add("--schema", "DDL", "their columns; inferred by default")
     add("--format", None, "the output format", job.lowered, choices=("table", "csv", "json"), default="table")
@@ -38,6 +40,8 @@ def _run(arguments: Namespace, run: JobRun) -> None:
         # Sealed history may have outlived its journal, and decoding without a schema has to sample payloads.
         hasSchema = arguments.schema is not None
         job.checkSource({name: value for name, value in options.items() if name != "decode" or hasSchema})
+    if arguments.as_of is not None and arguments.lake is None:
+        raise OptionRefused("--as-of belongs to --lake, which is missing")
     if arguments.lake is not None:
         tableNames(_path(arguments.lake) or "")
     # A session of its own isolates settings and tables.
@@ -61,7 +65,8 @@ def _run(arguments: Namespace, run: JobRun) -> None:
     limit = LIMIT if arguments.limit is None and arguments.format == "table" else arguments.limit
     finished = _cancelled(spark, run.stopping)
     try:
-        answer = Tables(spark, options, _path(arguments.sealed), _path(arguments.lake)).ask(arguments.query)
+        tables = Tables(spark, options, _path(arguments.sealed), _path(arguments.lake), arguments.as_of)
+        answer = tables.ask(arguments.query)
         with run.notice("running the query"):
             rows = (answer if limit is None else answer.limit(limit + 1)).toArrow()
     finally:

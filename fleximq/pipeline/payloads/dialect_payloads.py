@@ -47,8 +47,8 @@ def split(message: bytes) -> tuple[bytes, list[tuple[str, str]] | None]:
 _PACKED = ("fleximq", "broker")
 #: The mask of the content type in a content's code, and its value for MessagePack. No values of PyArrow: the first of
 #: these imports pandas, which half of Spark's processes do not need.
-_KIND = 0xFF
-_MESSAGEPACK = contentOf(Message(b"", Content.MESSAGEPACK, qos=0))
+KIND = 0xFF
+MESSAGEPACK = contentOf(Message(b"", Content.MESSAGEPACK, qos=0))
 
 Payloads = list[bytes | None]
 
@@ -85,8 +85,8 @@ def packedAt(payloadFormat: str, dialects: pa.Array | None, contents: pa.Array |
         return None
     packed = None
     if contents is not None:
-        kinds = pc.bit_wise_and(contents, pa.scalar(_KIND, pa.int32()))
-        packed = pc.equal(kinds, pa.scalar(_MESSAGEPACK, pa.int32()))
+        kinds = pc.bit_wise_and(contents, pa.scalar(KIND, pa.int32()))
+        packed = pc.equal(kinds, pa.scalar(MESSAGEPACK, pa.int32()))
     elif dialects is not None:
         packed = pc.is_in(dialects, pa.array(_PACKED))
     return packed if packed is not None and pc.any(packed).as_py() else None

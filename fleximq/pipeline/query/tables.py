@@ -16,10 +16,12 @@ from fleximq.pipeline.files.schema import COLUMNS
 from fleximq.pipeline.lake.live_files import logOf
 from fleximq.pipeline.lake.locations import sparkPath
 from fleximq.pipeline.lake.storage.lake_files import OWN
-from fleximq.pipeline.lake.table.file_names import isFileName
+from fleximq.pipeline.lake.table.file_names import BY_KEY, isFileName
+from fleximq.pipeline.lake.table.format import layoutOf
 from fleximq.pipeline.payloads.ddl import written
 from fleximq.pipeline.payloads.decoder import STRUCTURED
 from fleximq.pipeline.query.journal_sample import isThere, schemaOf, topicsOf
+from fleximq.pipeline.query.past_state import stateAt
 from fleximq.pipeline.reader.source_options import SourceOptions
 
 #: The table of all topics.
@@ -30,15 +32,23 @@ _NAMED = 20
 
 
 class Tables:
-    """The tables that a query can name: of the source, with sealed history, and of the folder of a lake."""
+    """The tables that a query can name: of the source, with sealed history, and of the folder of a lake, the latter
+    without what came at the offset ``asOf`` of a journal or later.
+    """
 
     def __init__(
-        self, spark: SparkSession, options: Mapping[str, str] | None, sealed: str | None = None, lake: str | None = None
+        self,
+        spark: SparkSession,
+        options: Mapping[str, str] | None,
+        sealed: str | None = None,
+        lake: str | None = None,
+        asOf: int | None = None,
     ) -> None:
         self._spark = spark
         self._options = options
         self._sealed = sealed
         self._lake = lake
+        self._asOf = asOf
 
     def ask(self, query: str) -> DataFrame:
         """Return the result of a query; raises PipelineError if it is invalid, fails, or names an unknown table."""
@@ -74,7 +84,7 @@ class Tables:
 
     def _open(self, name: str) -> DataFrame:
         if self._lake is not None and isFileName(name) and Path(self._lake, name, OWN).is_dir():
-            return lakeTable(self._spark, f"{self._lake}/{name}")
+            return self._lakeTable(f"{self._lake}/{name}")
         if self._options is None:
             raise OptionRefused(f"there is no table {name!r} in {self._lake}")
         options = dict(self._options)
@@ -86,6 +96,13 @@ class Tables:
             isListed = "," not in name and name == name.strip()
             options.update({"subscribe": name} if isListed else {"subscribePattern": re.escape(name)})
         return self._decoded(options, None if name == ALL else name) if "decode" in options else self._load(options)
+
+    def _lakeTable(self, table: str) -> DataFrame:
+        if self._asOf is None:
+            return lakeTable(self._spark, table)
+        if layoutOf(table) == BY_KEY:
+            return stateAt(table, self._asOf, lambda name: lakeTable(self._spark, f"{self._lake}/{name}"))
+        return lakeTable(self._spark, table).where(F.col("offset") < self._asOf)
 
     def _checkTopic(self, name: str) -> None:
         chosen = SourceOptions.of(_plain(self._options or {}))

@@ -14,10 +14,10 @@ MESSAGE_KEY = "key"
 #: Payloads longer than this are no tombstones: they are not even looked at.
 _LONGEST = 32
 #: Nothing, as MessagePack: nil, and each form of an empty str or bin.
-_NOTHING = (b"", b"\xc0", b"\xa0", b"\xd9\0", b"\xda\0\0", b"\xdb\0\0\0\0", b"\xc4\0", b"\xc5\0\0", b"\xc6\0\0\0\0")
-_NULL = b"null"
-#: The first bytes of a MessagePack str or bin of four bytes.
-_FOUR = (b"\xa4", b"\xd9\4", b"\xc4\4")
+NOTHING = (b"", b"\xc0", b"\xa0", b"\xd9\0", b"\xda\0\0", b"\xdb\0\0\0\0", b"\xc4\0", b"\xc5\0\0", b"\xc6\0\0\0\0")
+#: JSON's null, and the same as a MessagePack str or bin.
+NULL = b"null"
+NULLS = tuple(first + NULL for first in (b"\xa4", b"\xd9\4", b"\xc4\4"))
 
 
 def keysOf(rows: pa.RecordBatch | pa.Table, column: str) -> pa.BinaryArray:
@@ -58,8 +58,8 @@ def tombstonesIn(records: pa.RecordBatch, decode: str) -> pa.BooleanArray:
 
 
 def _isNull(payload: bytes) -> bool:
-    return payload.strip(b" \t\r\n") in (b"", _NULL)
+    return payload.strip(b" \t\r\n") in (b"", NULL)
 
 
 def _isPackedNothing(payload: bytes, isJson: bool) -> bool:
-    return payload in _NOTHING or (isJson and payload in [first + _NULL for first in _FOUR])
+    return payload in NOTHING or (isJson and payload in NULLS)

@@ -13,7 +13,7 @@ from threading import Event, Thread
 from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import DeadLettersFound, LakeRefused, LeftBehind, PipelineError
 from fleximq.pipeline.lag import Reporter
-from fleximq.pipeline.lake.batch_commit import BEHIND, exclusive
+from fleximq.pipeline.lake.batch_commit import BEHIND, exclusive, readBehind
 from fleximq.pipeline.lake.live_files import logOf
 from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
 from fleximq.pipeline.lake.table.file_names import writeOwn
@@ -44,7 +44,8 @@ class StateFollowing:
         self._strict, self._reporter = strict, reporter
         self._dead = self._records = 0
         self._cleaned = now()
-        self.behind: dict[str, str] = {}
+        told = {spec.name: readBehind(f"{lake}/{spec.name}", files) for spec in ingest.specs}
+        self.behind = {name: why for name, why in told.items() if why}
 
     def once(self) -> None:
         """Bring all tables up to the records that are there now; raises LeftBehind if one cannot be."""
