@@ -148,6 +148,21 @@ class Networks(FlexiCase):
         one.flush()
         self.assertEqual(self.values(subscription, 301), [*range(300), bytes(3000)])
 
+    def test_clientJoinsWhenConnectionsBringMoreThanItsJoin(self) -> None:
+        """All before are cut within the handshake; what was published meanwhile waits."""
+        one, subscription = self.connected(), self.direct().subscribe(self.topic)
+        self.network.cutAfter = 100
+        self.network.cut()
+        self.until(lambda: one.state is State.AWAY)
+        while True:
+            one.publish(self.topic, 1)
+            try:
+                one.flush()
+                break
+            except ConnectionLost:
+                pass
+        self.assertEqual(self.values(subscription, 1), [1])
+
     def test_flushedPublicationsSurviveManyCuts(self) -> None:
         """Anywhere in the bytes; nothing hangs."""
         one, subscription = self.connected(), self.direct().subscribe(self.topic)
