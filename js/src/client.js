@@ -311,12 +311,16 @@ export class Client {
         connection._out._raw(bytes);
         connection._soon();
         each._number = ++this._sent;
+        // A connection that ends soon confirms a part, so that the next one has less to repeat.
+        if (!(this._sent % 128)) this._ping();
         if (!each._keep) this._heldBytes -= bytes.length;
       }
       this._held = this._held.filter((each) => each._keep);
       this._enter({ state: "joined" });
       this._joining._resolve();
       this._ready._resolve();
+      // The last of them may have been written already, and are to be confirmed, too.
+      connection._soon();
     });
     connection._write();
   }
@@ -419,11 +423,11 @@ export class Client {
     if (this._connection?._id) this._connection._frame(type, header, value);
   }
 
-  /** Send a PING, and call a function with its PONG. @internal @param {Barrier["_call"]} [call] */
-  _ping(call) {
+  /** Send a PING, and call a function with its PONG. @internal @param {Barrier["_call"]} call */
+  _ping(call = (_, refusals) => this._keep(refusals)) {
     this._sendSettlements();
-    const timestamp = call ? ++this._number : 0;
-    if (call) this._barriers.set(timestamp, { _sent: this._sent, _call: call });
+    const timestamp = ++this._number;
+    this._barriers.set(timestamp, { _sent: this._sent, _call: call });
     this._send(PING, { keepalive: { timestamp } });
   }
 

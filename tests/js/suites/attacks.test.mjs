@@ -212,3 +212,36 @@ test("a token is renewed before it expires, and nothing is lost", async () => {
   for (const each of server.clients) each.terminate();
   server.close();
 });
+
+test("each connection confirms a part of what is repeated, although none lasts until its end", async () => {
+  const server = new WebSocketServer({ port: 0, host: "127.0.0.1", perMessageDeflate: false });
+  await new Promise((resolve) => server.on("listening", resolve));
+  let connections = 0;
+  server.on("connection", (socket) => {
+    let left = 300;
+    connections++;
+    socket.on("message", (data) => {
+      for (let at = 0; at < data.length && left; ) {
+        const size = 26 + data.readUInt32BE(at + 22);
+        if (data[at + 1] === 0) socket.send(frame(REP, 1000, { status: 200 }));
+        if (data[at + 1] === PING) socket.send(frame(PONG, 1, new Uint8Array(data.subarray(at + 26, at + size))));
+        // What was answered arrives before the end.
+        if (data[at + 1] === PUB && !--left) socket.close();
+        at += size + 8 + Number(data.readBigUInt64BE(at + size));
+      }
+    });
+    socket.on("error", () => {});
+  });
+  const mq = await connect(`ws://127.0.0.1:${server.address().port}`, { reconnect: quick, repeat: true });
+  let isConfirmed = false;
+  try {
+    await mq.publishMany("a", Array(1000).keys());
+    mq.flush().then(() => (isConfirmed = true), () => {});
+    await until(() => isConfirmed || connections > 20);
+    assert.ok(isConfirmed, `not after ${connections} connections`);
+  } finally {
+    mq.hangUp();
+    for (const each of server.clients) each.terminate();
+    server.close();
+  }
+});
