@@ -51,7 +51,7 @@ def draw() -> None:
 def prepare(page, name) -> None:
     """Bring a page into the state that its picture shows."""
     if name == "dead-letters":
-        page.locator(".letter summary").first.click()
+        page.locator(".rows summary").first.click()
     elif name == "topic":
         page.get_by_role("button", name="Show messages as they arrive").click()
     elif name == "trace":

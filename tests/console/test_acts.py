@@ -38,7 +38,7 @@ class ActsTests(ConsoleCase):
     def test_deadLetters(self) -> None:
         """Dead letters are returned and deleted one by one, by a filter, and all; a question may be refused."""
         page = self.show("letters", "mails", until="full <b>now</b>")
-        letters = page.locator(".letter")
+        letters = page.locator(".rows details")
         letters.first.locator("summary").click()
         letters.first.get_by_role("button", name="Return to the queue").click()
         if page.get_by_role("dialog").count():
@@ -57,12 +57,19 @@ class ActsTests(ConsoleCase):
         words = self.api("dead-letters?queue=mails")["letters"][0]["words"]
         page.get_by_label("Words contain").fill(words)
         self.eventually(page, lambda: letters.count() == 1)
+        page.locator("main h1 ~ .hint").get_by_text(f"1 of {DEAD - 2} match").wait_for()
         page.get_by_role("button", name="Return all that match").click()
+        page.get_by_role("dialog").get_by_text("Return 1 dead letter?").wait_for()
         self.confirm(page, "Return them")
         self.eventually(page, lambda: self.dead() == DEAD - 3)
         page.get_by_label("Words contain").fill("")
         self.eventually(page, lambda: letters.count() == DEAD - 3)
+        page.get_by_label("Died before").fill("2026-13-01")
         page.get_by_role("button", name="Delete all that match").click()
+        self.assertEqual(page.get_by_role("dialog").count(), 0)
+        page.get_by_label("Died before").fill("2999-01-01 08:00")
+        page.get_by_role("button", name="Delete all that match").click()
+        page.get_by_role("dialog").get_by_text(f"Delete {DEAD - 3} dead letters?").wait_for()
         self.confirm(page, "Delete them", typed="mails")
         self.told(page, f"{DEAD - 3} dead letters are deleted.")
         self.assertEqual(self.dead(), 0)

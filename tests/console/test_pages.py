@@ -34,6 +34,18 @@ class PagesTests(ConsoleCase):
         self.assertEqual(mails["Consumers"], str(said["mails"]["consumers"]))
         self.assertEqual(rows[HOSTILE]["State"], "nobody consumes")
 
+    def test_queuesAreFilteredByTheBroker(self) -> None:
+        """The filter asks the broker, which searches all queues."""
+        page = self.show("queues", until=HOSTILE)
+        with page.expect_response(lambda answer: "contains=MAIL" in answer.url):
+            page.get_by_label("Filter by name").fill("MAIL")
+        self.eventually(page, lambda: [row["Queue"] for row in self.rows(page, "Queues")] == ["mails"])
+
+    def test_theMenuHasOneLine(self) -> None:
+        """In a narrow window, the menu stays one line."""
+        page = self.show("queues", until=HOSTILE, size={"width": 800, "height": 700})
+        self.assertLess(page.locator("#nav").bounding_box()["height"], 50)
+
     def test_aQueueIsSorted(self) -> None:
         """A click on the head of a column sorts by it, and a second one turns the order."""
         page = self.show("queues", until=HOSTILE)
@@ -80,13 +92,15 @@ class PagesTests(ConsoleCase):
     def test_aDeadLetterTellsItsStory(self) -> None:
         """A dead letter has the reason, the words of the consumer, its attempts and its contents."""
         page = self.show("letters", "mails", until="full <b>now</b>")
-        self.assertEqual(page.locator(".letter").count(), DEAD)
-        letter = page.locator(".letter").first
+        self.assertEqual(page.locator(".rows details").count(), DEAD)
+        letter = page.locator(".rows details").first
         letter.locator("summary").click()
         said = self.api("dead-letters?queue=mails&limit=1")["letters"][0]
         shown = letter.inner_text()
         for each in (said["message_id"], said["words"], said["reason"], said["consumer"], SCRIPT):
             self.assertIn(each, shown)
+        exact = letter.locator("time").first.get_attribute("title")
+        self.assertRegex(exact, r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d\d:\d\d$")
 
     def test_overview(self) -> None:
         """The charts have the numbers of the history, each in a table too; health is told in words."""

@@ -47,6 +47,10 @@ class StaticFilesTests(ConsoleCase):
                 self.assertEqual((answer.code, answer.body), (200, path.read_bytes()), name)
                 self.assertNotEqual(answer.fields["content-type"], "application/octet-stream", name)
 
+    def test_sizeInAll(self) -> None:
+        """The console, its charts and the client that it loads are at most 150 KB, uncompressed."""
+        self.assertLessEqual(sum(len(each.body) for each in staticFiles().values()), 150 * 1024)
+
     def test_script(self) -> None:
         """A script is asked for again each time, and not sent again while it is the same."""
         answer = self.ask("GET /console/a.js")

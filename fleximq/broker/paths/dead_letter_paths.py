@@ -28,7 +28,8 @@ def deadLetters(broker: Broker, client: ConnectedClient, arguments: Arguments, a
     """Answer ``/broker/dead-letters``: the oldest dead letters of a ``queue`` that fulfil conditions; they stay there.
 
     At most ``limit`` of the oldest :data:`_LOOKED_AT`, fewer if the others are only on disk or an answer is full; in a
-    topic that the definition of the queue names, only those of the usual priority. The client must have the right to
+    topic that the definition of the queue names, only those of the usual priority. ``searched`` is the number of
+    letters that were looked at, ``matching`` of those that fulfil the conditions. The client must have the right to
     consume from the topic of the letters.
     """
     name = broker.queues.letterTopic(_queue(arguments))
@@ -36,8 +37,10 @@ def deadLetters(broker: Broker, client: ConnectedClient, arguments: Arguments, a
     wanted = replace(_filter(arguments), queue=None if name.startswith(DEAD) else _queue(arguments))
 
     def look(queue: Queue) -> None:
-        letters = (letter for letter, _ in queue.stored.first(_LOOKED_AT) if wanted.accepts(letter))
-        answer({"waiting": queue.stored.depth, "letters": fitting(map(_row, letters), most)})
+        oldest = [letter for letter, _ in queue.stored.first(_LOOKED_AT)]
+        found = list(filter(wanted.accepts, oldest))
+        counts = {"waiting": queue.stored.depth, "searched": len(oldest), "matching": len(found)}
+        answer({**counts, "letters": fitting(map(_row, found), most)})
 
     lookInto(broker, client, name, look)
 

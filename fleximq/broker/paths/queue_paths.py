@@ -26,11 +26,23 @@ NAME_BYTES = TOPIC_BYTES + len(DEAD)
 
 
 def queues(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
-    """Answer ``/broker/queues``: the work queues by topic, including those of dead letters; with ``topic`` that one."""
+    """Answer ``/broker/queues``: the work queues by topic, including those of dead letters; with ``topic`` that one.
+
+    ``contains`` is a part of the names, in any case of letters. ``dead_letters`` is ``only`` for those with dead
+    letters, or ``none`` for all other queues.
+    """
     name = text(arguments, "topic", NAME_BYTES) if "topic" in arguments else None
+    part = text(arguments, "contains", NAME_BYTES).casefold() if arguments.get("contains") else ""
+    dead = arguments.get("dead_letters")
+    if dead not in (None, "only", "none"):
+        raise BadRequest("'dead_letters' must be 'only' or 'none'")
 
     def shows(queue: WorkQueue) -> bool:
-        return name in (None, queue.name) and sees(client, queue.name)
+        if dead is not None and (
+            queue.name.startswith(DEAD) != (dead == "only") or (dead == "only" and not queue.depth)
+        ):
+            return False
+        return name in (None, queue.name) and part in queue.name.casefold() and sees(client, queue.name)
 
     some = page(arguments, str, "")
     Listing("queues", broker.queues, attrgetter("name"), partial(queueRow, broker), *some, shows).answer(broker, answer)

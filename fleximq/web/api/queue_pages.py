@@ -33,7 +33,14 @@ def queuePages(broker: Broker) -> dict[str, Page]:
     reads, acts = partial(pathPage, broker), partial(actOf, broker)
     return {
         "/api/queues": reads(
-            queue_paths.queues, "Work queues by topic, with their rates, ages and consumers.", (_TOPIC, *PAGED)
+            queue_paths.queues,
+            "Work queues by topic, with their rates, ages and consumers.",
+            (
+                _TOPIC,
+                *PAGED,
+                Argument("contains", "A part of the names, in any case of letters."),
+                Argument("dead_letters", "Which kind: ``only`` those with dead letters, or ``none`` of them."),
+            ),
         ),
         "/api/queues/detail": reads(
             queue_detail.queueDetail,

@@ -1,41 +1,26 @@
 // The frame around all pages: addresses, the session, the state of the broker, and the theme.
 
 import * as api from "./api.js";
-import { h, toast } from "./dom.js";
+import { h, press, toast } from "./dom.js";
+import { counted } from "./format.js";
 import { signInForm } from "./sign-in.js";
 
-/** The pages: the first segment of the address, the words in the menu ("" for none), and the path that they read. */
-const PAGES = [
-  ["queues", "Queues", "queues"],
-  ["queue", "", "queues"],
-  ["schedules", "Schedules", "schedules"],
-  ["letters", "Dead letters", "dead-letters"],
-  ["overview", "Overview", "history"],
-  ["topics", "Topics", "topics"],
-  ["topic", "", "topics"],
-  ["clients", "Clients", "clients"],
-  ["client", "", "clients"],
-  ["trace", "Trace", "trace"],
-  ["rights", "Rights", "rights"],
-  ["settings", "Settings", "settings"],
-  ["journal", "Journal", "journal"],
-  ["groups", "Groups", "groups"],
-  ["cluster", "Cluster", "cluster"],
-  ["warnings", "Warnings", "warnings"],
-];
+/** The pages: the first segment of the address, and if the menu has them, the words there and the path that they read. */
+const PAGES = Object.fromEntries([
+  ["queues", "Queues", "queues"], ["queue"], ["schedules", "Schedules", "schedules"], ["letters", "Dead letters", "dead-letters"],
+  ["overview", "Overview", "history"], ["topics", "Topics", "topics"], ["topic"], ["clients", "Clients", "clients"], ["client"],
+  ["trace", "Trace", "trace"], ["rights", "Rights", "rights"], ["settings", "Settings", "settings"], ["journal", "Journal", "journal"],
+  ["groups", "Groups", "groups"], ["cluster", "Cluster", "cluster"], ["warnings", "Warnings", "warnings"],
+].map(([name, words, path]) => [name, { words, path }]));
 const OF = { queue: "queues", topic: "topics", client: "clients" };
 const HEALTH_EVERY = 10000;
 
-const main = document.getElementById("main");
-const nav = document.getElementById("nav");
-const outage = document.getElementById("outage");
-const health = document.getElementById("health");
-const who = document.getElementById("who");
+const [main, nav, outage, health, who, theme] = ["main", "nav", "outage", "health", "who", "theme"].map((id) => document.getElementById(id));
 
 /** Show the page of the present address. */
 async function route() {
   const segments = location.hash.replace(/^#\/?/, "").split("/").map(decode);
-  const name = PAGES.some(([each]) => each === segments[0]) ? segments[0] : "queues";
+  const name = Object.hasOwn(PAGES, segments[0]) ? segments[0] : "queues";
   if (!api.session.isOpen) return main.replaceChildren(signInForm(begin));
   for (const each of nav.children) {
     if (each.dataset.page === (OF[name] ?? name)) each.setAttribute("aria-current", "page");
@@ -47,7 +32,7 @@ async function route() {
   const page = document.createElement(tag);
   page.segments = segments.slice(1);
   main.replaceChildren(page);
-  document.title = `${[page.segments[0], PAGES.find(([each]) => each === name)[1]].filter(Boolean).join(" · ") || name} · FlexiMQ console`;
+  document.title = `${[page.segments[0], PAGES[name].words].filter(Boolean).join(" · ") || name} · FlexiMQ console`;
   main.focus({ preventScroll: true });
   scrollTo(0, 0);
 }
@@ -62,11 +47,11 @@ function decode(segment) {
 
 /** Show the menu and the user. */
 function frame() {
-  const shown = PAGES.filter(([, words, path]) => words && api.session.isOpen && api.may(path));
-  nav.replaceChildren(...shown.map(([name, words]) => h("a", { href: `#/${name}`, "data-page": name }, words)));
+  const shown = Object.entries(PAGES).filter(([, { words, path }]) => words && api.session.isOpen && api.may(path));
+  nav.replaceChildren(...shown.map(([name, { words }]) => h("a", { href: `#/${name}`, "data-page": name }, words)));
   const { principal, methods } = api.session;
   who.replaceChildren(...(api.session.isOpen && (principal || methods.length)
-    ? [principal ?? "", h("button", { type: "button", class: "quiet", onclick: leave }, "Sign out")] : []));
+    ? [principal ?? "", press("Sign out", leave, { class: "quiet" })] : []));
   health.hidden = !api.session.isOpen;
 }
 
@@ -84,7 +69,7 @@ async function look() {
   try {
     const { status, reasons, notices } = await api.get("health");
     const number = notices?.length ?? 0;
-    health.textContent = status !== "ok" ? "not ready" : number ? `${number} ${number === 1 ? "notice" : "notices"}` : "healthy";
+    health.textContent = status !== "ok" ? "not ready" : number ? counted(number, "notice") : "healthy";
     health.className = `pill ${status !== "ok" ? "bad" : number ? "warn" : "good"}`;
     health.title = [...(reasons ?? []), ...(notices ?? [])].join("\n");
   } catch {
@@ -103,26 +88,24 @@ async function begin() {
   look();
 }
 
-/** Show the symbol of the theme that a click chooses. */
+/** Use a theme, and show the symbol of the one that a click chooses. */
 function themes() {
-  const button = document.getElementById("theme");
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  const present = () => document.documentElement.dataset.theme ?? (dark.matches ? "dark" : "light");
-  const name = () => {
-    const other = present() === "dark" ? "light" : "dark";
-    button.textContent = other === "dark" ? "☾" : "☀";
-    button.setAttribute("aria-label", `Use the ${other} theme`);
+  const root = document.documentElement.dataset, dark = matchMedia("(prefers-color-scheme: dark)");
+  const other = () => ((root.theme ?? (dark.matches ? "dark" : "light")) === "dark" ? "light" : "dark");
+  const show = () => {
+    theme.textContent = other() === "dark" ? "☾" : "☀";
+    theme.setAttribute("aria-label", `Use the ${other()} theme`);
+    dispatchEvent(new Event("themed"));
   };
   const kept = localStorage.getItem("fleximq-theme");
-  if (kept === "dark" || kept === "light") document.documentElement.dataset.theme = kept;
-  button.addEventListener("click", () => {
-    document.documentElement.dataset.theme = present() === "dark" ? "light" : "dark";
-    localStorage.setItem("fleximq-theme", document.documentElement.dataset.theme);
-    name();
-    dispatchEvent(new Event("themed"));
+  if (kept === "dark" || kept === "light") root.theme = kept;
+  theme.addEventListener("click", () => {
+    root.theme = other();
+    localStorage.setItem("fleximq-theme", root.theme);
+    show();
   });
-  dark.addEventListener("change", () => { name(); dispatchEvent(new Event("themed")); });
-  name();
+  dark.addEventListener("change", show);
+  show();
 }
 
 api.events.addEventListener("outage", ({ detail }) => {

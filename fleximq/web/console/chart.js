@@ -1,6 +1,8 @@
 // Charts of the last hour, each with its numbers in a table.
 
 import { h } from "./dom.js";
+import { clock } from "./format.js";
+import { table } from "./table.js";
 
 const COLORS = ["--mark", "--warn", "--good"];
 const HEIGHT = 160;
@@ -16,7 +18,9 @@ export class Chart {
     this.series = series;
     this.format = format;
     this.place = h("div");
-    this.details = h("details", { ontoggle: () => this.#fill() }, h("summary", {}, h("small", {}, "The numbers")));
+    const columns = series.map(([name, words]) => [words, name, (value) => format(value ?? 0), "number"]);
+    this.numbers = table(title, [["Time", "time", clock], ...columns], "time");
+    this.details = h("details", { ontoggle: () => this.#fill() }, h("summary", {}, h("small", {}, "The numbers")), this.numbers);
     this.element = h("div", { class: "chart" }, h("h2", {}, title), this.place, this.details);
     this.watch = new ResizeObserver(() => this.#plot?.setSize({ width: this.place.clientWidth, height: HEIGHT }));
     this.watch.observe(this.place);
@@ -51,7 +55,7 @@ export class Chart {
       width: this.place.clientWidth, height: HEIGHT, cursor: { y: false }, legend: { live: true },
       scales: { y: { range: (plot, low, high) => [low > high / 2 ? low - (high - low) / 10 - 1 : 0, high > 0 ? high + (high - low) / 10 + 1e-3 : 1] } },
       axes: [axis, { ...axis, size: 88, values: (plot, ticks) => ticks.map((each, at) => (at && this.format(each) === this.format(ticks[at - 1]) ? "" : this.format(each))) }],
-      series: [{ value: (plot, at) => (at ? new Date(at * 1000).toLocaleTimeString() : "–") },
+      series: [{ value: (plot, at) => (at ? clock(at * 1000) : "–") },
         ...this.series.map(([, words], at) => ({ label: words, stroke: resolved(COLORS[at]), width: 1.5, points: { show: false }, value: (plot, value) => (value === null || value === undefined ? "–" : this.format(value)) }))],
     }, this.#columns(), this.place);
     this.place.firstElementChild.setAttribute("aria-hidden", "true"); // the table has the same
@@ -70,12 +74,7 @@ export class Chart {
 
   #fill() {
     if (!this.details.open) return;
-    const rows = this.#times.map((time, at) => h("tr", {}, h("td", {}, new Date(time).toLocaleTimeString()),
-      this.#values.map((each) => h("td", { class: "number" }, this.format(each[at] ?? 0))))).reverse();
-    const heads = [["", "Time"], ...this.series].map(([, words]) => h("th", { scope: "col" }, words));
-    const box = h("div", { class: "scrolled", tabindex: 0, role: "region", "aria-label": this.title },
-      h("table", {}, h("caption", {}, this.title), h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows)));
-    this.details.querySelector(".scrolled")?.remove();
-    this.details.append(box);
+    this.numbers.rows = this.#times.map((time, at) =>
+      ({ time, ...Object.fromEntries(this.series.map(([name], which) => [name, this.#values[which][at]])) })).reverse();
   }
 }

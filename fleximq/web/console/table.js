@@ -1,14 +1,11 @@
 // A table whose rows are updated in place, so that focus, selection and open details survive each update.
 
-import { h } from "./dom.js";
+import { h, press } from "./dom.js";
 
 /**
- * @typedef {object} Column
- * @property {string} title
- * @property {(row: any) => any} show returns text or an element for a row
- * @property {(row: any) => any} [by] the value by which rows are sorted and compared; the text without it
- * @property {boolean} [number] aligned to the right
- * @property {boolean} [minor] hidden on small screens
+ * @typedef {[title: string, field: any, show?: (value: any) => any, kind?: string]} Column
+ * `field`: the name of a field, by which rows are also sorted, or a function that shows a row. `show`: returns text or
+ * an element for the value of the field. `kind`: "number" is aligned to the right, "minor" hidden on small screens.
  */
 
 /** `<fq-table>`: set {@link define} once, and {@link rows} at each update. */
@@ -20,20 +17,21 @@ class Table extends HTMLElement {
   #descending = false;
   #lines = new Map();
   #body = h("tbody");
+  #heads = [];
   #empty = h("p", { class: "empty" });
 
   /**
    * @param {string} caption read by screen readers
    * @param {Column[]} columns
-   * @param {(row: any) => any} key
+   * @param {any} key the field that tells rows apart, or a function of a row
    * @param {...any} empty shown if there are no rows
    */
   define(caption, columns, key, ...empty) {
     this.#columns = columns;
-    this.#key = key;
+    this.#key = of(key);
     this.#empty.append(...empty);
-    const heads = columns.map((column) => h("th", { scope: "col", class: classOf(column) },
-      column.by ? h("button", { type: "button", onclick: () => this.#sortBy(column) }, column.title) : column.title));
+    const heads = columns.map((column) => h("th", { scope: "col", class: column[3] },
+      typeof column[1] === "string" ? press(column[0], () => this.#sortBy(column)) : column[0]));
     this.replaceChildren(
       h("div", { class: "scrolled", tabindex: 0, role: "region", "aria-label": caption },
         h("table", {}, h("caption", {}, caption), h("thead", {}, h("tr", {}, heads)), this.#body)),
@@ -42,8 +40,6 @@ class Table extends HTMLElement {
     this.#heads = heads;
     return this;
   }
-
-  #heads = [];
 
   set rows(rows) {
     this.#rows = rows;
@@ -69,13 +65,13 @@ class Table extends HTMLElement {
   #line(key, row) {
     let found = this.#lines.get(key);
     if (!found) {
-      const cells = this.#columns.map((column) => h("td", { class: classOf(column) }));
+      const cells = this.#columns.map((column) => h("td", { class: column[3] }));
       found = { line: h("tr", {}, cells), cells, marks: [] };
       this.#lines.set(key, found);
     }
-    this.#columns.forEach((column, at) => {
-      const shown = column.show(row);
-      const mark = column.mark ? column.mark(row) : shown instanceof Node ? shown.outerHTML : shown;
+    this.#columns.forEach(([, field, show], at) => {
+      const shown = show ? show(of(field)(row)) : of(field)(row);
+      const mark = shown instanceof Node ? shown.outerHTML : shown;
       if (found.marks[at] === mark) return;
       found.marks[at] = mark;
       found.cells[at].replaceChildren(shown instanceof Node || typeof shown === "string" ? shown : `${shown ?? "–"}`);
@@ -84,7 +80,7 @@ class Table extends HTMLElement {
   }
 
   #sortBy(column) {
-    this.#descending = this.#order === column ? !this.#descending : Boolean(column.number);
+    this.#descending = this.#order === column ? !this.#descending : Boolean(column[3]?.includes("number"));
     this.#order = column;
     this.#columns.forEach((each, at) => {
       if (each === column) this.#heads[at].setAttribute("aria-sort", this.#descending ? "descending" : "ascending");
@@ -95,12 +91,12 @@ class Table extends HTMLElement {
 
   #sorted() {
     if (!this.#order) return this.#rows;
-    const { by } = this.#order, sign = this.#descending ? -1 : 1;
+    const by = of(this.#order[1]), sign = this.#descending ? -1 : 1;
     return [...this.#rows].sort((one, other) => sign * compared(by(one), by(other)));
   }
 }
 
-const classOf = (column) => [column.number && "number", column.minor && "minor"].filter(Boolean).join(" ") || null;
+const of = (field) => (typeof field === "string" ? (row) => row[field] : field);
 
 function compared(one, other) {
   if (typeof one === "number" && typeof other === "number") return one - other;

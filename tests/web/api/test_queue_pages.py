@@ -35,6 +35,35 @@ class ConsumerCase(ApiCase):
         self.broker.consumeFrom(client, "a", deliver, lambda error: None, prefetch)
 
 
+class ListingTests(ApiCase):
+    """``/api/queues``."""
+
+    def names(self, query: str) -> tuple[list[str], str | None]:
+        """Return the topics of a page, and where the next one begins."""
+        found = self.ask(f"GET /api/queues?{query}").value
+        return [each["topic"] for each in found["queues"]], found["next"]
+
+    def test_aPageIsCutAfterItsFilters(self) -> None:
+        """A part of the names and the kind of queue choose the rows before these are paged."""
+        for name in ("mails", "Emails.eu", "orders"):
+            self.produce(name, b"1")
+        self.bury("mails", b"x")
+        self.bury("orders", b"x")
+        self.assertEqual(self.names("contains=MAIL&dead_letters=none&limit=1"), (["Emails.eu"], "Emails.eu"))
+        self.assertEqual(self.names("contains=MAIL&dead_letters=none&limit=1&after=Emails.eu"), (["mails"], None))
+        self.assertEqual(self.names("dead_letters=only&limit=2"), (["$dead/mails", "$dead/orders"], None))
+
+    def test_queuesWithoutDeadLettersAreLeftOut(self) -> None:
+        """Of the queues of dead letters, only those are listed that have some."""
+        self.bury("mails", b"x")
+        self.post("/api/dead-letters/delete", {"queue": "mails"})
+        self.assertEqual(self.names("dead_letters=only"), ([], None))
+
+    def test_anUnknownKindIsRefused(self) -> None:
+        """The kind is one of two words."""
+        self.assertEqual(self.ask("GET /api/queues?dead_letters=some").code, 400)
+
+
 class DetailTests(ConsumerCase):
     """``/api/queues/detail`` and ``/api/queues/flying``."""
 

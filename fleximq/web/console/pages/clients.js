@@ -1,59 +1,50 @@
 // Connected clients, and bans.
 
-import { get, may } from "../api.js";
-import { field, h } from "../dom.js";
-import { bytes, count, link, mark, rate, span, time } from "../format.js";
-import { heading, Page, Paging, section } from "../page.js";
-import { table } from "../table.js";
+import { bytes, count, get, h, heading, linked, mark, may, Page, Paging, principal, rate, section, span, table, time } from "../page.js";
+
+/** What holds up a client, as marks. */
+export const pace = ({ slow }) => (slow?.length ? h("span", {}, slow.map((each) => mark(each, "bad"))) : mark("reads", "good"));
 
 export default class Clients extends Page {
   build() {
-    this.paging = new Paging("clients", this);
-    const again = () => { this.paging.reset(); this.refresh(); };
-    this.filter = field("contains", { type: "search", placeholder: "Part of name or address", "aria-label": "Part of name or address", oninput: again });
-    this.slow = h("input", { type: "checkbox", onchange: again });
-    this.rates = new Map();
+    this.paging = new Paging("clients", this, "Part of name or address");
+    this.slow = h("input", { type: "checkbox", onchange: this.paging.again });
     this.table = table("Clients", [
-      { title: "Id", show: (row) => link(String(row.client_id), "client", row.client_id), by: (row) => row.client_id },
-      { title: "Name", show: (row) => row.client_name || "–", by: (row) => row.client_name ?? "" },
-      { title: "Dialect", show: (row) => row.dialect, by: (row) => row.dialect, minor: true },
-      { title: "Principal", show: (row) => row.principal ?? "anonymous", by: (row) => row.principal ?? "", minor: true },
-      { title: "Address", show: (row) => row.address, by: (row) => row.address, minor: true },
-      { title: "Received", show: (row) => rate(this.#rateOf(row, "received_messages")), number: true },
-      { title: "Delivered", show: (row) => rate(this.#rateOf(row, "delivered_messages")), number: true },
-      { title: "Unread", show: (row) => bytes(row.unread_bytes), by: (row) => row.unread_bytes, number: true },
-      { title: "State", show: (row) => (row.slow?.length ? h("span", {}, row.slow.map((each) => mark(each, "bad"))) : mark("reads", "good")) },
-      { title: "Subscriptions", show: (row) => count(row.subscriptions), by: (row) => row.subscriptions, number: true, minor: true },
-      { title: "Connected", show: (row) => span(row.connected), by: (row) => row.connected, number: true, minor: true },
-    ], (row) => row.client_id, "No client is connected. Try: ", h("code", {}, "fleximq sub 'news.#'"));
+      ["Id", "client_id", linked("client")],
+      ["Name", "client_name", (name) => name || "–"],
+      ["Dialect", "dialect", null, "minor"],
+      ["Principal", "principal", principal, "minor"],
+      ["Address", "address", null, "minor"],
+      ["Received", (row) => rate(this.#rateOf(row, "received_messages")), null, "number"],
+      ["Delivered", (row) => rate(this.#rateOf(row, "delivered_messages")), null, "number"],
+      ["Unread", "unread_bytes", bytes, "number"],
+      ["State", pace],
+      ["Subscriptions", "subscriptions", count, "number minor"],
+      ["Connected", "connected", span, "number minor"],
+    ], "client_id", "No client is connected. Try: ", h("code", {}, "fleximq sub 'news.#'"));
+    const whom = (row) => (row.principal ? { principal: row.principal } : { address: row.address });
     this.bans = table("Bans", [
-      { title: "Principal or address", show: (row) => row.principal ?? row.address },
-      { title: "Until", show: (row) => (row.until ? time(row.until) : "for ever") },
-      { title: "Reason", show: (row) => row.reason || "–" },
-      { title: "By", show: (row) => row.by ?? "–", minor: true },
-      { title: "", mark: () => "", show: (row) => this.button("Remove", "bans/remove", () => this.change(
-        { title: "Remove this ban?", words: `${row.principal ?? row.address} may connect again.`, action: "Remove" },
-        "bans/remove", row.principal ? { principal: row.principal } : { address: row.address }, () => "The ban is removed.")) },
+      ["Principal or address", (row) => row.principal ?? row.address],
+      ["Until", "until", (until) => (until ? time(until) : "for ever")],
+      ["Reason", "reason"],
+      ["By", "by", null, "minor"],
+      ["", (row) => this.act("Remove", "bans/remove", whom(row), "The ban is removed.",
+        { title: "Remove this ban?", words: `${row.principal ?? row.address} may connect again.`, action: "Remove" })],
     ], (row) => `${row.principal} ${row.address}`, "Nobody is banned.");
-    this.append(heading("Clients", h("label", { class: "inline" }, this.slow, "only slow ones"), this.filter), this.table, this.paging.bar);
+    this.append(heading("Clients", h("label", { class: "inline" }, this.slow, "only slow ones"), this.paging.filter), this.table, this.paging.bar);
     if (may("bans")) this.append(section("Bans", this.bans));
   }
 
-  async load() {
-    const [found, bans] = await Promise.all([
-      this.paging.read({ contains: this.filter.value, slow: this.slow.checked ? "true" : undefined }),
-      may("bans") ? get("bans", { limit: 100 }) : null,
-    ]);
-    return { found, bans };
+  load() {
+    return Promise.all([this.paging.read({ slow: this.slow.checked || null }), may("bans") ? get("bans", { limit: 100 }) : { bans: [] }]);
   }
 
-  show({ found, bans }) {
+  show([{ clients }, { bans }]) {
     const now = performance.now() / 1000;
-    const rows = new Map(found.clients.map((row) => [row.client_id, { ...row, now }]));
     this.before = this.last ?? new Map();
-    this.last = rows;
-    this.table.rows = [...rows.values()];
-    if (bans) this.bans.rows = bans.bans;
+    this.last = new Map(clients.map((row) => [row.client_id, { ...row, now }]));
+    this.table.rows = [...this.last.values()];
+    this.bans.rows = bans;
   }
 
   #rateOf(row, name) {

@@ -1,14 +1,13 @@
 // How the broker is, and was during the last hour.
 
-import { get } from "../api.js";
 import { Chart } from "../chart.js";
-import { h } from "../dom.js";
-import { bytes, count, mark, rate, span } from "../format.js";
-import { facts, heading, Page, section, tell } from "../page.js";
+import { bytes, count, counted, facts, get, h, heading, Page, rate, section, span, tell, verdict } from "../page.js";
 
 const HOUR = 3600000;
 
 export default class Overview extends Page {
+  every = 5000;
+
   build() {
     this.status = h("span");
     this.facts = facts();
@@ -31,25 +30,21 @@ export default class Overview extends Page {
     for (const each of this.charts) each.close();
   }
 
-  get every() {
-    return 5000;
+  load() {
+    return Promise.all([get("about"), get("health"), get("history", { since: this.next })]);
   }
 
-  async load() {
-    const [about, health, history] = await Promise.all([get("about"), get("health"), get("history", { since: this.next })]);
-    return { about, health, history };
-  }
-
-  show({ about, health, history }) {
+  show([about, health, history]) {
     const isWell = health.status === "ok";
-    this.status.replaceChildren(mark(isWell ? "ready" : "not ready", isWell ? "good" : "bad"));
+    this.status.replaceChildren(verdict(isWell, isWell ? "ready" : "not ready"));
     tell(this.facts, [
       ["Version", `${about.version} (${about.implementation})`], ["Running for", span(about.uptime)], ["Clients", count(about.clients)],
-      ["Topics", count(about.topics)], ["Queues", count(about.queues)], ["Journal", about.journal ? `${bytes(about.journal.bytes)} in ${count(about.journal.segments)} ${about.journal.segments === 1 ? "segment" : "segments"}` : "none: messages are in memory only"],
+      ["Topics", count(about.topics)], ["Queues", count(about.queues)],
+      ["Journal", about.journal ? `${bytes(about.journal.bytes)} in ${counted(about.journal.segments, "segment")}` : "none: messages are in memory only"],
     ]);
     const words = [...(health.reasons ?? []), ...(health.notices ?? [])];
     this.reasons.replaceChildren(...(words.length ? words : ["Nothing."]).map((each) => h("li", {}, each)));
-    this.checks.replaceChildren(...Object.entries(health.checks ?? {}).map(([name, { ok, words: said }]) => h("li", {}, mark(ok ? "good" : "failing", ok ? "good" : "bad"), ` ${name}: ${said}`)));
+    this.checks.replaceChildren(...Object.entries(health.checks ?? {}).map(([name, { ok, words: said }]) => h("li", {}, verdict(ok, ok ? "good" : "failing"), ` ${name}: ${said}`)));
     this.#keep(history);
     for (const each of this.charts) each.show(this.times, this.series);
   }

@@ -1,47 +1,40 @@
 // Traces: the frames of one client, or the publications to a topic, in words.
 
-import { get, post } from "../api.js";
-import { choice, field, h, labelled, toast } from "../dom.js";
-import { bytes, count, link, mark } from "../format.js";
-import { heading, Page, section } from "../page.js";
-import { table } from "../table.js";
+import { attempt, bytes, choice, count, field, filterForm, get, h, heading, labelled, link, mark, Page, post, press, section, table } from "../page.js";
 
 export default class Trace extends Page {
+  every = 1000;
+
   build() {
     const [kind = "client", value = ""] = this.segments;
-    this.kind = choice("kind", [["client", "client"], ["topic", "topic or pattern"]], kind);
-    this.value = field("value", { required: true, value, placeholder: "1001 or orders.#" });
     this.state = h("span");
-    this.stop = this.button("Stop", "trace/stop", () => this.change(null, "trace/stop", { trace: this.trace }, () => "The trace has ended."));
+    this.stop = this.button("Stop", "trace/stop", () => this.change(null, "trace/stop", { trace: this.trace }, "The trace has ended."));
     this.stop.hidden = true;
     this.lines = table("Lines of the trace", [
-      { title: "Time", show: (row) => new Date(row.time).toISOString().slice(11, 23) },
-      { title: "Direction", show: (row) => row.direction ?? "" },
-      { title: "Client", show: (row) => (row.client_id ? link(row.client_id, "client", row.client_id) : ""), minor: true },
-      { title: "Frames", show: (row) => `${row.kind}${row.count > 1 ? ` × ${count(row.count)}` : ""}` },
-      { title: "Bytes", show: (row) => bytes(row.bytes), number: true, minor: true },
-      { title: "What", show: (row) => row.words },
-    ], (row) => row.number, "No line yet.");
+      ["Time", "time", (moment) => new Date(moment).toISOString().slice(11, 23)],
+      ["Direction", "direction"],
+      ["Client", "client_id", (id) => (id ? link(id, "client", id) : ""), "minor"],
+      ["Frames", (row) => `${row.kind}${row.count > 1 ? ` × ${count(row.count)}` : ""}`],
+      ["Bytes", "bytes", bytes, "number minor"],
+      ["What", "words"],
+    ], "number", "No line yet.");
     this.earlier = table("Traces", [
-      { title: "Trace", show: (row) => h("button", { type: "button", class: "quiet", onclick: () => this.#follow(row.trace) }, `${row.trace}`) },
-      { title: "Of", show: (row) => row.topic ?? `client ${row.client_id}` },
-      { title: "State", show: (row) => row.ended ?? "runs" },
-      { title: "Lines", show: (row) => count(row.frames), number: true },
-      { title: "By", show: (row) => row.by, minor: true },
-    ], (row) => row.trace, "There is none.");
+      ["Trace", (row) => press(`${row.trace}`, () => this.#follow(row.trace), { class: "quiet" })],
+      ["Of", (row) => row.topic ?? `client ${row.client_id}`],
+      ["State", (row) => row.ended ?? "runs"],
+      ["Lines", "frames", count, "number"],
+      ["By", "by", null, "minor"],
+    ], "trace", "There is none.");
     this.append(heading("Trace", this.state, this.stop),
       h("p", { class: "hint" }, "A trace shows frames and publications in words, without payloads. It ends by itself."),
-      h("form", { class: "filter", onsubmit: (event) => { event.preventDefault(); this.#start(event.target); } },
-        labelled("What to trace", this.kind), labelled("Id or name", this.value),
+      filterForm((asked) => this.#start(asked),
+        labelled("What to trace", choice("kind", [["client", "client"], ["topic", "topic or pattern"]], kind)),
+        labelled("Id or name", field("value", { required: true, value, placeholder: "1001 or orders.#" })),
         labelled("Lines at most", field("limit", { type: "number", min: 1, max: 1000, value: 200 })),
         labelled("Seconds at most", field("seconds", { type: "number", min: 1, max: 600, value: 60 })),
         h("button", { class: "main" }, "Start")),
       this.lines, section("Traces of the last minutes", this.earlier));
     this.lines.hidden = true;
-  }
-
-  get every() {
-    return 1000;
   }
 
   async load() {
@@ -57,14 +50,10 @@ export default class Trace extends Page {
     this.state.replaceChildren(found.ended ? mark(`ended: ${found.ended}`) : mark("runs", "good"));
   }
 
-  async #start(form) {
-    const { kind, value, limit, seconds } = Object.fromEntries(new FormData(form));
+  async #start({ kind, value, limit, seconds }) {
     const what = kind === "topic" ? { topic: value } : { client_id: Number(value) };
-    try {
-      this.#follow((await post("trace/start", { ...what, limit: Number(limit), seconds: Number(seconds) })).trace);
-    } catch (error) {
-      toast(`Refused: ${error.message}.`, true);
-    }
+    const started = await attempt(() => post("trace/start", { ...what, limit: Number(limit), seconds: Number(seconds) }));
+    if (started) this.#follow(started.trace);
   }
 
   #follow(trace) {
