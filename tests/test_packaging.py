@@ -27,7 +27,7 @@ FASTER = frozenset({"zlib_ng"})
 CRON = frozenset({"cronsim"})
 #: What only the integrations import.
 FRAMEWORKS = {"amqp", "celery", "channels", "click", "dramatiq", "kombu", "socketio", "taskiq"}
-PIPELINE = ("spark", "java", "delta", "iceberg")
+PIPELINE = ("spark", "java", "delta", "iceberg", "sql")
 
 
 class InstalledTests(SynchronousTestCase):

@@ -1,25 +1,15 @@
-"""The commands of ``fleximq``, their parser, and the commands ``broker`` and ``completion``."""
+"""The commands of ``fleximq``, their parser, and the commands ``broker`` and ``completion``.
+
+Only the chosen command is imported: all of them need ten times as long.
+"""
 
 import sys
 from argparse import REMAINDER, Namespace
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from importlib import import_module
 
 from fleximq import __version__
-from fleximq.cli.bench.command import bench
-from fleximq.cli.check_config import checkConfig
-from fleximq.cli.client_commands.doctor import doctor, ping
-from fleximq.cli.client_commands.operator_commands import BAN, CLIENTS, DEAD_LETTERS, QUEUES, TOPICS
-from fleximq.cli.client_commands.pub import produce, pub
-from fleximq.cli.client_commands.requests import notify, req, serve
-from fleximq.cli.client_commands.schedule_commands import SCHEDULES
-from fleximq.cli.client_commands.sub import consume, sub, tail
-from fleximq.cli.client_commands.top import top
-from fleximq.cli.client_commands.value_commands import VALUES
-from fleximq.cli.client_commands.work import enqueue, work
-from fleximq.cli.cluster import CLUSTER
-from fleximq.cli.command import addCommands, argument, command
-from fleximq.cli.credential_files import APIKEY, KEYPAIR, PASSWD, TOKEN
-from fleximq.cli.journal import JOURNAL
+from fleximq.cli.command import Command, addCommands, argument, command
 from fleximq.compiled.choice import IMPLEMENTATION
 from fleximq.config.argument_parser import CommandParser
 
@@ -54,19 +44,55 @@ def completion(arguments: Namespace) -> None:
     sys.stdout.write(shtab.complete(parser(), arguments.shell))
 
 
-#: All commands, in the order of the help.
-COMMANDS = (
-    broker, doctor, pub, sub, enqueue, work, produce, consume, req, serve, notify, tail, top, ping,
-    TOPICS, QUEUES, SCHEDULES, VALUES, DEAD_LETTERS, CLIENTS, BAN, bench, checkConfig, JOURNAL, CLUSTER, PASSWD,
-    APIKEY, TOKEN, KEYPAIR, completion,
-)  # fmt: skip
+_CLIENT = "client_commands"
+#: All commands, in the order of the help: the module of each in fleximq.cli, and its name there.
+COMMANDS = {
+    "broker": ("commands", "broker"),
+    "doctor": (f"{_CLIENT}.doctor", "doctor"),
+    "pub": (f"{_CLIENT}.pub", "pub"),
+    "sub": (f"{_CLIENT}.sub", "sub"),
+    "enqueue": (f"{_CLIENT}.work", "enqueue"),
+    "work": (f"{_CLIENT}.work", "work"),
+    "produce": (f"{_CLIENT}.pub", "produce"),
+    "consume": (f"{_CLIENT}.sub", "consume"),
+    "req": (f"{_CLIENT}.requests", "req"),
+    "serve": (f"{_CLIENT}.requests", "serve"),
+    "notify": (f"{_CLIENT}.requests", "notify"),
+    "tail": (f"{_CLIENT}.sub", "tail"),
+    "top": (f"{_CLIENT}.top", "top"),
+    "ping": (f"{_CLIENT}.doctor", "ping"),
+    "topics": (f"{_CLIENT}.operator_commands", "TOPICS"),
+    "queues": (f"{_CLIENT}.operator_commands", "QUEUES"),
+    "schedules": (f"{_CLIENT}.schedule_commands", "SCHEDULES"),
+    "values": (f"{_CLIENT}.value_commands", "VALUES"),
+    "dead-letters": (f"{_CLIENT}.operator_commands", "DEAD_LETTERS"),
+    "clients": (f"{_CLIENT}.operator_commands", "CLIENTS"),
+    "ban": (f"{_CLIENT}.operator_commands", "BAN"),
+    "sql": ("sql", "sql"),
+    "bench": ("bench.command", "bench"),
+    "check-config": ("check_config", "checkConfig"),
+    "journal": ("journal", "JOURNAL"),
+    "cluster": ("cluster", "CLUSTER"),
+    "passwd": ("credential_files", "PASSWD"),
+    "apikey": ("credential_files", "APIKEY"),
+    "token": ("credential_files", "TOKEN"),
+    "keypair": ("credential_files", "KEYPAIR"),
+    "completion": ("commands", "completion"),
+}
 
 
-def parser() -> CommandParser:
-    """Return the parser of the command line."""
+def commandOf(name: str) -> Command:
+    """Return a command of the table."""
+    module, attribute = COMMANDS[name]
+    found: Command = getattr(import_module(f"fleximq.cli.{module}"), attribute)
+    return found
+
+
+def parser(names: Iterable[str] = tuple(COMMANDS)) -> CommandParser:
+    """Return the parser of the command line, which knows these commands."""
     parser = CommandParser(prog="fleximq", description="Tools for a FlexiMQ broker, and the broker itself.")
     parser.add_argument("--version", action="version", version=f"FlexiMQ {__version__} ({IMPLEMENTATION})")
-    addCommands(parser, COMMANDS, "chosen")
+    addCommands(parser, map(commandOf, names), "chosen")
     return parser
 
 
@@ -83,13 +109,13 @@ def run(words: Sequence[str]) -> int:
         parser().print_help()
         return 0
     if words[0].startswith("-") and not any(own.startswith(words[0]) for own in _OPTIONS_WITHOUT_COMMAND):
-        names = {each.name for each in COMMANDS}
-        named = next((word for word in words if word in names), "COMMAND")
+        named = next((word for word in words if word in COMMANDS), "COMMAND")
         option = words[0].partition("=")[0]
         parser().error(f"options follow the command: fleximq {named} {option}")
     if words[0] in _LISTING and all(word.startswith("-") and word not in _HELP for word in words[1:2]):
         words = [words[0], "ls", *words[1:]]
-    arguments, strange = parser().parse_known_args(words)
+    chosen = parser([words[0]]) if words[0] in COMMANDS else parser()
+    arguments, strange = chosen.parse_known_args(words)
     work, own = arguments.chosen
     if strange:
         own.refuse(strange)

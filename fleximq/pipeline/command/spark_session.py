@@ -7,7 +7,7 @@ import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -16,16 +16,15 @@ import pyspark
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from fleximq.limits import GIBIBYTE, MEBIBYTE
+from fleximq.limits import MEBIBYTE
 from fleximq.pipeline.command import java
 from fleximq.pipeline.command.java import ClassArchive, cacheFolder
+from fleximq.pipeline.command.memory import shareOfMemory
 from fleximq.pipeline.errors import PipelineError
 from fleximq.pipeline.source import FlexiMQSource
 
 #: The default master: in this process's Java, with a task for each core.
 LOCAL = "local[*]"
-#: Minimum and maximum memory of Spark's Java; it is a quarter of the machine's.
-_MIN_MEMORY, _MAX_MEMORY = GIBIBYTE, 4 * GIBIBYTE
 #: Loggers of Spark that repeat the exception of a failing query.
 _REPEATED = ["executor.Executor", "scheduler.TaskSetManager", "util.Utils", "api.python"]
 _REPEATED += ["sql.execution.streaming", "sql.execution.datasources", "sql.execution.python"]
@@ -116,7 +115,7 @@ class SparkLauncher:
         """Return the settings of a driver that this process starts; Java's options are removed from ``conf``."""
         found = java.find()
         os.environ["JAVA_HOME"] = java.javaHome(found, f"{self._folder}/java")
-        settings = {"spark.driver.memory": f"{driverMemory() // MEBIBYTE}m"}
+        settings = {"spark.driver.memory": f"{shareOfMemory() // MEBIBYTE}m"}
         if master.startswith("local"):
             settings |= LOOPBACK
             settings["spark.sql.warehouse.dir"] = f"{self._folder}/warehouse"
@@ -210,15 +209,6 @@ class SparkLauncher:
         if archive is not None:
             archive.keep(program, arguments)
         program.wait()
-
-
-def driverMemory(limits: Sequence[str] = ("/sys/fs/cgroup/memory.max",)) -> int:
-    """Return the memory for the objects of Spark's Java in bytes; ``limits`` are files with limits of this process."""
-    ours = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for file in limits:
-        with suppress(OSError, ValueError):
-            ours = min(ours, int(Path(file).read_text()))
-    return min(max(ours // 4, _MIN_MEMORY), _MAX_MEMORY)
 
 
 @contextmanager

@@ -109,6 +109,21 @@ class JournalFiles:
         headers = [found.header, *(self._folder.header(each, limit) for each in staged)]
         return sum(header.length for header in headers if header is not None)
 
+    def topics(self) -> set[str]:
+        """Return the names of all topics: those of finished segments by their indexes, of others by their records."""
+        found: set[str] = set()
+        with self._folder:
+            last = self.end()
+            for segment, until, known in self._lookups.all(last.position):
+                if known is not None:
+                    found.update(known)
+                    continue
+                piece = SegmentRange(segment.base, segment.base, until, 0, last.offset)
+                part = Slice(self.path, self.id, 0, last.offset, last.position, (piece,))
+                for batch in SliceReader(self._folder, part, lambda missing: None).batches(["topic"], Selection()):
+                    found.update(batch.column("topic").unique().to_pylist())
+        return found
+
     def segments(self, unfinished: bool = False) -> list[Slice]:
         """Return a slice for each finished segment, in order and with consecutive offsets: all but the last one. With
         ``unfinished`` the committed part of that is returned too, if it has records.

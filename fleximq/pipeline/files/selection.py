@@ -84,14 +84,15 @@ NEVER = -(1 << 63)
 @dataclass(frozen=True, slots=True)
 class Topics:
     """A selection of topics by all given conditions: accepted names, a regular expression for the full name,
-    subscription patterns of which one has to match, and prefixes of the name. No selection has topics of the broker,
-    whose records are values and scheduled messages.
+    subscription patterns of which one has to match, prefixes of the name, and a function. No selection has topics of
+    the broker, whose records are values and scheduled messages.
     """
 
     names: frozenset[str] | None = None
     pattern: str | None = None
     levels: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ()
+    accepts: Callable[[str], bool] | None = None
 
     def __contains__(self, name: str) -> bool:
         return (
@@ -100,17 +101,21 @@ class Topics:
             and (self.pattern is None or re.fullmatch(self.pattern, name) is not None)
             and (not self.levels or _matching(self.levels)(name))
             and all(map(name.startswith, self.prefixes))
+            and (self.accepts is None or self.accepts(name))
         )
 
     @property
     def all(self) -> bool:
         """Whether every topic but the broker's own ones is selected."""
-        return self.names is None and self.pattern is None and not self.levels and not self.prefixes
+        return self == _ALL_TOPICS
 
     def only(self, names: Iterable[str]) -> "Topics":
         """Return this selection, restricted to these names."""
         wanted = frozenset(names)
         return replace(self, names=wanted if self.names is None else self.names & wanted)
+
+
+_ALL_TOPICS = Topics()
 
 
 @lru_cache(maxsize=16)

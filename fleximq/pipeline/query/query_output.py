@@ -26,8 +26,12 @@ _NULL = "NULL"
 _NUMBERS: tuple[Callable[[pa.DataType], bool], ...] = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
 
 
-def show(rows: pa.Table, outputFormat: str, out: TextIO) -> None:
-    """Write all rows in one of :data:`OUTPUT_FORMATS`."""
+#: Rows to show, which are taken one batch at a time if they are a stream.
+Rows = pa.Table | pa.RecordBatchReader
+
+
+def show(rows: Rows, outputFormat: str, out: TextIO) -> None:
+    """Write all rows in one of :data:`OUTPUT_FORMATS`; of a stream, a table needs all in memory."""
     {"table": _table, "csv": _csv, "json": _json}[outputFormat](rows, out)
 
 
@@ -50,12 +54,12 @@ def _packed(written: bytes) -> str | None:
     return toJson(written).decode() if written else None
 
 
-def _rows(table: pa.Table) -> Iterator[list[Any]]:
+def _rows(table: Rows) -> Iterator[list[Any]]:
     """Yield the rows as JSON values, except for bytes, which are texts already, and numbers, which stay exact."""
     names = table.schema.names
     dialects = names.index("dialect") if names.count("dialect") == 1 else None
     types = [_plain(field.type) for field in table.schema]
-    for batch in table.to_batches(max_chunksize=10_000):
+    for batch in table.to_batches(max_chunksize=10_000) if isinstance(table, pa.Table) else table:
         columns = [column.cast(_counted(column.type)).to_pylist() for column in batch.columns]
         for values in zip(*columns, strict=True):
             isPacked = dialects is not None and values[dialects] == "fleximq"
@@ -131,13 +135,13 @@ def _cell(value: Any) -> str:
     return str(value)
 
 
-def _json(table: pa.Table, out: TextIO) -> None:
+def _json(table: Rows, out: TextIO) -> None:
     names = table.schema.names
     for row in _rows(table):
         out.write(jsonLine(dict(zip(names, map(_exact, row), strict=True)), (",", ":")) + "\n")
 
 
-def _csv(table: pa.Table, out: TextIO) -> None:
+def _csv(table: Rows, out: TextIO) -> None:
     """Write CSV as PostgreSQL does: null is empty, and an empty text is ``""``."""
     csv.writer(out, lineterminator="\n").writerow(table.schema.names)
     for row in _rows(table):
@@ -151,7 +155,7 @@ def _quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
 
 
-def _table(table: pa.Table, out: TextIO) -> None:
+def _table(table: Rows, out: TextIO) -> None:
     numbers = [any(isNumber(_plain(field.type)) for isNumber in _NUMBERS) for field in table.schema]
     aligned(table.schema.names, [[_tableCell(value) for value in row] for row in _rows(table)], numbers, out)
 

@@ -22,13 +22,10 @@ from fleximq.pipeline.payloads.ddl import written
 from fleximq.pipeline.payloads.decoder import STRUCTURED
 from fleximq.pipeline.query.journal_sample import isThere, schemaOf, topicsOf
 from fleximq.pipeline.query.past_state import stateAt
+from fleximq.pipeline.query.table_names import ALL, noColumns, noTopic, noTwins
 from fleximq.pipeline.reader.source_options import SourceOptions
 
-#: The table of all topics.
-ALL = "messages"
 _PART = re.compile(r"`((?:[^`]|``)*)`")
-#: Maximum number of topics in the error for a missing one.
-_NAMED = 20
 
 
 class Tables:
@@ -73,14 +70,7 @@ class Tables:
         """Raise OptionRefused if a query names a second topic that Spark would take for the same."""
         if self._options is None or name == ALL:
             return
-        # Listing all topics would need a pass over the whole journal.
-        likes = set(re.findall(re.escape(name), query, re.IGNORECASE)) - {name}
-        for other in sorted(likes):
-            if isThere(SourceOptions.of(_plain(self._options)), other, self._sealed):
-                raise OptionRefused(
-                    f"the topics {name!r} and {other!r} differ in capitals only, which SQL does not tell apart: ask "
-                    f"{ALL} where topic is the one or the other"
-                )
+        noTwins(name, query, lambda other: isThere(SourceOptions.of(_plain(self._options or {})), other, self._sealed))
 
     def _open(self, name: str) -> DataFrame:
         if self._lake is not None and isFileName(name) and Path(self._lake, name, OWN).is_dir():
@@ -107,10 +97,7 @@ class Tables:
     def _checkTopic(self, name: str) -> None:
         chosen = SourceOptions.of(_plain(self._options or {}))
         if not isThere(chosen, name, self._sealed):
-            known = topicsOf(chosen, self._sealed)
-            some = ", ".join(known[:_NAMED]) + (f" and {len(known) - _NAMED} more" if len(known) > _NAMED else "")
-            dotted = "; a name with a dot must be in double quotes" if any("." in each for each in known) else ""
-            raise OptionRefused(f"there is no topic {name!r}, only {some or 'none at all'}{dotted}")
+            raise noTopic(name, topicsOf(chosen, self._sealed))
 
     def _load(self, options: Mapping[str, str]) -> DataFrame:
         if self._sealed is None:
@@ -127,10 +114,7 @@ class Tables:
         if options["decode"] in STRUCTURED and "decodeSchema" not in options:
             found = schemaOf(SourceOptions.of(_plain(options)), options["decode"], topic, self._sealed)
             if not found.names:
-                raise OptionRefused(
-                    f"no payload of {'any topic' if topic is None else repr(topic)} is {options['decode']}; "
-                    "--schema can give the columns"
-                )
+                raise noColumns(topic, options["decode"])
             options["decodeSchema"] = written(found)
         rows = self._load(options)
         kept = [name for name in COLUMNS if name != "value"]

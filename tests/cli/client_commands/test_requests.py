@@ -133,7 +133,7 @@ class WatchingTests(CommandCase):
         """The script for each shell knows all commands."""
         for shell in ("bash", "zsh", "fish", "tcsh"):
             script = ran("completion", shell).out.decode()
-            self.assertEqual([each.name for each in COMMANDS if each.name not in script], [], shell)
+            self.assertEqual([name for name in COMMANDS if name not in script], [], shell)
 
     def test_fish(self) -> None:
         """Fish completes with it."""

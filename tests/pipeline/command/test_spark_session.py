@@ -15,7 +15,7 @@ if not skip:
     from fleximq.pipeline import wait_notice
     from fleximq.pipeline.command import spark_session
     from fleximq.pipeline.command.job_run import JobRun
-    from fleximq.pipeline.command.spark_session import driverMemory
+    from fleximq.pipeline.command.memory import shareOfMemory
 
 
 class NoticeTests(SynchronousTestCase):
@@ -59,14 +59,14 @@ class MemoryTests(SynchronousTestCase):
         """Return it where a file says what there is."""
         file = Path(self.mktemp())
         file.write_text(written)
-        return driverMemory((str(file),))
+        return shareOfMemory((str(file),))
 
     def test_memoryIsAQuarterOfTheLimitAndAtLeastAGibibyte(self) -> None:
         self.assertEqual(self.limited(f"{2 * GIBIBYTE}\n"), GIBIBYTE)
         self.assertEqual(self.limited("1000"), GIBIBYTE)
 
     def test_withoutALimitMemoryIsAQuarterOfTheMachineAtMostFourGibibytes(self) -> None:
-        expected = driverMemory(())
+        expected = shareOfMemory(())
         self.assertTrue(GIBIBYTE <= expected <= 4 * GIBIBYTE)
         self.assertEqual(self.limited("max\n"), expected)
-        self.assertEqual(driverMemory(("/not/there",)), expected)
+        self.assertEqual(shareOfMemory(("/not/there",)), expected)

@@ -1,0 +1,128 @@
+"""Runs one query with DuckDB, which reads nothing but the given tables: no files, no network, no variables of Python.
+
+What does not fit into memory is written to a folder of this process, which is removed at the end.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from fleximq.pipeline.command.memory import shareOfMemory
+from fleximq.pipeline.errors import OptionRefused, PipelineError
+from fleximq.pipeline.local_query.local_tables import LocalTables
+
+#: Rows of a batch of the result.
+_ROWS = 10_000
+#: An error of DuckDB: its kind, and the query with a mark below.
+_KIND = re.compile(r"^(?:\w+ )+Error: ")
+_MARKED = re.compile(r"\n\nLINE \d+: .*", re.DOTALL)
+#: The name of a table that DuckDB does not know, or takes for that of a file: ``"orders.json"``.
+_MISSING = re.compile(
+    r'Catalog Error: Table with name (.+) does not exist!|Permission Error: Cannot access file "(.+)" -'
+)
+_DOTTED = re.compile(r'Catalog Error: Table with name "(.+)" does not exist because schema')
+_BARE_OFFSET = re.compile(r'(?<!")\boffset\b', re.IGNORECASE)
+_CLOSED = "file system operations are disabled by configuration"
+
+
+@contextmanager
+def answer(query: str, tables: LocalTables, files: bool = False) -> Iterator[pa.RecordBatchReader | None]:
+    """Run a query, and give its result in batches, None if it has none. ``files``: the query may read and write files
+    and URLs. Raises PipelineError, and the errors of the tables.
+    """
+    opened: dict[str, ds.Dataset] = {}
+    with TemporaryDirectory(prefix="fleximq-sql-") as folder, _connection(folder, files) as connection:
+        try:
+            statements = connection.extract_statements(query)
+            if len(statements) != 1:
+                raise OptionRefused(f"there are {len(statements)} queries, but must be one")
+            relation = _bound(connection, query, tables, opened)
+            yield None if relation is None else _counted(relation.to_arrow_reader(_ROWS))
+        except (duckdb.Error, pa.ArrowException) as error:
+            failures = [each.failure for each in opened.values() if getattr(each, "failure", None) is not None]
+            raise failures[0] if failures else PipelineError(_sentence(error, query)) from error
+
+
+def _bound(
+    connection: duckdb.DuckDBPyConnection, query: str, tables: LocalTables, opened: dict[str, ds.Dataset]
+) -> duckdb.DuckDBPyRelation | None:
+    """Return the query with all tables that it names, which are added to ``opened``."""
+    while True:
+        try:
+            return connection.sql(query)
+        except (duckdb.CatalogException, duckdb.PermissionException) as error:
+            found = _MISSING.match(str(error))
+            name = None if found is None else found[1] or found[2]
+            if name is None or name in opened or (found and found[2] and not tables.isTable(name)):
+                raise
+            opened[name] = tables.open(name, query)
+            connection.register(name, opened[name])
+
+
+@contextmanager
+def _connection(folder: str, files: bool) -> Iterator[duckdb.DuckDBPyConnection]:
+    settings: dict[str, Any] = {
+        "enable_external_access": files,
+        "autoinstall_known_extensions": files,
+        "autoload_known_extensions": files,
+        "python_enable_replacements": False,
+        "temp_directory": folder,
+        "memory_limit": f"{shareOfMemory()}B",
+    }
+    with duckdb.connect(config=settings) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute("SET enable_progress_bar = false")
+        connection.execute("SET lock_configuration = true")
+        yield connection
+
+
+def _counted(rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    """Return the rows with times in microseconds, as the output expects, and intervals and times of day as texts."""
+    schema = pa.schema([field.with_type(_shown(field.type)) for field in rows.schema])
+    if schema == rows.schema:
+        return rows
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in rows:
+            columns = [_cast(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
+            yield pa.record_batch(columns, schema=schema)
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def _shown(dataType: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(dataType):
+        return pa.timestamp("us", dataType.tz)
+    return pa.string() if pa.types.is_time(dataType) or pa.types.is_interval(dataType) else dataType
+
+
+def _cast(column: pa.Array, dataType: pa.DataType) -> pa.Array:
+    if pa.types.is_interval(column.type):
+        texts = [None if each is None else _interval(*each) for each in column.to_pylist()]
+        return pa.array(texts, dataType)
+    return column.cast(dataType, safe=False)
+
+
+def _interval(months: int, days: int, nanoseconds: int) -> str:
+    parts = [f"{number} {unit}" for number, unit in ((months, "months"), (days, "days")) if number]
+    return " ".join([*parts, f"{nanoseconds / 1e9:g} seconds"] if nanoseconds or not parts else parts)
+
+
+def _sentence(error: BaseException, query: str) -> str:
+    """Return the text of an error of DuckDB as one sentence."""
+    text = _MARKED.sub("", str(error))
+    if dotted := _DOTTED.match(text):
+        return f'the name of a table with a dot must be in double quotes: "{dotted[1]}"'
+    said = "; ".join(line.strip(" !.") for line in text.splitlines() if line.strip())
+    said = _KIND.sub("", said)
+    if isinstance(error, duckdb.ParserException) and _BARE_OFFSET.search(query):
+        return f'{said}; the column "offset" must be in double quotes'
+    if _CLOSED in said:
+        return f"{said.replace(_CLOSED, 'a query may use no files')}; --allow-files permits it"
+    return said

@@ -1,0 +1,1 @@
+"""Tests of fleximq.pipeline.local_query."""
