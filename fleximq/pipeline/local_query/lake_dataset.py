@@ -8,30 +8,31 @@ import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.live_files import logOf, visibleFiles
+from fleximq.pipeline.lake.live_files import logOf
+from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
 from fleximq.pipeline.lake.table.columns import requiredColumns
 from fleximq.pipeline.lake.table.file_names import KEY
 
 
-def lakeDataset(table: str) -> ds.Dataset:
+def lakeDataset(table: str, files: LakeFiles = FILES) -> ds.Dataset:
     """Return the rows that the table has now; raises LakeRefused if it cannot be read, or has no files yet."""
-    log = logOf(table)
-    paths = list(visibleFiles(table)) if log is None else [file.path for file in log.files()]
+    log = logOf(table, files)
+    paths = list(files.visible(table)) if log is None else [file.path for file in log.files()]
     if not paths:
         raise LakeRefused(f"the table {table} has no files yet")
-    schema = requiredColumns(table).schema
+    schema = requiredColumns(table, files).schema
     folders = [_folders(path) for path in paths]
     types = {KEY: pa.string(), "date": pa.date32()}
     for name in dict.fromkeys(name for each in folders for name in each):
         if schema.get_field_index(name) < 0:
             schema = schema.append(pa.field(name, types.get(name, pa.string())))
-    files, system, fragments = ds.ParquetFileFormat(), LocalFileSystem(), []
+    parquet, system, fragments = ds.ParquetFileFormat(), LocalFileSystem(), []
     for path, values in zip(paths, folders, strict=True):
         known = ds.scalar(True)
         for name, value in values.items():
             known &= ds.field(name) == (date.fromisoformat(value) if name == "date" else value)
-        fragments.append(files.make_fragment(f"{table}/{path}", system, partition_expression=known))
-    return ds.FileSystemDataset(fragments, schema, files, system)
+        fragments.append(parquet.make_fragment(files.input(f"{table}/{path}"), system, partition_expression=known))
+    return ds.FileSystemDataset(fragments, schema, parquet, system)
 
 
 def _folders(path: str) -> dict[str, str]:

@@ -3,13 +3,13 @@ topics of the same name.
 """
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pyarrow.dataset as ds
 
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.files.selection import Topics
-from fleximq.pipeline.lake.table.file_names import OWN, isFileName
+from fleximq.pipeline.lake.storage.lake_files import FILES
+from fleximq.pipeline.lake.table.file_names import isFileName
 from fleximq.pipeline.local_query.journal_dataset import JournalDataset
 from fleximq.pipeline.local_query.local_journals import LocalJournals
 from fleximq.pipeline.payloads.ddl import parsed
@@ -42,7 +42,7 @@ class LocalTables:
         return self._isOfLake(name) or (self._journals is not None and (name == ALL or self._journals.has(name)))
 
     def _isOfLake(self, name: str) -> bool:
-        return self._lake is not None and isFileName(name) and Path(self._lake, name, OWN).is_dir()
+        return self._lake is not None and isFileName(name) and FILES.isTable(f"{self._lake}/{name}")
 
     def open(self, name: str, query: str) -> ds.Dataset:
         """Return the table of this name; raises OptionRefused if there is none, LakeRefused and JournalError."""

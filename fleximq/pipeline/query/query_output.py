@@ -12,7 +12,7 @@ from contextlib import suppress
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from itertools import accumulate
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeAlias
 
 import pyarrow as pa
 
@@ -27,7 +27,7 @@ _NUMBERS: tuple[Callable[[pa.DataType], bool], ...] = (pa.types.is_integer, pa.t
 
 
 #: Rows to show, which are taken one batch at a time if they are a stream.
-Rows = pa.Table | pa.RecordBatchReader
+Rows: TypeAlias = pa.Table | pa.RecordBatchReader
 
 
 def show(rows: Rows, outputFormat: str, out: TextIO) -> None:
