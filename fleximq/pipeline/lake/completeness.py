@@ -7,12 +7,14 @@ import pyarrow.parquet as pq
 
 from fleximq.pipeline.errors import LakeRefused, repairCommand
 from fleximq.pipeline.lake.batch_commit import pending
-from fleximq.pipeline.lake.live_files import DataFile, dataFiles, logOf
+from fleximq.pipeline.lake.live_files import DataFile, dataFiles, liveFiles, logOf
 from fleximq.pipeline.lake.storage.lake_files import FILES, OWN, LakeFiles
-from fleximq.pipeline.lake.table.format import DELTA, formatOf
+from fleximq.pipeline.lake.table.file_names import BY_KEY
+from fleximq.pipeline.lake.table.format import DELTA, formatOf, layoutOf
 from fleximq.pipeline.lake.table.ledger import Covered, readLedger
 from fleximq.pipeline.lake.table.lock import unchanged
 from fleximq.pipeline.lake.table.parquet_writer import SPANS, spansIn, spansOf
+from fleximq.pipeline.lake.upserts.state_audit import keyFaults
 
 #: Maximum number of comparisons if the table changes meanwhile and cannot be locked.
 _TRIES = 20
@@ -78,6 +80,8 @@ def _differences(table: str, journals: Mapping[str, Covered], files: LakeFiles) 
         known = journals[journal].rows if journal in journals else 0
         if number != known:
             sentences.append(f"there are {number} rows of journal {journal}, but the ledger has {known}")
+    if not sentences and layoutOf(table, files) == BY_KEY:
+        sentences += keyFaults(table, (path for path, _ in liveFiles(table, files)), journals, files)
     if hidden:
         isDelta = formatOf(table, files)["format"] == DELTA
         remedy = "backfill fills a new table without them" if isDelta else "rename gives these folders names in ASCII"

@@ -62,6 +62,8 @@ class Buckets:
         """Return the buckets of a journal, ordered by their keys; raises LakeRefused if a range is there twice."""
         found = [each for each in self._known.values() if each.journal == journal and each.first is not None]
         found.sort(key=lambda each: each.first or b"")
+        # Where the bucket before was removed, the next one has its range as well.
+        found[:1] = [each._replace(first=b"") for each in found[:1]]
         for one, other in zip(found, found[1:], strict=False):
             if one.first == other.first:
                 raise LakeRefused(f"the table {self._table} has two files with the same keys: {one.path}, {other.path}")
@@ -75,7 +77,5 @@ class Buckets:
 def divided(keys: pa.BinaryArray, buckets: Sequence[Bucket]) -> Mapping[int, slice]:
     """Return the part of sorted keys that belongs to each bucket with a part, by its place in the list."""
     ends = [bisect_left(range(len(keys)), each.first or b"", key=lambda place: keys[place].as_py()) for each in buckets]
-    # Keys before the first bucket belong to it.
-    starts = [0, *ends[1:]]
-    parts = (slice(start, end) for start, end in zip(starts, [*ends[1:], len(keys)], strict=True))
+    parts = (slice(start, end) for start, end in zip(ends, [*ends[1:], len(keys)], strict=True))
     return {place: part for place, part in enumerate(parts) if part.start < part.stop}

@@ -11,7 +11,7 @@ if not skip:
     import pyarrow.parquet as pq
 
     from fleximq.pipeline.errors import LakeRefused, OptionRefused, PipelineError
-    from fleximq.pipeline.lake import delta_log
+    from fleximq.pipeline.lake import audit, delta_log
     from fleximq.pipeline.lake.backfill import backfill, tableSource
     from fleximq.pipeline.lake.batch_commit import exclusive
     from fleximq.pipeline.lake.compaction import compact
@@ -21,7 +21,7 @@ if not skip:
     from fleximq.pipeline.lake.table.ledger import readLedger
     from fleximq.pipeline.lake.table.table_log import CompactionGoal
     from fleximq.pipeline.lake.table.table_spec import tableOf
-    from fleximq.pipeline.lake.upserts import bucket_merge, state_ingest
+    from fleximq.pipeline.lake.upserts import bucket_merge, state_ingest, state_table
     from tests.pipeline.lake.tables import crashes
 
 
@@ -81,7 +81,7 @@ class StateIngestTests(StateCase):
 
     def test_randomChangesInSmallBucketsAreThoseOfTheModel(self) -> None:
         self.patch(bucket_merge, "BUCKET_BYTES", 4000)
-        self.patch(state_ingest, "CHANGE_BYTES", 10_000)
+        self.patch(state_table, "CHANGE_BYTES", 10_000)
         self.patch(state_ingest, "SLICE_BYTES", 3_000)
         for _ in range(12):
             self.some(self.chance.randrange(1, 120), keys=200)
@@ -90,7 +90,7 @@ class StateIngestTests(StateCase):
         self.assertGreater(len(liveFiles(self.table)), 5)
 
     def test_endAfterAnyChangeLosesNothing(self) -> None:
-        self.patch(state_ingest, "CHANGE_BYTES", 10_000)
+        self.patch(state_table, "CHANGE_BYTES", 10_000)
         self.patch(state_ingest, "SLICE_BYTES", 5_000)
         self.some(1000, keys=300)
         changes = last = 0
@@ -100,6 +100,39 @@ class StateIngestTests(StateCase):
             changes += 1
         self.assertGreater(changes, 5)
         self.look()
+
+    def test_firstKeysCanBeRemovedAndReturn(self) -> None:
+        self.patch(bucket_merge, "BUCKET_BYTES", 4000)
+        for place in range(100):
+            self.put(b"k%02d" % place)
+        self.advance()
+        for place in range(50):
+            self.remove(b"k%02d" % place)
+        self.advance()
+        self.look()
+        for place in range(100):
+            self.put(b"k%02d" % place)
+            self.put(b"a%02d" % place)
+        self.advance()
+        self.look()
+        for place in range(100):
+            self.put(b"a%02d" % place)
+        self.advance()
+        self.look()
+
+    def test_auditFindsAKeyThatIsThereTwice(self) -> None:
+        self.put(b"a")
+        self.put(b"b")
+        self.advance()
+        (path, _), *_ = liveFiles(self.table)
+        with pq.ParquetFile(f"{self.table}/{path}") as file:
+            rows, metadata = file.read(), file.metadata.metadata
+        twice = rows.take([0, 0]).replace_schema_metadata(
+            {name: value for name, value in metadata.items() if name.startswith(b"fleximq.")}
+        )
+        pq.write_table(twice, f"{self.table}/{path}")
+        (sentence,) = audit(self.table)
+        self.assertIn("has keys twice, out of order", sentence)
 
     def test_onlyBucketsWithChangedKeysAreWrittenAgain(self) -> None:
         self.patch(bucket_merge, "BUCKET_BYTES", 4000)

@@ -25,8 +25,8 @@ SEED = int(os.environ.get("FLEXIMQ_LAKE_SEED", "7"))
 _SMALL = """
 import sys
 from fleximq.pipeline import main
-from fleximq.pipeline.lake.upserts import bucket_merge, state_ingest
-bucket_merge.BUCKET_BYTES, state_ingest.CHANGE_BYTES, state_ingest.SLICE_BYTES = 20_000, 10_000, 5_000
+from fleximq.pipeline.lake.upserts import bucket_merge, state_ingest, state_table
+bucket_merge.BUCKET_BYTES, state_table.CHANGE_BYTES, state_ingest.SLICE_BYTES = 20_000, 10_000, 5_000
 sys.exit(main.main(sys.argv[1:]))
 """
 
