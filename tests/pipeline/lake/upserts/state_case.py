@@ -26,7 +26,8 @@ if not skip:
     from fleximq.pipeline.lake.live_files import liveFiles
     from fleximq.pipeline.lake.table.ledger import readLedger
     from fleximq.pipeline.lake.table.table_spec import TableSpec, tableOf
-    from fleximq.pipeline.lake.upserts.state_ingest import Advance, StateIngest
+    from fleximq.pipeline.lake.upserts.state_ingest import StateIngest
+    from fleximq.pipeline.lake.upserts.state_table import Advance
     from fleximq.pipeline.reader.source_options import SourceOptions
 
 
