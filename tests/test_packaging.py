@@ -25,6 +25,8 @@ NATS = frozenset({"nats"})
 FASTER = frozenset({"zlib_ng"})
 #: What only cron expressions need.
 CRON = frozenset({"cronsim"})
+#: What only the extra ``schemas`` brings.
+SCHEMAS = frozenset({"fastavro", "google", "grpc_tools", "jsonschema_rs"})
 #: What only the integrations import.
 FRAMEWORKS = {"amqp", "celery", "channels", "click", "dramatiq", "kombu", "socketio", "taskiq"}
 PIPELINE = ("spark", "java", "delta", "iceberg", "sql")
@@ -79,7 +81,8 @@ class MetadataTests(SynchronousTestCase):
         required = {_name(line) for line in _lines(self.setup["options"]["install_requires"])}
         self.assertEqual(
             required,
-            _foreignPackages() - SPARK - OTEL - NATS - FASTER - CRON - FRAMEWORKS | {"pyopenssl", "service-identity"},
+            _foreignPackages() - SPARK - OTEL - NATS - FASTER - CRON - FRAMEWORKS - SCHEMAS
+            | {"pyopenssl", "service-identity"},
         )
 
     def test_spark(self) -> None:

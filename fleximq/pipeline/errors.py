@@ -55,6 +55,10 @@ class BrokerGone(PipelineError):
     """The broker stayed unreachable for the timeout."""
 
 
+class RegistryGone(PipelineError):
+    """The schema registry stayed unreachable for the timeout, or refuses the login."""
+
+
 class BrokerRefused(PipelineError):
     """The broker refuses the login, or a request."""
 

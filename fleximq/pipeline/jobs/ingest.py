@@ -31,9 +31,9 @@ def _prepare(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("tables")
     job.option(group, "--lake", "FOLDER", "the folder in which each table has its own")
     words = (
-        "a table of the topics that match, payloads read as messagepack, json, text or raw (raw); with "
-        ":upsert(COLUMN), the latest row of each key; may be repeated; without any, all topics become the table "
-        "'messages'"
+        "a table of the topics that match, payloads read as messagepack, json, text or raw (raw), or by a schema: "
+        "avro:FILE, protobuf:FILE,MESSAGE, json-schema:FILE or registry:URL; with :upsert(COLUMN), the latest row of "
+        "each key; may be repeated; without any, all topics become the table 'messages'"
     )
     form = "NAME=PATTERN[,PATTERN][:FORMAT][:upsert(COLUMN)]"
     job.option(group, "--table", form, words, _table, action="append")
@@ -204,15 +204,17 @@ def _ownCheckpoint(lake: str) -> Iterator[str]:
 def _tables(arguments: Namespace) -> "list[TableSpec]":
     """Return the tables, with the common settings where one has none of its own."""
     from fleximq.pipeline.lake.table.table_spec import TableSpec
+    from fleximq.pipeline.payloads.schema_formats import formatIn
 
     specs = []
     for spec in arguments.table or [TableSpec("messages")]:
         if arguments.decode is not None and not spec.isExplicit:
-            spec = replace(spec, decode=arguments.decode)
+            decode, definition = formatIn(arguments.decode)
+            spec = replace(spec, decode=decode, definition=definition)
         spec = replace(spec, integers=spec.integers or tuple(arguments.integers or ()))
         # A table that is explicitly raw has no columns, regardless of the common settings.
         isPlain = spec.isExplicit and spec.decode == "raw"
-        if arguments.schema is not None and not spec.schema and not isPlain:
+        if arguments.schema is not None and not spec.schema and not isPlain and not spec.definition:
             spec = replace(spec, schema=arguments.schema)
         specs.append(spec)
     names = [spec.name for spec in specs]

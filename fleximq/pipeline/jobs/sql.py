@@ -6,6 +6,7 @@ from functools import partial
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
+from fleximq.config import option_values
 from fleximq.pipeline.command import job
 from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused, PipelineError
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 #: Default maximum rows of a table; CSV and JSON have all.
 LIMIT = 1000
 #: The formats for payloads, as in the source's option.
-_DECODED = ("messagepack", "json", "text", "raw")
+_DECODED = ("messagepack", "json", "text", "raw", "avro", "protobuf", "json-schema", "registry")
 
 
 def _prepare(parser: ArgumentParser) -> None:
@@ -28,10 +29,21 @@ def _prepare(parser: ArgumentParser) -> None:
     add("--lake", "FOLDER", "lake tables, by their names")
     words = "lake tables as they were before this offset; one with upsert from another with all of its changes"
     add("--as-of", "OFFSET", words, job.positiveNumber)
-    add("--decode", None, "decode payloads into columns; text by default", job.lowered, choices=_DECODED)
+    words = (
+        "decode payloads into columns: messagepack, json, text, raw, avro:FILE, protobuf:FILE,MESSAGE, "
+        "json-schema:FILE or registry:URL; text by default"
+    )
+    add("--decode", "FORMAT", words, _format)
     add("--schema", "DDL", "their columns; inferred by default")
     add("--format", None, "the output format", job.lowered, choices=("table", "csv", "json"), default="table")
     add("--limit", "ROWS", f"the most rows that are written; {LIMIT} for a table by default", job.positiveNumber)
+
+
+def _format(name: str, written: object) -> str:
+    word, colon, rest = option_values.text(name, written).partition(":")
+    if word.lower() not in _DECODED:
+        raise OptionRefused(f"{name} is {written!r}, but must be one of {', '.join(_DECODED)}")
+    return f"{word.lower()}{colon}{rest}"
 
 
 def _run(arguments: Namespace, run: JobRun) -> None:

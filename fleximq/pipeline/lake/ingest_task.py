@@ -23,6 +23,7 @@ from fleximq.pipeline.lake.table.format import formatOf, layoutOf
 from fleximq.pipeline.lake.table.parquet_writer import StagingWriter
 from fleximq.pipeline.lake.table.table_spec import DEAD, TableSpec
 from fleximq.pipeline.payloads import ddl
+from fleximq.pipeline.payloads.schema_formats import REGISTRY
 from fleximq.pipeline.payloads.schema_inference import inferred, roomy, unionSchema
 
 #: The number of payloads of a batch from which columns are inferred; of larger batches an evenly spread sample.
@@ -73,12 +74,15 @@ def inferredFields(spec: TableSpec, columns: TableColumns, rows: pa.RecordBatch,
     """Return a table's fields with those that payloads of a sample have in addition; add to ``leftOut`` the names that
     become no columns.
     """
-    if rows.num_rows > SAMPLE:
+    isRegistered = spec.decode == REGISTRY
+    # A schema is looked up for each payload, which is quick.
+    if rows.num_rows > SAMPLE and not isRegistered:
         rows = rows.take(pa.array(np.linspace(0, rows.num_rows - 1, SAMPLE).astype(np.int64)))
     values, dialects, contents = (rows.column(name) for name in _DECODED)
     known = columns.fields if len(columns.fields) else None
-    found = inferred(spec.decode, values, known, spec.identity, dialects, contents, known is None, leftOut)
-    return roomy(found, known, spec.wholeFields)
+    widen = known is None
+    found = inferred(spec.decode, values, known, spec.identity, dialects, contents, widen, leftOut, spec.definition)
+    return found if isRegistered else roomy(found, known, spec.wholeFields)
 
 
 #: Returns records with all columns of a table, and the reasons of dead letters, None if there are none.

@@ -20,7 +20,7 @@ from fleximq.pipeline.lake.table.file_merge import aligned
 from fleximq.pipeline.lake.table.format import checkAllRows
 from fleximq.pipeline.lake.table.parquet_writer import deadIn
 from fleximq.pipeline.lake.table.table_spec import TableSpec
-from fleximq.pipeline.payloads.decoder import STRUCTURED
+from fleximq.pipeline.payloads.decoder import WITH_FIELDS
 
 STAGED = "redecoding"
 
@@ -40,7 +40,7 @@ def redecode(table: str, spec: TableSpec, files: LakeFiles = FILES) -> Iterator[
     seen = back = dead = 0
     with rewriting(table, STAGED, files) as rewritten:
         # Other formats have no columns that could be mended.
-        live = liveFiles(table, files) if spec.decode in STRUCTURED else []
+        live = liveFiles(table, files) if spec.decode in WITH_FIELDS else []
         # In this order: a file has no column that was not recorded before it.
         decode, schema = rowDecoder(spec, columns := requiredColumns(table, files)), columns.schema
         for path, topic in live:

@@ -7,13 +7,38 @@ import pyarrow.compute as pc
 
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.payloads.ddl import written
-from fleximq.pipeline.payloads.dialect_payloads import METADATA, VERBATIM, Identity, divided, packedAt, splitBodies
-from fleximq.pipeline.payloads.map_columns import Maps
-from fleximq.pipeline.payloads.payload_formats import Json, MessagePack
+from fleximq.pipeline.payloads.dialect_payloads import (
+    METADATA,
+    VERBATIM,
+    Identity,
+    Payloads,
+    divided,
+    packedAt,
+    splitBodies,
+)
+from fleximq.pipeline.payloads.map_columns import MAX_CLAUSE, Maps
+from fleximq.pipeline.payloads.payload_formats import FAULTS, Json, MessagePack
+from fleximq.pipeline.payloads.record_columns import Records
+from fleximq.schemas.misfit import Misfit
+from fleximq.wire.messagepack_json import toJson
 
-ENCODINGS = ("messagepack", "json", "text", "raw")
-#: Formats with the columns of the schema; the others have a single column.
+#: Formats whose columns are given, or inferred from payloads.
 STRUCTURED = ("messagepack", "json")
+#: Formats with the schema of a file, and of a registry.
+DEFINED = ("avro", "protobuf", "json-schema", "registry")
+#: Formats without a schema of their own, and all.
+ENCODINGS = (*STRUCTURED, "text", "raw")
+FORMATS = (*ENCODINGS, *DEFINED)
+#: Formats with the columns of the schema; the others have a single column.
+WITH_FIELDS = (*STRUCTURED, *DEFINED)
+_MAPS = ("json", "json-schema")
+#: What the formats with a schema of their own need.
+_NEEDS = {
+    "avro": "the file of the schema: avro:FILE",
+    "protobuf": "the file of the schema and the message: protobuf:FILE,MESSAGE",
+    "json-schema": "the file of the schema: json-schema:FILE",
+    "registry": "the URL of the schema registry: registry:https://HOST",
+}
 _ONE = {"text": pa.string(), "raw": pa.binary()}
 
 
@@ -28,24 +53,41 @@ class Decoded(NamedTuple):
 
 class Decoder:
     """Decodes payloads of one of :data:`ENCODINGS`; messages of the dialect Identity are split before. ``text`` and
-    ``raw`` need no schema: they have one column, called ``value`` unless it says otherwise. Raises OptionRefused if the
-    schema does not suit the format.
+    ``raw`` need no schema: they have one column, called ``value`` unless it says otherwise. Formats with a
+    ``definition`` (:mod:`fleximq.pipeline.payloads.schema_formats`) have its columns if no schema is given. Raises
+    OptionRefused if the schema does not suit the format.
     """
 
-    def __init__(self, payloadFormat: str, schema: pa.Schema | None = None, identity: Identity = VERBATIM) -> None:
+    def __init__(
+        self,
+        payloadFormat: str,
+        schema: pa.Schema | None = None,
+        identity: Identity = VERBATIM,
+        definition: str = "",
+    ) -> None:
         self.format = payloadFormat
         self._identity = identity
-        body = _bodySchema(payloadFormat, schema)
+        self._definition = definition
+        body = _bodySchema(payloadFormat, schema, definition)
         #: The decoded columns in order; metadata are the last, whose name a field of payloads may have as well.
         self.schema: pa.Schema = body.append(METADATA) if identity.metadata else body
-        self._packed = Maps(MessagePack(), body) if payloadFormat == "json" else None
-        self._maps = (
-            Maps(Json() if payloadFormat == "json" else MessagePack(), body) if payloadFormat in STRUCTURED else None
-        )
+        self._packed = Maps(MessagePack(), body) if payloadFormat in _MAPS else None
+        self._check: Any = None
+        self._maps: Maps | Records | None = None
+        if payloadFormat in DEFINED and payloadFormat not in _MAPS:
+            from fleximq.pipeline.payloads.schema_formats import recordsOf
+
+            self._maps = Records(recordsOf(definition, payloadFormat), body)
+        elif payloadFormat in WITH_FIELDS:
+            self._maps = Maps(MessagePack() if payloadFormat == "messagepack" else Json(), body)
+        if payloadFormat == "json-schema":
+            from fleximq.pipeline.payloads.schema_formats import jsonCodec
+
+            self._check = jsonCodec(definition)
 
     def __reduce__(self) -> Any:
         schema = self.schema.remove(len(self.schema) - 1) if self._identity.metadata else self.schema
-        return Decoder, (self.format, schema, self._identity)
+        return Decoder, (self.format, schema, self._identity, self._definition)
 
     def decode(
         self, values: pa.BinaryArray, dialects: pa.StringArray | None = None, contents: pa.Int32Array | None = None
@@ -62,6 +104,7 @@ class Decoder:
             columns = self._columns(body, errors)
         else:
             own, maps = divided(self.format, body, packed)
+            self._refuse(maps, errors)
             columns = self._columns(pa.array(own, pa.binary()), errors)
             if self._packed is not None:
                 others = self._packed.columns(maps, errors)
@@ -79,16 +122,44 @@ class Decoder:
             absent = pc.or_(told.is_valid(), values.is_null())
         return Decoded(pa.StructArray.from_arrays(columns, fields=list(self.schema), mask=absent), told)
 
+    def _refuse(self, maps: Payloads, errors: dict[int, str]) -> None:
+        """Refuse MessagePack values in place of bytes, and those that do not fit a JSON Schema."""
+        if self.format not in DEFINED:
+            return
+        for place, payload in enumerate(maps):
+            if payload is None:
+                continue
+            try:
+                if self._check is None:
+                    raise Misfit("", "is no bytes but another value of MessagePack")
+                self._check.read(toJson(payload))
+            except (Misfit, *FAULTS) as error:
+                errors[place], maps[place] = str(error)[:MAX_CLAUSE], None
+
     def _columns(self, values: pa.Array, errors: dict[int, str]) -> list[pa.Array]:
         if self._maps is not None:
-            return self._maps.columns(values.to_pylist(), errors)
+            payloads = values.to_pylist()
+            if self._check is not None:
+                for place, payload in enumerate(payloads):
+                    try:
+                        if payload is not None:
+                            self._check.read(payload)
+                    except Misfit as misfit:
+                        errors[place], payloads[place] = str(misfit)[:MAX_CLAUSE], None
+            return self._maps.columns(payloads, errors)
         return _texts(values, errors) if self.format == "text" else [values]
 
 
-def _bodySchema(payloadFormat: str, schema: pa.Schema | None) -> pa.Schema:
-    if payloadFormat not in ENCODINGS:
-        raise OptionRefused(f"there is no format {payloadFormat!r} of payloads, only {', '.join(ENCODINGS)}")
-    if payloadFormat in STRUCTURED:
+def _bodySchema(payloadFormat: str, schema: pa.Schema | None, definition: str) -> pa.Schema:
+    if payloadFormat not in FORMATS:
+        raise OptionRefused(f"there is no format {payloadFormat!r} of payloads, only {', '.join(FORMATS)}")
+    if payloadFormat in DEFINED and not definition:
+        raise OptionRefused(f"payloads in {payloadFormat} need {_NEEDS[payloadFormat]}")
+    if payloadFormat in DEFINED and payloadFormat != "registry" and schema is None:
+        from fleximq.pipeline.payloads.schema_formats import fieldsOf
+
+        return fieldsOf(definition)
+    if payloadFormat in WITH_FIELDS:
         if schema is None or not len(schema):
             raise OptionRefused(f"payloads in {payloadFormat} need a schema, which says their columns")
         written(schema)

@@ -81,7 +81,7 @@ def splitBodies(
 
 def packedAt(payloadFormat: str, dialects: pa.Array | None, contents: pa.Array | None) -> pa.Array | None:
     """Return which payloads are MessagePack although another format was requested, None if none is."""
-    if payloadFormat not in ("json", "text"):
+    if payloadFormat in ("messagepack", "raw"):
         return None
     packed = None
     if contents is not None:

@@ -126,20 +126,64 @@ def _unchanged(column: pa.Array, name: str) -> pa.Array:
     return column
 
 
-class Maps:
+class RowColumns:
+    """Builds the columns of a schema from rows; ``_getters`` return the value of each column in a row, ``_nothing`` is
+    a row without any.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._names, self._types = schema.names, schema.types
+        self._exact = [exact(dataType) for dataType in self._types]
+        self._checked = [withYears if hasTimes(dataType) else _unchanged for dataType in self._types]
+        self._getters: list[Callable[[Any], Any]] = [methodcaller("get", name) for name in self._names]
+        self._nothing: Any = {}
+
+    def built(self, rows: list[Any], errors: dict[int, str]) -> list[pa.Array]:
+        """Return a column for each field; rows with an error, known or found here, are null."""
+        while True:
+            known = len(errors)
+            columns = [self._column(place, rows, errors) for place in range(len(self._types))]
+            if len(errors) == known:
+                return columns
+            for place in errors:
+                rows[place] = self._nothing
+
+    def _column(self, column: int, rows: list[Any], errors: dict[int, str]) -> pa.Array:
+        values = list(map(self._getters[column], rows))
+        name, convert, dataType = self._names[column], self._exact[column], self._types[column]
+        if convert is not None:
+            for place, value in enumerate(values):
+                try:
+                    values[place] = None if value is None else convert(value)
+                except (*FAULTS, AttributeError) as error:
+                    values[place], errors[place] = None, f"'{name}' {faultOf(error)}"[:MAX_CLAUSE]
+        try:
+            return self._checked[column](pa.array(values, dataType), name)
+        except (*FAULTS, pa.ArrowException):
+            for place, value in enumerate(values):
+                try:
+                    self._checked[column](pa.array([value], dataType), name)
+                except (*FAULTS, pa.ArrowException) as error:
+                    fault = faultOf(error)
+                    named = (
+                        fault if fault.startswith(f"'{name}'") else f"'{name}' is no {typeWritten(dataType)}: {fault}"
+                    )
+                    values[place], errors[place] = None, named[:MAX_CLAUSE]
+            return pa.array(values, dataType)
+
+
+class Maps(RowColumns):
     """Decodes maps of one format by one schema."""
 
     def __init__(self, payloadFormat: Format, schema: pa.Schema) -> None:
-        self._names, self._types = names, types = schema.names, schema.types
+        super().__init__(schema)
+        names, types = self._names, self._types
         self._strict = StrictFields(payloadFormat, list(schema))
         self._empty = payloadFormat.empty
-        self._exact = [exact(dataType) for dataType in types]
-        self._checked = [withYears if hasTimes(dataType) else _unchanged for dataType in types]
         if any(map(_REFUSED.search, names)):
             # A dictionary for each row takes half as long again as a Struct.
             dataType = annotation(pa.struct(list(schema)))
             self._make: Callable[..., Any] = lambda *values: dict(zip(names, values, strict=True))
-            self._getters: list[Callable[[Any], Any]] = [methodcaller("get", name) for name in names]
         else:
             rename = {f"f{place}": name for place, name in enumerate(names)}
             fields = [(each, annotation(dataType) | None, None) for each, dataType in zip(rename, types, strict=True)]
@@ -151,14 +195,9 @@ class Maps:
 
     def columns(self, payloads: Sequence[bytes | None], errors: dict[int, str]) -> list[pa.Array]:
         """Return a column for each field; rows that do not fit, and those of None, are null, the former with errors."""
-        rows = self._rows([self._empty if payload is None else payload for payload in payloads], errors)
-        while True:
-            known = len(errors)
-            columns = [self._column(place, rows, errors) for place in range(len(self._types))]
-            if len(errors) == known:
-                return columns
-            for place in errors:
-                rows[place] = self._nothing
+        return self.built(
+            self._rows([self._empty if payload is None else payload for payload in payloads], errors), errors
+        )
 
     def _rows(self, payloads: Sequence[bytes], errors: dict[int, str]) -> list[Any]:
         rows: list[Any] = []
@@ -175,23 +214,3 @@ class Maps:
                 except Misfit as misfit:
                     errors[place] = str(misfit)
                     rows.append(self._nothing)
-
-    def _column(self, column: int, rows: list[Any], errors: dict[int, str]) -> pa.Array:
-        values = list(map(self._getters[column], rows))
-        convert, dataType = self._exact[column], self._types[column]
-        if convert is not None:
-            name = self._names[column]
-            for place, value in enumerate(values):
-                try:
-                    values[place] = None if value is None else convert(value)
-                except FAULTS as error:
-                    values[place], errors[place] = None, f"'{name}' {error}"[:MAX_CLAUSE]
-        try:
-            return self._checked[column](pa.array(values, dataType), self._names[column])
-        except (*FAULTS, pa.ArrowException):
-            for place, value in enumerate(values):
-                try:
-                    self._checked[column](pa.array([value], dataType), self._names[column])
-                except (*FAULTS, pa.ArrowException) as error:
-                    values[place], errors[place] = None, faultOf(error)[:MAX_CLAUSE]
-            return pa.array(values, dataType)

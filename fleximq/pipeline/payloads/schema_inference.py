@@ -12,7 +12,7 @@ INT, FLOAT or DECIMAL, texts in a DATE, TIMESTAMP, DECIMAL or BINARY, though som
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import msgspec
@@ -22,6 +22,7 @@ from fleximq.pipeline.payloads.ddl import NESTING
 from fleximq.pipeline.payloads.decoder import STRUCTURED, Decoder
 from fleximq.pipeline.payloads.dialect_payloads import VERBATIM, Identity, divided, packedAt, splitBodies
 from fleximq.pipeline.payloads.payload_formats import FAULTS
+from fleximq.pipeline.payloads.schema_formats import REGISTRY, registeredFields
 
 #: Maximum number of columns, and of fields of a STRUCT; a map with more keys is better a MAP, which needs a given
 #: schema.
@@ -48,6 +49,7 @@ def inferred(
     contents: pa.Int32Array | None = None,
     widen: bool = True,
     leftOut: dict[str, None] | None = None,
+    definition: str = "",
 ) -> pa.Schema:
     """Return the known columns, perhaps of a wider type, followed by the new columns of payloads; none at all if no
     payload has a field. Raises OptionRefused for an unknown format. A key becomes no column if it is empty, longer than
@@ -58,11 +60,15 @@ def inferred(
     :param widen: False only adds columns: known ones stay as they are.
     :param leftOut: gets the keys that become no columns, those in a STRUCT as ``outer.inner``. With it, keys that
         differ only in case are columns, except in a STRUCT; the caller gives them other names.
+    :param definition: that of a format with a schema of its own. Known columns stay as they are.
     """
-    if payloadFormat not in STRUCTURED:
-        return Decoder(payloadFormat, known).schema
+    if payloadFormat not in (*STRUCTURED, REGISTRY):
+        return Decoder(payloadFormat, known, definition=definition).schema
     body, _ = splitBodies(values, dialects, identity, {})
     own, packed = divided(payloadFormat, body, packedAt(payloadFormat, dialects, contents))
+    if payloadFormat == REGISTRY:
+        found = [fields for fields in registeredFields(definition, own) if len(fields)]
+        return reduce(partial(unionSchema, widen=False), found, pa.schema([]) if known is None else known)
     decode = msgspec.msgpack.decode if payloadFormat == "messagepack" else _jsonDecoded
     kinds = _kinds(own, decode) | _kinds(packed, msgspec.msgpack.decode)
     maps = [kind for kind in kinds if isinstance(kind, tuple) and kind[0] == "map"]

@@ -65,7 +65,11 @@ def topicsOf(options: SourceOptions, sealed: str | None = None) -> list[str]:
 
 
 def schemaOf(
-    options: SourceOptions, payloadFormat: str, topic: str | None = None, sealed: str | None = None
+    options: SourceOptions,
+    payloadFormat: str,
+    topic: str | None = None,
+    sealed: str | None = None,
+    definition: str = "",
 ) -> pa.Schema:
     """Return one schema for the first payloads, journal's and sealed, of a topic, or of all; empty without payloads."""
     only = options if topic is None else replace(options, topics=options.topics.only([topic]))
@@ -74,16 +78,16 @@ def schemaOf(
         looked = 0
         for batch in each:
             part = batch.slice(0, SAMPLE - looked)
-            schema = _inferred(payloadFormat, part, schema)
+            schema = _inferred(payloadFormat, part, schema, definition)
             looked += len(part)
             if looked >= SAMPLE:
                 break
     return schema
 
 
-def _inferred(payloadFormat: str, rows: pa.RecordBatch, known: pa.Schema) -> pa.Schema:
+def _inferred(payloadFormat: str, rows: pa.RecordBatch, known: pa.Schema, definition: str = "") -> pa.Schema:
     value, dialect, content = rows.columns
-    return inferred(payloadFormat, value, known, dialects=dialect, contents=content)
+    return inferred(payloadFormat, value, known, dialects=dialect, contents=content, definition=definition)
 
 
 #: The formats to guess for a topic; the first one that fits most payloads is chosen.

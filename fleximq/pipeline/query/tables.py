@@ -20,6 +20,7 @@ from fleximq.pipeline.lake.table.file_names import BY_KEY, isFileName
 from fleximq.pipeline.lake.table.format import layoutOf
 from fleximq.pipeline.payloads.ddl import written
 from fleximq.pipeline.payloads.decoder import STRUCTURED
+from fleximq.pipeline.payloads.schema_formats import REGISTRY, formatIn
 from fleximq.pipeline.query.journal_sample import isThere, schemaOf, topicsOf
 from fleximq.pipeline.query.past_state import stateAt
 from fleximq.pipeline.query.table_names import ALL, noColumns, noTopic, noTwins
@@ -111,8 +112,9 @@ class Tables:
 
     def _decoded(self, options: dict[str, str], topic: str | None) -> DataFrame:
         """Return the source's columns, those of payloads instead of ``value``, and ``error`` for invalid ones."""
-        if options["decode"] in STRUCTURED and "decodeSchema" not in options:
-            found = schemaOf(SourceOptions.of(_plain(options)), options["decode"], topic, self._sealed)
+        decode, definition = formatIn(options["decode"])
+        if decode in (*STRUCTURED, REGISTRY) and "decodeSchema" not in options:
+            found = schemaOf(SourceOptions.of(_plain(options)), decode, topic, self._sealed, definition)
             if not found.names:
                 raise noColumns(topic, options["decode"])
             options["decodeSchema"] = written(found)

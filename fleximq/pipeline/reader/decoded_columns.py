@@ -21,11 +21,12 @@ OPTIONS = ("decode", "decodeSchema", "identityMetadata", "identityBase64")
 
 
 class Decoding(NamedTuple):
-    """How payloads are decoded: format, columns, and the parts of Identity messages."""
+    """How payloads are decoded: format, columns, the parts of Identity messages, and the schema of some formats."""
 
     format: str
     schema: pa.Schema | None = None
     identity: Identity = VERBATIM
+    definition: str = ""
 
     @classmethod
     def of(cls, options: Mapping[str, str], identity: Identity) -> "Decoding | None":
@@ -36,7 +37,10 @@ class Decoding(NamedTuple):
                 raise OptionRefused(f"the option {given[0]!r} belongs to 'decode', which is missing")
             return None
         ddl = options.get("decodeSchema")
-        decoding = cls(options["decode"].strip().lower(), None if ddl is None else parsed(ddl), identity)
+        from fleximq.pipeline.payloads.schema_formats import formatIn
+
+        decode, definition = formatIn(options["decode"])
+        decoding = cls(decode, None if ddl is None else parsed(ddl), identity, definition)
         names = [name.lower() for name in decoding.decoder().schema.names]
         if identity.metadata and "metadata" in names[:-1]:
             raise OptionRefused("the column 'metadata' has the metadata of messages, so the schema cannot have one")

@@ -16,8 +16,9 @@ from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
 from fleximq.pipeline.lake.table.columns import TableColumns
 from fleximq.pipeline.lake.table.file_names import isFileName, readRecorded, writeOwn
 from fleximq.pipeline.payloads import ddl
-from fleximq.pipeline.payloads.decoder import ENCODINGS, STRUCTURED, Decoder
+from fleximq.pipeline.payloads.decoder import DEFINED, FORMATS, STRUCTURED, WITH_FIELDS, Decoder
 from fleximq.pipeline.payloads.dialect_payloads import Identity
+from fleximq.pipeline.payloads.schema_formats import REGISTRY, fieldsOf, formatIn
 from fleximq.values.patterns import faultIn
 
 #: Suffix of the topic for messages that do not fit the table.
@@ -30,6 +31,8 @@ _UNKNOWN = pa.schema([("value", pa.string())])
 _KEYS = ("name", "topics", "decode", "schema", "identity-metadata", "identity-base64", "integers", "upsert")
 #: The columns of messages by which rows can replace others; other names are fields of payloads.
 MESSAGE_COLUMNS = ("key", "topic", "publisher")
+#: The first format with a schema of its own in an option: its definition may have any characters.
+_DEFINED = re.compile(rf"(?P<rest>.*?):(?P<format>({'|'.join(DEFINED)})(:.*)?)", re.DOTALL)
 _UPSERT = re.compile(r"(?P<rest>.*):upsert\((?P<column>[^()]*)\)", re.DOTALL)
 
 
@@ -37,7 +40,8 @@ _UPSERT = re.compile(r"(?P<rest>.*):upsert\((?P<column>[^()]*)\)", re.DOTALL)
 class TableSpec:
     """One table. ``topics`` are patterns, all topics if empty; ``schema`` is DDL, inferred if None, with the fields of
     ``integers`` as BIGINT. In a table of the latest rows, ``upsert`` is the column with the key of a row.
-    ``isExplicit`` tells that ``decode`` is not the default.
+    ``definition`` is the schema of a format that has one of its own. ``isExplicit`` tells that ``decode`` is not the
+    default.
     """
 
     name: str
@@ -48,6 +52,7 @@ class TableSpec:
     base64: bool = False
     integers: tuple[str, ...] = ()
     upsert: str = ""
+    definition: str = ""
     isExplicit: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -56,21 +61,23 @@ class TableSpec:
                 f"a table cannot be called {self.name!r}: letters, digits, '.', '_' and '-' only, at most 100, and a "
                 "letter or digit first"
             )
-        if self.decode not in ENCODINGS:
+        if self.decode not in FORMATS:
             raise OptionRefused(
-                f"the table {self.name} has payloads as {self.decode!r}, but there are only {', '.join(ENCODINGS)}"
+                f"the table {self.name} has payloads as {self.decode!r}, but there are only {', '.join(FORMATS)}"
             )
+        if self.decode in DEFINED:
+            Decoder(self.decode, self.fields if self.decode != REGISTRY else _UNKNOWN, self.identity, self.definition)
         if self.schema is not None:
             if self.decode not in STRUCTURED:
                 raise OptionRefused(f"the table {self.name} has a schema, which is only for {' and '.join(STRUCTURED)}")
             Decoder(self.decode, ddl.parsed(self.schema), self.identity)
         if self.upsert and self.upsert not in MESSAGE_COLUMNS:
-            if self.decode not in STRUCTURED:
+            if self.decode not in WITH_FIELDS:
                 raise OptionRefused(
-                    f"the table {self.name} has upsert({self.upsert}), but only payloads of {' and '.join(STRUCTURED)} "
-                    f"have fields; others can have upsert of {', '.join(MESSAGE_COLUMNS)}"
+                    f"the table {self.name} has upsert({self.upsert}), but only {', '.join(WITH_FIELDS)} have fields; "
+                    f"others can have upsert of {', '.join(MESSAGE_COLUMNS)}"
                 )
-            if self.schema is not None and self.upsert not in self.fields.names:
+            if not self.isInferred and self.upsert not in self.fields.names:
                 raise OptionRefused(
                     f"the table {self.name} has upsert({self.upsert}), but its schema has no such field"
                 )
@@ -88,7 +95,7 @@ class TableSpec:
     @property
     def isInferred(self) -> bool:
         """Whether the columns are inferred from payloads."""
-        return self.decode in STRUCTURED and self.schema is None
+        return self.decode == REGISTRY or (self.decode in STRUCTURED and self.schema is None)
 
     @cached_property
     def wanted(self) -> Topics:
@@ -100,6 +107,8 @@ class TableSpec:
         """The columns that are known before any payload is read."""
         if self.schema is not None:
             return ddl.parsed(self.schema)
+        if self.decode in DEFINED and self.decode != REGISTRY and self.definition:
+            return fieldsOf(self.definition)
         isApart = self.decode == "text" or (self.decode == "raw" and (self.metadata or self.base64))
         return _ONE[self.decode] if isApart else pa.schema([])
 
@@ -107,8 +116,8 @@ class TableSpec:
         """Return the decoder, None if payloads stay; before any column is known, it only finds malformed ones."""
         identity = Identity(columns.metadata, self.base64)
         if len(columns.fields):
-            return Decoder(self.decode, columns.fields, identity)
-        return Decoder(self.decode, _UNKNOWN, identity) if self.decode in STRUCTURED else None
+            return Decoder(self.decode, columns.fields, identity, self.definition)
+        return Decoder(self.decode, _UNKNOWN, identity, self.definition) if self.decode in WITH_FIELDS else None
 
 
 def tableOf(name: str, written: object) -> TableSpec:
@@ -127,10 +136,14 @@ def _ofText(name: str, written: object) -> TableSpec:
     upsert = replacing["column"].strip() if replacing else ""
     if replacing and not upsert:
         raise OptionRefused(f"{name} is {text!r}, but upsert needs a column, e.g. state=devices.#:json:upsert(key)")
-    patterns, colon, decode = rest.rpartition(":")
-    if not colon or decode not in ENCODINGS:
+    if defined := _DEFINED.fullmatch(rest):
+        patterns, colon, decode = defined["rest"], ":", defined["format"]
+    else:
+        patterns, colon, decode = rest.rpartition(":")
+    decode, definition = formatIn(decode) if defined else (decode, "")
+    if not colon or decode not in FORMATS:
         if patterns.endswith(("#", "*")):
-            raise OptionRefused(f"{name} is {text!r}, but there is no format {decode!r}, only {', '.join(ENCODINGS)}")
+            raise OptionRefused(f"{name} is {text!r}, but there is no format {decode!r}, only {', '.join(FORMATS)}")
         # A topic's name may have a colon.
         patterns, colon, decode = rest, "", "raw"
     topics = tuple(each.strip() for each in patterns.split(",") if each.strip())
@@ -138,7 +151,7 @@ def _ofText(name: str, written: object) -> TableSpec:
         raise OptionRefused(
             f"{name} is {text!r}, but must be NAME=PATTERN[,PATTERN][:FORMAT], e.g. sensors=sensors.#:json"
         )
-    return TableSpec(table.strip(), topics, decode, upsert=upsert, isExplicit=bool(colon))
+    return TableSpec(table.strip(), topics, decode, upsert=upsert, definition=definition, isExplicit=bool(colon))
 
 
 def _ofMapping(name: str, written: Mapping[str, Any]) -> TableSpec:
@@ -147,15 +160,17 @@ def _ofMapping(name: str, written: Mapping[str, Any]) -> TableSpec:
             raise OptionRefused(f"{name} has {key!r}, but there are only {', '.join(_KEYS)}")
     if "name" not in written:
         raise OptionRefused(f"{name} has no name")
+    decode, definition = formatIn(option_values.text(f"{name}.decode", written.get("decode", "raw")))
     return TableSpec(
         option_values.text(f"{name}.name", written["name"]),
         option_values.texts(f"{name}.topics", written.get("topics", ())),
-        option_values.text(f"{name}.decode", written.get("decode", "raw")),
+        decode,
         option_values.text(f"{name}.schema", written["schema"]) if "schema" in written else None,
         option_values.flag(f"{name}.identity-metadata", written.get("identity-metadata", False)),
         option_values.flag(f"{name}.identity-base64", written.get("identity-base64", False)),
         option_values.texts(f"{name}.integers", written.get("integers", ())),
         option_values.text(f"{name}.upsert", written.get("upsert", "")),
+        definition,
         "decode" in written,
     )
 

@@ -51,7 +51,7 @@ def tombstonesIn(records: pa.RecordBatch, decode: str) -> pa.BooleanArray:
         # Of messages in another format, those of FlexiMQ clients may be MessagePack.
         packed = packedAt("json", few.column("dialect"), few.column("content"))
     isPacked = np.full(len(places), decode == "messagepack") if packed is None else packed.to_numpy(False)
-    isJson = decode == "json"
+    isJson = decode in ("json", "json-schema")
     for place, payload, msgpack in zip(places, few.column("value").to_pylist(), isPacked, strict=True):
         found[place] = not payload or (_isPackedNothing(payload, isJson) if msgpack else isJson and _isNull(payload))
     return pa.array(found)

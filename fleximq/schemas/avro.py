@@ -1,0 +1,183 @@
+"""Reads payloads of Apache Avro with fastavro, which trusts the schema. Some schemas would let a few bytes take the
+process's whole stack or memory: :class:`_Checked` refuses them.
+
+Payloads are records in the binary encoding, or in the single-object encoding, which begins with a mark and the
+fingerprint of the writer's schema ("Single object encoding" in Avro's specification). Without the mark, the schema is
+the first one.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from io import BytesIO
+from typing import Any
+
+from fleximq.errors import SettingError
+from fleximq.schemas.misfit import Misfit, missingExtra
+
+try:
+    import fastavro
+    from fastavro.schema import SchemaParseException, UnknownType
+except ImportError as error:
+    raise missingExtra(error) from error
+
+#: Maximum number of types in a schema, each counted as often as it is used, and how deep they are nested.
+MAX_TYPES, MAX_DEPTH = 10_000, 32
+_MARK = b"\xc3\x01"
+_FINGERPRINT = "CRC-64-AVRO"
+#: Exceptions of fastavro for bytes that do not fit; RecursionError and MemoryError are not expected, but harmless.
+_FAULTS = (
+    ValueError,
+    TypeError,
+    LookupError,
+    EOFError,
+    OverflowError,
+    ArithmeticError,
+    RecursionError,
+    MemoryError,
+    AttributeError,
+)
+
+Schema = Any
+
+
+class AvroCodec:
+    """Reads payloads by the first of some schemas; the others are those of older writers, resolved to the first by
+    Avro's rules. ``schema`` is the first one, parsed; ``named`` has the types of ``references`` by their names, schemas
+    that it may use. Raises SettingError for a schema that cannot be used.
+    """
+
+    def __init__(self, texts: Sequence[str], references: Sequence[str] = ()) -> None:
+        self.named: dict[str, Schema] = {}
+        for text in references:
+            _parsed(text, self.named)
+        parsed = [_parsed(text, dict(self.named)) for text in texts]
+        self.schema: Schema = parsed[0]
+        self._writers = {}
+        if len(texts) > 1 or not references:
+            self._writers = {_fingerprint(text): schema for text, schema in zip(texts, parsed, strict=True)}
+        self._prefixes = {id(schema): list(_prefixes(schema, self.named)) for schema in parsed}
+
+    def read(self, payload: bytes) -> Any:
+        """Return the value; records are maps, or in a union of several records pairs of name and map."""
+        writer, begin = self.schema, 0
+        if payload[:2] == _MARK and len(payload) >= 10:
+            # The fingerprint is little-endian.
+            found = self._writers.get(payload[9:1:-1])
+            if found is not None:
+                writer, begin = found, 10
+        stream = BytesIO(payload)
+        stream.seek(begin)
+        try:
+            reader = None if writer is self.schema else self.schema
+            value = fastavro.schemaless_reader(
+                stream, writer, reader, return_named_type=True, return_named_type_override=True
+            )
+        except _FAULTS as error:
+            raise self._misfit(payload, begin, writer, error) from None
+        if stream.tell() < len(payload):
+            raise Misfit("", f"has {len(payload) - stream.tell()} bytes after the last field of its Avro schema")
+        return value
+
+    def _misfit(self, payload: bytes, begin: int, writer: Schema, error: BaseException) -> Misfit:
+        """Return the fault with the first field that cannot be read: the last one of the shortest record that fails."""
+        for path, prefix in self._prefixes[id(writer)]:
+            stream = BytesIO(payload)
+            stream.seek(begin)
+            try:
+                fastavro.schemaless_reader(stream, prefix, None)
+            except _FAULTS as fault:
+                return Misfit(path, _words(fault))
+        return Misfit("", _words(error))
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, EOFError):
+        return "is cut off"
+    if isinstance(error, UnicodeError):
+        return "is not UTF-8"
+    if isinstance(error, LookupError):
+        return "has no such branch or symbol"
+    return f"does not fit its Avro type: {error}"
+
+
+def _parsed(text: str, named: dict[str, Schema]) -> Schema:
+    """Return a parsed schema, and add its types to those known by name."""
+    try:
+        known = dict(named)
+        schema = fastavro.parse_schema(json.loads(text), named_schemas=known)
+        _Checked(named).least(schema, (), 0)
+        return schema
+    except (SchemaParseException, UnknownType, *_FAULTS) as error:
+        why = f"the type {error.name!r} is unknown" if isinstance(error, UnknownType) else str(error)
+        raise SettingError(f"it is no Avro schema: {why}"[:300]) from None
+
+
+def _fingerprint(text: str) -> bytes:
+    canonical = fastavro.schema.to_parsing_canonical_form(json.loads(text))
+    return bytes.fromhex(fastavro.schema.fingerprint(canonical, _FINGERPRINT))
+
+
+def _prefixes(schema: Schema, named: Mapping[str, Schema]) -> Iterator[tuple[str, Schema]]:
+    """Yield records with the first field of a schema, the first two, and so on, each with the path of the last; the
+    fields of a record in it are added one by one.
+    """
+    if not isinstance(schema, Mapping) or schema.get("type") != "record":
+        return
+    for path, fields in _growing(schema, 0):
+        try:
+            made = {"type": "record", "name": "Prefix", "fields": fields}
+            yield path, fastavro.parse_schema(made, named_schemas=dict(named))
+        except (SchemaParseException, UnknownType):
+            # A name that a shortened record does not define.
+            continue
+
+
+def _growing(schema: Mapping[str, Any], depth: int) -> Iterator[tuple[str, list[Any]]]:
+    done: list[Any] = []
+    for field in schema["fields"]:
+        inner = field["type"]
+        if depth < 4 and isinstance(inner, Mapping) and inner.get("type") == "record":
+            for path, fields in _growing(inner, depth + 1):
+                shortened = {"type": "record", "name": f"Prefix{depth}", "fields": fields}
+                yield f"{field['name']}.{path}", [*done, {"name": field["name"], "type": shortened}]
+        done.append({"name": field["name"], "type": inner})
+        yield field["name"], list(done)
+
+
+class _Checked:
+    """The walk through a schema by which few bytes could cost much: one that contains itself, an array of items without
+    bytes, or one of too many types. ``named`` has the types by name, and gets those of the schema.
+    """
+
+    def __init__(self, named: dict[str, Schema]) -> None:
+        self._named = named
+        self._types = 0
+
+    def least(self, schema: Schema, inside: tuple[str, ...], depth: int) -> int:
+        """Return 0 if a value may have no bytes, else 1."""
+        self._types += 1
+        if self._types > MAX_TYPES:
+            raise SettingError(f"its Avro schema has more than {MAX_TYPES:,} types")
+        if depth > MAX_DEPTH:
+            raise SettingError(f"its Avro schema is nested deeper than {MAX_DEPTH}")
+        if isinstance(schema, str):
+            if schema in inside:
+                raise SettingError(f"its Avro schema has the type {schema!r} inside itself, which is not supported")
+            return self.least(self._named[schema], inside, depth) if schema in self._named else int(schema != "null")
+        if isinstance(schema, list):
+            for each in schema:
+                self.least(each, inside, depth + 1)
+            return 1
+        kind = schema["type"]
+        if "name" in schema:
+            self._named[schema["name"]] = schema
+        if kind in ("record", "error"):
+            within = (*inside, schema["name"])
+            return max([self.least(each["type"], within, depth + 1) for each in schema["fields"]], default=0)
+        if kind == "array" and not self.least(schema["items"], inside, depth + 1):
+            raise SettingError("its Avro schema has an array of items without bytes, which could be any number")
+        if kind == "map":
+            self.least(schema["values"], inside, depth + 1)
+        if kind == "fixed":
+            return min(1, int(schema["size"]))
+        return self.least(kind, inside, depth) if not isinstance(kind, str) or kind in self._named else 1

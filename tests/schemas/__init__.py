@@ -1,0 +1,1 @@
+"""Schemas in files, and payloads that fit them or do not."""
