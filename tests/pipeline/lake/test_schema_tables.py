@@ -17,9 +17,11 @@ if not skip:
     import fastavro
 
     from fleximq.pipeline.errors import LakeRefused, OptionRefused
+    from fleximq.pipeline.files.schema import ALL_COLUMNS, schemaOf
     from fleximq.pipeline.lake.live_files import liveFiles, rowGroups
     from fleximq.pipeline.lake.redecoding import redecode
     from fleximq.pipeline.lake.table.table_spec import TableSpec, packed, readSpec, tableOf, unpacked
+    from tests.pipeline.lake.tables import rows
 
 FIRST: dict[str, Any] = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}
 SECOND = {**FIRST, "fields": [{"name": "id", "type": "long"}, {"name": "city", "type": "string", "default": "?"}]}
@@ -35,12 +37,16 @@ def avro(schema: Any, value: Any) -> bytes:
 class SchemaTableCase(FeedCase):
     """A table ``orders``."""
 
+    def batch(self, *values: Any, topic: str = "t", first: int = 1) -> Any:
+        """Return records with these payloads, as they are."""
+        return rows(range(first, first + len(values)), topic, schema=schemaOf(ALL_COLUMNS), value=list(values))
+
     def seen(self, *names: str) -> list[Any]:
         """Return these columns of each row, in the order of offsets."""
         found = []
         for path, topic in liveFiles(f"{self.lake}/orders"):
-            for rows in rowGroups(f"{self.lake}/orders", path, topic):
-                found += [(row["offset"], *(row.get(name) for name in (*names, "reason"))) for row in rows.to_pylist()]
+            for group in rowGroups(f"{self.lake}/orders", path, topic):
+                found += [(row["offset"], *(row.get(name) for name in (*names, "reason"))) for row in group.to_pylist()]
         return sorted(found)
 
 
