@@ -141,6 +141,10 @@ def _run(name: str, words: Sequence[str]) -> int:
         _addCommon(parser)
         chosen = mergeSettings(parser, name, tuple(JOBS), words)
         verbose = chosen.verbose
+        if getattr(chosen, "single_writer", False):
+            from fleximq.pipeline.lake.storage.object_store import ObjectStore
+
+            ObjectStore.isAlone = True
         with JobRun(chosen, job.brief) as run:
             try:
                 job.run(chosen, run)

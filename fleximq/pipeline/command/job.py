@@ -177,9 +177,16 @@ def addStart(group: Any) -> None:
     option(group, "--starting", "WHERE", words, streamStart, default="earliest")
 
 
+def addLake(parser: Any, words: str = "the folder in which each table has its own") -> None:
+    """Add the options that name a lake."""
+    option(parser, "--lake", "FOLDER|URL", f"{words}, or a place in an object store, as s3://bucket/prefix")
+    words = "only this process writes to the lake: its store cannot keep two apart"
+    flag(parser, "--single-writer", words)
+
+
 def addTables(parser: ArgumentParser) -> None:
     """Add the options that name a lake and its tables."""
-    option(parser, "--lake", "FOLDER", "the folder in which each table has its own")
+    addLake(parser)
     option(parser, "--table", "NAME", "only this table; may be repeated", action="append")
 
 

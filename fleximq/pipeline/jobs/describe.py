@@ -1,6 +1,5 @@
 """``fleximq-pipeline describe``: shows journals, topics, payloads and consumer groups, without Spark."""
 
-import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fleximq.pipeline.command.job import Job, addSource, lowered, option, sourceOptions
 from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import PipelineError
+from fleximq.pipeline.lake.locations import lakePath
 from fleximq.values.printable import jsonLine, printable
 from fleximq.values.urls import urlsIn
 
@@ -42,7 +42,7 @@ def _run(arguments: Namespace, run: JobRun) -> None:
     if arguments.url:
         facts["groups"] = _groups(sourceOptions(arguments))
     if arguments.lake is not None:
-        facts["tables"] = list(_tables(os.path.abspath(os.path.expanduser(arguments.lake))))
+        facts["tables"] = list(_tables(lakePath(arguments.lake)))
     if arguments.format == "json":
         run.out.write(jsonLine(facts, indent=2) + "\n")
     else:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from os import makedirs
-from os.path import abspath, expanduser
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -14,6 +14,7 @@ from fleximq.errors import systemReason
 from fleximq.pipeline.command import job
 from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused
+from fleximq.pipeline.lake.locations import lakePath
 from fleximq.pipeline.lake.table.file_names import LAYOUTS
 from fleximq.pipeline.lake.table.format import ICEBERG, NAMESPACE, TABLE_FORMATS
 
@@ -29,7 +30,7 @@ BATCH_BYTES, TASK_BYTES = 1 << 30, 32 << 20
 def _prepare(parser: ArgumentParser) -> None:
     job.addSource(parser)
     group = parser.add_argument_group("tables")
-    job.option(group, "--lake", "FOLDER", "the folder in which each table has its own")
+    job.addLake(group)
     words = (
         "a table of the topics that match, payloads read as messagepack, json, text or raw (raw), or by a schema: "
         "avro:FILE, protobuf:FILE,MESSAGE, json-schema:FILE or registry:URL; with :upsert(COLUMN), the latest row of "
@@ -115,15 +116,16 @@ def _form(arguments: Namespace) -> dict[str, str]:
 def _run(arguments: Namespace, run: JobRun) -> None:
     """Ingest until stopped, or all is ingested; raises OptionRefused or LakeRefused."""
     if not arguments.lake:
-        raise OptionRefused("--lake FOLDER is needed: it says where the tables go")
+        raise OptionRefused("--lake FOLDER or URL is needed: it says where the tables go")
     from fleximq.pipeline.lake.catch_up import CatchUp
+    from fleximq.pipeline.lake.checkpoint import seedCheckpoint
     from fleximq.pipeline.lake.compaction import compacting
     from fleximq.pipeline.lake.ingest_driver import TableIngest
     from fleximq.pipeline.lake.ingest_stream import Ingest
     from fleximq.pipeline.lake.table.table_log import CompactionGoal
     from fleximq.pipeline.reader.source_options import SourceOptions
 
-    lake = abspath(expanduser(arguments.lake))
+    lake = lakePath(arguments.lake)
     specs = _tables(arguments)
     states, specs = [spec for spec in specs if spec.upsert], [spec for spec in specs if not spec.upsert]
     options = _source(arguments, specs or states)
@@ -142,11 +144,15 @@ def _run(arguments: Namespace, run: JobRun) -> None:
                 run.writeLine(f"ingesting into {lake}: {', '.join(spec.name for spec in states)}")
                 following.until(run.stopping, every)
             return
-        checkpoint = arguments.checkpoint or held.enter_context(_ownCheckpoint(lake))
+        isInStore = "://" in lake
+        own = TemporaryDirectory(prefix="fleximq-checkpoint-") if isInStore else _ownCheckpoint(lake)
+        checkpoint = arguments.checkpoint or held.enter_context(own)
         missed = CatchUp(SourceOptions.of(options)).add
         tables = TableIngest(lake, specs, form, arguments.allow_data_loss, arguments.layout, missed=missed)
         tables.beside = [f"{lake}/{spec.name}" for spec in states]
         held.enter_context(tables)
+        if isInStore and arguments.checkpoint is None:
+            seedCheckpoint(checkpoint, *tables.reachedTogether())
         if arguments.compact_every is not None:
             folders = [f"{lake}/{spec.name}" for spec in specs]
             held.enter_context(compacting(folders, arguments.compact_every / 1_000_000, run, CompactionGoal()))

@@ -1,7 +1,6 @@
 """The rows of a replay in slices that fit into memory, ordered by journal and offset."""
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -169,11 +168,12 @@ def ofLake(spark: "SparkSession", table: str, topics: Mapping[str, Sequence[str]
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as F
 
+    from fleximq.pipeline.lake.locations import lakePath
     from fleximq.pipeline.query.tables import lakeTable
 
     try:
         # A folder's name may be too short for the full name of its topic; the files have it.
-        rows = lakeTable(spark, os.path.abspath(os.path.expanduser(table)), byFolder=False)
+        rows = lakeTable(spark, lakePath(table), byFolder=False)
     except PySparkException as error:
         # Spark's own error fills a page.
         raise OptionRefused(f"{table} is no table of Parquet files") from error

@@ -1,6 +1,5 @@
 """``fleximq-pipeline sql "select ..."``: runs a query over topics, and prints the result."""
 
-import os
 from argparse import ArgumentParser, Namespace
 from functools import partial
 from threading import Event, Thread
@@ -10,6 +9,7 @@ from fleximq.config import option_values
 from fleximq.pipeline.command import job
 from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused, PipelineError
+from fleximq.pipeline.lake.locations import lakePath
 from fleximq.pipeline.lake.table.file_names import tableNames
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _source(arguments: Namespace) -> dict[str, str] | None:
 
 
 def _path(folder: str | None) -> str | None:
-    return None if folder is None else os.path.abspath(os.path.expanduser(folder))
+    return None if folder is None else lakePath(folder)
 
 
 def _cancelled(spark: "SparkSession", stopping: Event) -> Event:

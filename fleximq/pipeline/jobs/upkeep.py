@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fleximq.config import option_values
 from fleximq.errors import SettingError
-from fleximq.pipeline.command.job import Job, addSource, addTables, duration, flag, option, positiveNumber, sourceAlone
+from fleximq.pipeline.command.job import (
+    Job,
+    addLake,
+    addSource,
+    addTables,
+    duration,
+    flag,
+    option,
+    positiveNumber,
+    sourceAlone,
+)
 from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import LakeRefused, OptionRefused
 from fleximq.pipeline.lake.table.file_names import tablesOf
@@ -76,7 +86,7 @@ REPAIR = Job(addTables, _repair)
 
 def _prepareBackfill(parser: ArgumentParser) -> None:
     parser.add_argument("table", metavar="TABLE", help="the name of the table")
-    option(parser, "--lake", "FOLDER", "the folder in which each table has its own")
+    addLake(parser)
     # The topics are those of the ingest, where it was started with some.
     addSource(parser)
     option(parser, "--sealed", "FOLDER", "sealed history, used where the journal has nothing")

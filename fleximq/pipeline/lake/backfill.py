@@ -78,12 +78,13 @@ def backfill(
     Raises LakeRefused if the table cannot be written, another run fills it, or records are in no source.
     """
     table = f"{lake}/{spec.name}"
-    aside = f"{table}/{OWN}/{STAGED}"
     checkAllRows(table, "backfill", files)
     with backfillLock(table, files), writing(table):
+        aside = f"{table}/{OWN}/{files.aside(table, STAGED, 'backfill')}"
         with exclusive(table, files):
             # A change that was interrupted is complete now, and needs none of these.
             files.removeTree(aside)
+            files.removeFormer(table, STAGED, "backfill")
         files.makeFolder(aside)
         journals = readLedger(table, files).journals
         if not journals:
@@ -110,10 +111,11 @@ def _add(
     lake: str, spec: TableSpec, journal: str, piece: Piece, gaps: list[Gap], only: Topics, files: LakeFiles
 ) -> Filled:
     table = f"{lake}/{spec.name}"
+    folder = files.aside(table, STAGED, "backfill")
     while True:
         missing: list[Missing] = []
         batches = (ofTopics(batch, only) for batch in piece.read(missing))
-        told = TaskReports.of(stage(lake, [spec], journal, 0, batches, missing, STAGED, files))
+        told = TaskReports.of(stage(lake, [spec], journal, 0, batches, missing, folder, files))
         if not told.fields:
             break
         addColumns(table, told.fields[spec.name], files)
@@ -121,7 +123,7 @@ def _add(
     rows = sum(each.rows for each in made)
     dead = dict(told.dead.get(spec.name, {}))
     gaps = [*gaps, *told.gaps.get(journal, ())]
-    change = TableChange(STAGED, made, (), {journal: piece.start}, {journal: rows}, {journal: gaps}, dead)
+    change = TableChange(folder, made, (), {journal: piece.start}, {journal: rows}, {journal: gaps}, dead)
     with exclusive(table, files):
         commitChange(table, change, files)
     return Filled(journal, piece.start, rows, sum(dead.values()))

@@ -36,7 +36,15 @@ class BatchCommit:
     def __init__(self, table: str, files: LakeFiles = FILES) -> None:
         self.table = table
         self._files = files
-        self._staged = f"{table}/{OWN}/{STAGED}"
+
+    @property
+    def _folder(self) -> str:
+        """The name of the folder of staged files."""
+        return self._files.aside(self.table, STAGED, "writer")
+
+    @property
+    def _staged(self) -> str:
+        return f"{self.table}/{OWN}/{self._folder}"
 
     def makeFolders(self) -> None:
         """Create the table's folders; raises LakeRefused if they cannot be created."""
@@ -51,6 +59,7 @@ class BatchCommit:
         with writing(self.table):
             with exclusive(self.table, self._files):
                 pass
+            self._files.removeFormer(self.table, STAGED, "writer")
             self.removeStaged()
         ledger = readLedger(self.table, self._files)
         if ledger == Ledger() and any(
@@ -124,11 +133,11 @@ class BatchCommit:
             folder = partitionOf(each.topic, each.date, layout)
             placed.append(each._replace(path=f"{folder}/{fileOf(each.journal, batch.number, part)}"))
             rows[each.journal] += each.rows
-        moves = preparedPlaces(self.table, STAGED, staged, placed, self._files)
+        folder = self._folder
+        moves = preparedPlaces(self.table, folder, staged, placed, self._files)
         offsets = {"start": dict(batch.start), "end": dict(batch.end)}
-        writeOwn(
-            self.table, RECORD, {"batch": batch.number, **offsets, "rows": rows, **more, "files": moves}, self._files
-        )
+        record = {"batch": batch.number, **offsets, "rows": rows, **more, "folder": folder, "files": moves}
+        writeOwn(self.table, RECORD, record, self._files)
 
     def discard(self, staged: Iterable[TableFile]) -> None:
         """Delete the staged files of a batch that is not published."""
@@ -186,7 +195,7 @@ def finish(table: str, files: LakeFiles = FILES) -> None:
             record.update(files=mended.moves, dead=dead, reason=reason)
             writeOwn(table, RECORD, record, files)
 
-        commitStaged(table, STAGED, record["files"], commit, mend, files)
+        commitStaged(table, record.get("folder", STAGED), record["files"], commit, mend, files)
         gaps = {journal: [Gap(*gap) for gap in found] for journal, found in record["gaps"].items()}
         # A record of the version before has no dead letters.
         dead = record.get("dead", {}), record.get("reason", "")

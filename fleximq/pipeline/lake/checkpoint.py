@@ -3,7 +3,8 @@
 import json
 import os
 import shlex
-from collections.abc import Iterable
+import uuid
+from collections.abc import Iterable, Mapping
 
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.table.ledger import readLedger
@@ -40,6 +41,26 @@ def checkCheckpoint(checkpoint: str, tables: Iterable[str]) -> None:
                 "ingest into a table of another name and then run fleximq-pipeline backfill NEW --lake "
                 f"{shlex.quote(lake)} --from {name}"
             )
+
+
+def seedCheckpoint(checkpoint: str, batch: int, offsets: Mapping[str, int]) -> None:
+    """Write to a new folder what Spark would have written after this batch, if any, so that the query goes on there:
+    a lake in an object store needs no checkpoint that stays, as the ledgers of its tables say the same.
+    """
+    if batch < 0:
+        return
+    content = {
+        "metadata": json.dumps({"id": str(uuid.uuid4())}),
+        f"offsets/{batch}": "\n".join(
+            ("v1", json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": {}}), json.dumps(dict(offsets)))
+        ),
+        f"commits/{batch}": "v1\n" + json.dumps({"nextBatchWatermarkMs": 0}),
+    }
+    for name, text in content.items():
+        path = f"{checkpoint}/{name}"
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w") as file:
+            file.write(text)
 
 
 def syncOffsets(checkpoint: str, number: int) -> None:

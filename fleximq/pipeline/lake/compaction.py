@@ -69,7 +69,6 @@ def compact(
 ) -> Iterator[Compacted]:
     """Compact the partitions of a table; yield each result. ``now`` is in seconds since 1970. Raises LakeRefused."""
     now = time.time() if now is None else now
-    aside = f"{table}/{OWN}/{_ASIDE}"
     log = logOf(table, files)
     if log is not None and layoutOf(table, files) == BY_KEY:
         # Each change of such a table writes files of their proper size.
@@ -77,11 +76,16 @@ def compact(
         return
     if log is not None:
         with compactorLock(table, files):
+            aside = f"{table}/{OWN}/{files.aside(table, _ASIDE, 'compactor')}"
             own = log.compact(goal, aside, files, now, partial(exclusive, table, files))
             yield from own or ()
         if own is None:  # this format leaves merging to the log of its table
-            yield from _throughLog(table, log, goal, files, now)
+            yield from _rewritten(table, log, goal, files, now)
         return
+    if files.store(table) is not None:
+        yield from _rewritten(table, None, goal, files, now)
+        return
+    aside = f"{table}/{OWN}/{_ASIDE}"
     with compactorLock(table, files), writing(table):
         try:
             shutil.rmtree(aside, ignore_errors=True)
@@ -97,8 +101,10 @@ def _age(parts: Sequence[MergePart], now: float) -> float:
     return now - max((part.changed for part in parts), default=now)
 
 
-def _throughLog(table: str, log: TableLog, goal: CompactionGoal, files: LakeFiles, now: float) -> Iterator[Compacted]:
-    paths = sorted(each.path for each in log.files())
+def _rewritten(
+    table: str, log: TableLog | None, goal: CompactionGoal, files: LakeFiles, now: float
+) -> Iterator[Compacted]:
+    paths = sorted(each.path for each in log.files()) if log is not None else list(files.visible(table))
     # In this order: a file has no column that was not recorded before it.
     schema = recordedSchema(table, files)
     with rewriting(table, _ASIDE, files) as rewritten:
@@ -116,9 +122,13 @@ def _throughLog(table: str, log: TableLog, goal: CompactionGoal, files: LakeFile
                 _, (span,) = spansOf(pq.read_metadata(files.input(path)).metadata)
                 made = TableFile(name, group[0].topic, dateIn(partition), *span[:4], size)
                 rewritten.replace(Replacement({f"{partition}/{part.name}": part.identity for part in group}, [made]))
+            if groups and log is None:
+                # Readers of folders miss rows only for the moment of one partition.
+                rewritten.commit()
             if groups:
                 yield Compacted(partition, sum(map(len, groups)), len(groups))
-    log.cleanUp(now, files, partial(exclusive, table, files))
+    if log is not None:
+        log.cleanUp(now, files, partial(exclusive, table, files))
 
 
 def _compacted(

@@ -13,6 +13,7 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Transaction, create_table_with_add_actions
 
 from fleximq.pipeline.lake.storage.lake_files import LakeFiles
+from fleximq.pipeline.lake.storage.store_access import storageOptions
 from fleximq.pipeline.lake.table.columns import requiredColumns
 from fleximq.pipeline.lake.table.file_names import BY_KEY, DATE
 from fleximq.pipeline.lake.table.format import layoutOf
@@ -52,11 +53,12 @@ class DeltaLog(TableLog):
         properties = CommitProperties(app_transactions=[Transaction(application, number)])
         added = [_added(self._table, each, self._files) for each in files]
         try:
-            table = DeltaTable(self._table)
+            table = deltaTable(self._table)
         except TableNotFoundError:
             checkIsNew(self._table, self._files)
+            options = storageOptions(self._table)
             create_table_with_add_actions(
-                self._table, schema, added, partition_by=folders, commit_properties=properties
+                self._table, schema, added, partition_by=folders, storage_options=options, commit_properties=properties
             )
             return
         done = table.transaction_version(application)
@@ -73,13 +75,13 @@ class DeltaLog(TableLog):
     def files(self) -> list[LiveFile]:
         with logErrors(self._table, _CHANGED):
             try:
-                return [file for file, _ in _live(DeltaTable(self._table))]
+                return [file for file, _ in _live(deltaTable(self._table))]
             except TableNotFoundError:
                 return []
 
     def state(self) -> TableState:
         with logErrors(self._table, "read by Delta Lake"):
-            found = DeltaTable(self._table)
+            found = deltaTable(self._table)
             types = {each["name"]: each["type"] for each in json.loads(found.schema().to_json())["fields"]}
             columns = {name: each if isinstance(each, str) else json.dumps(each) for name, each in types.items()}
             actions = [each["num_records"] for _, each in _actions(found)]
@@ -88,7 +90,7 @@ class DeltaLog(TableLog):
 
     def deleteDays(self, days: Sequence[Sequence[str]]) -> None:
         with logErrors(self._table, _CHANGED), suppress(TableNotFoundError):
-            found = DeltaTable(self._table)
+            found = deltaTable(self._table)
             # deltalake deletes by a query, which fails in folders with some characters.
             gone = {tuple(day) for day in days}
             if removed := _removed(found, lambda file: (file.topic, file.date) in gone):
@@ -96,13 +98,18 @@ class DeltaLog(TableLog):
 
     def cleanUp(self, now: float, files: LakeFiles, exclusive: Exclusive) -> None:
         with logErrors(self._table, _CHANGED), suppress(TableNotFoundError):
-            found = DeltaTable(self._table)
+            found = deltaTable(self._table)
             if layoutOf(self._table, self._files) == BY_KEY:
                 found.vacuum(REPLACED_HOURS, dry_run=False, enforce_retention_duration=False)
                 return
             found.vacuum(dry_run=False)
             with exclusive():
-                _removeBounds(DeltaTable(self._table))
+                _removeBounds(deltaTable(self._table))
+
+
+def deltaTable(table: str) -> DeltaTable:
+    """Return a table, with access to its store; raises TableNotFoundError."""
+    return DeltaTable(table, storage_options=storageOptions(table))
 
 
 def _removed(table: DeltaTable, isGone: Callable[[LiveFile], bool]) -> list[AddAction | RemoveAction]:

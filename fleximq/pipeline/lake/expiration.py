@@ -23,7 +23,7 @@ from fleximq.pipeline.lake.table.file_names import BY_KEY, DATE, NAMED, dateIn, 
 from fleximq.pipeline.lake.table.format import layoutOf
 from fleximq.pipeline.lake.table.parquet_writer import deadIn, rowsByJournal, rowsIn
 from fleximq.pipeline.lake.table.table_log import TableLog
-from fleximq.pipeline.lake.table_change import RemovedDay, removeDays
+from fleximq.pipeline.lake.table_change import RemovedDay, TableChange, commitChange, removeDays
 from fleximq.values.patterns import anyOf
 
 #: A pattern of topics, or None for all others, and their retention in seconds.
@@ -134,7 +134,15 @@ def _expireDays(
             days.setdefault((topic, day), []).append(f"{table}/{path}")
         days = {each: paths for each, paths in days.items() if _isOver(each[0], _age(each[1], now), rules)}
         leaving = [RemovedDay(partitionOf(*each, NAMED), rowsByJournal(days[each], files)) for each in sorted(days)]
-    if leaving:
+    if leaving and files.store(table) is not None:
+        # A folder may get new files in the meantime: only these leave.
+        gone = [path for paths in days.values() for path in paths]
+        gone = [path.removeprefix(f"{table}/") for path in gone] or [
+            f"{each.partition}/{name}" for each in leaving for name in files.listed(f"{table}/{each.partition}")
+        ]
+        expired = sum((Counter(each.rows) for each in leaving), Counter[str]())
+        commitChange(table, TableChange("", (), gone, expired=expired), files)
+    elif leaving:
         removeDays(table, leaving, files, sorted(days))
     return leaving
 

@@ -104,11 +104,12 @@ class FileRewriting:
 @contextmanager
 def rewriting(table: str, aside: str, files: LakeFiles = FILES, wait: float = 0.0) -> Iterator[FileRewriting]:
     """Rewrite files within a ``with`` block, staged in ``aside``, and commit them at its end; raises LakeRefused."""
-    found = FileRewriting(table, aside, files)
     with compactorLock(table, files, wait), writing(table):
+        found = FileRewriting(table, files.aside(table, aside, "compactor"), files)
         with exclusive(table, files):
             # A change that was interrupted is complete now, and needs none of these.
             files.removeTree(found.folder)
+            files.removeFormer(table, aside, "compactor")
         files.makeFolder(found.folder)
         try:
             yield found

@@ -192,6 +192,17 @@ class TableIngest:
                 self.files.removeOwn(table, BEHIND)
         return rows
 
+    def reachedTogether(self) -> tuple[int, dict[str, int]]:
+        """Return the number of the last batch of any table, -1 before the first, and up to where one of the tables has
+        each journal: the others catch up.
+        """
+        ledgers = [readLedger(publishing.table, self.files) for publishing in self._tables.values()]
+        offsets: dict[str, int] = {}
+        for ledger in ledgers:
+            for journalId, covered in ledger.journals.items():
+                offsets[journalId] = max(offsets.get(journalId, 0), covered.next)
+        return max(ledger.batch for ledger in ledgers), offsets
+
     def reached(self, end: Mapping[str, int]) -> dict[str, int]:
         """Return the offsets up to which all tables have the messages, at most these."""
         tables = [*(publishing.table for publishing in self._tables.values()), *self.beside]

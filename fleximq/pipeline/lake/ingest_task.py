@@ -40,10 +40,12 @@ def stage(
     number: int,
     batches: Iterable[pa.RecordBatch],
     missing: Sequence[Missing],
-    folder: str = STAGED,
+    folder: str | None = None,
     files: LakeFiles = FILES,
 ) -> Iterator[str]:
-    """Stage records of the source in ``folder`` of each table's own; yield the report, at the end with ``missing``."""
+    """Stage records of the source in ``folder`` of each table's own, by default that of its ingest; yield the report,
+    at the end with ``missing``.
+    """
     stages = [_Stage(lake, spec, journal, number, folder, files) for spec in specs]
     try:
         for batch in batches:
@@ -115,7 +117,9 @@ def rowDecoder(spec: TableSpec, columns: TableColumns) -> RowDecoder:
 class _Stage:
     """The staging of one table."""
 
-    def __init__(self, lake: str, spec: TableSpec, journal: str, number: int, folder: str, files: LakeFiles) -> None:
+    def __init__(
+        self, lake: str, spec: TableSpec, journal: str, number: int, folder: str | None, files: LakeFiles
+    ) -> None:
         self._spec = spec
         self._table = f"{lake}/{spec.name}"
         self._columns = known = requiredColumns(self._table, files)
@@ -126,7 +130,7 @@ class _Stage:
         self._journal = journal
         self._dead = 0
         self._reason = ""
-        aside = f"{self._table}/{OWN}/{folder}"
+        aside = f"{self._table}/{OWN}/{folder or files.aside(self._table, STAGED, 'writer')}"
         self._writer = StagingWriter(aside, known.schema, journal, number, layoutOf(self._table, files), files)
 
     def add(self, batch: pa.RecordBatch) -> None:

@@ -1,5 +1,6 @@
 """The name of a local path for each library: a lake's folder may have blanks, brackets, ``%``, ``#`` or ``?``."""
 
+import os
 import re
 
 from fleximq.pipeline.errors import LakeRefused
@@ -14,9 +15,14 @@ def sparkPath(path: str) -> str:
     return _PATTERN.sub(r"\\\1", path)
 
 
+def lakePath(lake: str) -> str:
+    """Return the whole path of a lake that a user names, or its URL without slashes at the end."""
+    return lake.rstrip("/") if "://" in lake else os.path.abspath(os.path.expanduser(lake))
+
+
 def icebergLocation(path: str) -> str:
     """Return the location of a path for PyIceberg, which reads a URL only up to its ``#`` or ``?``."""
-    return path if set(path) & set("#?") else f"file://{path}"
+    return path if "://" in path or set(path) & set("#?") else f"file://{path}"
 
 
 def checkDelta(table: str) -> None:

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from pyspark.errors import AnalysisException
@@ -15,13 +14,14 @@ from fleximq.pipeline.errors import LakeRefused, OptionRefused, sentenceOf
 from fleximq.pipeline.files.schema import COLUMNS
 from fleximq.pipeline.lake.live_files import logOf
 from fleximq.pipeline.lake.locations import sparkPath
-from fleximq.pipeline.lake.storage.lake_files import OWN
+from fleximq.pipeline.lake.storage.lake_files import FILES
 from fleximq.pipeline.lake.table.file_names import BY_KEY, isFileName
 from fleximq.pipeline.lake.table.format import layoutOf
 from fleximq.pipeline.payloads.ddl import written
 from fleximq.pipeline.payloads.decoder import STRUCTURED
 from fleximq.pipeline.payloads.schema_formats import REGISTRY, formatIn
 from fleximq.pipeline.query.journal_sample import isThere, schemaOf, topicsOf
+from fleximq.pipeline.query.lake_source import LakeSource
 from fleximq.pipeline.query.past_state import stateAt
 from fleximq.pipeline.query.table_names import ALL, noColumns, noTopic, noTwins
 from fleximq.pipeline.reader.source_options import SourceOptions
@@ -74,7 +74,7 @@ class Tables:
         noTwins(name, query, lambda other: isThere(SourceOptions.of(_plain(self._options or {})), other, self._sealed))
 
     def _open(self, name: str) -> DataFrame:
-        if self._lake is not None and isFileName(name) and Path(self._lake, name, OWN).is_dir():
+        if self._lake is not None and isFileName(name) and FILES.isTable(f"{self._lake}/{name}"):
             return self._lakeTable(f"{self._lake}/{name}")
         if self._options is None:
             raise OptionRefused(f"there is no table {name!r} in {self._lake}")
@@ -138,6 +138,10 @@ def lakeTable(spark: SparkSession, table: str, byFolder: bool = True) -> DataFra
     """Return the live rows of a lake table; raises LakeRefused if it cannot be read. ``byFolder``: columns in folders'
     names are read too, and hide those of the same name in files.
     """
+    if "://" in table:
+        # Spark itself would need jars and settings of its own for the store.
+        spark.dataSource.register(LakeSource)
+        return spark.read.format(LakeSource.name()).option("byFolder", str(byFolder).lower()).load(table)
     log = logOf(table)
     # Without, filters reach files as Java's former dates, which lack 5 to 14 October 1582 and would find no rows there.
     spark.conf.set("spark.sql.datetime.java8API.enabled", "true")

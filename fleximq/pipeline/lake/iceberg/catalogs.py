@@ -1,6 +1,7 @@
 """Finds the catalog of an Iceberg table, as the table's record of its format says. By default it is the lake's own, an
-SQLite database, ``iceberg.db``. Otherwise it is one of PyIceberg's settings, by its name, or one at a URL, which gets
-the other settings of the name ``lake``. Credentials are in PyIceberg's settings, never in a record of ours.
+SQLite database, ``iceberg.db``, or in an object store the numbered metadata of each table. Otherwise it is one of
+PyIceberg's settings, by its name, or one at a URL, which gets the other settings of the name ``lake``. Credentials are
+in PyIceberg's settings, never in a record of ours.
 """
 
 import os
@@ -21,10 +22,14 @@ from fleximq.pipeline.lake.table.format import NAMESPACE, formatOf
 DATABASE, NAME = "iceberg.db", "lake"
 
 
-def catalogOf(lake: str, named: str | None) -> Catalog:
+def catalogOf(lake: str, named: str | None, files: LakeFiles = FILES) -> Catalog:
     """Return the catalog of this name or URL, or the lake's own for None; raises errors of any class."""
     if named is not None:
         return _catalog(named, os.getpid())
+    if (store := files.store(lake)) is not None:
+        from fleximq.pipeline.lake.iceberg.store_catalog import StoreCatalog
+
+        return StoreCatalog(NAME, lake, NAMESPACE, store)
     # A text would be decoded as a URL.
     database: Any = URL.create("sqlite", database=f"{lake}/{DATABASE}")
     return load_catalog(NAME, type="sql", uri=database, warehouse=icebergLocation(lake))
@@ -47,12 +52,14 @@ def located(table: str, files: LakeFiles = FILES) -> tuple[Catalog, tuple[str, .
     """Return the catalog of a table, and its name there; raises errors of any class."""
     lake, name = os.path.split(table)
     form = formatOf(table, files)
-    return catalogOf(lake, form.get("catalog")), (*namespaceOf(form), name)
+    return catalogOf(lake, form.get("catalog"), files), (*namespaceOf(form), name)
 
 
 def isMade(table: str, files: LakeFiles = FILES) -> bool:
     """Tell whether a table's catalog exists; a lake's own is made by the first batch."""
-    return formatOf(table, files).get("catalog") is not None or os.path.exists(f"{os.path.dirname(table)}/{DATABASE}")
+    if formatOf(table, files).get("catalog") is not None or files.store(table) is not None:
+        return True
+    return os.path.exists(f"{os.path.dirname(table)}/{DATABASE}")
 
 
 def checkCatalog(named: str) -> None:

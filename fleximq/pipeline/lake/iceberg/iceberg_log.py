@@ -151,14 +151,14 @@ def removeUnused(table: str, now: float, files: LakeFiles, exclusive: Exclusive)
     grace = REPLACED_HOURS * 3600.0 if layoutOf(table, files) == BY_KEY else GRACE
     with snapshots.icebergErrors(table):
         with exclusive():
-            found = snapshots.openTable(table)
+            found = snapshots.openTable(table, files)
             if found is None:
                 return 0
             over = expiredSnapshots(found.metadata, now, grace)
             if over:
                 found.maintenance.expire_snapshots().by_ids(over).commit()
         # Files this old cannot become part of a snapshot any more, so the lock is not needed here.
-        unnamed = _unnamed(found, set(_old(table, now - grace)))
+        unnamed = _unnamed(found, set(_old(table, now - grace, files)))
         for path in sorted(unnamed):
             with suppress(FileNotFoundError):
                 files.remove(path)
@@ -185,27 +185,18 @@ def expiredSnapshots(metadata: TableMetadata, now: float, grace: float = GRACE) 
     return [snapshot for snapshot, end in ends.items() if end <= last and snapshot not in named]
 
 
-def _old(table: str, before: float) -> Iterator[str]:
-    """Yield the files of days and of metadata that are unchanged since then."""
-    table = os.path.realpath(table)
-    endings: dict[str, tuple[str, ...]] = {f"{table}/metadata": (".avro", ".metadata.json")}
-    for folder, folders, _ in os.walk(table):
-        folders[:] = [name for name in folders if "=" in name]
-        if os.path.basename(folder).startswith("date="):
-            endings[folder] = (".parquet",)
-    if os.path.isdir(f"{table}/{KEYS}"):
-        endings[f"{table}/{KEYS}"] = (".parquet",)
-    for folder, known in endings.items():
-        for entry in os.scandir(folder):
-            if entry.name.endswith(known) and entry.is_file(follow_symlinks=False):
-                state = entry.stat(follow_symlinks=False)
-                if max(state.st_mtime, state.st_ctime) <= before:
-                    yield entry.path
+def _old(table: str, before: float, files: LakeFiles) -> Iterator[str]:
+    """Yield the files of days, of keys, and of metadata that are unchanged since then."""
+    for path, changed in files.dated(table):
+        folder = path.split("/")[-2]
+        isData = (folder.startswith("date=") or folder == KEYS) and path.endswith(".parquet")
+        if changed <= before and (isData or (folder == "metadata" and path.endswith((".avro", ".metadata.json")))):
+            yield path
 
 
 def _unnamed(found: Table, paths: set[str]) -> set[str]:
     """Return those of the files that neither a snapshot nor the table's own metadata names."""
-    folder = cache(os.path.realpath)
+    folder = cache(snapshots.realPath)
 
     def real(location: str) -> str:
         parent, name = os.path.split(snapshots.localPath(location))

@@ -102,13 +102,20 @@ def openTable(table: str, files: LakeFiles = FILES) -> Table | None:
         found = catalog.load_table(name)
     except exceptions.NoSuchTableError:
         return None
-    if os.path.realpath(localPath(found.location())) != os.path.realpath(table):
+    if realPath(localPath(found.location())) != realPath(table):
         raise LakeRefused(f"the table {table} is at {found.location()} by its catalog: call it so, or leave it alone")
     return found
 
 
+def realPath(path: str) -> str:
+    """Return a local path without links, or a URL as it is."""
+    return path if "://" in path else os.path.realpath(path)
+
+
 def localPath(location: str) -> str:
-    """Return the local path of a file that metadata name; raises LakeRefused if it is not on this machine."""
+    """Return the local path of a file that metadata name, or its URL; raises LakeRefused for another machine."""
+    if "://" in location and not location.startswith("file:"):
+        return location.rstrip("/")
     scheme, host = urlsplit(location)[:2]
     path = location.removeprefix("file:")
     if scheme not in ("", "file") or host or not path.startswith("/"):

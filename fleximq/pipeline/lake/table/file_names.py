@@ -7,7 +7,6 @@ that looks like a number is written as ``%XX``. Java finds only ASCII names unde
 """
 
 import json
-import os
 import re
 from collections.abc import Callable, Sequence
 from datetime import date, timedelta
@@ -16,6 +15,7 @@ from typing import Any, TypeVar
 
 from fleximq.errors import systemReason
 from fleximq.pipeline.errors import LakeRefused, OptionRefused
+from fleximq.pipeline.lake.locations import lakePath
 from fleximq.pipeline.lake.storage.lake_files import FILES, OWN, LakeFiles
 
 #: A layout with files for each day, sorted by topic; one with files for each topic and day; and the latter as it was
@@ -121,7 +121,7 @@ def tablesOf(lake: str | None, names: Sequence[str] | None) -> list[str]:
     """Return the folders of these tables, or of all; raises OptionRefused if no lake was named, and LakeRefused."""
     if not lake:
         raise OptionRefused("--lake FOLDER is needed: it says where the tables are")
-    lake = os.path.abspath(os.path.expanduser(lake))
+    lake = lakePath(lake)
     found = tableNames(lake)
     if not found:
         raise LakeRefused(f"there is no table in {lake}")

@@ -1,4 +1,6 @@
-"""File locks of a table, in ``_fleximq``. The system releases them when their process ends; readers need none."""
+"""Locks of a table, in ``_fleximq``; readers need none. Those of files are released by the system when their process
+ends. In an object store the next one replaces the former: :mod:`fleximq.pipeline.lake.storage.table_states`.
+"""
 
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +26,11 @@ def tableLock(
     name: str, table: str, files: LakeFiles = FILES, timeout: float = 0.0, sleep: Callable[[float], None] = time.sleep
 ) -> Iterator[None]:
     """Hold the lock of this name; raises LakeRefused if another process holds it for more than ``timeout`` seconds."""
+    if (store := files.store(table)) is not None:
+        states = store.states
+        with states.locked(table, timeout, sleep) if name == _CHANGE else states.holding(table, name):
+            yield
+        return
     try:
         descriptor = files.openLock(f"{table}/{OWN}/{name}")
     except OSError as error:
@@ -47,6 +54,9 @@ def _waitFor(
 @contextmanager
 def unchanged(table: str, files: LakeFiles = FILES, sleep: Callable[[float], None] = time.sleep) -> Iterator[bool]:
     """Keep others from changing a table, without a right to write; False if this file system cannot do it."""
+    if files.store(table) is not None:
+        yield False
+        return
     try:
         descriptor = files.open(f"{table}/{OWN}/{_CHANGE}")
     except OSError:
