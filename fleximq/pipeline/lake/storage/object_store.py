@@ -8,7 +8,8 @@ fsspec's package, and are nowhere in texts of errors.
 
 import errno
 import os
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
@@ -48,10 +49,12 @@ class ObjectStore:
     #: No other process ever changes these lakes: the user says so.
     isAlone: ClassVar[bool] = False
 
-    def __init__(self, client: Any) -> None:
+    def __init__(
+        self, client: Any, now: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
         self._client = client
         self._written: dict[str, Any] = {}
-        self.states = TableStates(self)
+        self.states = TableStates(self, now, sleep)
 
     def _do(self, operation: str, *arguments: Any, **more: Any) -> Any:
         """Return the result of an operation of the client; raises OSError for errors of any class."""

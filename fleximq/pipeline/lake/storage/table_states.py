@@ -19,7 +19,6 @@ So a writer that was paused, or cut off, and wakes an hour later can neither com
 
 import json
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -54,8 +53,8 @@ class _State:
 class TableStates:
     """The states of the tables of one store, as one process reads and changes them."""
 
-    def __init__(self, store: "ObjectStore") -> None:
-        self._store = store
+    def __init__(self, store: "ObjectStore", now: Callable[[], float], sleep: Callable[[float], None]) -> None:
+        self._store, self._clock, self._sleep = store, now, sleep
         self._held = threading.local()
         self._holds: dict[tuple[str, str], str] = {}
         self._unknown: dict[str, int] = {}
@@ -99,12 +98,12 @@ class TableStates:
                 del self._holds[table, kind]
 
     @contextmanager
-    def locked(self, table: str, timeout: float, sleep: Callable[[float], None]) -> Iterator[None]:
+    def locked(self, table: str, timeout: float = TIMEOUT) -> Iterator[None]:
         """Keep others from changing a table as far as possible, and notice if one does. Raises LakeRefused if another
         holds the table, or the lock for too long.
         """
         path, own = f"{table}/{OWN}/{_LOCK}", uuid.uuid4().hex.encode()
-        self._waitFor(table, path, own, timeout, sleep)
+        self._waitFor(table, path, own, timeout)
         try:
             self._held.state = {**self._states(), table: self._latest(table)}
             self._check(table, self._held.state[table])
@@ -114,11 +113,11 @@ class TableStates:
             with suppress(OSError):
                 self._store.remove(path)
 
-    def _waitFor(self, table: str, path: str, own: bytes, timeout: float, sleep: Callable[[float], None]) -> None:
+    def _waitFor(self, table: str, path: str, own: bytes, timeout: float) -> None:
         other, since = b"", 0.0
-        deadline = time.monotonic() + timeout
+        deadline = self._clock() + timeout
         while not self._store.create(path, own):
-            now = time.monotonic()
+            now = self._clock()
             try:
                 found = self._store.get(path)
             except FileNotFoundError:
@@ -131,7 +130,7 @@ class TableStates:
                 continue
             if now >= deadline:
                 raise LakeRefused(f"the table {table} is in use: it has been locked for {timeout:g} seconds")
-            sleep(_LOOK)
+            self._sleep(_LOOK)
 
     def _states(self) -> dict[str, _State]:
         """Return the states of the tables that this thread has locked."""
@@ -151,7 +150,7 @@ class TableStates:
 
     def _locked(self, table: str) -> AbstractContextManager[None]:
         """Lock a table, unless this thread has done so."""
-        return nullcontext() if table in self._states() else self.locked(table, TIMEOUT, time.sleep)
+        return nullcontext() if table in self._states() else self.locked(table)
 
     def _change(self, table: str, after: _State) -> None:
         if not self._isCreated(table, after):

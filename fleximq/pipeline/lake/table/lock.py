@@ -28,7 +28,7 @@ def tableLock(
     """Hold the lock of this name; raises LakeRefused if another process holds it for more than ``timeout`` seconds."""
     if (store := files.store(table)) is not None:
         states = store.states
-        with states.locked(table, timeout, sleep) if name == _CHANGE else states.holding(table, name):
+        with states.locked(table, timeout) if name == _CHANGE else states.holding(table, name):
             yield
         return
     try:
