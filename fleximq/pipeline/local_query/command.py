@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.files.slice_reader import Missing
+from fleximq.pipeline.lake.locations import lakePath
 from fleximq.pipeline.lake.table.file_names import tableNames
 from fleximq.pipeline.local_query.local_journals import LocalJournals
 from fleximq.pipeline.local_query.local_tables import LocalTables
@@ -42,7 +43,7 @@ def runQuery(request: QueryRequest, out: TextIO, say: Callable[[str], object]) -
     """
     if request.schema is not None and request.decode is None:
         raise OptionRefused("--schema belongs to --decode, which is missing")
-    lake = None if request.lake is None else os.path.abspath(os.path.expanduser(request.lake))
+    lake = None if request.lake is None else lakePath(request.lake)
     if lake is not None:
         tableNames(lake)
     journals = _journals(request, say)
