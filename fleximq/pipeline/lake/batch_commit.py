@@ -15,7 +15,8 @@ from fleximq.errors import systemReason
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.refused_files import Mended
 from fleximq.pipeline.lake.staged_files import commitStaged, preparedPlaces
-from fleximq.pipeline.lake.storage.lake_files import FILES, OWN, LakeFiles
+from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
+from fleximq.pipeline.lake.storage.own_folder import OWN
 from fleximq.pipeline.lake.table.file_names import fileOf, partitionOf, readOwn, readRecorded, writeOwn
 from fleximq.pipeline.lake.table.format import layoutOf
 from fleximq.pipeline.lake.table.ledger import LEDGER, NONE, Counts, Gap, Gaps, Ledger, readLedger, writeLedger

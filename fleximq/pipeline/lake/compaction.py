@@ -24,7 +24,8 @@ from fleximq.pipeline.errors import LakeRefused, PipelineError
 from fleximq.pipeline.lake.batch_commit import exclusive, writing
 from fleximq.pipeline.lake.file_rewriting import Replacement, rewriting
 from fleximq.pipeline.lake.live_files import logOf
-from fleximq.pipeline.lake.storage.lake_files import FILES, OWN, LakeFiles
+from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
+from fleximq.pipeline.lake.storage.own_folder import OWN
 from fleximq.pipeline.lake.table.columns import recordedSchema
 from fleximq.pipeline.lake.table.file_merge import MergePart, dueGroups, lastListed, merge, partOf, partsOf
 from fleximq.pipeline.lake.table.file_names import BY_KEY, dateIn

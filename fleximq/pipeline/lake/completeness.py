@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 from fleximq.pipeline.errors import LakeRefused, repairCommand
 from fleximq.pipeline.lake.batch_commit import pending
 from fleximq.pipeline.lake.live_files import DataFile, dataFiles, liveFiles, logOf
-from fleximq.pipeline.lake.storage.lake_files import FILES, OWN, LakeFiles
+from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
+from fleximq.pipeline.lake.storage.own_folder import OWN
 from fleximq.pipeline.lake.table.file_names import BY_KEY
 from fleximq.pipeline.lake.table.format import DELTA, formatOf, layoutOf
 from fleximq.pipeline.lake.table.ledger import Covered, readLedger

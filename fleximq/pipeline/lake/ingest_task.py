@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from fleximq.pipeline.files.selection import Topics
 from fleximq.pipeline.files.slice_reader import Missing
 from fleximq.pipeline.lake.batch_commit import STAGED, writing
-from fleximq.pipeline.lake.storage.lake_files import FILES, OWN, LakeFiles
+from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
+from fleximq.pipeline.lake.storage.own_folder import OWN
 from fleximq.pipeline.lake.table.column_names import distinct
 from fleximq.pipeline.lake.table.columns import BASE, TableColumns, requiredColumns
 from fleximq.pipeline.lake.table.format import formatOf, layoutOf

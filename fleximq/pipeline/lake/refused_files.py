@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.live_files import rowGroups
-from fleximq.pipeline.lake.storage.lake_files import OWN, LakeFiles
+from fleximq.pipeline.lake.storage.lake_files import LakeFiles
+from fleximq.pipeline.lake.storage.own_folder import OWN
 from fleximq.pipeline.lake.table.column_names import distinct
 from fleximq.pipeline.lake.table.columns import BASE, requiredColumns, writeColumns
 from fleximq.pipeline.lake.table.file_merge import aligned

@@ -12,7 +12,8 @@ from typing import Any
 from fleximq.pipeline.errors import CommitRefused, LakeRefused
 from fleximq.pipeline.lake.live_files import logOf
 from fleximq.pipeline.lake.refused_files import Mended, withoutRefused
-from fleximq.pipeline.lake.storage.lake_files import OWN, LakeFiles
+from fleximq.pipeline.lake.storage.lake_files import LakeFiles
+from fleximq.pipeline.lake.storage.own_folder import OWN
 from fleximq.pipeline.lake.table.file_names import pathIn
 from fleximq.pipeline.lake.table.table_log import TableFile, TableLog
 

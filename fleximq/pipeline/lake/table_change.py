@@ -16,7 +16,8 @@ from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.live_files import logOf
 from fleximq.pipeline.lake.refused_files import Mended
 from fleximq.pipeline.lake.staged_files import commitStaged, preparedPlaces
-from fleximq.pipeline.lake.storage.lake_files import OWN, LakeFiles
+from fleximq.pipeline.lake.storage.lake_files import LakeFiles
+from fleximq.pipeline.lake.storage.own_folder import OWN
 from fleximq.pipeline.lake.table.file_names import pathIn, readOwn, writeOwn
 from fleximq.pipeline.lake.table.format import PARQUET, formatOf, layoutOf
 from fleximq.pipeline.lake.table.ledger import Gap, readLedger, writeLedger

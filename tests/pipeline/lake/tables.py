@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.batch_commit import STAGED, BatchCommit
 from fleximq.pipeline.lake.live_files import dataFiles
-from fleximq.pipeline.lake.storage.lake_files import FILES, OWN, LakeFiles
+from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
+from fleximq.pipeline.lake.storage.own_folder import OWN
 from fleximq.pipeline.lake.table.columns import BASE, TableColumns, writeColumns
 from fleximq.pipeline.lake.table.format import layoutOf, setFormat
 from fleximq.pipeline.lake.table.parquet_writer import StagingWriter

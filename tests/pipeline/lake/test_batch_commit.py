@@ -7,14 +7,16 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.pipeline.lake.storage.lake_files import FILES, OWN
+from fleximq.pipeline.lake.storage.lake_files import FILES
+from fleximq.pipeline.lake.storage.own_folder import OWN
 from tests.pipeline.installed import missing as skip
 
 if not skip:
     from fleximq.pipeline.errors import LakeRefused
     from fleximq.pipeline.lake.batch_commit import RECORD, STAGED, BatchCommit, finish
     from fleximq.pipeline.lake.completeness import audit
-    from fleximq.pipeline.lake.storage.lake_files import FILES, OWN
+    from fleximq.pipeline.lake.storage.lake_files import FILES
+    from fleximq.pipeline.lake.storage.own_folder import OWN
     from fleximq.pipeline.lake.table.file_names import writeOwn
     from fleximq.pipeline.lake.table.ledger import LEDGER, Covered, Gap, readLedger
     from fleximq.pipeline.lake.table.lock import changeLock

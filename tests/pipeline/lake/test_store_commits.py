@@ -21,7 +21,8 @@ if not skip:
     from fleximq.pipeline.lake.completeness import audit
     from fleximq.pipeline.lake.expiration import expireDays
     from fleximq.pipeline.lake.live_files import liveFiles, rowGroups
-    from fleximq.pipeline.lake.storage.lake_files import OWN, LakeFiles
+    from fleximq.pipeline.lake.storage.lake_files import LakeFiles
+    from fleximq.pipeline.lake.storage.own_folder import OWN
     from fleximq.pipeline.lake.storage.table_states import KEPT
     from fleximq.pipeline.lake.table.columns import BASE, TableColumns, writeColumns
     from fleximq.pipeline.lake.table.format import layoutOf, setFormat

@@ -11,29 +11,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import wraps
 from stat import S_ISREG
-from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from fleximq.journal.files.file_system import Files, readFile, replaceFile
+from fleximq.pipeline.lake.storage.own_folder import HIDDEN, OWN, FileState
 
 if TYPE_CHECKING:
     from fleximq.pipeline.lake.storage.object_store import ObjectStore
 
 _More = ParamSpec("_More")
 _Result = TypeVar("_Result")
-#: The folder of a table's own files; readers of Parquet ignore names with this first character.
-OWN = "_fleximq"
-#: The first characters of names that readers ignore.
-HIDDEN = (".", "_")
-
-
-class FileState(NamedTuple):
-    """A data file's bytes, an identity that another file of the same path does not have, and when it was written, in
-    seconds since 1970.
-    """
-
-    bytes: int
-    identity: str
-    changed: float
 
 
 def elsewhere(

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from fleximq.pipeline.errors import LakeRefused, plainError
-from fleximq.pipeline.lake.storage.lake_files import HIDDEN, OWN, FileState
+from fleximq.pipeline.lake.storage.own_folder import HIDDEN, OWN, FileState
 from fleximq.pipeline.lake.storage.table_states import TableStates
 
 #: Bytes that a file sends, and fetches, at once.

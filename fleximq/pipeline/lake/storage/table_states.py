@@ -23,14 +23,11 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar, Protocol
 
 from fleximq.errors import systemReason
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.storage.lake_files import OWN
-
-if TYPE_CHECKING:
-    from fleximq.pipeline.lake.storage.object_store import ObjectStore
+from fleximq.pipeline.lake.storage.own_folder import OWN
 
 #: The number of documents that stay.
 KEPT = 100
@@ -50,10 +47,52 @@ class _State:
     own: Mapping[str, Any] = field(default_factory=dict)
 
 
+class _Objects(Protocol):
+    """What is needed of a store."""
+
+    isAlone: ClassVar[bool]
+
+    def create(self, path: str, content: bytes) -> bool: ...
+
+    def get(self, path: str) -> bytes: ...
+
+    def names(self, folder: str) -> list[str]: ...
+
+    def remove(self, path: str) -> None: ...
+
+
+class _Objects(Protocol):
+    """What is needed of a store."""
+
+    isAlone: ClassVar[bool]
+
+    def create(self, path: str, content: bytes) -> bool: ...
+
+    def get(self, path: str) -> bytes: ...
+
+    def names(self, folder: str) -> list[str]: ...
+
+    def remove(self, path: str) -> None: ...
+
+
+class _Objects(Protocol):
+    """What is needed of a store."""
+
+    isAlone: ClassVar[bool]
+
+    def create(self, path: str, content: bytes) -> bool: ...
+
+    def get(self, path: str) -> bytes: ...
+
+    def names(self, folder: str) -> list[str]: ...
+
+    def remove(self, path: str) -> None: ...
+
+
 class TableStates:
     """The states of the tables of one store, as one process reads and changes them."""
 
-    def __init__(self, store: "ObjectStore", now: Callable[[], float], sleep: Callable[[float], None]) -> None:
+    def __init__(self, store: "_Objects", now: Callable[[], float], sleep: Callable[[float], None]) -> None:
         self._store, self._clock, self._sleep = store, now, sleep
         self._held = threading.local()
         self._holds: dict[tuple[str, str], str] = {}

@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 from fleximq.errors import systemReason
 from fleximq.pipeline.errors import LakeRefused, OptionRefused
 from fleximq.pipeline.lake.locations import lakePath
-from fleximq.pipeline.lake.storage.lake_files import FILES, OWN, LakeFiles
+from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
+from fleximq.pipeline.lake.storage.own_folder import OWN
 
 #: A layout with files for each day, sorted by topic; one with files for each topic and day; and the latter as it was
 #: before layouts were recorded, with topics in the names of folders.

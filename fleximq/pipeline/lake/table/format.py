@@ -6,7 +6,8 @@ from typing import Any
 
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.locations import checkDelta
-from fleximq.pipeline.lake.storage.lake_files import FILES, OWN, LakeFiles
+from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
+from fleximq.pipeline.lake.storage.own_folder import OWN
 from fleximq.pipeline.lake.table.file_names import BY_KEY, DATE, LAYOUTS, NAMED, TOPIC, writeOwn
 
 PARQUET, DELTA, ICEBERG = "parquet", "delta", "iceberg"

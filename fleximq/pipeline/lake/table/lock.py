@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from functools import partial
 
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.storage.lake_files import FILES, OWN, LakeFiles
+from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
+from fleximq.pipeline.lake.storage.own_folder import OWN
 
 #: Seconds to wait for the lock of a change.
 TIMEOUT = 60.0

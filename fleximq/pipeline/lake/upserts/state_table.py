@@ -17,7 +17,8 @@ from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.files.slice_reader import Missing
 from fleximq.pipeline.lake.batch_commit import exclusive, writing
 from fleximq.pipeline.lake.live_files import liveFiles
-from fleximq.pipeline.lake.storage.lake_files import OWN, LakeFiles
+from fleximq.pipeline.lake.storage.lake_files import LakeFiles
+from fleximq.pipeline.lake.storage.own_folder import OWN
 from fleximq.pipeline.lake.table.file_merge import aligned
 from fleximq.pipeline.lake.table.ledger import Gap, readLedger, writeLedger
 from fleximq.pipeline.lake.table.table_spec import TableSpec
@@ -59,11 +60,13 @@ class StateTable:
     def __init__(self, table: str, spec: TableSpec, files: LakeFiles) -> None:
         self.table = table
         self._spec, self._files = spec, files
-        self._folder = f"{table}/{OWN}/{STAGED}"
+        self._staging = files.aside(table, STAGED, "writer")
+        self._folder = f"{table}/{OWN}/{self._staging}"
         self._buckets = Buckets(table, files)
         with writing(table):
             # What a recorded change needed was moved when the table was entered.
             files.removeTree(self._folder)
+            files.removeFormer(table, STAGED, "writer")
             files.makeFolders(self._folder)
 
     def take(
@@ -131,7 +134,7 @@ class StateTable:
                 gone.append(each.path)
             made.append(merge.stage(rows, journal, None))
         return TableChange(
-            STAGED,
+            self._staging,
             made,
             gone,
             rows={journal: changed.taken},
