@@ -61,34 +61,6 @@ class _Objects(Protocol):
     def remove(self, path: str) -> None: ...
 
 
-class _Objects(Protocol):
-    """What is needed of a store."""
-
-    isAlone: ClassVar[bool]
-
-    def create(self, path: str, content: bytes) -> bool: ...
-
-    def get(self, path: str) -> bytes: ...
-
-    def names(self, folder: str) -> list[str]: ...
-
-    def remove(self, path: str) -> None: ...
-
-
-class _Objects(Protocol):
-    """What is needed of a store."""
-
-    isAlone: ClassVar[bool]
-
-    def create(self, path: str, content: bytes) -> bool: ...
-
-    def get(self, path: str) -> bytes: ...
-
-    def names(self, folder: str) -> list[str]: ...
-
-    def remove(self, path: str) -> None: ...
-
-
 class TableStates:
     """The states of the tables of one store, as one process reads and changes them."""
 
