@@ -1,7 +1,7 @@
 // Charts of the last hour, each with its numbers in a table.
 
 import { h } from "./dom.js";
-import { clock } from "./format.js";
+import { clock, ticks } from "./format.js";
 import { table } from "./table.js";
 
 const COLORS = ["--mark", "--warn", "--good"];
@@ -54,7 +54,7 @@ export class Chart {
     this.#plot = new window.uPlot({
       width: this.place.clientWidth, height: HEIGHT, cursor: { y: false }, legend: { live: true },
       scales: { y: { range: (plot, low, high) => [low > high / 2 ? low - (high - low) / 10 - 1 : 0, high > 0 ? high + (high - low) / 10 + 1e-3 : 1] } },
-      axes: [axis, { ...axis, size: 88, values: (plot, ticks) => ticks.map((each, at) => (at && this.format(each) === this.format(ticks[at - 1]) ? "" : this.format(each))) }],
+      axes: [{ ...axis, values: (plot, found) => ticks(found.map((each) => each * 1000)) }, { ...axis, size: 88, values: (plot, ticks) => ticks.map((each, at) => (at && this.format(each) === this.format(ticks[at - 1]) ? "" : this.format(each))) }],
       series: [{ value: (plot, at) => (at ? clock(at * 1000) : "–") },
         ...this.series.map(([, words], at) => ({ label: words, stroke: resolved(COLORS[at]), width: 1.5, points: { show: false }, value: (plot, value) => (value === null || value === undefined ? "–" : this.format(value)) }))],
     }, this.#columns(), this.place);

@@ -43,6 +43,10 @@ export const stamp = (moment) => new Date(moment - new Date(moment).getTimezoneO
 /** The time of day of a moment. */
 export const clock = (moment) => stamp(moment).slice(11);
 
+/** Moments on an axis: their times of day to the minute, with the day below where it changes. */
+export const ticks = (moments) => moments.map(stamp).map((each, at, all) =>
+  each.slice(11, 16) + (at && each.slice(0, 10) !== all[at - 1].slice(0, 10) ? `\n${each.slice(0, 10)}` : ""));
+
 /** A moment with its zone. */
 export function exact(moment) {
   const east = -new Date(moment).getTimezoneOffset();
