@@ -1,6 +1,7 @@
 """The paths of schedules: add and cancel one, list them, and define, pause and remove recurring ones."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgpack
@@ -28,6 +29,8 @@ _CONTENT = contentOf(Message(b"", Content.MESSAGEPACK))
 #: Keys that a header cannot have: the arguments have them, or the broker sets them.
 _OWN = frozenset({"topic", "routing", "id", SENDER})
 _FLEXIMQ = DIALECTS["fleximq"]
+#: So many messages are looked at in one turn of the reactor, and so many times more for one page.
+_LOOKED_AT, _LOOKS = 1000, 9
 
 
 def add(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
@@ -162,29 +165,46 @@ def schedules(broker: Broker, client: ConnectedClient, arguments: Arguments, ans
 
     A page has ``limit`` messages ``after`` the key ``next`` of the page before; those of topics that are hidden from
     the client are left out. The recurring ones are all on the first page. ``topic`` chooses those of one topic,
-    ``prefix`` recurring ones by the beginning of their names.
+    ``prefix`` recurring ones by the beginning of their names, ``contains`` those with this part in topic, name or
+    message id, in any case of letters. A page is shorter if many are left out: at most :data:`_LOOKS` times
+    :data:`_LOOKED_AT` are looked at.
     """
     after, limit = page(arguments, str, "")
     topic = text(arguments, "topic", TOPIC_BYTES) if "topic" in arguments else None
     prefix = text(arguments, "prefix", NAME_BYTES) if "prefix" in arguments else ""
+    part = text(arguments, "contains", TOPIC_BYTES).casefold() if arguments.get("contains") else ""
 
-    def isChosen(name: str) -> bool:
-        return topic in (None, name) and sees(client, name)
+    def isChosen(name: str, other: str | None) -> bool:
+        return topic in (None, name) and part in f"{name}\n{other or ''}".casefold() and sees(client, name)
 
-    due, latest = _position(after)
-    # Single ones have no names, so none is listed by a prefix.
-    found = broker.schedules.after(due, latest, 0 if prefix else limit + 1)
-    some = found.part(0, limit)
-    more = found.size > limit
-    following = f"{some.dues[-1]}:{some.numbers[-1]}" if more else None
+    start = _position(after)
     every = [] if after else [each for each in broker.schedules.repeats if each.definition.name.startswith(prefix)]
-    repeats = [_repeatRow(each) for each in every if isChosen(each.definition.topic)]
-    result = {"waiting": len(broker.schedules), "late": broker.schedules.late, "repeats": repeats, "next": following}
+    repeats = [_repeatRow(each) for each in every if isChosen(each.definition.topic, each.definition.name)]
+    result = {"waiting": len(broker.schedules), "late": broker.schedules.late, "repeats": repeats}
+    chosen: list[WaitingMessage] = []
 
-    def shown(messages: Sequence[WaitingMessage]) -> None:
-        answer({"schedules": [_row(each) for each in messages if isChosen(each.topic)], **result})
+    def look(due: int, latest: int, most: int, more: int) -> None:
+        some = broker.schedules.after(due, latest, most)
 
-    broker.schedules.find(some.numbers, shown)
+        def read(messages: Sequence[WaitingMessage]) -> None:
+            chosen.extend(each for each in messages if isChosen(each.topic, each.messageId))
+            following = None
+            if len(chosen) > limit:
+                following = chosen[limit - 1].due, chosen[limit - 1].number
+            elif some.size == most:
+                following = some.dues[-1], some.numbers[-1]
+                if more:
+                    broker.deadlines.callLater(0, partial(look, *following, _LOOKED_AT, more - 1))
+                    return
+            key = None if following is None else "{}:{}".format(*following)
+            answer({"schedules": [_row(each) for each in chosen[:limit]], **result, "next": key})
+
+        broker.schedules.find(some.numbers, read)
+
+    if prefix:  # single ones have no names
+        answer({"schedules": [], **result, "next": None})
+    else:
+        look(*start, _LOOKED_AT if part or topic else limit + 1, _LOOKS)
 
 
 def _position(after: str) -> tuple[int, int]:

@@ -100,11 +100,19 @@ class MessagesInJournal(WaitingMessages):
         self._journal.fetchRecords(ascending, _CHUNK, read)
 
     def find(self, numbers: Sequence[int], found: Callable[[list[WaitingMessage]], None]) -> None:
-        def read(batches: Sequence[StoredBatch], _: int) -> None:
-            known = {row.number: row for batch in batches for row in _waitingIn(batch)}
-            found([known[number] for number in numbers if number in known])
+        known: dict[int, WaitingMessage] = {}
 
-        self._journal.fetchRecords(array("Q", sorted(numbers)), _CHUNK, read)
+        def look(rest: "array[int]") -> None:
+            def read(batches: Sequence[StoredBatch], number: int) -> None:
+                known.update((row.number, row) for batch in batches for row in _waitingIn(batch))
+                if number < len(rest):
+                    look(rest[number:])
+                else:
+                    found([known[each] for each in numbers if each in known])
+
+            self._journal.fetchRecords(rest, _CHUNK, read)
+
+        look(array("Q", sorted(numbers)))
 
     # -- restarts --------------------------------------------------------------------------------------
 

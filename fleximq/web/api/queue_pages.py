@@ -62,7 +62,9 @@ def queuePages(broker: Broker) -> dict[str, Page]:
             (_QUEUE, LIMIT, *_CONDITIONS),
         ),
         "/api/schedules": reads(
-            schedule_paths.schedules, "Messages that wait for their time, and recurring schedules.", PAGED
+            schedule_paths.schedules,
+            "Messages that wait for their time, and recurring schedules.",
+            (*PAGED, Argument("contains", "A part of topic, name or message id, in any case of letters.")),
         ),
         "/api/queues/purge": acts(
             queue_paths.purge,

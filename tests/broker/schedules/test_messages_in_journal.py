@@ -142,6 +142,17 @@ class DurableTests(SynchronousTestCase):
         life.commit()
         self.assertEqual(life.seen.payloads(), [b"a"])
 
+    def test_allAreFoundHoweverLargeTheyAre(self) -> None:
+        """A list reads more than once if the messages do not fit into one read."""
+        self.patch(messages_in_journal, "_CHUNK", 1)
+        for payload in (b"a", b"b", b"c"):
+            self.life.schedule(self.life.now() + 1000, payload)
+            self.life.commit()
+        found: list[Any] = []
+        self.life.broker.schedules.find([3, 1, 2], found.extend)
+        self.life.commit()
+        self.assertEqual([each.number for each in found], [3, 1, 2])
+
     def test_cancelledForGood(self) -> None:
         """Also after a restart; twice cancels nothing."""
         self.life.schedule(self.life.now() + 1000, b"a", b"b")

@@ -250,6 +250,28 @@ class ScheduleTests(ApiCase):
         )  # fmt: skip
         [self.number] = ids
 
+    def test_aPageOfSchedulesIsCutAfterItsFilter(self) -> None:
+        """A part of topic, message id or name, in any case of letters, chooses the rows before these are paged."""
+        self.repeat("nightly")
+        self.repeat("other")
+        for number in range(1500):
+            message = Message(b"1", Content.BYTES, 1, f"Mail-{number}" if number % 700 == 699 else None)
+            self.broker.addSchedules(
+                Envelope(self.broker.topics.get("b"), self.ann, OwnMessages()), message, 1,
+                self.broker.schedules.now() + 1000 + number, lambda numbers, reason: None,
+            )  # fmt: skip
+        pages: list[list[str]] = []
+        after: str | None = ""
+        while after is not None:
+            answer = self.ask(f"GET /api/schedules?contains=mAIL&limit=1&after={after}").value
+            pages.append([each["message_id"] for each in answer["schedules"]])
+            after = answer["next"]
+        self.assertEqual(pages, [["Mail-699"], ["Mail-1399"]])
+        self.assertEqual(
+            [each["name"] for each in self.ask("GET /api/schedules?contains=NIGHT").value["repeats"]], ["nightly"]
+        )
+        self.assertEqual(len(self.ask("GET /api/schedules?contains=a&limit=1000").value["schedules"]), 3)
+
     def repeat(self, name: str, isSetting: bool = False) -> None:
         """Define a recurring schedule of the topic ``a``."""
         now = self.broker.schedules.now()

@@ -4,7 +4,7 @@ import { bytes, count, exact, h, heading, linked, mark, Page, Paging, principal,
 
 export default class Schedules extends Page {
   build() {
-    this.paging = new Paging("schedules", this);
+    this.paging = new Paging("schedules", this, "Part of topic, name or id");
     this.totals = h("span", { class: "hint" });
     this.repeats = table("Recurring schedules", [
       ["Name", "name"],
@@ -29,7 +29,7 @@ export default class Schedules extends Page {
         ({ cancelled }) => (cancelled === false ? "It was published already." : "The message is cancelled."),
         { title: "Cancel this message?", words: `The message to ${topic}, due ${exact(due)}, is never published.`, action: "Cancel it", deletes: true })],
     ], "id", "Nothing waits for its time. Try: ", h("code", {}, "fleximq enqueue mails hello --delay 60"));
-    this.append(heading("Schedules", this.totals), section("Recurring", this.repeats), section("Once", this.single, this.paging.bar));
+    this.append(heading("Schedules", this.totals, this.paging.filter), section("Recurring", this.repeats), section("Once", this.single, this.paging.bar));
   }
 
   load() {
