@@ -2,18 +2,24 @@
 
 Messages have no time stamps: each look records how many messages a queue has received so far, and the first look whose
 count includes the oldest waiting message is taken as its arrival. So an age may be too small by one interval between
-looks, or by more after more than :data:`NOTES` looks in which the queue received messages.
+looks, or by more after more than :data:`NOTES` looks in which the queue received messages. The time of a message that a
+durable queue had at the start is that of its record in the journal, which a look reads for the next ones.
 """
 
 from collections import deque
+from functools import partial
+from math import inf
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from fleximq.broker.consumers.work_queue import WorkQueue
 from fleximq.broker.queues.queue import Queue
+from fleximq.broker.queues.recorder import Recorder
 
 #: The maximum number of records of one queue; beyond it, every second one is dropped.
 NOTES = 64
+#: So many records are read at a time for their times.
+READS = 64
 #: Rates are averages over at least so many seconds, if the queue is as old.
 _LEAST = 5.0
 
@@ -23,6 +29,9 @@ class QueueAges:
 
     def __init__(self) -> None:
         self._notes: WeakKeyDictionary[Queue, deque[tuple[int, float]]] = WeakKeyDictionary()
+        #: Of queues whose oldest message is from before the start: its arrival number and time.
+        self._stored: WeakKeyDictionary[Queue, tuple[int, float]] = WeakKeyDictionary()
+        self._reading: WeakSet[Queue] = WeakSet()
 
     def ageOfOldest(self, queue: Queue, now: float) -> float:
         """Return the minimum age of the oldest message in seconds, 0 for an empty queue."""
@@ -38,7 +47,21 @@ class QueueAges:
             notes.popleft()
         if len(notes) > NOTES:
             self._notes[queue] = deque([*list(notes)[:-1:2], notes[-1]])
-        return now - notes[0][1]
+        since = notes[0][1]
+        if queue.recorder is not None and oldest <= queue.recorder.restored:
+            since = min(since, self._storedAt(queue, queue.recorder, oldest))
+        return now - since
+
+    def _storedAt(self, queue: Queue, recorder: Recorder, oldest: int) -> float:
+        """Return when the oldest message was stored, as far as it was read: until then, when the one before it was."""
+        if self._stored.get(queue, (0, inf))[0] != oldest and len(self._reading) < READS and queue not in self._reading:
+            self._reading.add(queue)
+            recorder.readAge(partial(self._read, queue, oldest))
+        return self._stored.get(queue, (0, inf))[1]
+
+    def _read(self, queue: Queue, oldest: int, age: float | None) -> None:
+        self._reading.discard(queue)
+        self._stored[queue] = oldest, inf if age is None else queue.deadlines.seconds() - age
 
 
 class _Look(NamedTuple):

@@ -23,6 +23,7 @@ from fleximq.broker.paths.rows import clientRow, loadOf, overview, topicRow, who
 from fleximq.broker.paths.schedule_paths import SCHEDULE_ACTS, SCHEDULE_PATHS
 from fleximq.broker.paths.value_paths import VALUE_PATHS, VALUE_READERS
 from fleximq.broker.paths.work_queue_paths import OWN_RIGHTS, PAUSE, WORK_QUEUE_PATHS, WORK_QUEUE_READERS
+from fleximq.broker.topics.names import isBrokerTopic
 from fleximq.errors import BadRequest, BrokerError, NotFound
 from fleximq.limits import KIBIBYTE, TOPIC_BYTES
 from fleximq.rights import Action
@@ -75,11 +76,15 @@ def _ownTopics(broker: Broker, client: ConnectedClient, arguments: Arguments, an
     before = prefix and prefix + _LAST
 
     def listed(names: list[str], nextName: str | None) -> None:
-        rows = [topicRow(broker, topic) for topic in map(broker.topics.find, names) if topic is not None]
-        answer({"topics": rows, "next": nextName})
+        stored = broker.journal.bounds()
+        there = [name for name in names if broker.topics.find(name) is not None or name in stored]
+        answer({"topics": [topicRow(broker, broker.topics.seen(name)) for name in there], "next": nextName})
 
     def names(most: int, start: str) -> list[str]:
-        return broker.topics.names.page(most, max(start, prefix), before)
+        """Return those of the table and those that only the journal has, as after a restart."""
+        start = max(start, prefix)
+        stored = [each for each in broker.journal.topics(most, start, before) if not isBrokerTopic(each)]
+        return sorted({*broker.topics.names.page(most, start, before), *stored})[:most]
 
     seenNames(broker, lambda name: part in name and sees(client, name), names, after, limit, listed)
 

@@ -27,6 +27,7 @@ from fleximq.broker.queues.returned import Returned
 from fleximq.values import message_loops
 from fleximq.values.message import Message
 from fleximq.values.message_cost import cost, costOf
+from fleximq.values.records import StoredBatch
 from fleximq.values.state_records import QueueAcknowledged, QueueDelivered, QueueMoved, StateRecord
 
 _new = tuple.__new__
@@ -51,7 +52,7 @@ class QueueRecorder(Recorder):
 
     __slots__ = (
         "_again", "_backlog", "_closed", "_gone", "_isWaiting", "_last", "_log", "_queue", "_reader", "_recordedTag",
-        "_parked", "_parkedNow", "_records", "_seconds", "_tag", "_used", "key",
+        "_parked", "_parkedNow", "_records", "_seconds", "_tag", "_used", "key", "restored",
     )  # fmt: skip
 
     def __init__(
@@ -62,6 +63,7 @@ class QueueRecorder(Recorder):
         withIds: Callable[[Sequence[Message]], Sequence[Message]],
     ) -> None:
         self.key = key
+        self.restored = 0
         self._log = log
         self._backlog = backlog
         self._last = LastDeliveries(log, withIds, self.gone)
@@ -167,6 +169,16 @@ class QueueRecorder(Recorder):
         offsets = [delivery.message.offset for delivery in self._delivered()]
         return min((offset for offset in offsets if offset), default=0) or self._backlog.lowest()
 
+    def readAge(self, found: Callable[[float | None], None]) -> None:
+        first = self._queue.stored.returned.first()
+        offset = self._backlog.lowest() if first is None else first.message.offset
+
+        def read(batches: Sequence[StoredBatch], _: int) -> None:
+            times = [time for batch in batches for time in batch.timestamps]
+            found(max(0, self._log.wall() - times[0]) / 1e6 if times else None)
+
+        self._log.journal.fetchRecords([offset], 1, read)
+
     def _delivered(self) -> list[QueueDelivery]:
         return [*self._queue.stored.delivered(), *[_new(QueueDelivery, last[:3]) for last in self._last.values()]]
 
@@ -231,6 +243,7 @@ class QueueRecorder(Recorder):
         wall, now = self._log.wall(), queue.deadlines.seconds()
         self._backlog.restore(state.onDisk, state.lastTag)
         self._recordedTag = self._tag = state.lastTag
+        self.restored = queue.stored.arrived
         again, flying, found = [], [], list[QueueDelivery]()
         for offset, tag in state.handed.items():
             delivery = _new(QueueDelivery, (tag, placeAt(offset), state.attempts.get(tag, 1)))

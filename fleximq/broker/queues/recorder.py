@@ -1,6 +1,6 @@
 """The interface of recorders; a queue in memory has none."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from fleximq.broker.envelope import LastDelivery, QueueDelivery
@@ -11,11 +11,12 @@ from fleximq.values.message import Message
 class Recorder(Protocol):
     """Writes the state of one durable queue to the journal, and reads its messages from there.
 
-    ``key`` is the queue's key in the journal.
+    ``key`` is the queue's key in the journal; ``restored`` the tag of the last message that the queue had at the start.
     """
 
     __slots__ = ()
     key: str
+    restored: int
 
     @property
     def dying(self) -> int:
@@ -52,6 +53,9 @@ class Recorder(Protocol):
 
     def lowest(self) -> int:
         """Return the lowest offset that the queue needs, 0 if it needs none."""
+
+    def readAge(self, found: Callable[[float | None], None]) -> None:
+        """Read from the journal how many seconds ago the oldest waiting message was stored; None if it is lost."""
 
     def writeInto(self, state: QueueState) -> None:
         """Write the part of the queue that is in the journal into a state."""

@@ -163,6 +163,10 @@ class TopicTable:
         """Return the topic if it exists."""
         return self._topics.get(name)
 
+    def seen(self, name: str) -> Topic:
+        """Return the topic of this name for a look; if it does not exist, one that is not in the table."""
+        return self._topics.get(name) or Topic(name, self.isDurable(name))
+
     def get(self, name: str) -> Topic:
         """Return the topic of this name, made if need be; raises InvalidTopic if the name is empty or too long."""
         topic = self._topics.get(name)

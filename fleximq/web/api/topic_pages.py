@@ -80,7 +80,7 @@ def topicDetail(broker: Broker, client: ConnectedClient, arguments: Arguments, a
     queues = [each.name for each in members if isinstance(each, WorkQueue) and sees(client, each.name)]
     isRetained = bool(broker.rules.retain) and anyOf(broker.rules.retain)(name)
     detail = {
-        **(topicRow(broker, topic) if topic else {"topic": name, "durable": broker.topics.isDurable(name)}),
+        **topicRow(broker, broker.topics.seen(name)),
         "stored": None if stored is None else {**boundsRow(stored), "messages": stored.count},
         "retained": stored.last if isRetained and stored is not None else None,
         "queues": queues[:_QUEUES],

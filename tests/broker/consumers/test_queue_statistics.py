@@ -3,9 +3,11 @@
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.broker.consumers import queue_statistics
 from fleximq.broker.consumers.queue_statistics import NOTES, QueueAges, QueueRates
 from fleximq.broker.envelope import Envelope, MessageSource
 from tests.broker.parts import makeBroker, text
+from tests.broker.restarts import Restarts
 
 
 class FakeQueue:
@@ -15,6 +17,7 @@ class FakeQueue:
         self.arrived = 0
         self.oldest: int | None = None
         self.stored = self
+        self.recorder = None
 
 
 class AgesTests(SynchronousTestCase):
@@ -61,6 +64,68 @@ class AgesTests(SynchronousTestCase):
         """A message that waits again and has a number from before is not younger than the first look."""
         self.look(0, 10, 10)
         self.assertEqual(self.look(5, 12, 3), 5)
+
+
+class RestartTests(SynchronousTestCase):
+    """A durable queue of a broker that was started again."""
+
+    def setUp(self) -> None:
+        """Three messages, ten seconds one after the other, and a restart ten seconds later."""
+        self.life = Restarts(durable=("jobs",))
+        self.life.consume("jobs", 1)
+        for name in "abc":
+            self.publish(name)
+            self.life.clock.advance(10)
+        self.life.kill(patient=True)
+
+    def publish(self, name: str) -> None:
+        """Store a message now."""
+        self.life.journal.now = round((self.life.clock.seconds() + self.life.step) * 1e6)
+        self.life.publish("jobs", name, ids=True)
+        self.life.commit()
+
+    def look(self, queue: str = "jobs") -> float:
+        """Return the age of the oldest message."""
+        [lane] = [each for each in self.life.broker.queues.get(queue).lanes if each.stored.all]  # type: ignore[union-attr]
+        return self.life.broker.queueAges.ageOfOldest(lane, self.life.clock.seconds())
+
+    def test_ageFromTheJournal(self) -> None:
+        """A message from before the start has the age of its record, once a look has read it."""
+        self.assertEqual(self.look(), 0)
+        self.life.settle()
+        self.assertEqual(self.look(), 30)
+        self.life.clock.advance(5)
+        self.assertEqual((self.look(), self.life.journal.asked), (35, 0))
+
+    def test_theNextOnes(self) -> None:
+        """The next one has the age of the one before until it was read; one that came since the start has its own."""
+        self.look()
+        self.life.settle()
+        self.life.consume("jobs", 1)
+        self.assertEqual(self.look(), 30)
+        self.life.settle()
+        self.assertEqual(self.look(), 20)
+        self.publish("d")
+        self.look()
+        self.life.consume("jobs", 2)
+        self.life.clock.advance(3)
+        self.assertEqual(self.look(), 3)
+
+    def test_fewAreReadAtATime(self) -> None:
+        """Many queues are read in portions, one with each look."""
+        self.patch(queue_statistics, "READS", 0)
+        before = self.life.journal.asked
+        self.assertEqual((self.look(), self.life.journal.asked - before), (0, 0))
+        self.patch(queue_statistics, "READS", 1)
+        self.assertEqual((self.look(), self.life.journal.asked - before), (0, 1))
+
+    def test_lost(self) -> None:
+        """A message that the journal lost counts from the first look."""
+        self.life.journal.records.clear()
+        self.look()
+        self.life.settle()
+        self.life.clock.advance(2)
+        self.assertEqual(self.look(), 2)
 
 
 class RatesTests(SynchronousTestCase):

@@ -1,6 +1,7 @@
 """The pages of topics."""
 
 import json
+from bisect import bisect_left
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -8,6 +9,7 @@ from twisted.internet.defer import Deferred
 from fleximq.broker.envelope import Envelope, MessageSource
 from fleximq.security.principal import Admitted
 from fleximq.values.message import Content, Message
+from fleximq.values.records import Run
 from fleximq.web.api.topic_pages import TopicRates
 from fleximq.web.request import PageRequest
 from tests.broker.parts import Collector
@@ -55,6 +57,52 @@ class ListTests(TopicCase):
     def test_wrong(self) -> None:
         """A filter that is too long is refused."""
         self.assertEqual(self.ask(f"GET /api/topics?contains={'x' * 2000}").code, 400)
+
+
+class StoredListTests(JournalCase):
+    """``/api/topics`` of a broker whose journal has topics that were not used since its start."""
+
+    def read(self, query: str) -> list[list[str]]:
+        """Return the names of all pages."""
+        found, after = [], ""
+        while after is not None:
+            answer = self.ask(f"GET /api/topics?{query}&after={after}").value
+            found.append([each["topic"] for each in answer["topics"]])
+            after = answer["next"]
+        return found
+
+    def test_listedWithThoseInUse(self) -> None:
+        """Each is listed once, in the order of the names, with what the broker knows of it."""
+        self.journal.append("$sys/own", 1, "", "fleximq", Run([b""], [b"1"], [0]), lambda offset, reason: None)
+        self.journal.worker.step()
+        for name in ("b", "d", "c"):  # each name after the first one makes the one before give way
+            self.broker.topics.make(name, "ann", 1)
+            self.store(name, b"1")
+        self.broker.subscribe(self.broker.join("fleximq"), Collector(), "*")
+        self.broker.topics.get("a")
+        self.assertIsNone(self.broker.topics.find("b"))
+        self.assertEqual(self.read("limit=2"), [["a", "b"], ["c", "d"]])
+        self.assertEqual(self.read("prefix=b"), [["b"]])
+        row = {"topic": "b", "subscribers": 1, "published": 0, "durable": True, "queued": None}
+        self.assertEqual(self.ask("GET /api/topics?contains=b").value["topics"], [row])
+
+    def test_aPageOfTenThousandLooksAtItsOwnNames(self) -> None:
+        """The names before and after a page cost it nothing."""
+        stored = [f"t{number:05}" for number in range(10_000)]
+        named = dict.fromkeys(stored)
+        looked: list[int] = []
+
+        def topics(limit: int, start: str = "", before: str = "") -> list[str]:
+            found = stored[bisect_left(stored, start) :][:limit]
+            looked.append(len(found))
+            return found
+
+        self.patch(self.journal, "topics", topics)
+        self.patch(self.journal, "bounds", lambda: named)
+        self.assertEqual(sum(self.read("limit=1000"), []), stored)
+        looked.clear()
+        self.ask("GET /api/topics?limit=10&after=t05000")
+        self.assertLess(sum(looked), 1100)
 
 
 class BusiestTests(TopicCase):
