@@ -157,7 +157,10 @@ class ClusterNode(Host):
         return {**self.operator.overview(), "serving": self.ports.isServing, "mesh": peers}
 
     def refusal(self) -> str:
-        """Return why this node answers only requests about itself, "" if it answers all."""
+        """Return why this node answers only requests about itself; "" if it answers others, in a mesh not all."""
+        return "" if self.ports.isInMesh else self._notOwner()
+
+    def _notOwner(self) -> str:
         owner = self.service.ownership.owner.node
         return "" if self.ports.isServing else f"this node does not own the journal; {owner or 'no node'} does"
 
@@ -186,7 +189,7 @@ class ClusterNode(Host):
 
     def _refusalWithAddress(self) -> str:
         place = self.ports.forwarding.place
-        return self.refusal() + ("" if place is None else f", at {place.host}")
+        return self._notOwner() + ("" if place is None else f", at {place.host}")
 
     def hold(self, broker: Broker) -> None:
         self.served = MultiService()
