@@ -44,6 +44,8 @@ VICTIMS = (
 )
 #: The topic of which old days expire, and the messages that are old.
 EXPIRES, OLD, PER_DAY = "t1.x", 1_500, 300
+#: Seconds for the publisher to end.
+GRACE = 20.0
 FORMATS = ("parquet", "delta", "iceberg")
 
 
@@ -68,6 +70,9 @@ def payloadOf(number: int) -> bytes:
 class KillCampaign:
     """``kills`` counts what was killed, ``faults`` are sentences, ``restarts`` the ingests that ended by themselves."""
 
+    #: Python's arguments for an ingest.
+    program: tuple[str, ...] = ("-c", SMALL)
+
     def __init__(self, folder: Path, place: FolderPlace, tableFormat: str, kills: int, chance: random.Random) -> None:
         self.faults: list[str] = []
         self.kills: Counter[str] = Counter()
@@ -80,7 +85,7 @@ class KillCampaign:
         self._broker: BrokerProcess | None = None
         self._ingest: Ingest | None = None
         self._jobs: list[KilledJob] = []
-        self._publisher = NumbersPublisher(lambda: self._address, 60, random.Random(chance.random()))
+        self._publisher = NumbersPublisher(lambda: self._address, 20, random.Random(chance.random()))
 
     @property
     def _journal(self) -> str:
@@ -126,9 +131,10 @@ class KillCampaign:
 
     def _startIngest(self, *words: str, tables: tuple[str, ...] = ("early", "late")) -> Ingest:
         named = [word for name in tables for word in ("--table", f"{name}=#:messagepack")]
-        options = ("--journal", self._journal, "--format", self._format, *named)
-        more = words or ("--max-offsets", "2000", "--trigger", "200ms", "--compact-every", "2s")
-        return Ingest(self._folder, *options, *more, program=("-c", SMALL), lake=self._place.lake)
+        numbers = ("--integers", "a", "--integers", "b")
+        options = ("--journal", self._journal, "--format", self._format, *numbers, *named)
+        more = words or ("--max-offsets", "5000", "--trigger", "200ms", "--compact-every", "2s")
+        return Ingest(self._folder, *options, *more, program=self.program, lake=self._place.lake)
 
     def _startJobs(self) -> None:
         lake = ("--lake", self._place.lake)
@@ -221,7 +227,8 @@ class KillCampaign:
     def _finish(self) -> None:
         """Let nothing fail any more, and all jobs end."""
         self._publisher.ending.set()
-        self._publisher.join(PATIENCE)
+        # It may wait for an answer of a broker that was killed.
+        self._publisher.join(GRACE)
         for job in self._jobs:
             job.ending.set()
         for job in self._jobs:
@@ -232,10 +239,12 @@ class KillCampaign:
         self._broker.stop()
         self._ingest = self._startIngest("--once")
         self._ingest.wait()
+        self._tell("the last ingest has ended")
         for job in self._jobs:
             if code := job.finish():
                 self.faults.append(f"{job.words[0]} ended with {code}: {job.said.read_text()[-500:]}")
             self.kills[job.words[0]] = job.kills
+            self._tell(f"{job.words[0]} has ended")
 
     def _look(self) -> None:
         """Compare the tables with the journal, and the journal with what was confirmed."""
@@ -278,6 +287,12 @@ class KillCampaign:
         )
 
 
+class SmallCampaign(KillCampaign):
+    """The same with an ingest without Spark, which can be killed much more often."""
+
+    program = ("-m", "tests.pipeline.campaign.small_ingest")
+
+
 def report(run: KillCampaign, place: FolderPlace) -> str:
     """Return what a run has shown."""
 
@@ -296,13 +311,15 @@ def report(run: KillCampaign, place: FolderPlace) -> str:
     return "\n".join(lines)
 
 
-def campaign(tableFormat: str, kills: int, seed: int, isStore: bool, share: float = 0.01) -> tuple[KillCampaign, str]:
+def campaign(
+    tableFormat: str, kills: int, seed: int, isStore: bool, isSmall: bool = False, share: float = 0.01
+) -> tuple[KillCampaign, str]:
     """Run a campaign in a temporary folder; return it and its report."""
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="fleximq-kills-") as name:
         folder = Path(name)
         place = StorePlace(folder, random.Random(seed), share) if isStore else FolderPlace(folder)
-        run = KillCampaign(folder, place, tableFormat, kills, chance)
+        run = (SmallCampaign if isSmall else KillCampaign)(folder, place, tableFormat, kills, chance)
         run.run()
         return run, report(run, place)
 
@@ -314,10 +331,12 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--store", action="store_true", help="a lake on an object store")
+    parser.add_argument("--small", action="store_true", help="an ingest without Spark")
     parser.add_argument("--share", type=float, default=0.01, help="how many requests of the store fail, and are slow")
     arguments = parser.parse_args()
     began = time.monotonic()
-    run, said = campaign(arguments.format, arguments.kills, arguments.seed, arguments.store, arguments.share)
+    where = arguments.store, arguments.small, arguments.share
+    run, said = campaign(arguments.format, arguments.kills, arguments.seed, *where)
     print(f"{arguments.format}, seed {arguments.seed}, {time.monotonic() - began:.0f} s\n{said}")
     return 1 if run.faults else 0
 

@@ -18,8 +18,8 @@ if not skip:
 SEED = int(os.environ.get("FLEXIMQ_LAKE_SEED", "7"))
 
 
-class FolderTests(SynchronousTestCase):
-    """Lakes on local disks."""
+class CampaignCase(SynchronousTestCase):
+    """``isStore``: whether the lakes are in an object store, of which some requests fail."""
 
     isStore = False
 
@@ -36,6 +36,10 @@ class FolderTests(SynchronousTestCase):
         self.assertGreater(run.rows["late"], run.rows["early"], said)
         self.assertGreater(len(run.engines), 1, said)
 
+
+class FolderTests(CampaignCase):
+    """Lakes on local disks."""
+
     @nightly
     def test_killsLoseAndRepeatNothingInParquet(self) -> None:
         self.kill("parquet")
@@ -43,6 +47,24 @@ class FolderTests(SynchronousTestCase):
     @nightly
     def test_killsLoseAndRepeatNothingInDelta(self) -> None:
         self.kill("delta", "deltalake")
+
+    @nightly
+    def test_killsLoseAndRepeatNothingInIceberg(self) -> None:
+        self.kill("iceberg", "pyiceberg")
+
+
+class StoreTests(CampaignCase):
+    """Lakes in an object store that is killed too."""
+
+    isStore = True
+    skip = None if find_spec("s3fs") and find_spec("boto3") else "s3fs or boto3 is not installed"
+
+    def test_killsLoseAndRepeatNothingInDelta(self) -> None:
+        self.kill("delta", "deltalake")
+
+    @nightly
+    def test_killsLoseAndRepeatNothingInParquet(self) -> None:
+        self.kill("parquet")
 
     @nightly
     def test_killsLoseAndRepeatNothingInIceberg(self) -> None:
