@@ -109,7 +109,7 @@ def _form(arguments: Namespace) -> dict[str, str]:
             from fleximq.pipeline.lake.iceberg.catalogs import checkCatalog
         except ImportError as error:
             raise OptionRefused(f"--catalog needs the extra iceberg: pip install '.[iceberg]' ({error})") from error
-        checkCatalog(options["catalog"])
+        checkCatalog(options["catalog"], lakePath(arguments.lake), options.get("namespace", NAMESPACE))
     return {"format": arguments.format, **options}
 
 

@@ -18,7 +18,7 @@ from fleximq.pipeline.lake.staged_files import commitStaged, preparedPlaces
 from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
 from fleximq.pipeline.lake.storage.own_folder import OWN
 from fleximq.pipeline.lake.table.file_names import fileOf, partitionOf, readOwn, readRecorded, writeOwn
-from fleximq.pipeline.lake.table.format import layoutOf
+from fleximq.pipeline.lake.table.format import dataFolder, layoutOf
 from fleximq.pipeline.lake.table.ledger import LEDGER, NONE, Counts, Gap, Gaps, Ledger, readLedger, writeLedger
 from fleximq.pipeline.lake.table.lock import changeLock
 from fleximq.pipeline.lake.table.table_log import BatchRange, TableFile, TableLog
@@ -127,12 +127,12 @@ class BatchCommit:
         return True
 
     def _writeIntent(self, batch: BatchRange, staged: list[TableFile], **more: object) -> None:
-        layout = layoutOf(self.table, self._files)
+        layout, within = layoutOf(self.table, self._files), dataFolder(self.table, self._files)
         rows: Counter[str] = Counter()
         placed = []
         for part, each in enumerate(staged):
             folder = partitionOf(each.topic, each.date, layout)
-            placed.append(each._replace(path=f"{folder}/{fileOf(each.journal, batch.number, part)}"))
+            placed.append(each._replace(path=f"{within}{folder}/{fileOf(each.journal, batch.number, part)}"))
             rows[each.journal] += each.rows
         folder = self._folder
         moves = preparedPlaces(self.table, folder, staged, placed, self._files)

@@ -49,11 +49,13 @@ def seedCheckpoint(checkpoint: str, batch: int, offsets: Mapping[str, int]) -> N
     """
     if batch < 0:
         return
+    planned = "\n".join(
+        ("v1", json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": {}}), json.dumps(dict(offsets)))
+    )
     content = {
         "metadata": json.dumps({"id": str(uuid.uuid4())}),
-        f"offsets/{batch}": "\n".join(
-            ("v1", json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": {}}), json.dumps(dict(offsets)))
-        ),
+        # Spark begins with the batch before the last one, and fails without it.
+        **{f"offsets/{number}": planned for number in range(max(0, batch - 1), batch + 1)},
         f"commits/{batch}": "v1\n" + json.dumps({"nextBatchWatermarkMs": 0}),
     }
     for name, text in content.items():

@@ -18,7 +18,7 @@ from fleximq.pipeline.lake.storage.own_folder import OWN
 from fleximq.pipeline.lake.table.column_names import distinct
 from fleximq.pipeline.lake.table.columns import BASE, requiredColumns, writeColumns
 from fleximq.pipeline.lake.table.file_merge import aligned
-from fleximq.pipeline.lake.table.format import formatOf, layoutOf
+from fleximq.pipeline.lake.table.format import dataFolder, formatOf, layoutOf
 from fleximq.pipeline.lake.table.halving import refused
 from fleximq.pipeline.lake.table.parquet_writer import StagingWriter, deadIn, spansOf
 from fleximq.pipeline.lake.table.table_log import TableFile, TableLog
@@ -72,7 +72,7 @@ class _Apart:
     def __init__(self, table: str, log: TableLog, file: TableFile, files: LakeFiles) -> None:
         self._table, self._log, self._file, self._files = table, log, file, files
         self._schema = requiredColumns(table, files).schema
-        self._layout = layoutOf(table, files)
+        self._layout, self._within = layoutOf(table, files), dataFolder(table, files)
         self._aside = f"{table}/{OWN}/{_ASIDE}"
         self._batch = spansOf(pq.read_metadata(files.input(f"{table}/{file.path}")).metadata)[1][0].batch
         self.dead = Counter[str]()
@@ -87,7 +87,7 @@ class _Apart:
                     writer.add(self._mended(rows))
         finally:
             self._files.removeTree(self._aside)
-        return [[each.path, *each.placed(self._layout)] for each in writer.close()]
+        return [[each.path, *each.placed(self._layout, self._within)] for each in writer.close()]
 
     def _writer(self, folder: str) -> StagingWriter:
         return StagingWriter(folder, self._schema, self._file.journal, self._batch, self._layout, self._files)

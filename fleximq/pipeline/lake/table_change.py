@@ -19,7 +19,7 @@ from fleximq.pipeline.lake.staged_files import commitStaged, preparedPlaces
 from fleximq.pipeline.lake.storage.lake_files import LakeFiles
 from fleximq.pipeline.lake.storage.own_folder import OWN
 from fleximq.pipeline.lake.table.file_names import pathIn, readOwn, writeOwn
-from fleximq.pipeline.lake.table.format import PARQUET, formatOf, layoutOf
+from fleximq.pipeline.lake.table.format import PARQUET, dataFolder, formatOf, layoutOf
 from fleximq.pipeline.lake.table.ledger import Gap, readLedger, writeLedger
 from fleximq.pipeline.lake.table.table_log import TableFile, TableLog
 
@@ -49,8 +49,8 @@ _LATER = ("expired", "reached")
 
 def commitChange(table: str, change: TableChange, files: LakeFiles) -> None:
     """Make a change visible, at the latest by the next change of the table; the caller holds the table's lock."""
-    layout = layoutOf(table, files)
-    placed = [each.placed(layout) for each in change.made]
+    layout, within = layoutOf(table, files), dataFolder(table, files)
+    placed = [each.placed(layout, within) for each in change.made]
     record = {
         **change._asdict(),
         "number": readLedger(table, files).changes + 1,

@@ -42,7 +42,7 @@ class DeltaTests(SynchronousTestCase):
     def files(self, batch: int) -> "list[TableFile]":
         """Return the files of a batch, at their final places."""
         (file,) = stage(self.table, rows([batch * 2 + 1, batch * 2 + 2]), batch=batch)
-        placed = file.placed("date")
+        placed = file.placed("date", "")
         to = Path(self.table, placed.path)
         to.parent.mkdir(exist_ok=True)
         Path(self.table, "_fleximq", "staged", file.path).rename(to)

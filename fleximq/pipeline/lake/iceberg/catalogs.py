@@ -6,16 +6,19 @@ in PyIceberg's settings, never in a record of ours.
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
 from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import NamespaceAlreadyExistsError
 from sqlalchemy import URL
 
 from fleximq.pipeline.errors import LakeRefused, plainError
 from fleximq.pipeline.lake.locations import icebergLocation
 from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
+from fleximq.pipeline.lake.storage.store_access import icebergProperties
 from fleximq.pipeline.lake.table.format import NAMESPACE, formatOf
 
 #: The file of a lake's own catalog, and its name, which is that of all catalogs at a URL.
@@ -25,7 +28,7 @@ DATABASE, NAME = "iceberg.db", "lake"
 def catalogOf(lake: str, named: str | None, files: LakeFiles = FILES) -> Catalog:
     """Return the catalog of this name or URL, or the lake's own for None; raises errors of any class."""
     if named is not None:
-        return _catalog(named, os.getpid())
+        return _catalog(named, lake, os.getpid())
     if (store := files.store(lake)) is not None:
         from fleximq.pipeline.lake.iceberg.store_catalog import StoreCatalog
 
@@ -36,10 +39,10 @@ def catalogOf(lake: str, named: str | None, files: LakeFiles = FILES) -> Catalog
 
 
 @lru_cache(maxsize=4)
-def _catalog(named: str, process: int) -> Catalog:
-    """Return a catalog; each holds connections, which processes cannot share."""
+def _catalog(named: str, lake: str, process: int) -> Catalog:
+    """Return a catalog for a lake; each holds connections, which processes cannot share."""
     # A database that was started again has closed them.
-    own = {"pool_pre_ping": "true"}
+    own = {"pool_pre_ping": "true", **icebergProperties(lake)}
     return load_catalog(NAME, uri=named, **own) if "://" in named else load_catalog(named, **own)
 
 
@@ -62,10 +65,21 @@ def isMade(table: str, files: LakeFiles = FILES) -> bool:
     return os.path.exists(f"{os.path.dirname(table)}/{DATABASE}")
 
 
-def checkCatalog(named: str) -> None:
-    """Raise LakeRefused if a catalog does not answer."""
+def checkCatalog(named: str, lake: str = "", namespace: str | None = None) -> None:
+    """Make a namespace if it is missing; raises LakeRefused if the catalog does not answer, or refuses that."""
     try:
-        _catalog(named, os.getpid()).list_namespaces()
+        catalog = _catalog(named, lake, os.getpid())
+        if namespace is None:
+            catalog.list_namespaces()
+        else:
+            makeNamespace(catalog, tuple(namespace.split(".")))
     except Exception as error:
         shown = urlsplit(named)._replace(query="").geturl() if "://" in named else named
         raise LakeRefused(f"the catalog {shown} does not answer: {plainError(error)}") from error
+
+
+def makeNamespace(catalog: Catalog, namespace: tuple[str, ...]) -> None:
+    """Make a namespace unless it exists; raises errors of any class."""
+    if not catalog.namespace_exists(namespace):
+        with suppress(NamespaceAlreadyExistsError):
+            catalog.create_namespace(namespace)

@@ -14,7 +14,7 @@ from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile
 from pyiceberg.table import Table, Transaction
 
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.iceberg.catalogs import catalogOf, checkCatalog, isMade, located
+from fleximq.pipeline.lake.iceberg.catalogs import catalogOf, checkCatalog, isMade, located, makeNamespace
 from fleximq.pipeline.lake.locations import icebergLocation
 from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
 from fleximq.pipeline.lake.table.columns import requiredColumns
@@ -35,9 +35,7 @@ def tableWithColumns(table: str, files: LakeFiles = FILES) -> Table:
         found = catalog.load_table(name)
     except exceptions.NoSuchTableError:
         checkIsNew(table, files)
-        if not catalog.namespace_exists(name[:-1]):
-            with suppress(exceptions.NamespaceAlreadyExistsError):
-                catalog.create_namespace(name[:-1])
+        makeNamespace(catalog, name[:-1])
         # In one step: a table without these partitions could not be used.
         with suppress(exceptions.TableAlreadyExistsError):
             location = icebergLocation(table)

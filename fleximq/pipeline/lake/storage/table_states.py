@@ -67,7 +67,8 @@ class TableStates:
     def __init__(self, store: "_Objects", now: Callable[[], float], sleep: Callable[[float], None]) -> None:
         self._store, self._clock, self._sleep = store, now, sleep
         self._held = threading.local()
-        self._holds: dict[tuple[str, str], str] = {}
+        #: The names under which this process holds tables, and the threads of which do.
+        self._holds: dict[tuple[str, str], tuple[str, int]] = {}
         self._unknown: dict[str, int] = {}
         self._known: dict[str, _State] = {}
         self._probed: set[str] = set()
@@ -91,16 +92,19 @@ class TableStates:
 
     def holder(self, table: str, kind: str) -> str:
         """Return the name of this process as holder of a table, or else of the present one."""
-        return self._holds.get((table, kind)) or self._now(table).holders.get(kind, "none")
+        if (own := self._holds.get((table, kind))) is not None:
+            return own[0]
+        return self._now(table).holders.get(kind, "none")
 
     @contextmanager
     def holding(self, table: str, kind: str) -> Iterator[None]:
         """Hold a table, instead of the former holder of this kind, for the length of a ``with`` block."""
         self._probe(table)
-        own = uuid.uuid4().hex[:12]
+        name = uuid.uuid4().hex[:12]
         with self._locked(table):
             state = self._now(table)
-            self._change(table, _State(state.number + 1, {**state.holders, kind: own}, state.own))
+            self._change(table, _State(state.number + 1, {**state.holders, kind: name}, state.own))
+        own = name, threading.get_ident()
         self._holds[table, kind] = own
         try:
             yield
@@ -152,9 +156,13 @@ class TableStates:
         return self._states().get(table) or self._latest(table)
 
     def _check(self, table: str, state: _State) -> None:
-        """Raise LakeRefused if another now holds what this process holds."""
-        for (held, kind), own in list(self._holds.items()):
-            if held == table and state.holders.get(kind) != own:
+        """Raise LakeRefused if another now holds what this process holds, as a writer, or else in this thread: an
+        ingest goes on if another process compacts in place of its own thread for that.
+        """
+        for (held, kind), (own, thread) in list(self._holds.items()):
+            if held != table or (kind != "writer" and thread != threading.get_ident()):
+                continue
+            if state.holders.get(kind) != own:
                 words = {"writer": "feeds it", "backfill": "fills it"}.get(kind, "compacts or redecodes it")
                 who = "ingest" if kind == "writer" else "run"
                 raise LakeRefused(f"the table {table} is in use: another {who} {words}")

@@ -42,6 +42,13 @@ def layoutOf(table: str, files: LakeFiles = FILES) -> str:
     return found
 
 
+def dataFolder(table: str, files: LakeFiles = FILES) -> str:
+    """Return the folder of the files of days within a table: ``data/`` for tables in catalogs that others share, some
+    of which accept no other; else the table's own, an empty text. Raises LakeRefused.
+    """
+    return "data/" if formatOf(table, files).get("catalog") is not None else ""
+
+
 def checkAllRows(table: str, job: str, files: LakeFiles = FILES) -> None:
     """Raise LakeRefused if a table only has the latest row of each key, for a job that needs the others."""
     if layoutOf(table, files) == BY_KEY:

@@ -31,10 +31,12 @@ class TableFile(NamedTuple):
     rows: int
     bytes: int
 
-    def placed(self, layout: str) -> "TableFile":
-        """Return a staged file with its final path. Staged names are unique, so no other file has this path."""
+    def placed(self, layout: str, within: str) -> "TableFile":
+        """Return a staged file with its final path, ``within`` a folder of the table, which ends with ``/`` unless it
+        is the table's own. Staged names are unique, so no other file has this path.
+        """
         folder = partitionOf(self.topic, self.date, layout)
-        return self._replace(path=f"{folder}/{fileName(self.journal)}-{self.path}")
+        return self._replace(path=f"{within}{folder}/{fileName(self.journal)}-{self.path}")
 
 
 class LiveFile(NamedTuple):

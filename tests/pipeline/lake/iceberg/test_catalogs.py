@@ -1,5 +1,7 @@
 """Iceberg tables in catalogs that other programs share: PostgreSQL, and PyIceberg's settings."""
 
+import contextlib
+import json
 import os
 import re
 import shlex
@@ -12,24 +14,33 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.pages import ROOT
+from tests.pipeline.fault_proxy import CUT, SLOW_DOWN, SWALLOWED, Fault, FaultProxy
 from tests.pipeline.lake.iceberg_case import skip
+from tests.pipeline.object_store import TABLE_BUCKET, icebergSettings, sharedStore, useStore
 from tests.pipeline.postgres import PASSWORD, Postgres
 
 if not skip:
     import pyarrow as pa
     from pyiceberg.catalog import load_catalog
+    from pyiceberg.types import StringType
 
     from fleximq.pipeline import lake
     from fleximq.pipeline.errors import LakeRefused, OptionRefused
+    from fleximq.pipeline.jobs.catalog import CATALOG
     from fleximq.pipeline.jobs.ingest import INGEST
     from fleximq.pipeline.lake.batch_commit import BatchCommit
     from fleximq.pipeline.lake.compaction import compact
-    from fleximq.pipeline.lake.iceberg.catalogs import catalogOf, checkCatalog
+    from fleximq.pipeline.lake.iceberg.catalogs import _catalog, catalogOf, checkCatalog
+    from fleximq.pipeline.lake.ingest_driver import TableIngest
     from fleximq.pipeline.lake.table.columns import TableColumns, writeColumns
     from fleximq.pipeline.lake.table.format import setFormat
     from fleximq.pipeline.lake.table.table_log import CompactionGoal
+    from fleximq.pipeline.lake.table.table_spec import TableSpec
+    from fleximq.pipeline.query.tables import lakeTable
     from tests.pipeline.jobs.fake_run import runJob
     from tests.pipeline.lake.tables import commit, makeTable, rows
+    from tests.pipeline.lake.test_ingest_driver import FeedCase
+    from tests.pipeline.session import sharedSession
     from tests.pipeline.written import Written
 
 
@@ -104,6 +115,8 @@ class PostgresTests(SynchronousTestCase):
         exec(dedent(program), found)
         self.addCleanup(found["catalog"].close)
         self.assertEqual(found["rows"]["value"].to_pylist(), [b"1", b"2"])
+        seen = lakeTable(sharedSession(), f"{self.lake}2/messages").select("date", "offset").collect()
+        self.assertEqual([(str(row.date), row.offset) for row in seen], [("2023-11-14", 1), ("2023-11-14", 2)])
 
     def test_serverThatWasKilledIsUsedAgainAfterItsStart(self) -> None:
         self.server.kill()
@@ -165,3 +178,94 @@ class SettingsTests(SynchronousTestCase):
         self.assertRaisesRegex(OptionRefused, "--catalog is for --format iceberg", runJob, INGEST, *words, "a")
         self.assertRaises(SystemExit, runJob, INGEST, *words, "postgresql://u:secret@h/d")
         self.assertFalse(Path(self.lake).exists())
+
+
+class RestTests(SynchronousTestCase):
+    """A lake in an object store, whose catalog only has tables with Iceberg's own folders."""
+
+    skip = skip or (None if find_spec("s3fs") and find_spec("boto3") else "s3fs or boto3 is not installed")
+
+    def setUp(self) -> None:
+        from pyiceberg import catalog
+
+        self.store = sharedStore()
+        useStore(self, self.store.endpoint)
+        self.namespace = f"n{self.store.newPrefix().rpartition('-')[2]}"
+        settings = {"catalog": {"central": self.store.catalogSettings}}
+        self.patch(catalog._ENV_CONFIG, "config", settings)
+        self.lake = f"s3://{TABLE_BUCKET}/{self.namespace}"
+        self.table = f"{self.lake}/messages"
+        self.form = {"format": "iceberg", "catalog": "central", "namespace": self.namespace}
+        checkCatalog("central", self.lake, self.namespace)
+        self.batches = 0
+        for _ in range(3):
+            self.publish()
+
+    def publish(self, **more: Any) -> None:
+        """Publish two rows."""
+        case = FeedCase()
+        spec, first = [TableSpec("messages", decode="messagepack")], self.batches * 2 + 1
+        case.lake = self.lake
+        with TableIngest(self.lake, spec, self.form, False) as feeding:
+            batch = case.batch({"a": first, **more}, {"a": first + 1, **more}, first=first)
+            while feeding.evolve(told := case.told(spec, batch)):
+                pass
+            feeding.publish(self.batches, told)
+        self.batches += 1
+
+    def opened(self) -> Any:
+        """Return the table as a program opens it that knows only the catalog."""
+        settings = {**self.store.catalogSettings, **icebergSettings(self.store.endpoint)}
+        return load_catalog("other", **settings).load_table((self.namespace, "messages"))
+
+    def whole(self) -> None:
+        """See that all rows are there, by the catalog and by the ledger."""
+        wanted = list(range(1, self.batches * 2 + 1))
+        found = self.opened().scan().to_arrow().sort_by("offset")
+        self.assertEqual((found["offset"].to_pylist(), found["a"].to_pylist()), (wanted, wanted))
+        self.assertEqual(lake.audit(self.table), [])
+
+    def test_otherProgramsFindTheTableInTheCatalog(self) -> None:
+        self.whole()
+        self.assertEqual(self.opened().location(), self.table)
+        self.assertEqual([each[1:] for each in compact(self.table, CompactionGoal(1 << 20, -1e9, 2))], [(3, 1)])
+        self.whole()
+        printed = runJob(CATALOG, "--lake", self.lake, "--format", "json").printed
+        (found,) = json.loads(printed)["tables"]
+        self.assertEqual((found["rows"], found["location"]), (6, self.table))
+        self.assertEqual(found["catalog"], f"central.{self.namespace}.messages")
+
+    def test_ingestGoesOnAfterAnotherProgramChangedTheTable(self) -> None:
+        with self.opened().update_schema() as change:
+            change.add_column("note", StringType())
+        self.publish(note="x")
+        self.whole()
+        with self.opened().transaction() as transaction:
+            transaction.set_properties({"owner": "somebody"})
+        self.publish(b=1)
+        self.whole()
+        self.assertEqual(self.opened().properties["owner"], "somebody")
+        if find_spec("pyiceberg_core"):
+            found = self.opened()
+            found.overwrite(found.scan().to_arrow())
+            self.publish()
+            self.whole()
+
+    def test_aCommitWhoseAnswerIsLostIsDoneOnce(self) -> None:
+        """The catalog's answer, not the store's."""
+        from pyiceberg import catalog
+
+        for fault in (SWALLOWED, Fault(done=True, status=500), CUT, SLOW_DOWN):
+            with FaultProxy(self.store.catalog) as proxy:
+                settings = {"catalog": {"central": {**self.store.catalogSettings, "uri": proxy.endpoint}}}
+                self.patch(catalog._ENV_CONFIG, "config", settings)
+                _catalog.cache_clear()
+                proxy.fail(fault, "POST", "/tables/messages")
+                with contextlib.suppress(LakeRefused):
+                    self.publish()
+                    self.batches -= 1
+                self.batches += 1
+            self.patch(catalog._ENV_CONFIG, "config", {"catalog": {"central": self.store.catalogSettings}})
+            _catalog.cache_clear()
+            self.publish()
+            self.whole()
