@@ -23,15 +23,16 @@ class CampaignCase(SynchronousTestCase):
 
     isStore = False
 
-    def kill(self, tableFormat: str, needed: str | None = None) -> None:
-        """Run a campaign."""
+    def kill(self, tableFormat: str, needed: str | None = None, isSmall: bool = False) -> None:
+        """Run a campaign; ``isSmall``: with an ingest without Spark."""
         if needed is not None and find_spec(needed) is None:
             raise SkipTest(f"{needed} is not installed")
-        try:
-            java.find()
-        except java.NoJava as error:
-            raise SkipTest(str(error)) from None
-        run, said = campaign(tableFormat, repetitions(2, 20), SEED, self.isStore)
+        if not isSmall:
+            try:
+                java.find()
+            except java.NoJava as error:
+                raise SkipTest(str(error)) from None
+        run, said = campaign(tableFormat, repetitions(2, 20), SEED, self.isStore, isSmall)
         self.assertEqual(run.faults, [], said)
         self.assertGreater(run.rows["late"], run.rows["early"], said)
         self.assertGreater(len(run.engines), 1, said)
@@ -59,6 +60,10 @@ class StoreTests(CampaignCase):
     isStore = True
     skip = None if find_spec("s3fs") and find_spec("boto3") else "s3fs or boto3 is not installed"
 
+    def test_killsWithoutSparkLoseAndRepeatNothing(self) -> None:
+        self.kill("delta", "deltalake", isSmall=True)
+
+    @nightly
     def test_killsLoseAndRepeatNothingInDelta(self) -> None:
         self.kill("delta", "deltalake")
 
