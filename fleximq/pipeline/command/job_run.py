@@ -116,8 +116,10 @@ class JobRun:
             for number, before in self._before.items():
                 signal.signal(number, before)
 
-    def session(self) -> "SparkSession":
-        """Return the session, made by the first call; raises PipelineError without Java, ImportError without Spark."""
+    def session(self, quick: bool = False) -> "SparkSession":
+        """Return the session, made by the first call; raises PipelineError without Java, ImportError without Spark.
+        ``quick``: Java is to start soon, rather than to be fast later.
+        """
         if self._session is None:
             from fleximq.pipeline.command.java import startMark
             from fleximq.pipeline.command.spark_session import SparkLauncher
@@ -129,7 +131,7 @@ class JobRun:
             isFirst = mark is not None and not mark.exists()
             slow = ": its first start on a machine may take a minute, later ones some seconds" if isFirst else ""
             with self.notice(f"starting Spark{slow}"):
-                self._session = SparkLauncher(chosen.master, conf, chosen.verbose, archive, self._brief)
+                self._session = SparkLauncher(chosen.master, conf, chosen.verbose, archive, self._brief, quick)
             if mark is not None:
                 with suppress(OSError):
                     mark.touch()

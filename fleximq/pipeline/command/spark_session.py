@@ -21,7 +21,6 @@ from fleximq.pipeline.command import java
 from fleximq.pipeline.command.java import ClassArchive, cacheFolder
 from fleximq.pipeline.command.memory import shareOfMemory
 from fleximq.pipeline.errors import PipelineError
-from fleximq.pipeline.source import FlexiMQSource
 
 #: The default master: in this process's Java, with a task for each core.
 LOCAL = "local[*]"
@@ -33,6 +32,9 @@ _ENVIRONMENT = ("JAVA_HOME", "PYSPARK_PYTHON")
 #: Disables Arrow's checks of bounds and of nulls for each value in Java: data from Python were made by Arrow too. Saves
 #: a tenth of the time that Java spends on rows of 100 bytes.
 _UNCHECKED = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+#: Has Java do without its second compiler, which takes half of the processor time of a start on two cores, and pays
+#: only where Java itself works for minutes. In these sessions Python reads and decodes.
+_QUICK = "-XX:TieredStopAtLevel=1"
 _DAEMON = "fleximq.pipeline.command.worker_daemon"
 _GATEWAY = "org.apache.spark.api.python.PythonGatewayServer"
 
@@ -62,6 +64,7 @@ class SparkLauncher:
     :param master: if None, :data:`LOCAL` or that of ``spark-submit``; ``conf`` overrides settings of the pipeline.
     :param verbose: whether Spark's own log is shown.
     :param archive: whether the archive of classes is used; ``record``: whether it may be made.
+    :param quick: whether the session is for little work in Java.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class SparkLauncher:
         verbose: bool = False,
         archive: bool = True,
         record: bool = False,
+        quick: bool = False,
     ) -> None:
         self._folder = tempfile.mkdtemp(prefix="fleximq-pipeline-")
         self._verbose = verbose
@@ -84,11 +88,10 @@ class SparkLauncher:
             with _standardOutput(os.devnull if archive and record and not verbose else None):
                 if not submitted:
                     master = master or given.get("spark.master", LOCAL)
-                    settings |= self._driver(master, given, archive, record)
+                    settings |= self._driver(master, given, archive, record, quick)
                 self.spark = self._start(master, settings | given)
             if submitted and not verbose:
                 self.spark.sparkContext.setLogLevel("ERROR")
-            self.spark.dataSource.register(FlexiMQSource)
         except BaseException:
             self._restore()
             raise
@@ -111,7 +114,7 @@ class SparkLauncher:
             raise PipelineError(f"Spark did not start: {str(error).splitlines()[0]}") from error
         return spark
 
-    def _driver(self, master: str, conf: dict[str, str], archive: bool, record: bool) -> dict[str, str]:
+    def _driver(self, master: str, conf: dict[str, str], archive: bool, record: bool, quick: bool) -> dict[str, str]:
         """Return the settings of a driver that this process starts; Java's options are removed from ``conf``."""
         found = java.find()
         os.environ["JAVA_HOME"] = java.javaHome(found, f"{self._folder}/java")
@@ -123,7 +126,7 @@ class SparkLauncher:
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable if self._verbose else self._quietPython())
         else:
             settings["spark.executor.extraJavaOptions"] = _UNCHECKED
-        options = [_UNCHECKED, conf.pop("spark.driver.extraJavaOptions", "")]
+        options = [_UNCHECKED, _QUICK if quick else "", conf.pop("spark.driver.extraJavaOptions", "")]
         if not self._verbose:
             options.append(f"-Dlog4j2.configurationFile={self._quiet()}")
         cache = cacheFolder() if archive else None

@@ -133,7 +133,7 @@ def _run(arguments: Namespace, run: JobRun) -> None:
     form = _form(arguments)
     job.checkSource(options)
     if specs:
-        run.session()
+        run.session(quick=arguments.once)
     every = arguments.upsert_every / 1_000_000
     with ExitStack() as held:
         following = held.enter_context(_following(arguments, run, lake, states, form, not specs)) if states else None

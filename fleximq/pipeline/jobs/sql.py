@@ -57,7 +57,8 @@ def _run(arguments: Namespace, run: JobRun) -> None:
     if arguments.lake is not None:
         tableNames(_path(arguments.lake) or "")
     # A session of its own isolates settings and tables.
-    spark = run.session().newSession()
+    # Tables of a lake are read by Java.
+    spark = run.session(quick=arguments.lake is None).newSession()
 
     from fleximq.pipeline import optimizer_rule
     from fleximq.pipeline.query.query_output import show

@@ -2,8 +2,10 @@
 
 import os
 from argparse import Namespace
+from collections.abc import Mapping
 from pathlib import Path
 from threading import Event
+from typing import Any
 from unittest.mock import patch
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -50,6 +52,28 @@ class NoticeTests(SynchronousTestCase):
             self.assertEqual(run.session(), "the session")
             run._session = None
         return said[0]
+
+
+class JavaOptionsTests(SynchronousTestCase):
+    """What Java is started with."""
+
+    def options(self, quick: bool) -> list[str]:
+        """Return its options, of which the last is the user's."""
+        started: list[str] = []
+
+        def start(launcher: object, master: object, settings: Mapping[str, str]) -> Any:
+            started.extend(settings["spark.driver.extraJavaOptions"].split())
+
+        self.patch(spark_session.SparkLauncher, "_start", start)
+        self.patch(spark_session.java, "find", lambda: spark_session.java.Java("java", 17))
+        conf = {"spark.driver.extraJavaOptions": "-Dours=last"}
+        spark_session.SparkLauncher("local[1]", conf, archive=False, quick=quick)._restore()
+        return started
+
+    def test_onlyAQuickSessionDoesWithoutTheSecondCompilerUnlessTheUserWantsIt(self) -> None:
+        self.assertNotIn("-XX:TieredStopAtLevel=1", self.options(quick=False))
+        options = self.options(quick=True)
+        self.assertLess(options.index("-XX:TieredStopAtLevel=1"), options.index("-Dours=last"))
 
 
 class MemoryTests(SynchronousTestCase):

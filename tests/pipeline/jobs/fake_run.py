@@ -41,7 +41,7 @@ class FakeRun(JobRun):
         assert isinstance(self.out, io.StringIO)
         return self.out.getvalue()
 
-    def session(self) -> SparkSession:
+    def session(self, quick: bool = False) -> SparkSession:
         """Return the shared session."""
         return sharedSession()
 

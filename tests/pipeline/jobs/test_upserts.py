@@ -24,7 +24,7 @@ if not skip:
     class _NoSpark(FakeRun):
         """A run in which Spark must not be started."""
 
-        def session(self) -> Any:
+        def session(self, quick: bool = False) -> Any:
             raise AssertionError("Spark was started")
 
 
