@@ -53,7 +53,7 @@ class Doing(JobRun):
         self.out: TextIO = io.StringIO()
         self.stopping = Event()
 
-    def session(self) -> SparkSession:
+    def session(self, quick: bool = False) -> SparkSession:
         """Return the session."""
         return self._spark
 

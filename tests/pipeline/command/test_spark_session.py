@@ -15,7 +15,7 @@ from tests.pipeline.installed import missing as skip
 if not skip:
     from fleximq.limits import GIBIBYTE
     from fleximq.pipeline import wait_notice
-    from fleximq.pipeline.command import spark_session
+    from fleximq.pipeline.command import java, spark_session
     from fleximq.pipeline.command.job_run import JobRun
     from fleximq.pipeline.command.memory import shareOfMemory
 
@@ -65,7 +65,7 @@ class JavaOptionsTests(SynchronousTestCase):
             started.extend(settings["spark.driver.extraJavaOptions"].split())
 
         self.patch(spark_session.SparkLauncher, "_start", start)
-        self.patch(spark_session.java, "find", lambda: spark_session.java.Java("java", 17))
+        self.patch(java, "find", lambda: java.Java("java", 17))
         conf = {"spark.driver.extraJavaOptions": "-Dours=last"}
         spark_session.SparkLauncher("local[1]", conf, archive=False, quick=quick)._restore()
         return started
