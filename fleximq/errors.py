@@ -110,9 +110,32 @@ class NotKept(BrokerError, status=Status.INTERNAL_SERVER_ERROR):
         self.reason = reason
         self.refused = refused
 
+    def each(self) -> "Sequence[NotKept]":
+        """Return the error of each refused message."""
+        return [self] * len(self.refused)
+
+    def at(self, refused: Sequence[int]) -> "NotKept":
+        """Return the error with other indexes of the same messages."""
+        return type(self)(self.reason, refused)
+
 
 class NotRecorded(NotKept, status=Status.SERVICE_UNAVAILABLE):
     """The journal refused a record that must be durable (503)."""
+
+
+class Unfit(NotKept, status=Status.UNPROCESSABLE_CONTENT):
+    """Messages do not fit the schema of their topic (422); ``reasons`` has that of each, which names the field."""
+
+    def __init__(self, reason: str, refused: Sequence[int] = (0,), reasons: Sequence[str] = ()) -> None:
+        super().__init__(reason, refused)
+        self.args = (reason,)
+        self.reasons = reasons or [reason] * len(refused)
+
+    def each(self) -> Sequence[NotKept]:
+        return [Unfit(reason, (place,)) for place, reason in zip(self.refused, self.reasons, strict=True)]
+
+    def at(self, refused: Sequence[int]) -> NotKept:
+        return Unfit(self.reason, refused, self.reasons)
 
 
 class NotStored(NoCapacity):

@@ -26,7 +26,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "plugin": _GROUND | {"interfaces", "rights", "values.message"},
     "config": _GROUND | {"rights", "values.occurrences", "values.patterns", "values.queue_definition"},
     "wire": _GROUND | {"values"},
-    "schemas": _GROUND | {"values.message", "wire.payload_conversion", "wire.messagepack_json"},
+    "schemas": _GROUND | {"values.message", "values.patterns", "wire.payload_conversion", "wire.messagepack_json"},
     "compiled": _GROUND | {"values", "wire"},
     "broker": _VALUES,
     "journal": _VALUES - {"rights"} | {"config.journal_options"},
@@ -43,10 +43,11 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "web": _SETTINGS | {"broker", "security", "wire.messagepack_json"},
     "api": _SETTINGS | {"plugin", "wire", "broker", "security", "dialects", "client", "in_process", "services"},
     "telemetry": frozenset({"api"}),
-    "startup": _GROUND | {"compiled", "config", "endpoints", "dialects.registry", "security.authentication.schemes"},
+    "startup": _GROUND
+    | {"schemas", "compiled", "config", "endpoints", "dialects.registry", "security.authentication.schemes"},
     "services": _SETTINGS
     | _WIRES
-    | {"startup", "broker", "journal", "security", "endpoints", "dialects", "web", "cluster", "in_process"}
+    | {"startup", "broker", "journal", "schemas", "security", "endpoints", "dialects", "web", "cluster", "in_process"}
     | {"client.settings", "client.loops.steady_timers"},
     "tap": _SETTINGS | {"startup", "services"},
     "cli": _GROUND

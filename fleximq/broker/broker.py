@@ -38,6 +38,7 @@ from fleximq.broker.owners import Owners
 from fleximq.broker.pending_requests import PendingRequests
 from fleximq.broker.presence import Presence
 from fleximq.broker.publishing.deduplication import Deduplication, recentIdsOf
+from fleximq.broker.publishing.fitting import publishFitting, unfitOf
 from fleximq.broker.publishing.publication_paths import FanOut, OrderedPath
 from fleximq.broker.publishing.transactions import Transactions
 from fleximq.broker.queues.delivery_limit import DeliveryLimit
@@ -55,7 +56,7 @@ from fleximq.broker.slices import Slices
 from fleximq.broker.topics.names import isBrokerTopic
 from fleximq.broker.topics.topic_table import Topic, TopicTable
 from fleximq.broker.traffic import TrafficTotals
-from fleximq.errors import BrokerError, ClientNotFound, Forbidden, NotImplementedByBroker, NotKept
+from fleximq.errors import BrokerError, ClientNotFound, Forbidden, NotImplementedByBroker, NotKept, Unfit
 from fleximq.interfaces import IConversation, IJournal, IOperator, IPeer, IRights, ISubscriber
 from fleximq.limits import SYSTEM
 from fleximq.rights import EVERYTHING, Action
@@ -245,7 +246,8 @@ class Broker:
             self.journal,
             self.rules.limits,
             first,
-            DuePublisher(self.topics, self.publish, self.produce),
+            # What was checked when it was scheduled must not be refused later, for example after a change of a schema.
+            DuePublisher(self.topics, self._publishUnchecked, self._produceUnchecked),
             self.deadlines,
             lambda: int(self.wall() * 1000),
             self.observers.counted,
@@ -412,11 +414,21 @@ class Broker:
             why they are not stored; perhaps several times, and perhaps before this returns.
         :raises NotKept: a subscription that must not lose messages is full; all but ``refused`` were delivered.
         :raises NotRecorded: the journal stores nothing at present; no message was delivered.
+        :raises Unfit: messages do not fit the topic's schema; all but ``refused`` were delivered.
         """
         if envelope.topic.needsOrder or envelope.durable:
-            self.orderedPath.publish(envelope, body, count, onDecided)
+            if envelope.topic.check is None and not envelope.topic.gone:
+                self.orderedPath.publish(envelope, body, count, onDecided)
+            else:
+                publishFitting(self.fanOut.present(envelope), body, count, onDecided, self.orderedPath.publish)
         else:
             self._deliver(envelope, body, count)
+
+    def setSchemas(self, checkOf: Callable[[str], Callable[[Message], str | None] | None]) -> None:
+        """Refuse publications that do not fit from now on; ``checkOf`` returns the check of a topic's messages, which
+        says why one does not fit, and None for a topic without a schema.
+        """
+        self.topics.setChecks(checkOf)
 
     def publishOnce(
         self, envelope: Envelope, body: Any, ids: Sequence[str], onDecided: OnDecided | None = None
@@ -453,6 +465,7 @@ class Broker:
         :raises NoCapacity: the broker has the maximum number.
         :raises NotKept: the memory for schedules is full.
         :raises NotRecorded: the journal stores nothing at present.
+        :raises Unfit: a message does not fit the topic's schema now; none is scheduled.
         """
 
         def add(envelope: Envelope, body: Any, count: int, onDecided: OnDecided | None) -> None:
@@ -475,12 +488,21 @@ class Broker:
         :param added: called with the ids of its messages for :attr:`schedules` and None when they are stored, or with
             the reason why they are not.
         """
+        envelope = self.fanOut.present(envelope)
+        unfit = unfitOf(envelope, body)
+        if unfit is not None:
+            raise Unfit(unfit.reason, range(count))
         self.schedules.add(envelope, body, count, due, self.orderedPath.isRecorded(envelope), added)
 
     def publishNarrowed(self, envelope: Envelope, body: Any, count: int, audience: Iterable[int]) -> None:
         """Deliver a volatile run of ``count`` messages after earlier pending runs of its topic, only to subscribers
         that accept direct messages and have an id in ``audience``.
+
+        :raises Unfit: a message does not fit the topic's schema; none is delivered.
         """
+        unfit = unfitOf(self.fanOut.present(envelope), body)
+        if unfit is not None:
+            raise Unfit(unfit.reason, range(count))
         self.orderedPath.narrowed(envelope, body, count, audience)
 
     def checkSubscription(self, client: ConnectedClient, name: str, literal: bool = False) -> None:
@@ -712,13 +734,27 @@ class Broker:
         :raises NotKept: as :meth:`publish`; or the queue has no space for the whole run: then no message is published.
         :raises NoCapacity: the broker has the maximum number of queues.
         """
+        if envelope.topic.gone:
+            envelope = self.fanOut.present(envelope)
+        if envelope.topic.check is None:
+            self._produceUnchecked(envelope, body, count, onDecided)
+        else:
+            publishFitting(envelope, body, count, onDecided, self._produceUnchecked)
+
+    def _produceUnchecked(self, envelope: Envelope, body: Any, count: int, onDecided: OnDecided | None) -> None:
         queue = self.queues.ensure(envelope.topic.name)
         if envelope.topic.gone:
             envelope = envelope._replace(topic=self.topics.get(queue.name))
         reason = self.queues.refusal(queue, envelope, body, count)
         if reason is not None:
             raise NotKept(reason, range(count))
-        self.publish(envelope, body, count, onDecided)
+        self._publishUnchecked(envelope, body, count, onDecided)
+
+    def _publishUnchecked(self, envelope: Envelope, body: Any, count: int, onDecided: OnDecided | None) -> None:
+        if envelope.topic.needsOrder or envelope.durable:
+            self.orderedPath.publish(envelope, body, count, onDecided)
+        else:
+            self._deliver(envelope, body, count)
 
     def produceOnce(
         self, envelope: Envelope, body: Any, ids: Sequence[str], onDecided: OnDecided | None = None

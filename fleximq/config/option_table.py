@@ -209,6 +209,15 @@ OPTIONS = (
         more="In a full queue they give way to new ones.",
         example='["prices.*=60"]',
     ),
+    _own(
+        "schema", texts, "PATTERN=FILE", "Refuse messages that do not fit the schema in this file, as PATTERN=FILE.",
+        more=(
+            "``order.json`` is a JSON Schema, ``order.avsc`` one of Avro; ``order.proto,shop.Order`` is a message of "
+            "Protocol Buffers, in ``.proto`` or in a set of descriptors (``.desc``, ``.binpb``, ``.pb``). Of several "
+            "patterns that match, the first counts. See :doc:`/guides/schemas`."
+        ),
+        example='["orders.#=/etc/fleximq/order.json"]',
+    ),
     _limit(
         "max-queues", count, "NUMBER", "MiniMQ queues in all, and BlipMQ subscriptions in all.",
         more="The same applies to dead-letter queues.",

@@ -13,6 +13,7 @@ from fleximq.config.option_values import LogFormat, Sender, SlowConsumer
 from fleximq.config.permission_options import PermissionTable
 from fleximq.config.rate_options import OverRate, Rate
 from fleximq.config.schedule_options import ScheduleTable
+from fleximq.config.schema_options import schemaOf
 from fleximq.errors import SettingError
 from fleximq.limits import GIBIBYTE, KIBIBYTE, MEBIBYTE, Limits, within
 from fleximq.values.queue_definition import QueueDefinition
@@ -91,6 +92,7 @@ class Settings:
     retain: tuple[str, ...] = ()
     retention: tuple[str, ...] = ()
     messageTtl: tuple[str, ...] = ()
+    schema: tuple[str, ...] = ()
     journalMaxBytes: int = 0
     journalSegment: int = 64 * MEBIBYTE
     idempotenceWindow: float = 120.0
@@ -166,6 +168,8 @@ class Settings:
             retentionOf(line)
         for line in self.messageTtl:
             timeToLiveOf(line)
+        for line in self.schema:
+            schemaOf(line)
         within("journal-segment", self.journalSegment, *SEGMENT_BYTES)
         within("history", self.history, 0, MAX_HISTORY)
         if self.journalMaxBytes:

@@ -17,10 +17,12 @@ from fleximq.broker.rules import BrokerRules
 from fleximq.broker.schedules.repeat import Repeat
 from fleximq.compiled.choice import IMPLEMENTATION
 from fleximq.config.journal_options import retentionOf, timeToLiveOf
+from fleximq.config.schema_options import schemaOf
 from fleximq.config.settings import Settings
 from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.errors import BrokerError, SettingError
 from fleximq.interfaces import IJournal
+from fleximq.schemas.payload_checks import PayloadChecks
 from fleximq.services.audit_log import AuditLog, NoAuditLog
 from fleximq.services.network.connections import OpenConnections
 from fleximq.services.network.open_files import withinOpenFiles
@@ -61,6 +63,8 @@ def makeBroker(
     )
     QueueWarnings(clock, settings).watch(broker)
     checkQueues(broker, settings)
+    if settings.schema:
+        broker.setSchemas(checksOf(settings).of)
     broker.queueSettings.settle(settings.queues)
     broker.schedules.settle(repeatsOf(settings, broker))
     return broker
@@ -72,6 +76,11 @@ def checkQueues(broker: Broker, settings: Settings) -> None:
         broker.queueSettings.check(settings.queues)
     except BrokerError as error:
         raise SettingError(f"queues: {error}") from error
+
+
+def checksOf(settings: Settings) -> PayloadChecks:
+    """Return the checks of publications by the schemas of the settings; raises SettingError for a file."""
+    return PayloadChecks([schemaOf(line) for line in settings.schema])
 
 
 def repeatsOf(settings: Settings, broker: Broker) -> list[Repeat]:

@@ -24,7 +24,7 @@ from fleximq.services.network.node_listener import BuildDelegate
 from fleximq.services.network.open_files import Shortage, withinOpenFiles
 from fleximq.services.network.proxy_protocol import ProxiedFactory
 from fleximq.services.process.child_service import ChildService
-from fleximq.services.reload import Participant, follow, originsOf, prepareQueues, prepareSecurity
+from fleximq.services.reload import Participant, follow, originsOf, prepareQueues, prepareSchemas, prepareSecurity
 from fleximq.services.web_site import Health, LagService, SiteParts, listenersOf, siteFactory
 from fleximq.values.log_limit import LogLimits
 from fleximq.values.unadmitted_budget import UnadmittedBudget
@@ -167,5 +167,6 @@ class ListenerSet:
             partial(prepareSecurity, self.security, broker, reactor),  # it ends clients that are refused now
             self.rateLimits.prepare,
             partial(prepareQueues, broker),
+            partial(prepareSchemas, broker),
             lambda settings: partial(follow, *followed, settings),
         ]

@@ -13,6 +13,7 @@ from twisted.logger import Logger
 
 from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import ConnectedClient
+from fleximq.config.schema_options import schemaOf
 from fleximq.config.setting_origins import Origin
 from fleximq.config.settings import Settings
 from fleximq.dialects.connection.slow_consumer import policyOf
@@ -25,7 +26,7 @@ from fleximq.interfaces import IConversation
 from fleximq.security.access_policy import AccessPolicy
 from fleximq.security.authentication.schemes import split
 from fleximq.services.audit_log import AuditLog, NoAuditLog
-from fleximq.services.broker_service import checkQueues, repeatsOf, rulesOf
+from fleximq.services.broker_service import checkQueues, checksOf, repeatsOf, rulesOf
 from fleximq.services.network.connection_limit import ConnectionLimit
 from fleximq.services.network.open_files import raiseLimit, withinOpenFiles
 from fleximq.startup.setting_changes import Difference, SettingsRefused, difference, lostProtections, merged
@@ -153,12 +154,13 @@ def _sentence(error: Exception) -> str:
 
 
 def _stamps(settings: Settings) -> dict[str, list[object]]:
-    """Return inode, size and time of the files of credentials and certificates, by the name of their setting."""
+    """Return inode, size and time of the files of credentials, certificates and schemas, by the name of the setting."""
     words = [each.rpartition("=")[2] for text in settings.auth for each in split(text.partition(":")[2])]
     named: dict[str, list[Any]] = {
         "auth": words,
         "tls-certificate": [settings.tlsCertificate],
         "tls-key": [settings.tlsKey],
+        "schema": [each for line in settings.schema for each in schemaOf(line)[1].split(",")],
         **{name: [] for name in FILES},
     }
     for text in (*settings.listen, *settings.http):
@@ -210,6 +212,12 @@ def prepareQueues(broker: Broker, settings: Settings) -> Callable[[], None]:
     """Apply the queues of the settings file; raises SettingError if the broker cannot have them."""
     checkQueues(broker, settings)
     return lambda: broker.queueSettings.settle(settings.queues)
+
+
+def prepareSchemas(broker: Broker, settings: Settings) -> Callable[[], None]:
+    """Read the schemas of topics again; raises SettingError for a file that cannot be used."""
+    checks = checksOf(settings)
+    return lambda: broker.setSchemas(checks.of)
 
 
 def follow(

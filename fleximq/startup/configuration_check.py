@@ -11,11 +11,13 @@ from fleximq.config.option_table import TABLES
 from fleximq.config.permission_options import faultsOf, unknownRoles
 from fleximq.config.queue_options import queueFaults
 from fleximq.config.schedule_options import scheduleFaults
+from fleximq.config.schema_options import schemaOf
 from fleximq.config.settings import NO_ENDPOINT, Settings
 from fleximq.dialects.registry import Registry
 from fleximq.endpoints.listen import Listen, ListenDefaults, WebListen, isPassedBySystemd
 from fleximq.endpoints.principal_argument import withoutPrincipal
 from fleximq.errors import SettingError
+from fleximq.schemas.payload_checks import PayloadChecks
 from fleximq.security.authentication import schemes
 
 #: For each kind of tables, what yields a sentence for each fault in them.
@@ -62,6 +64,11 @@ def faults(
         yield from _faultsOfListeners(settings, registry, elsewhere)
         yield from unknownRoles(settings.roles, settings.principals)
         yield from schemes.faults(settings.auth)
+        for line in settings.schema:
+            try:
+                PayloadChecks([schemaOf(line)])
+            except SettingError as error:
+                yield str(error)
         for chosen in settings.extension:
             try:
                 configurationOf(chosen, registry)

@@ -15,7 +15,7 @@ LIVE = frozenset(
     keepalive request-timeout consume-wait drain-timeout slow-consumer bcast-echo strict-fleximq history
     max-message max-line max-text max-clients max-waiting unadmitted-bytes max-clients-per-address max-subscriptions
     max-queues max-requests max-schedules max-schedules-per-principal max-values
-    max-values-per-principal outbox-bytes schedules queues
+    max-values-per-principal outbox-bytes schedules queues schema
     max-message-rate max-byte-rate max-subscribe-rate principal-message-rate principal-byte-rate
     principal-subscribe-rate over-rate max-connect-rate max-join-rate max-disconnects flapping-wait
     """.split()

@@ -241,6 +241,7 @@ class TableTests(SynchronousTestCase):
             "fsync": "never",
             "retention": "a=7d",
             "message-ttl": "a=7",
+            "schema": ("a=/b",),
             "cluster": ("nats://a",),
             "cluster-auth": "token:a",
             "node": "a",

@@ -26,7 +26,9 @@ from fleximq.broker.paths.arguments import (
     text,
 )
 from fleximq.broker.paths.rows import boundsRow
-from fleximq.errors import BadRequest, BrokerError, Conflict, NoCapacity, NotKept, NotPermitted
+from fleximq.broker.publishing.fitting import messageOf
+from fleximq.broker.topics.topic_table import Check
+from fleximq.errors import BadRequest, BrokerError, Conflict, NoCapacity, NotKept, NotPermitted, Unfit
 from fleximq.limits import HEADER_BYTES, MEBIBYTE
 from fleximq.rights import UNRESTRICTED, Action
 from fleximq.values.header_pairs import readHeader, withSender
@@ -286,20 +288,25 @@ def _runs(
     """Add records to ``runs``, neighbours of one topic together, as published by the broker; in slices of work.
 
     :raises BadRequest: one of them is malformed; otherwise as :meth:`Broker.topicFor`.
+    :raises Unfit: one of them does not fit the schema of its topic.
     """
     publisher = broker.brokerClient
     last: str | None = None
     run: Any = None
+    check: Check | None = None
     for start in range(0, len(records), _AT_ONCE):
         if start:
             yield
         for packed in records[start : start + _AT_ONCE]:
-            name, header, *columns = _record(packed)
-            columns.insert(0, withSender(header, client.sender))
+            name, header, payload, content = _record(packed)
             if name != last or len(run.payloads) == _RUN_RECORDS:
                 last, run = name, Run([], [], [])
                 topic = broker.topicFor(client, name)
+                check = topic.check
                 runs.append(PublishedRun(topic.name, publisher.id, publisher.name, publisher.dialect, run))
+            if check is not None and (reason := check(messageOf(payload, content))) is not None:
+                raise Unfit(reason)
+            columns = withSender(header, client.sender), payload, content
             for column, value in zip(run, columns, strict=True):
                 column.append(value)
 

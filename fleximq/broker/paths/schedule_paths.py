@@ -10,12 +10,13 @@ from fleximq.broker.authorization import permit, sees
 from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.broker.paths.arguments import Answer, Arguments, Path, answerStored, number, page, text
+from fleximq.broker.publishing.fitting import messageOf
 from fleximq.broker.publishing.transactions import RecordSource
 from fleximq.broker.schedules.repeat import Repeat, catchUpOf
 from fleximq.broker.schedules.repeats import Running
 from fleximq.broker.schedules.schedule_header import opensQueue, publishedHeader
 from fleximq.broker.schedules.waiting_messages import FIRST_VOLATILE, WaitingMessage
-from fleximq.errors import BadRequest, BrokerError, NotKept
+from fleximq.errors import BadRequest, BrokerError, NotKept, Unfit
 from fleximq.limits import TOPIC_BYTES
 from fleximq.rights import Action
 from fleximq.values.header_pairs import SENDER, readHeader, withSender
@@ -80,10 +81,12 @@ def repeat(broker: Broker, client: ConnectedClient, arguments: Arguments, answer
     ``none``, the ``last`` or ``all``. The answer has ``next``, the next due time.
     """
     name, topic = text(arguments, "name", NAME_BYTES), text(arguments, "topic", TOPIC_BYTES)
-    broker.topicFor(client, topic)
+    check = broker.topicFor(client, topic).check
     repeats = broker.schedules.repeats
     _permitReplacing(client, repeats.get(name))
     header, payload = _content(client, arguments)
+    if check is not None and (reason := check(messageOf(payload, _CONTENT))) is not None:
+        raise Unfit(reason)
     hasCron = "cron" in arguments
     now = broker.schedules.now()
     repeats.define(

@@ -262,7 +262,7 @@ class Deduplication:
         except NotKept as error:
             refused = [places[place] for place in error.refused]
             self._idempotence.refused(keys, refused, error.reason)
-            raise type(error)(error.reason, refused) from error
+            raise error.at(refused) from error
         except BrokerError as error:
             self._idempotence.refused(keys, places, str(error))
             raise

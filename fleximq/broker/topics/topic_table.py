@@ -19,11 +19,15 @@ from fleximq.broker.topics.wildcard_tree import Wildcards
 from fleximq.errors import NoCapacity
 from fleximq.interfaces import IForm, IGuard, ISubscriber, ISubscriberProxy
 from fleximq.limits import SYSTEM
+from fleximq.values.message import Message
 from fleximq.values.patterns import anyOf
 from fleximq.values.sorted_names import SortedNames
 
 DeliverCalls = tuple[Callable[[Any, int], None], ...]
 Route = tuple[IForm, DeliverCalls]
+
+#: Returns why a message does not fit, None if it does.
+Check = Callable[[Message], str | None]
 
 #: How many topics of a principal are searched for one that can give way.
 _OLDEST = 100
@@ -40,14 +44,16 @@ class Topic:
     ``deliver`` methods if all subscribers have the form ``onlyForm`` and order is not needed, else None; topics
     with equal subscribers share one tuple, so the session can deliver neighbouring runs together.
 
-    ``alwaysDurable``: the journal stores all messages; ``durableQueues`` are the members that are durable queues, which
-    require it for QoS1. ``maker``: the principal that made it, if its topics are counted. ``pendingRuns`` are the runs
-    awaiting the journal, in order; ``last`` is the journal's number of the last of them, ``pendingCount`` and
-    ``pendingBytes`` measure the QoS1 messages among them.
+    ``check`` tells why a message does not fit the topic's schema, None without a schema; it needs order too, as the
+    direct path does not check. ``alwaysDurable``: the journal stores all messages; ``durableQueues`` are the members
+    that are durable queues, which require it for QoS1. ``maker``: the principal that made it, if its topics are
+    counted. ``pendingRuns`` are the runs awaiting the journal, in order; ``last`` is the journal's number of the last
+    of them, ``pendingCount`` and ``pendingBytes`` measure the QoS1 messages among them.
     """
 
     name: str
     alwaysDurable: bool = False
+    check: Check | None = None
     durableQueues: set[ISubscriber] = field(default_factory=set)
     #: A deque from the first pending run on: an empty one takes 760 bytes, and most topics need none.
     pendingRuns: Any = ()
@@ -66,7 +72,7 @@ class Topic:
     published: int = 0
 
     def __post_init__(self) -> None:
-        self.needsOrder = self.alwaysDurable
+        self.needsOrder = self.alwaysDurable or self.check is not None
 
     def dropRoutes(self) -> None:
         """Forget the routes; the next publication makes new ones."""
@@ -79,7 +85,8 @@ class Topic:
 
     def updateNeedsOrder(self) -> None:
         """Set ``needsOrder`` from the other attributes."""
-        self.needsOrder = bool(self.guards or self.pendingRuns or self.durableQueues) or self.alwaysDurable or self.gone
+        hasGuards = bool(self.guards or self.pendingRuns or self.durableQueues)
+        self.needsOrder = hasGuards or self.alwaysDurable or self.gone or self.check is not None
 
     @property
     def subscribers(self) -> int:
@@ -149,6 +156,7 @@ class TopicTable:
     others: set[ISubscriber] = field(default_factory=set)
     _bounds: dict[ISubscriber, _Bound] = field(default_factory=dict)
     watcher: ISubscriptionWatcher | None = None
+    _checkOf: Callable[[str], Check | None] = lambda name: None
     #: The work queues with patterns, and these patterns again.
     _patternQueues: dict[ISubscriber, _PatternQueue] = field(default_factory=dict)
     _queuePatterns: Wildcards = field(default_factory=Wildcards)
@@ -171,6 +179,15 @@ class TopicTable:
         """Return the topic of this name, made if need be; raises InvalidTopic if the name is empty or too long."""
         topic = self._topics.get(name)
         return topic if topic is not None else self._create(name)
+
+    def setChecks(self, checkOf: Callable[[str], Check | None]) -> None:
+        """Check the messages of each topic by its schema from now on; ``checkOf`` returns the check for a name."""
+        self._checkOf = checkOf
+        for topic in self._topics.values():
+            topic.check = checkOf(topic.name)
+            topic.dropRoutes()
+            topic.updateNeedsOrder()
+        self._same.clear()
 
     def isDurable(self, name: str) -> bool:
         """Tell whether the journal stores QoS1 publications to this name; does not create the topic."""
@@ -201,7 +218,7 @@ class TopicTable:
 
     def _create(self, name: str) -> Topic:
         checkName(name)
-        topic = self._topics[name] = Topic(name, self._isAlwaysDurable(name))
+        topic = self._topics[name] = Topic(name, self._isAlwaysDurable(name), self._checkOf(name))
         if self._patternQueues:
             self._guardByPatterns(topic)
         self.names.add(name)

@@ -44,6 +44,7 @@ from fleximq.errors import (
     NotRecorded,
     NotStored,
     Unauthorized,
+    Unfit,
 )
 from fleximq.limits import BLIP_FRAME_BYTES
 from fleximq.security.credentials import ApiKey, Certificate
@@ -124,7 +125,8 @@ class BlipSession(PullSession):
             try:
                 self._steps[kind](self, head, correlations, messages)
             except NotKept as error:
-                self._refused(error, [correlations[index] for index in error.refused])
+                for each in error.each() if isinstance(error, Unfit) else (error,):
+                    self._refused(each, [correlations[index] for index in each.refused])
             except BrokerError as error:
                 self._refused(error, correlations)
                 if self.state is ConnectionState.ENDING:

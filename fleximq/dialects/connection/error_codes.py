@@ -15,6 +15,7 @@ from fleximq.errors import (
     TooLarge,
     TooManyRequests,
     Unauthorized,
+    Unfit,
 )
 
 ErrorCodes = tuple[tuple[type[BrokerError], int], ...]
@@ -31,6 +32,7 @@ BLIPMQ_CODES: ErrorCodes = (
     (Forbidden, 401),
     (NotFound, 404),
     (TooManyRequests, 429),
+    (Unfit, 400),
 )
 MINIMQ_CODES: ErrorCodes = (
     (BadRequest, 400),
@@ -41,6 +43,7 @@ MINIMQ_CODES: ErrorCodes = (
     (Forbidden, 403),
     (TooManyRequests, 429),
     (NotImplementedByBroker, 501),
+    (Unfit, 400),
 )
 IDENTITY_CODES: ErrorCodes = (
     (SubscriptionFailed, 429),

@@ -282,8 +282,8 @@ class ReadLoop:
             self.reportRefused(topic, error.reason, error.refused, inOrder=True)
             return
         fields = peek(envelope[FIXED_BYTES:])
-        for _ in error.refused:
-            self._session.refused(error, MessageType.PUB, fields, topic)
+        for each in error.each():
+            self._session.refused(each, MessageType.PUB, fields, topic)
 
     def reportRefused(self, topic: str, reason: str | None, indexes: Sequence[int], inOrder: bool = False) -> None:
         """Report messages refused by the journal, before the PONG that awaits the commit or in the order of answers."""

@@ -206,8 +206,8 @@ class IdentitySession(Session):
         try:
             self.broker.publish(envelope, texts, len(texts), self._reportRefused)
         except NotKept as error:
-            for _ in error.refused:
-                self.failed(error)
+            for each in error.each():
+                self.failed(each)
 
     def _reportRefused(self, reason: str | None, indexes: Sequence[int]) -> None:
         if reason is not None:

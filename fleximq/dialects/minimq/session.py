@@ -23,7 +23,7 @@ from fleximq.dialects.minimq.messages import SOURCE, MiniJoinRefused, renderAnsw
 from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.pull_stream import CHUNK_BYTES, PullEvent, PullSession, PullState
 from fleximq.dialects.session import NamedLogger
-from fleximq.errors import BadRequest, BrokerError, NoCapacity, NotKept, NotRecorded, NotStored
+from fleximq.errors import BadRequest, BrokerError, NoCapacity, NotKept, NotRecorded, NotStored, Unfit
 from fleximq.security.principal import Admitted
 from fleximq.values.message import Message
 from fleximq.wire.minimq_line import NO_MESSAGE, PONG, CommandKind, decodeText, parseCommand, readAcknowledgements
@@ -217,7 +217,8 @@ class MiniSession(PullSession):
                     self._run = [message]
                     self._publish()
             else:
-                self._replace(batch, first, error.refused, error)
+                for each in error.each() if isinstance(error, Unfit) else (error,):
+                    self._replace(batch, first, each.refused, each)
         except BrokerError as error:
             self._replace(batch, first, range(len(run)), error)
 

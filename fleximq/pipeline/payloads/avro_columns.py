@@ -1,4 +1,4 @@
-"""The columns of an Avro schema (docs/guides/pipeline-schemas.rst, "Types")."""
+"""The columns of an Avro schema (docs/guides/schemas.rst, "Types")."""
 
 from collections.abc import Mapping
 from datetime import date, datetime, time

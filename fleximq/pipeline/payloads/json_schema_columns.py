@@ -1,4 +1,4 @@
-"""The columns of a JSON Schema (docs/guides/pipeline-schemas.rst, "Types"). What has no single type is a text, its
+"""The columns of a JSON Schema (docs/guides/schemas.rst, "Types"). What has no single type is a text, its
 JSON.
 """
 

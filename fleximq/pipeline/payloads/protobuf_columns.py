@@ -1,4 +1,4 @@
-"""The columns of a message of Protocol Buffers (docs/guides/pipeline-schemas.rst, "Types")."""
+"""The columns of a message of Protocol Buffers (docs/guides/schemas.rst, "Types")."""
 
 from collections.abc import Callable, Mapping
 from decimal import Decimal

@@ -16,6 +16,7 @@ from fleximq.errors import (
     JoinRejected,
     NotKept,
     SubscriptionFailed,
+    Unfit,
 )
 
 #: The content type of values and errors.
@@ -24,6 +25,7 @@ JSON = "application/json"
 _CODES: ErrorCodes = (
     (AuthenticationFailed, 401),
     (JoinRejected, 403),
+    (Unfit, 422),
     (NotKept, 503),
     (ClientNotFound, 404),
     (InvalidRouting, 400),

@@ -130,7 +130,7 @@ def _begin(
     except NotKept as error:
         if count == 1 or isinstance(error, NotRecorded) or not error.refused:
             raise
-        raise NotKept(f"{error.reason}: {_refusedOf(error.refused, count)}", error.refused) from error
+        raise type(error)(f"{error.reason}: {_refusedOf(error.refused, count)}", error.refused) from error
 
 
 def _answer(exchange: Exchange, outcome: Outcome, count: int) -> None:
