@@ -16,7 +16,7 @@ from fleximq.pipeline.lake.table.columns import recordedSchema
 from fleximq.pipeline.lake.table.file_names import tableNames
 from fleximq.pipeline.lake.table.ledger import readLedger
 from fleximq.pipeline.lake.table.table_spec import DEAD, MESSAGE_COLUMNS, TableSpec, readSpec
-from fleximq.pipeline.lake.upserts.row_keys import MESSAGE_KEY, NOTHING, NULL, NULLS
+from fleximq.pipeline.lake.upserts.row_keys import JSON, MESSAGE_KEY, NOTHING, NULL, NULLS
 from fleximq.pipeline.payloads.dialect_payloads import KIND, MESSAGEPACK
 
 _PLACE = "fleximq_place"
@@ -81,7 +81,7 @@ def _removals(spec: TableSpec) -> Column:
     if spec.decode != "messagepack":
         isPacked = F.col("content").bitwiseAND(F.lit(KIND)) == F.lit(MESSAGEPACK)
     found = value.isNull() | (F.length(value) == 0) | (isPacked & value.isin(*map(F.lit, map(bytearray, NOTHING))))
-    if spec.decode != "json":
+    if spec.decode not in JSON:
         return found
     trimmed = F.regexp_replace(value.cast("string"), "^[ \t\r\n]+|[ \t\r\n]+$", "")
     isNull = ~isPacked & (F.length(value) <= 32) & trimmed.isin("", NULL.decode())

@@ -15,6 +15,8 @@ MESSAGE_KEY = "key"
 _LONGEST = 32
 #: Nothing, as MessagePack: nil, and each form of an empty str or bin.
 NOTHING = (b"", b"\xc0", b"\xa0", b"\xd9\0", b"\xda\0\0", b"\xdb\0\0\0\0", b"\xc4\0", b"\xc5\0\0", b"\xc6\0\0\0\0")
+#: The formats of payloads in which it is a removal as well.
+JSON = ("json", "json-schema")
 #: JSON's null, and the same as a MessagePack str or bin.
 NULL = b"null"
 NULLS = tuple(first + NULL for first in (b"\xa4", b"\xd9\4", b"\xc4\4"))
@@ -51,7 +53,7 @@ def tombstonesIn(records: pa.RecordBatch, decode: str) -> pa.BooleanArray:
         # Of messages in another format, those of FlexiMQ clients may be MessagePack.
         packed = packedAt("json", few.column("dialect"), few.column("content"))
     isPacked = np.full(len(places), decode == "messagepack") if packed is None else packed.to_numpy(False)
-    isJson = decode in ("json", "json-schema")
+    isJson = decode in JSON
     for place, payload, msgpack in zip(places, few.column("value").to_pylist(), isPacked, strict=True):
         found[place] = not payload or (_isPackedNothing(payload, isJson) if msgpack else isJson and _isNull(payload))
     return pa.array(found)
