@@ -30,6 +30,9 @@ bucket_merge.BUCKET_BYTES, state_table.CHANGE_BYTES, state_ingest.SLICE_BYTES = 
 sys.exit(main.main(sys.argv[1:]))
 """
 
+#: The most messages that wait: they are hundreds of small changes.
+_BACKLOG = 2000
+
 
 class KillTests(StateCase):
     """In Delta Lake; the table is compacted, and the journal grows, meanwhile."""
@@ -43,10 +46,11 @@ class KillTests(StateCase):
         self.also: tuple[str, ...] = ()
 
     def started(self, *words: str) -> "Ingest":
-        """Start an ingest."""
+        """Start an ingest, with small changes unless there are words for it."""
         common = ("--journal", self.written.folder, "--format", self.tableFormat, "--table", self.words)
+        small = () if words else ("-c", _SMALL)
         words = (*common, *self.also, "--upsert-every", "20ms", *words)
-        return Ingest(self.folder, *words, program=("-c", _SMALL))
+        return Ingest(self.folder, *words, program=small or ("-m", "fleximq.pipeline"))
 
     def changes(self) -> int:
         """Return the number of the last change."""
@@ -58,7 +62,9 @@ class KillTests(StateCase):
 
         def publish() -> None:
             while not ending.wait(0.02):
-                self.some(20, keys=300)
+                reached = max((each.next for each in readLedger(self.table).journals.values()), default=0)
+                if self.written.next - reached < _BACKLOG:
+                    self.some(20, keys=300)
 
         publisher = Thread(target=publish)
         publisher.start()
