@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Event, Thread
 
-from fleximq.cli.cluster_commands.shard_commands import adopt, move, refill
+from fleximq.cli.cluster_commands.shard_commands import adopt, forget, move, refill
 from fleximq.cli.cluster_commands.status import status
 from fleximq.cli.command import argument, command, group
 
@@ -135,4 +135,4 @@ def tryOut(arguments: Namespace) -> None:
 
 
 _WORDS = "Look at a cluster, change it, or try one on this machine."
-CLUSTER = group("cluster", _WORDS, tryOut, status, move, refill, adopt)
+CLUSTER = group("cluster", _WORDS, tryOut, status, move, refill, adopt, forget)

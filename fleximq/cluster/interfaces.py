@@ -60,6 +60,16 @@ class StreamBounds(NamedTuple):
     lost: int = 0
 
 
+class Replicas(NamedTuple):
+    """The copies that the store's servers have of a stream, or of the keys: those that it should have, how many there
+    are at present, and how many of these are up to date.
+    """
+
+    wanted: int
+    made: int
+    current: int
+
+
 class ShardOwner(NamedTuple):
     """A shard's owner, "" for none; each has a larger ``term``, each change of the record a larger ``revision``."""
 
@@ -82,6 +92,9 @@ class IWatcher(Interface):
 
     def nodeChanged(node: str, record: NodeRecord) -> None:
         """Learn that a node has written its key."""
+
+    def nodeForgotten(node: str) -> None:
+        """Learn that an operator has removed the key of a node."""
 
     def ownerChanged(shard: int, owner: ShardOwner) -> None:
         """Learn the present record of a shard's owner; older ones may be left out."""
@@ -111,11 +124,17 @@ class ICluster(Interface):
     ) -> Callable[[], None]:
         """Call with sequences and messages from a sequence on, in order, until the returned function is called."""
 
+    def replicas() -> "Deferred[Mapping[str, Replicas]]":
+        """Return the copies of each stream, as ``shard N``, and of the ``keys``, as the servers see them."""
+
     def purge(shard: int, first: int) -> "Deferred[None]":
         """Remove all messages before this sequence."""
 
     def beat(node: str, record: NodeRecord) -> "Deferred[None]":
         """Write a node's key."""
+
+    def forget(node: str) -> "Deferred[None]":
+        """Remove a node's key; a node that lives writes it again."""
 
     def claim(shard: int, owner: ShardOwner) -> "Deferred[None]":
         """Write a shard's owner; fail with :class:`Refused` if ``owner.revision`` is not the present one (0: none)."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from fleximq.cluster.interfaces import AHEAD, NodeRecord, ShardOwner
+from fleximq.cluster.interfaces import AHEAD, NodeRecord, Replicas, ShardOwner
 
 #: A request of an operator is carried out within so many seconds, by the clock of the node that carries it out.
 YOUNG = 5.0
@@ -58,6 +58,16 @@ def differing(node: NodeRecord, owner: NodeRecord) -> Sequence[str]:
     """Return the names of the settings that a node has other than the owner."""
     own, others = NodeState.of(node).settings, NodeState.of(owner).settings
     return [name for name in own if name in others and own[name] != others[name]]
+
+
+def lackingCopies(replicas: Mapping[str, Replicas]) -> Sequence[str]:
+    """Return a sentence for each stream of which servers lack copies: a further failure may stop the cluster."""
+    return [
+        f"{what} has {each.current} of {each.wanted} copies on the NATS servers"
+        + (f", since it was made with {each.made}" if each.made < each.wanted else ", the others are missing or behind")
+        for what, each in replicas.items()
+        if each.current < each.wanted
+    ]
 
 
 def secondsBehind(node: NodeRecord, owner: NodeRecord) -> float:

@@ -267,6 +267,12 @@ class Ownership:
             self._hasSeenOwner |= node == self.owner.node != self.node
         self._tell()
 
+    def nodeForgotten(self, node: str) -> None:
+        if node != self.node:
+            self._nodes.pop(node, None)
+            self._present.discard(node)
+            self._tell()
+
     def ownerChanged(self, shard: int, owner: ShardOwner) -> None:
         if shard != self.shard or owner.revision <= self.owner.revision or self.state is State.STOPPED:
             return
@@ -337,7 +343,8 @@ class Ownership:
     @property
     def _isOvertaken(self) -> bool:
         """Whether the owner only follows, and has less than this node: it was started again with an empty folder."""
-        return self._resting >= _RESTING and self._endOf(self._nodes[self.owner.node]) < self.end()
+        owner = self._nodes.get(self.owner.node)
+        return owner is not None and self._resting >= _RESTING and self._endOf(owner) < self.end()
 
     def missing(self) -> str:
         """Return why another node may have messages that this one lacks, "" if none can."""
@@ -408,8 +415,8 @@ class Ownership:
             return
         if self._begun == term and self.state is State.FENCING:
             self.state = _TRANSITIONS[self.state, Event.FENCED]
-            if self._former:
-                self._since = self._nodes[self._former].at + DEADLINE
+            if self._former and (former := self._nodes.get(self._former)) is not None:
+                self._since = former.at + DEADLINE
             _log.info("this node owns shard {shard} in term {term}", shard=self.shard, term=term)
 
     def _lose(self, reason: str) -> bool:

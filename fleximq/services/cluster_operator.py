@@ -13,8 +13,17 @@ from twisted.logger import Logger
 
 from fleximq import __version__
 from fleximq.cluster.follower import Follower
-from fleximq.cluster.interfaces import AHEAD, NodeRecord, ShardOwner
-from fleximq.cluster.node_state import YOUNG, NodeState, checkSums, differing, messagesBehind, secondsBehind, whyNotTo
+from fleximq.cluster.interfaces import AHEAD, NodeRecord, Replicas, ShardOwner
+from fleximq.cluster.node_state import (
+    YOUNG,
+    NodeState,
+    checkSums,
+    differing,
+    lackingCopies,
+    messagesBehind,
+    secondsBehind,
+    whyNotTo,
+)
 from fleximq.cluster.ownership import Ownership, State
 from fleximq.cluster.stream_replica import StreamReplica
 from fleximq.config.settings import Settings
@@ -61,6 +70,8 @@ class ClusterOperator:
     def __post_init__(self) -> None:
         self._steps: deque[tuple[float, int]] = deque(maxlen=_STEPS)
         self._owner = ShardOwner()
+        #: The copies that the NATS servers have of the streams, when they were last asked.
+        self.replicas: Mapping[str, Replicas] = {}
         #: When the last append was sent that the stream has accepted, by this node's clock.
         self.appended = -math.inf
 
@@ -198,7 +209,11 @@ class ClusterOperator:
         return self._clock.seconds() - self.appended
 
     def ready(self) -> tuple[bool, str]:
-        """Return whether this node can serve clients or forward them, and a phrase about it."""
+        """Return whether this node can serve clients or forward them, and a phrase about it, with what is not whole."""
+        isReady, words = self._ready()
+        return isReady, "; ".join((words, *lackingCopies(self.replicas)))
+
+    def _ready(self) -> tuple[bool, str]:
         owner, state = self._ownership.owner, self._ownership.state
         if state is State.OWNING:
             return self._age <= FRESH, (
@@ -221,6 +236,9 @@ class ClusterOperator:
         living, owner = self._ownership.living(), self._ownership.owner
         isOwner = self._ownership.state is State.OWNING
         found = {"cluster_owner": float(isOwner), "cluster_term": owner.term, "cluster_owner_changes": self._changes}
+        if self.replicas:
+            found["cluster_replicas"] = min(each.current for each in self.replicas.values())
+            found["cluster_replicas_wanted"] = max(each.wanted for each in self.replicas.values())
         if not isOwner and owner.node in living and self._node in living:
             behind = messagesBehind(self._shard, living[self._node], living[owner.node])
             if behind is not None:

@@ -23,10 +23,11 @@ from twisted.logger import Logger
 
 from fleximq.broker.broker import Broker
 from fleximq.cluster.follower import Follower
-from fleximq.cluster.interfaces import AHEAD, ClusterError
+from fleximq.cluster.interfaces import AHEAD, ClusterError, Replicas
 from fleximq.cluster.nats.access import connectOptions
 from fleximq.cluster.nats.store import NatsCluster
 from fleximq.cluster.nats_link import NatsLink
+from fleximq.cluster.node_state import lackingCopies
 from fleximq.cluster.owner_journal import OwnerJournal
 from fleximq.cluster.ownership import INTERVAL, Ownership, State
 from fleximq.cluster.refill import refill, replace
@@ -60,6 +61,8 @@ SHARD = 0
 LOST = 75
 #: Seconds between two removals: of expired records by an owner, of records that the stream has removed by a standby.
 _CLEANING = 60.0
+#: Seconds between two looks at how many copies the NATS servers have.
+_COUNTING = 10.0
 #: Seconds between two looks at whether a node in a mesh may serve, and at whether an owner serves again.
 _LOOK, _HELD = 0.1, 0.05
 #: Seconds after which a copy should have joined the stream.
@@ -293,8 +296,13 @@ class ClusterService(MultiService):
         self.operator.begin(self.ownership, self.follower)
         self.ownership.observers.append(lambda: ports.aim(self.ownership.owner, self.ownership.living()))
         ports.setServiceParent(self)
-        self._cleaning, self._measuring = LoopingCall(self._clean), LoopingCall(self._measure)
-        self._cleaning.clock = self._measuring.clock = clock
+        self._looks = (
+            (LoopingCall(self._clean), _CLEANING),
+            (LoopingCall(self._measure), INTERVAL),
+            (LoopingCall(self._countReplicas), _COUNTING),
+        )
+        for work, _ in self._looks:
+            work.clock = clock
 
     def startService(self) -> None:
         """Open the copy, and join the cluster when it answers."""
@@ -322,7 +330,7 @@ class ClusterService(MultiService):
             joined = self.mesh.start().addCallback(lambda _: self._joinMesh())
             joined.addErrback(lambda failure: _log.failure("the mesh cannot be joined", failure))
         self._clock.callLater(_JOINED, self._tellUnusable)
-        for work, seconds in ((self._cleaning, _CLEANING), (self._measuring, INTERVAL)):
+        for work, seconds in self._looks:
             work.start(seconds, now=False).addErrback(lambda failure: _log.failure("looking after the copy", failure))
 
     def _joinMesh(self) -> None:
@@ -467,6 +475,18 @@ class ClusterService(MultiService):
             return looked
         return Deferred.fromCoroutine(self.follower.look())
 
+    def _countReplicas(self) -> "Deferred[None]":
+        """Learn how many copies the NATS servers have, and log when some are missing."""
+
+        def counted(found: Mapping[str, Replicas]) -> None:
+            before, self.operator.replicas = lackingCopies(self.operator.replicas), found
+            for words in lackingCopies(found):
+                if words not in before:
+                    _log.warn("{words}: a further failure may stop the cluster", words=words)
+
+        counting: Deferred[Mapping[str, Replicas]] = self._cluster.replicas()
+        return counting.addCallback(counted).addErrback(_passOver)
+
     def _wasSetBack(self, failure: Any) -> None:
         failure.trap(ReplicaError)
         self.ownership.deposed(str(failure.value))
@@ -497,7 +517,7 @@ class ClusterService(MultiService):
     def stopService(self) -> "Deferred[Any]":
         """Stop the broker, write a last checkpoint, hand the shard on, and leave the cluster."""
         self._isStopping = True
-        for work in (self._cleaning, self._measuring):
+        for work, _ in self._looks:
             if work.running:
                 work.stop()
         stopped: Deferred[Any] = maybeDeferred(super().stopService)

@@ -42,6 +42,8 @@ _log = Logger()
 
 #: Seconds in which a new node waits for the subscriptions of the other nodes, before it serves clients.
 SETTLING = 1.0
+#: The number of blocks of client ids that a node fetches before it needs them.
+AHEAD = 5
 #: Seconds until another attempt to get a block of client ids.
 _RETRY = 0.5
 #: The maximum number of cached envelopes of other nodes.
@@ -120,7 +122,8 @@ class RemoteReader:
 
 
 class IdBlocks:
-    """Client ids that no other node assigns. They are taken in blocks; the next block is fetched in advance.
+    """Client ids that no other node assigns. They are taken in blocks, of which :data:`AHEAD` are fetched in advance:
+    all clients of another node may come at once, while the store chooses another leader.
 
     :param take: gets the number of a block that belongs to this node from now on.
     """
@@ -130,6 +133,7 @@ class IdBlocks:
         self._clock = clock
         self._next = self._end = 0
         self._ahead: list[int] = []
+        self._isFetching = False
         self._waiting: list[Callable[[], None]] = []
 
     def fetch(self) -> "Deferred[None]":
@@ -140,19 +144,26 @@ class IdBlocks:
             self._take().addCallbacks(got, failed)
 
         def got(number: int) -> None:
+            self._isFetching = False
             blocks = (LAST_CLIENT_ID + 1 - FIRST_CLIENT_ID) // BLOCK
             self._ahead.append(FIRST_CLIENT_ID + number % blocks * BLOCK)
             waiting, self._waiting = self._waiting, []
             for call in waiting:
                 call()
             done.callback(None)
+            self._fetchAhead()
 
         def failed(failure: Any) -> None:
             failure.trap(ClusterError)
             self._clock.callLater(_RETRY, attempt)
 
+        self._isFetching = True
         attempt()
         return done
+
+    def _fetchAhead(self) -> None:
+        if len(self._ahead) < AHEAD and not self._isFetching:
+            self.fetch()
 
     def whenFetched(self, call: Callable[[], None]) -> None:
         """Call as soon as there is an unused id."""
@@ -168,7 +179,7 @@ class IdBlocks:
                 raise NoCapacity("the cluster has no client ids for this node at the moment")
             self._next = self._ahead.pop(0)
             self._end = self._next + BLOCK
-            self.fetch()
+            self._fetchAhead()
         self._next += 1
         return self._next - 1
 

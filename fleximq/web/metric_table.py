@@ -101,6 +101,8 @@ METRICS = (
     Metric("cluster_lag_seconds", _GAUGE, "Seconds by which the copy of this node is behind."),
     Metric("cluster_stream_free_bytes", _GAUGE, "Bytes that the stream may still have, at the owner."),
     Metric("cluster_stream_lost_messages", _GAUGE, "Messages that only the stream has lost, at the owner."),
+    Metric("cluster_replicas", _GAUGE, "Copies of the stream, or of the keys, that are up to date; the fewer of both."),
+    Metric("cluster_replicas_wanted", _GAUGE, "Copies that the NATS servers should have of each."),
     Metric("cluster_reconnects", _COUNTER, "Reconnects to the NATS servers."),
     Metric("cluster_forwarded_clients", _GAUGE, "Clients that this node forwards to the owner."),
     Metric("cluster_waiting_clients", _GAUGE, "Clients that wait for an owner, or for its answer."),

@@ -23,6 +23,7 @@ from fleximq.cluster.interfaces import (
     NodeRecord,
     Piece,
     Refused,
+    Replicas,
     ShardOwner,
     StreamBounds,
     Unknown,
@@ -93,6 +94,8 @@ class MemoryServers:
         self.feeds: list[Feed] = []
         self.answers: dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
         self.blocks = 0
+        self.replicas: dict[str, Replicas] = {}
+        self.forgotten: dict[str, int] = {}
         self.links: dict[str, MemoryLink] = {}
 
     def stream(self, shard: int) -> MemoryStream:
@@ -159,6 +162,9 @@ class MemoryCluster:
     def bounds(self, shard: int) -> Deferred[StreamBounds]:
         return self._request("streams", lambda: self._seen(shard))
 
+    def replicas(self) -> Deferred[Mapping[str, Replicas]]:
+        return self._request("streams", lambda: dict(self.servers.replicas))
+
     def _seen(self, shard: int) -> StreamBounds:
         """Return the bounds of a stream as one of the store's servers sees them."""
         stream, servers = self.servers.stream(shard), self.servers
@@ -180,6 +186,16 @@ class MemoryCluster:
             servers.revision += 1
             servers.nodes[node] = servers.revision, record
             servers.wake()
+
+        return self._request("keys", land)
+
+    def forget(self, node: str) -> Deferred[None]:
+        def land() -> None:
+            servers = self.servers
+            if servers.nodes.pop(node, None) is not None:
+                servers.revision += 1
+                servers.forgotten[node] = servers.revision
+                servers.wake()
 
         return self._request("keys", land)
 
@@ -245,6 +261,9 @@ class MemoryCluster:
             changes: list[tuple[int, Callable[[], None]]] = [
                 (revision, partial(watcher.nodeChanged, node, record))
                 for node, (revision, record) in servers.nodes.items()
+            ]
+            changes += [
+                (revision, partial(watcher.nodeForgotten, node)) for node, revision in servers.forgotten.items()
             ]
             changes += [
                 (owner.revision, partial(watcher.ownerChanged, shard, owner)) for shard, owner in servers.owners.items()

@@ -131,6 +131,20 @@ class OwnershipTests(SynchronousTestCase):
         fourth.ownership.isComplete = True
         self.until(lambda: fourth.ownership.serving)
 
+    def test_forgotten(self) -> None:
+        """A node that was removed for good is not waited for; one that runs is back with its next beat."""
+        first = self.node("a", 9, 900)
+        self.until(lambda: first.ownership.serving)
+        first.clock.ended = True
+        third = self.node("c", 6, 600)
+        self.pass_(30)
+        self.assertEqual(third.ownership.missing(), LONGER)
+        third.ownership.cluster.forget("a")
+        self.until(lambda: third.ownership.serving)
+        third.ownership.cluster.forget("c")
+        self.pass_(2)
+        self.assertIn("c", third.ownership.living())
+
     def test_newNode(self) -> None:
         """A node that began with an empty folder owns the shard if it has seen an owner, or all nodes with keys."""
         first, _ = self.pair()

@@ -20,7 +20,7 @@ from fleximq.dialects.identity.form import IDENTITY_FORM
 from fleximq.errors import NoCapacity
 from fleximq.interfaces import IForm, ISubscriber
 from fleximq.services.mesh_direct import RemoteClient
-from fleximq.services.mesh_node import REMOTE_FORM, SETTLING, Membership, MeshNode
+from fleximq.services.mesh_node import AHEAD, REMOTE_FORM, SETTLING, Membership, MeshNode
 from fleximq.services.meshed_broker import MeshedBroker
 from fleximq.values.header_pairs import SENDER
 from fleximq.values.message import Content, Message
@@ -122,16 +122,21 @@ class MeshedBrokerTests(MeshCase):
         self.assertFalse(peer.packets)
 
     def test_ids(self) -> None:
-        """No two nodes give an id, also not after a thousand clients; without a block clients are refused."""
+        """No two nodes give an id, also not after a thousand clients. Blocks for thousands at once are fetched in
+        advance; without a block clients are refused.
+        """
         ids = [broker.join("fleximq").id for broker in self.brokers]
         self.assertEqual(len({id // 1000 for id in ids}), 3)
         for _ in range(1999):
             ids.append(self.a.join("fleximq").id)
             self.pass_(0.01)
         self.assertEqual(len(set(ids)), 2002)
+        self.pass_(1)
         self.servers.faults.unavailable.add("keys")
+        ids += [self.a.join("fleximq").id for _ in range(AHEAD * 1000)]
+        self.assertEqual(len(set(ids)), 2002 + AHEAD * 1000)
         with self.assertRaises(NoCapacity):
-            for _ in range(2001):
+            for _ in range(1001):
                 self.a.join("fleximq")
         self.servers.heal()
         self.pass_(4)

@@ -113,6 +113,11 @@ class Survey:
             self.clocks[node] = clock - time()
         self.changes[node] += 1
 
+    def nodeForgotten(self, node: str) -> None:
+        self.nodes.pop(node, None)
+        self.clocks.pop(node, None)
+        del self.changes[node]
+
     def ownerChanged(self, shard: int, owner: ShardOwner) -> None:
         self.owners[shard] = owner
 

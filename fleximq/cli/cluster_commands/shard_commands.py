@@ -1,4 +1,6 @@
-"""``fleximq cluster move`` gives a shard another owner; ``refill`` and ``adopt`` fill its stream."""
+"""``fleximq cluster move`` gives a shard another owner; ``refill`` and ``adopt`` fill its stream, ``forget`` removes a
+node.
+"""
 
 import os
 import secrets
@@ -64,6 +66,23 @@ def move(arguments: Namespace) -> None:
         print(
             f"{node} owns shard {shard} in term {owner.term}, {time.monotonic() - began:.1f} seconds after the command"
         )
+
+
+@clusterCommand("forget", argument("node", "NODE", "the node that will not run any more, as status names it"))
+def forget(arguments: Namespace) -> None:
+    """Remove a node for good, whose broker does not run any more."""
+    node = arguments.node
+    with connected(settingsFrom(arguments)) as (calls, cluster, survey):
+        if node not in survey.nodes:
+            names = ", ".join(sorted(survey.nodes)) or "none"
+            raise ClusterError(f"there is no node named {node}; these are: {names}")
+        if node in survey.living:
+            raise ClusterError(f"{node} runs; stop its broker first")
+        end = survey.nodes[node].about.get("end", 0)
+        if end > max((record.about.get("end", 0) for record in survey.living.values()), default=0):
+            raise ClusterError(f"the copy of {node} has more than those of the nodes that run, which wait for it")
+        calls.result(cluster.forget(node))
+        print(f"{node} is forgotten")
 
 
 @clusterCommand(

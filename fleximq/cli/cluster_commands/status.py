@@ -4,16 +4,21 @@ import json
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from statistics import median
-from typing import Any
+from time import time
+from typing import Any, TypeVar
 from urllib.request import urlopen
+
+from twisted.internet.defer import Deferred
 
 from fleximq.cli.cluster_commands.connection import Survey, clusterCommand, connected, settingsFrom
 from fleximq.cli.command import argument
 from fleximq.cli.output import console, jsonOption, say, table
 from fleximq.cluster.interfaces import AHEAD, ClusterError, StreamBounds
-from fleximq.cluster.node_state import CLOSE, NodeState, differing, messagesBehind, secondsBehind
+from fleximq.cluster.node_state import CLOSE, NodeState, differing, lackingCopies, messagesBehind, secondsBehind
 from fleximq.config.option_values import formattedSize
 from fleximq.values.printable import jsonLine
+
+T = TypeVar("T")
 
 #: Seconds by which clocks may differ without a warning.
 _CLOCK = 2.0
@@ -25,11 +30,29 @@ _MONITOR = "the monitoring port of a NATS server, e.g. http://10.0.0.1:8222: is 
 def status(arguments: Namespace) -> int:
     """Show nodes, owner and stream; exit code 2 after a warning."""
     with connected(settingsFrom(arguments)) as (calls, cluster, survey):
-        bounds = {shard: calls.result(cluster.bounds(shard)) for shard in sorted(survey.owners)}
+        unknown: list[str] = []
+
+        def known(what: str, asked: "Deferred[T]") -> T | None:
+            try:
+                return calls.result(asked)
+            except ClusterError as error:
+                unknown.append(f"{what}: the NATS servers do not answer at present ({error}); ask again")
+                return None
+
+        replicas = known("copies of the stream and of the keys", cluster.replicas()) or {}
+        bounds = {shard: known(f"stream of shard {shard}", cluster.bounds(shard)) for shard in sorted(survey.owners)}
+        if not survey.nodes and (number := known("keys of the nodes", cluster.nodes())) != 0:
+            unknown.append(f"keys of {number or 'the'} nodes: they cannot be read at present; ask again")
     syncs = [synced(url) for url in arguments.monitor or ()]
     found: dict[str, Any] = {"shards": [shardRow(survey, *each) for each in bounds.items()]}
     found["nodes"] = list(nodeRows(survey))
-    found["warnings"] = [*warnings(survey, found), *(words for good, words in syncs if not good)]
+    found["replicas"] = {what: each._asdict() for what, each in replicas.items()}
+    found["warnings"] = [
+        *unknown,
+        *warnings(survey, found, bool(unknown)),
+        *lackingCopies(replicas),
+        *(words for good, words in syncs if not good),
+    ]
     if arguments.json:
         print(jsonLine(found))
     else:
@@ -37,9 +60,18 @@ def status(arguments: Namespace) -> int:
     return 2 if found["warnings"] else 0
 
 
-def shardRow(survey: Survey, shard: int, bounds: StreamBounds) -> dict[str, Any]:
-    """Return the fields of a shard."""
+def shardRow(survey: Survey, shard: int, bounds: StreamBounds | None) -> dict[str, Any]:
+    """Return the fields of a shard; without ``bounds`` those of its stream are null."""
     owner = survey.owners[shard]
+    if bounds is None:
+        nothing = dict.fromkeys(("first", "last", "bytes", "limit"))
+        return {
+            "shard": shard,
+            "owner": owner.node,
+            "term": owner.term,
+            "living": owner.node in survey.living,
+            **nothing,
+        }
     return {"shard": shard, "owner": owner.node, "term": owner.term, "living": owner.node in survey.living,
             "first": bounds.first, "last": bounds.last, "bytes": bounds.bytes, "limit": bounds.limit}  # fmt: skip
 
@@ -53,10 +85,12 @@ def nodeRows(survey: Survey, shard: int = 0) -> Iterator[dict[str, Any]]:
     owning = survey.nodes.get(owner.node) if owner is not None else None
     for node, record in sorted(survey.nodes.items()):
         about, living = NodeState.of(record), node in survey.living
+        silent = 0.0 if living or not about.clock else max(0.0, time() - about.clock)
         row: dict[str, Any] = {
             "node": node, "living": living, "state": about.state if living else "silent", "version": about.version,
             "address": record.about.get("forward", {}).get("host"), "reason": about.reason,
             "missing": about.missing, "lost": about.lost, "speed": about.speed, "clock": clocks.get(node, 0.0),
+            "silent": silent,
         }  # fmt: skip
         if owning is not None and owning is not record:
             row["behind"] = messagesBehind(shard, record, owning)
@@ -66,20 +100,22 @@ def nodeRows(survey: Survey, shard: int = 0) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def warnings(survey: Survey, found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a sentence for each thing that needs an operator."""
+def warnings(survey: Survey, found: Mapping[str, Any], isPartial: bool = False) -> Iterator[str]:
+    """Yield a sentence for each thing that needs an operator; ``isPartial``: some of it could not be read."""
     for row in found["shards"]:
         shard = row["shard"]
         if not row["living"]:
             yield f"shard {shard} has no living owner" + (f"; the last was {row['owner']}" if row["owner"] else "")
         if row["limit"] and row["bytes"] > 0.8 * row["limit"]:
             yield f"the stream of shard {shard} is almost full: more --retention, or a larger limit, is needed"
-    if not found["nodes"]:
+    if not found["nodes"] and not isPartial:
         yield "no node has joined this cluster yet"
     for row in found["nodes"]:
         node = row["node"]
         if not row["living"]:
-            yield f"{node} is silent: its broker does not run, or is cut off"
+            since = f" for {row['silent']:,.0f} seconds" if row["silent"] else ""
+            words = f"its broker does not run, or is cut off; cluster forget {node} removes it for good"
+            yield f"{node} is silent{since}: {words}"
         elif row["ahead"]:
             yield f"the stream has less than the copy of {node}, so no node may own the shard; see cluster refill"
         elif row["reason"]:
@@ -117,6 +153,8 @@ def show(found: Mapping[str, Any], notes: list[str]) -> None:
     for row in found["shards"]:
         owner = f"{row['owner']} in term {row['term']}" if row["owner"] else "no node"
         print(f"shard {row['shard']} is owned by {owner}")
+        if row["last"] is None:
+            continue
         part = f" of {formattedSize(row['limit'])} ({row['bytes'] / row['limit']:.0%})" if row["limit"] else ""
         print(f"its stream has messages {row['first']:,} to {row['last']:,}, {row['bytes']:,} bytes{part}")
     rows = []

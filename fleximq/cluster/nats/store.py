@@ -15,7 +15,7 @@ from uuid import uuid4
 from nats.aio.msg import Msg
 from nats.errors import Error
 from nats.js import JetStreamContext
-from nats.js.api import ConsumerConfig, DeliverPolicy, DiscardPolicy, StorageType, StreamConfig
+from nats.js.api import ConsumerConfig, DeliverPolicy, DiscardPolicy, StorageType, StreamConfig, StreamInfo
 from nats.js.errors import APIError, KeyNotFoundError, KeyWrongLastSequenceError, NotFoundError
 from nats.js.kv import KeyValue
 from twisted.internet.defer import Deferred
@@ -29,6 +29,7 @@ from fleximq.cluster.interfaces import (
     NodeRecord,
     Piece,
     Refused,
+    Replicas,
     ShardOwner,
     StreamBounds,
     Unknown,
@@ -107,6 +108,7 @@ class NatsCluster:
         self._client = SafeClient()
         self._context: JetStreamContext = self._client.jetstream(timeout=TIMEOUT)
         self._keys: KeyValue | None = None
+        self._shards = 1
         #: Why the connection failed last.
         self.reason = "they do not answer"
 
@@ -148,15 +150,38 @@ class NatsCluster:
         context = self._context
         for shard in range(shards):
             try:
-                await context.stream_info(self._stream(shard))
+                found = await context.stream_info(self._stream(shard))
             except NotFoundError:
                 await self._addStream(shard)
+            else:
+                await self._enlarge(found, self._room)
         try:
             self._keys = await context.key_value(self._name)
         except NotFoundError:
             if not shards:
                 raise Unknown(f"they have no cluster named {self._name}") from None
             self._keys = await context.create_key_value(bucket=self._name, replicas=self._replicas)
+        else:
+            if shards:
+                await self._enlarge(await context.stream_info(f"KV_{self._name}"), 0)
+
+    async def _enlarge(self, found: StreamInfo, room: int) -> None:
+        """Give a stream the copies and bytes that this node is set to, if it has fewer; another node may want more. A
+        stream that was made when the cluster had one server has one copy.
+        """
+        config = found.config
+        had = config.max_bytes or 0
+        copies, limit = max(config.num_replicas or 1, self._replicas), max(had, room) if had > 0 else had
+        if (copies, limit) == (config.num_replicas, had):
+            return
+        _log.info(
+            "the stream {name} gets {copies} copies and at most {limit} bytes, in place of {had} and {bytes}",
+            name=config.name, copies=copies, limit=limit, had=config.num_replicas, bytes=had,
+        )  # fmt: skip
+        try:
+            await self._context.update_stream(config.evolve(num_replicas=copies, max_bytes=limit))
+        except APIError as error:
+            _log.warn("the stream {name} cannot be changed: {error}", name=config.name, error=error.description)
 
     async def _addStream(self, shard: int) -> None:
         try:
@@ -240,6 +265,17 @@ class NatsCluster:
         return StreamBounds(created, first, state.last_seq, state.bytes, limit, lost)
 
     @_asked
+    async def replicas(self) -> Mapping[str, Replicas]:
+        names = {f"shard {shard}": self._stream(shard) for shard in range(self._shards)} | {"keys": f"KV_{self._name}"}
+        return {what: self._copies(await self._context.stream_info(name)) for what, name in names.items()}
+
+    def _copies(self, found: StreamInfo) -> Replicas:
+        made = found.config.num_replicas or 1
+        others = (found.cluster.replicas if found.cluster is not None else None) or []
+        current = 1 + sum(bool(peer.current and not peer.offline) for peer in others)
+        return Replicas(max(made, self._replicas), made, current)
+
+    @_asked
     async def purge(self, shard: int, first: int) -> None:
         await self._context.purge_stream(self._stream(shard), seq=first)
 
@@ -288,6 +324,16 @@ class NatsCluster:
         await self._bucket.put(_NODE + node, json.dumps(value).encode())
 
     @_asked
+    async def nodes(self) -> int:
+        """Return the number of keys of nodes, also while none can be read."""
+        found = await self._context.stream_info(f"KV_{self._name}", subjects_filter=f"$KV.{self._name}.{_NODE}*")
+        return len(found.state.subjects or {})
+
+    @_asked
+    async def forget(self, node: str) -> None:
+        await self._bucket.delete(_NODE + node)
+
+    @_asked
     async def claim(self, shard: int, owner: ShardOwner) -> None:
         try:
             record = json.dumps({"node": owner.node, "term": owner.term}).encode()
@@ -319,9 +365,12 @@ class NatsCluster:
             for message in messages:
                 key, revision = message.subject.removeprefix(prefix), message.sequence
                 # A new consumer delivers all keys again, which are no signs of life.
-                if not run.cancelled() and message.data and revision > seen.get(key, 0):
+                if not run.cancelled() and revision > seen.get(key, 0):
                     seen[key] = revision
-                    _tell(watcher, key, json.loads(message.data), revision)
+                    if message.data:
+                        _tell(watcher, key, json.loads(message.data), revision)
+                    elif key.startswith(_NODE):  # the mark of a key that was removed
+                        watcher.nodeForgotten(key.removeprefix(_NODE))
 
         def begin() -> ConsumerConfig:
             return ConsumerConfig(deliver_policy=DeliverPolicy.LAST_PER_SUBJECT)

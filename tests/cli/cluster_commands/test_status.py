@@ -10,8 +10,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.cli.cluster_commands.connection import Survey
 from fleximq.cli.cluster_commands.status import nodeRows, shardRow, show, synced, warnings
-from fleximq.cluster.interfaces import AHEAD, ClusterError, ShardOwner, StreamBounds
-from fleximq.cluster.node_state import whyNotTo
+from fleximq.cluster.interfaces import AHEAD, ClusterError, Replicas, ShardOwner, StreamBounds
+from fleximq.cluster.node_state import lackingCopies, whyNotTo
 from tests.cluster.test_node_state import record
 
 
@@ -38,6 +38,33 @@ class StatusTests(SynchronousTestCase):
         self.assertEqual([row.get("behind") for row in found["nodes"]], [2, None, 6])
         self.assertEqual([row.get("differs") for row in found["nodes"]], [["durable"], None, []])
         self.assertEqual(found["shards"][0]["term"], 4)
+
+    def test_unknown(self) -> None:
+        """While a stream does not answer, its row says what is known, and no node is said to be missing."""
+        row = shardRow(self.survey, 0, None)
+        self.assertEqual((row["owner"], row["last"]), ("owner", None))
+        empty: dict[str, list[dict[str, object]]] = {"shards": [row], "nodes": []}
+        self.assertEqual(list(warnings(self.survey, empty, True)), [])
+        self.assertEqual(list(warnings(self.survey, empty)), ["no node has joined this cluster yet"])
+        with contextlib.redirect_stdout(io.StringIO()) as written:
+            show({**empty, "warnings": []}, [])
+        self.assertNotIn("None", written.getvalue())
+
+    def test_copies(self) -> None:
+        """Missing copies have a sentence each: a stream that was made with fewer, or servers that are behind."""
+        replicas = {"shard 0": Replicas(3, 1, 1), "keys": Replicas(3, 3, 2), "shard 1": Replicas(3, 3, 3)}
+        self.assertEqual(
+            lackingCopies(replicas),
+            [
+                "shard 0 has 1 of 3 copies on the NATS servers, since it was made with 1",
+                "keys has 2 of 3 copies on the NATS servers, the others are missing or behind",
+            ],
+        )
+
+    def test_forgotten(self) -> None:
+        """A node that was removed is not shown."""
+        self.survey.nodeForgotten("silent")
+        self.assertEqual(sorted(self.survey.nodes), ["other", "owner"])
 
     def test_warnings(self) -> None:
         """There is a sentence for each thing that needs an operator."""

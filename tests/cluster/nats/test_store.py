@@ -18,6 +18,7 @@ from fleximq.cluster.interfaces import (
     NodeRecord,
     Piece,
     Refused,
+    Replicas,
     ShardOwner,
     Unknown,
 )
@@ -39,6 +40,10 @@ class Watcher:
     def nodeChanged(self, node: str, record: NodeRecord) -> None:
         """See :class:`IWatcher`."""
         self.seen.append((node, record))
+
+    def nodeForgotten(self, node: str) -> None:
+        """See :class:`IWatcher`."""
+        self.seen.append((node, None))
 
     def ownerChanged(self, shard: int, owner: ShardOwner) -> None:
         """See :class:`IWatcher`."""
@@ -91,6 +96,39 @@ class NatsClusterTests(TestCase):
         await other.bounds(0)  # so that the servers know it
         self.assertEqual(await self.cluster.ask("b", {"number": 4}), {"doubled": 8})
         await self.assertFailure(self.cluster.ask("c", {}), Unknown)
+
+    async def test_forget(self) -> None:
+        """The key of a node is removed, which all watchers learn, also those that come later."""
+        watcher = Watcher()
+        self.addCleanup(self.cluster.watch(watcher))
+        await self.cluster.beat("a", NodeRecord({}))
+        await self.until(lambda: watcher.seen)
+        self.assertEqual(await self.cluster.nodes(), 1)
+        await self.cluster.forget("a")
+        await self.until(lambda: ("a", None) in watcher.seen)
+        later = Watcher()
+        self.addCleanup(self.cluster.watch(later))
+        await self.until(lambda: later.seen)
+        self.assertEqual(later.seen, [("a", None)])
+
+    async def test_enlarged(self) -> None:
+        """A node that is set to more bytes enlarges the stream; one that is set to fewer leaves it."""
+        for room, most in ((1 << 21, 1 << 21), (1 << 20, 1 << 21)):
+            await self.connected(room)
+            self.assertEqual((await self.cluster.bounds(0)).limit, most)
+        self.assertEqual(set((await self.cluster.replicas()).values()), {Replicas(1, 1, 1)})
+
+    async def test_chained(self) -> None:
+        """Several appends may be under way, each with the sequence that the one before will have, in pieces or not."""
+        parts = [[frame(b"1")], [frame(b"2", 1), frame(b"3")], [frame(b"4")], [frame(b"5", 1), frame(b"6")]]
+        expected, asked = 0, []
+        for part in parts:
+            asked.append(self.cluster.append(0, expected, part))
+            expected += len(part)
+        self.assertEqual(await gatherResults(asked), [1, 3, 4, 6])
+        late = [self.cluster.append(0, number, [frame(b"late")]) for number in range(6)]
+        for each in late:
+            await self.assertFailure(each, Unknown)
 
     async def test_append(self) -> None:
         """Appends need the last sequence; a wrong one leaves the outcome unknown."""
