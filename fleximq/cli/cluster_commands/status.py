@@ -4,7 +4,6 @@ import json
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from statistics import median
-from time import time
 from typing import Any, TypeVar
 from urllib.request import urlopen
 
@@ -85,7 +84,7 @@ def nodeRows(survey: Survey, shard: int = 0) -> Iterator[dict[str, Any]]:
     owning = survey.nodes.get(owner.node) if owner is not None else None
     for node, record in sorted(survey.nodes.items()):
         about, living = NodeState.of(record), node in survey.living
-        silent = 0.0 if living or not about.clock else max(0.0, time() - about.clock)
+        silent = 0.0 if living else max(0.0, -survey.clocks.get(node, 0.0))  # a silent node wrote its key then
         row: dict[str, Any] = {
             "node": node, "living": living, "state": about.state if living else "silent", "version": about.version,
             "address": record.about.get("forward", {}).get("host"), "reason": about.reason,
