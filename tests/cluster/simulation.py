@@ -40,6 +40,8 @@ FOLDER = "/disk/journal"
 JOURNAL = "00112233445566778899aabbccddeeff"
 #: A segment is sealed when it has so many bytes.
 SEGMENT_BYTES = 3000
+#: Commits of so many bytes travel together.
+ENOUGH = 50
 #: Messages are so small that larger commits need several.
 PAYLOAD = HEADROOM + 600
 
@@ -147,6 +149,7 @@ class Node:
             rollDue=lambda: self.length > SEGMENT_BYTES,
             open=self.opening,
             onError=self.simulation.failed,
+            enough=ENOUGH,
         )
         group.begin(log, StreamWorker(self.clock, self.ended))
         opened: Deferred[str | None] = Deferred()

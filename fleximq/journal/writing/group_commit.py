@@ -52,6 +52,7 @@ class GroupCommit:
     :param rollDue: returns whether the next commit should begin a new segment.
     :param open: returns the beginning of that segment, or None if it cannot be made now.
     :param onError: called with the exceptions of callbacks.
+    :param enough: a commit of so many bytes need not wait for the one before it.
     """
 
     _: KW_ONLY
@@ -63,6 +64,7 @@ class GroupCommit:
     rollDue: Callable[[], bool]
     open: Callable[[], SegmentOpening | None]
     onError: Callable[[Exception], None]
+    enough: int = ENOUGH
 
     def __post_init__(self) -> None:
         self.end = self.next
@@ -186,7 +188,7 @@ class GroupCommit:
         refused = self.readOnly is not None and not self.reopening
         if refused or self._worker is None or log is None or self._opening:
             return
-        if self._writing and (pending.size < ENOUGH or len(self._writing) >= log.most):
+        if self._writing and (pending.size < self.enough or len(self._writing) >= log.most):
             return
         if not pending.calls and not stateRecords:
             if pending.stateRecords and self._reminded is None:
