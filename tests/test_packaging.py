@@ -29,7 +29,9 @@ CRON = frozenset({"cronsim"})
 SCHEMAS = frozenset({"fastavro", "google", "grpc_tools", "jsonschema_rs"})
 #: What only the integrations import.
 FRAMEWORKS = {"amqp", "celery", "channels", "click", "dramatiq", "kombu", "socketio", "taskiq"}
-PIPELINE = ("spark", "java", "delta", "iceberg", "sql")
+PIPELINE = ("spark", "java", "delta", "iceberg", "sql", "s3")
+#: What s3fs brings.
+BY_S3FS = frozenset({"fsspec", "botocore"})
 
 
 class InstalledTests(SynchronousTestCase):
@@ -89,7 +91,7 @@ class MetadataTests(SynchronousTestCase):
         """The extras have what the pipeline imports; ``spark`` what all of it needs."""
         extras = self.setup["options.extras_require"]
         names = {extra: {_name(line) for line in _lines(extras[extra])} for extra in PIPELINE}
-        self.assertEqual((_foreignPackages() & SPARK) - set().union(*names.values()), set())
+        self.assertEqual((_foreignPackages() & SPARK) - BY_S3FS - set().union(*names.values()), set())
         self.assertLessEqual({"numpy", "pyarrow", "pyspark"}, names["spark"])
         self.assertLessEqual({name.replace("_", "-") for name in FASTER}, names["spark"])
 
