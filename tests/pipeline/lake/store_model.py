@@ -69,6 +69,8 @@ class _Client:
         self._choose = choose
         self._isKilled = False
         self.requests = 0
+        #: What the latest request is about.
+        self.path = ""
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._model.memory, name)
@@ -76,6 +78,7 @@ class _Client:
             return found
 
         def request(*arguments: Any, **more: Any) -> Any:
+            self.path = str(arguments[0])
             more.pop("refresh", None)
             more.pop("cache_type", None)
             return self._request(lambda: found(*arguments, **more), name in _CHANGES)

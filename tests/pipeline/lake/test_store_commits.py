@@ -159,6 +159,28 @@ class FencingTests(StoreCase):
             self.assertRaises(LakeRefused, former.writeOwn, self.table, "behind", b'["former"]')
         self.assertEqual(other.readOwn(self.table, "behind"), b"[%d]" % (KEPT + 8))
 
+    def test_ofTwoWritersThatReadOneStateOneCommits(self) -> None:
+        self.ingest()
+        former, other = self.model.process(), self.model.process()
+        with exclusive(self.table, former):
+            other.remove(f"{self.table}/{OWN}/lock")
+            other.writeOwn(self.table, "behind", b'["other"]')
+            self.assertRaises(LakeRefused, former.writeOwn, self.table, "behind", b'["former"]')
+        self.assertEqual(former.readOwn(self.table, "behind"), b'["other"]')
+
+    def test_formerWriterDeletesOnlyItsOwnStagedFiles(self) -> None:
+        """It was paused between its commit and the deletion of what it has staged."""
+        former = Writer(self.table, self.model.process())
+        steps = former.steps(2)
+        for _ in range(3):
+            next(steps)
+        other = Writer(self.table, self.model.process()).steps(1)
+        for _ in range(2):
+            next(other)
+        former._publishing.removeStaged()
+        self.assertEqual(next(other), "published")
+        self.whole(1)
+
     def test_oldNumbersAreDeleted(self) -> None:
         self.ingest()
         files = self.model.process()
@@ -210,7 +232,7 @@ class FailureTests(StoreCase):
         next(steps)
         next(steps)
         client = files.store(self.table)._client  # type: ignore[union-attr]
-        client._choose = lambda number: LATE
+        client._choose = lambda number: LATE if "/state/" in client.path else DONE
         self.assertRaises(LakeRefused, next, steps)
         client._choose = lambda number: DONE
         with exclusive(self.table, files):
