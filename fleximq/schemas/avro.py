@@ -7,6 +7,7 @@ the first one.
 """
 
 import json
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
 from typing import Any
@@ -22,6 +23,8 @@ except ImportError as error:
 
 #: Maximum number of types in a schema, each counted as often as it is used, and how deep they are nested.
 MAX_TYPES, MAX_DEPTH = 10_000, 32
+#: Maximum bytes of payloads for whose faults the field is found.
+_NAMED = 256 << 10
 _MARK = b"\xc3\x01"
 _FINGERPRINT = "CRC-64-AVRO"
 #: Exceptions of fastavro for bytes that do not fit; RecursionError and MemoryError are not expected, but harmless.
@@ -80,14 +83,23 @@ class AvroCodec:
 
     def _misfit(self, payload: bytes, begin: int, writer: Schema, error: BaseException) -> Misfit:
         """Return the fault with the first field that cannot be read: the last one of the shortest record that fails."""
-        for path, prefix in self._prefixes[id(writer)]:
+        # To find the field, a payload is read a few more times.
+        prefixes = self._prefixes[id(writer)] if len(payload) <= _NAMED else []
+        faults: dict[int, BaseException] = {}
+
+        def fails(place: int) -> bool:
             stream = BytesIO(payload)
             stream.seek(begin)
             try:
-                fastavro.schemaless_reader(stream, prefix, None)
+                fastavro.schemaless_reader(stream, prefixes[place][1], None)
+                return False
             except _FAULTS as fault:
-                return Misfit(path, _words(fault))
-        return Misfit("", _words(error))
+                faults[place] = fault
+                return True
+
+        # A record that fails does so with further fields too.
+        place = bisect_left(range(len(prefixes)), True, key=fails)
+        return Misfit(prefixes[place][0], _words(faults[place])) if place in faults else Misfit("", _words(error))
 
 
 def _words(error: BaseException) -> str:

@@ -25,6 +25,7 @@ _WORDS = [
     *("a message", "bytes", "uint32", "an enum", "sfixed32", "sfixed64", "sint32", "sint64"),
 ]
 _WIDTHS = {1: 8, 5: 4}
+#: Maximum number of fields, or messages, that are looked at one by one.
 _MAX_WALK = 10_000
 
 
@@ -57,14 +58,17 @@ class ProtobufCodec:
             raise _misfit(self.type, payload, error) from None
         if not message.IsInitialized():
             raise Misfit(next(iter(message.FindInitializationErrors())), "is missing")
-        checkTypes(message, "")
+        _checkTypes(message, "", [_MAX_WALK])
         return message
 
 
-def checkTypes(message: Message, path: str) -> None:
+def _checkTypes(message: Message, path: str, left: list[int]) -> None:
     """Raise Misfit for a field of the schema that was sent as another type, which the library only ignores; also in
-    messages inside.
+    messages inside, the first ones: so many are ``left``.
     """
+    left[0] -= 1
+    if left[0] < 0:
+        return
     unknown = unknown_fields.UnknownFieldSet(message)
     if len(unknown):
         fields = message.DESCRIPTOR.fields_by_number
@@ -83,12 +87,13 @@ def checkTypes(message: Message, path: str) -> None:
         if field.message_type.GetOptions().map_entry:
             if field.message_type.fields_by_name["value"].message_type is not None:
                 for each in value.values():
-                    checkTypes(each, f"{path}{field.name}.")
+                    _checkTypes(each, f"{path}{field.name}.", left)
         elif field.is_repeated:
             for place, each in enumerate(value):
-                checkTypes(each, f"{path}{field.name}[{place}].")
+                if left[0] > 0:
+                    _checkTypes(each, f"{path}{field.name}[{place}].", left)
         else:
-            checkTypes(value, f"{path}{field.name}.")
+            _checkTypes(value, f"{path}{field.name}.", left)
 
 
 def _typeOf(field: Any) -> str:
