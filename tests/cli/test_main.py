@@ -79,7 +79,7 @@ class MainTests(SynchronousTestCase):
             ),
             (
                 ("cluster",),
-                "fleximq cluster: a command must follow: try, status, move, refill, adopt; "
+                "fleximq cluster: a command must follow: try, status, move, refill, adopt, forget; "
                 "fleximq cluster --help says more",
             ),
             (

@@ -94,10 +94,13 @@ def useStore(test: SynchronousTestCase, endpoint: str) -> None:
 
 
 def _forgetClients() -> None:
-    """Drop the file systems that fsspec remembers, which know an endpoint of before."""
+    """Drop the file systems that are remembered, which know an endpoint of before."""
     from fsspec import get_filesystem_class
 
+    from fleximq.pipeline.lake.storage.object_store import storeOf
+
     get_filesystem_class("s3").clear_instance_cache()
+    storeOf.cache_clear()
 
 
 def program() -> str:

@@ -94,7 +94,7 @@ def records(seed: int, number: int, most: int) -> Iterator[bytes]:
 
 def schemas() -> Iterator[Definition]:
     """Yield schemas that nobody should be able to use."""
-    for schema in (
+    unusable: list[Any] = [
         {"$ref": "http://127.0.0.1:1/schema.json"},
         {"$ref": "file:///etc/passwd"},
         {"$ref": "#/$defs/nothing"},
@@ -107,7 +107,8 @@ def schemas() -> Iterator[Definition]:
         {"$schema": "http://127.0.0.1:1/draft"},
         _nested(100),
         5,
-    ):
+    ]
+    for schema in unusable:
         yield Definition(JSON_SCHEMA, (json.dumps(schema),))
     yield Definition(JSON_SCHEMA, ("[" * 100_000,))
     doubled: Any = "int"

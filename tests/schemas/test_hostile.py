@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from base64 import b64encode
+from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -18,6 +19,7 @@ if not skip:
     from tests.schemas.hostile import RECORD, TREE, documents, records, schemas
 
 #: Runs in a process of its own, since a stack that overflows would end it; its processor time and memory are limited.
+ROOT = Path(__file__).parents[2]
 _WATCHED = """
 import json, resource, sys, time
 from base64 import b64decode
@@ -55,7 +57,13 @@ class HostileTests(SynchronousTestCase):
         number = repetitions(1_000, 10_000)
         given = json.dumps([form, parts, number, _SECONDS])
         done = subprocess.run(
-            [sys.executable, "-c", _WATCHED], input=given, capture_output=True, text=True, timeout=3600, check=False
+            [sys.executable, "-c", _WATCHED],
+            input=given,
+            capture_output=True,
+            text=True,
+            timeout=3600,
+            check=False,
+            cwd=ROOT,
         )
         self.assertEqual((done.returncode, done.stderr[-2000:]), (0, ""))
         read, fitting, _, _, grown = json.loads(done.stdout)

@@ -202,8 +202,9 @@ TABLE: dict[str, tuple[Any, Callable[[Running], object], object, object]] = {
     ),
     "outbox-bytes": (64_000, lambda case: case.outbox().limit, 63 << 20, 63_000),
 }
-#: Settings that are looked at elsewhere: certificates where there are connections with TLS, rates where they are.
-ELSEWHERE = {"tls-certificate", "tls-key", "tls-ciphers", "max-text"} | {
+#: Settings that are looked at elsewhere: certificates where there are connections with TLS, rates and schemas where
+#: they are.
+ELSEWHERE = {"tls-certificate", "tls-key", "tls-ciphers", "max-text", "schema"} | {
     name for name in LIVE if name.endswith("-rate") or name in ("max-disconnects", "flapping-wait")
 }
 

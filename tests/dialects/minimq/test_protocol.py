@@ -494,7 +494,7 @@ class OtherDialectsTests(MiniCase):
     def test_durable(self) -> None:
         """A PRODUCE is durable, and its publisher the client."""
         seen: list[Envelope] = []
-        self.patch(self.context.broker, "publish", lambda envelope, body, count, kept: seen.append(envelope))
+        self.patch(self.context.broker, "produce", lambda envelope, run, count, decided: seen.append(envelope))
         self.peer().say(b"PRODUCE:i:::t:::x\n")
         self.assertEqual([(each.topic.name, each.publisher.name, each.qos, each.durable) for each in seen],
                          [("t", "minimq-1000", 1, True)])  # fmt: skip

@@ -515,4 +515,4 @@ class OptionTests(IngestCase):
     def test_lakeIsRequired(self) -> None:
         chosen = self.chosen()
         chosen.lake = None
-        self.assertRaisesRegex(OptionRefused, "--lake FOLDER is needed", INGEST.run, chosen, FakeRun())
+        self.assertRaisesRegex(OptionRefused, "--lake FOLDER or URL is needed", INGEST.run, chosen, FakeRun())
