@@ -2,15 +2,15 @@
 
 The stream is protected by the expected sequence of each append, not here: a wrong decision costs time, or a repeated
 delivery. Nodes write a key each second. One whose key has not changed, and of which no frame has arrived, for
-:data:`SILENCE` seconds and :data:`BEATS` beats of the watching node is replaced. A beat counts when the changed key of
-the watching node itself has come back to it, with the news of all others; so neither an unavailable store, nor news
-that do not arrive, nor a pause of the watcher deposes an owner. No clocks are compared.
+:data:`SILENCE` seconds and :data:`BEATS` beats of the watching node is replaced. A beat counts when the watching
+node has received its own changed key from the store, as it receives the keys of the others; so neither an unavailable
+store, nor a watch without news, nor a pause of the watcher deposes an owner. No clocks are compared.
 
 An owner serves for :data:`DEADLINE` seconds from the sending of its last confirmed append. A confirmed beat extends
 this only if it is confirmed in time: later, another node may have taken over in between, and only an append can tell. A
 node whose claim was carried out late, when the former owner had come back, waits so long before it serves.
 
-An empty folder, stream or bucket proves nothing: it may be new, or lost. So no node claims the shard while the key of
+An empty folder, stream or bucket is no proof: it may be new, or lost. So no node claims the shard while the key of
 another one, silent or not, names a later end of its copy. An owner that was started again and has less than others, so
 that it only follows, is replaced by one of them. The first claim in a bucket, and that of a node that began
 with an empty folder and has seen no owner since, needs all nodes that have keys, and at least :attr:`Ownership.nodes`.
@@ -33,15 +33,15 @@ _log = Logger()
 
 #: Seconds between two beats.
 INTERVAL = 1.0
-#: Seconds, and beats of the watcher that came back to it, without a sign of life of a node.
+#: Seconds without a sign of life of a node, and beats of the watcher that it received itself meanwhile.
 SILENCE = 4.0
 BEATS = 4
 #: Seconds for which an owner serves after it sent the last confirmed request.
 DEADLINE = 3.0
 #: An owner that had to stop serving so many seconds ago gives up, so that its clients look for another node.
 PATIENCE = 15.0
-#: Keys in succession in which the owner says that it only follows, before another node with more replaces it: one may
-#: have been on its way when the owner claimed the shard.
+#: Successive keys in which the owner says that it only follows, until a node with more replaces it. A single one may
+#: have been written before the owner claimed the shard.
 _RESTING = 2
 #: Confirmed beats for which a node that has seen no owner waits for the others: their keys may not have their last end.
 _STARTING = 10
@@ -145,7 +145,7 @@ class Ownership:
         self._present: set[str] = set()
         self._isEmpty = False
         self._hasSeenOwner = False
-        #: The last keys of the owner, in succession, in which it only follows.
+        #: How many successive keys of the owner, up to the last one, say that it only follows.
         self._resting = 0
         #: The owner before this node's claim; "" if that handed the shard on.
         self._former = ""
@@ -258,7 +258,7 @@ class Ownership:
         self._nodes[node].record = record
         if node == self.node and record.about.get("life") == self._life:
             self._isRead = True
-            # Only a beat that was told to this node shows that it would also hear of the others.
+            # Only a received beat shows that the keys of the others would be received too.
             self._beats += 1
         if node == self.owner.node:
             self._resting = self._resting + 1 if record.about.get("state") == _FOLLOWS else 0

@@ -40,7 +40,7 @@ from fleximq.limits import MEBIBYTE
 
 #: The largest number of commits under way.
 MOST = 4
-#: The number of messages of the first frame of a term; the commits under way have fewer, without the last of them.
+#: The number of messages of the first frame of a term. All commits under way but the last have fewer together.
 FENCE = 16
 #: Seconds between two requests for the same slot.
 RETRY = 0.35
@@ -50,7 +50,7 @@ _RESERVE = 64 * MEBIBYTE
 _MANY = 50
 #: A stream that ends before the copy in so many looks in succession was set back: no takeover can succeed.
 _LOOKS = 8
-#: Bytes of a message in the stream besides its data; at least as many as the store counts.
+#: Bytes of a message in the stream without its data; at least as many as the store counts.
 _OVERHEAD = 200
 
 
@@ -114,7 +114,7 @@ class StreamLog:
         #: The end of the stream when all commits under way are stored: the segment, and the last sequence.
         self._segment = _Sealing(0, 0, 0)
         self._expected = 0
-        #: The number of messages under way, and what fires when the last commit under way is stored.
+        #: The number of messages under way; ``_last`` fires when the last commit under way is stored.
         self._under = 0
         self._last: Deferred[None] | None = None
         #: Why a commit was refused, and all later ones are; another node takes the shard then.
@@ -404,7 +404,7 @@ def _fencePieces(data: bytes, end: int, nextOffset: int) -> Sequence[Piece]:
 
 @dataclass(slots=True, eq=False)
 class _Work:
-    """Work under way: what is called when it, and all before it, is done."""
+    """Work under way: ``done`` is called when it, and all before it, is done."""
 
     done: Callable[[], None]
     isDone: bool = False

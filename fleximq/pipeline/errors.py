@@ -15,7 +15,7 @@ _STATE = re.compile(r"\s*SQLSTATE: \w+")
 _CALLED = "An error occurred while calling "
 _CLASS = re.compile(r"^\[[A-Z0-9_.]+\] ")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-#: What follows the text of an error of SQLAlchemy, and the class before it.
+#: The parts of an error of SQLAlchemy after its text, and the class before it.
 _SQL = re.compile(r"\s*\[SQL: .*|\s*\(Background on this error at: .*", re.DOTALL)
 _DATABASE = re.compile(r"^\((?:\w+\.)+\w+\) ")
 #: Characters of tables that PyIceberg draws.
@@ -94,7 +94,7 @@ class LeftBehind(LakeRefused):
 
 
 class CommitRefused(LakeRefused):
-    """The log of a table, Delta Lake's or Iceberg's, refuses a recorded batch or change: nothing was changed."""
+    """The log of a table, Delta Lake's or Iceberg's, refuses a recorded batch or change, and has not changed."""
 
     @classmethod
     def of(cls, table: str, error: LakeRefused) -> "CommitRefused":

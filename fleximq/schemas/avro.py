@@ -1,5 +1,5 @@
-"""Reads payloads of Apache Avro with fastavro, which trusts the schema. Some schemas would let a few bytes take the
-process's whole stack or memory: :class:`_Checked` refuses them.
+"""Reads payloads of Apache Avro with fastavro, which trusts the schema. With some schemas, a few bytes would use up
+the process's stack or memory: :class:`_Checked` refuses these schemas.
 
 Payloads are records in the binary encoding, or in the single-object encoding, which begins with a mark and the
 fingerprint of the writer's schema ("Single object encoding" in Avro's specification). Without the mark, the schema is
@@ -23,7 +23,7 @@ except ImportError as error:
 
 #: Maximum number of types in a schema, each counted as often as it is used, and how deep they are nested.
 MAX_TYPES, MAX_DEPTH = 10_000, 32
-#: Maximum bytes of payloads for whose faults the field is found.
+#: Maximum bytes of a payload; in larger ones the field with the fault is not looked for.
 _NAMED = 256 << 10
 _MARK = b"\xc3\x01"
 _FINGERPRINT = "CRC-64-AVRO"
@@ -158,8 +158,8 @@ def _growing(schema: Mapping[str, Any], depth: int) -> Iterator[tuple[str, list[
 
 
 class _Checked:
-    """The walk through a schema by which few bytes could cost much: one that contains itself, an array of items without
-    bytes, or one of too many types. ``named`` has the types by name, and gets those of the schema.
+    """Refuses schemas with which few bytes could cost much: a type that contains itself, an array of items without
+    bytes, or too many types. ``named`` has the types by name; those of the schema are added.
     """
 
     def __init__(self, named: dict[str, Schema]) -> None:

@@ -1,6 +1,4 @@
-"""Reads files with schemas. A definition has all that is in them, so it can be recorded, and given to other
-machines.
-"""
+"""Reads files with schemas. A definition has their contents, so it can be recorded, and sent to other machines."""
 
 import json
 import re
@@ -35,7 +33,7 @@ class Definition:
     parts: tuple[str, ...]
 
     def codec(self) -> ICodec:
-        """Return what reads payloads; raises SettingError if the schema cannot be used, or a library is missing."""
+        """Return the reader of payloads; raises SettingError if the schema cannot be used, or a library is missing."""
         if self.form == AVRO:
             from fleximq.schemas.avro import AvroCodec
 

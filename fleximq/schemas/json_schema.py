@@ -30,7 +30,7 @@ _TYPES = {
     "string": "a string",
 }
 _OPENING = re.compile(rb"[\[{]")
-#: Stands for the value in the library's sentences.
+#: The text that replaces the value in the library's sentences.
 _VALUE = "\0"
 
 

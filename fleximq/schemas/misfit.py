@@ -13,8 +13,8 @@ _MAX_PATH = 200
 class Misfit(Exception):
     """A payload does not fit its schema; the text is one clause that names the field.
 
-    ``path`` is that of the field, as ``address.city`` or ``items[2].price``, "" for the whole payload; ``words`` say
-    what is wrong with it.
+    ``path`` is that of the field, as ``address.city`` or ``items[2].price``, "" for the whole payload; ``words`` are
+    the fault.
     """
 
     def __init__(self, path: str, words: str) -> None:

@@ -31,7 +31,7 @@ _MAX_WALK = 10_000
 
 class ProtobufCodec:
     """Reads payloads of one type of message; ``type`` is its descriptor. An empty name means the only, or first,
-    message of the last file. Raises SettingError if the descriptors are broken, or have no such message.
+    message of the last file. Raises SettingError if the descriptors are broken, or lack the message.
     """
 
     def __init__(self, descriptors: bytes, name: str = "", indexes: tuple[int, ...] = ()) -> None:
@@ -118,7 +118,7 @@ def _nameAt(file: Any, indexes: tuple[int, ...]) -> str:
 
 
 def _misfit(known: Any, payload: bytes, error: BaseException) -> Misfit:
-    """Return the fault with the first field of the outermost message whose bytes are broken."""
+    """Return the fault of the first field with broken bytes, in the outermost message and then within that field."""
     text = str(error)
     if "MaxDepth" in text:
         return Misfit("", "is nested too deeply")

@@ -20,8 +20,8 @@ from fleximq.limits import MEBIBYTE
 
 #: The largest numbers of messages and bytes of one request.
 _BATCH, _BYTES = 10_000, 16 * MEBIBYTE
-#: Seconds until a request for messages ends, after which the consumer is asked for if none came; and seconds without
-#: even this end, after which the consumer is replaced.
+#: Seconds until a request for messages ends; if none arrived, the state of the consumer is requested. And seconds
+#: without this end, after which the consumer is replaced.
 _WAIT, _DEAD = 2.0, 3.0
 #: Seconds of the life of a consumer that is not replaced earlier.
 _LIFE = 60.0

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def _audit(arguments: Namespace, run: JobRun) -> None:
-    """Compare the files of tables with the record of what was ingested; raises LakeRefused for a difference."""
+    """Compare the files of tables with their ledgers; raises LakeRefused for a difference."""
     from fleximq.pipeline.lake import audit, ranges
 
     tables = tablesOf(arguments.lake, arguments.table)

@@ -45,7 +45,7 @@ Batches = Iterator[pa.RecordBatch]
 
 class Piece(NamedTuple):
     """Records of a journal from ``start`` up to before ``end``. ``read`` yields them, ordered by offset within a topic
-    and day, and adds to its argument what is missing.
+    and day, and adds missing ranges to its argument.
     """
 
     start: int

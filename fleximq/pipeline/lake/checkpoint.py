@@ -44,8 +44,8 @@ def checkCheckpoint(checkpoint: str, tables: Iterable[str]) -> None:
 
 
 def seedCheckpoint(checkpoint: str, batch: int, offsets: Mapping[str, int]) -> None:
-    """Write to a new folder what Spark would have written after this batch, if any, so that the query goes on there:
-    a lake in an object store needs no checkpoint that stays, as the ledgers of its tables say the same.
+    """Write the checkpoint that Spark would have after this batch, if any, to a new folder, so that the query continues
+    there: a lake in an object store needs no lasting checkpoint, since the ledgers of its tables have the offsets.
     """
     if batch < 0:
         return

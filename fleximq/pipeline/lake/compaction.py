@@ -72,7 +72,7 @@ def compact(
     now = time.time() if now is None else now
     log = logOf(table, files)
     if log is not None and layoutOf(table, files) == BY_KEY:
-        # Each change of such a table writes files of their proper size.
+        # Each change of a table of the latest rows writes files of their final size.
         log.cleanUp(now, files, partial(exclusive, table, files))
         return
     if log is not None:

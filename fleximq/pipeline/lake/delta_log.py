@@ -128,7 +128,7 @@ def _live(table: DeltaTable) -> list[tuple[LiveFile, int]]:
 
 
 def _actions(table: DeltaTable) -> Iterator[tuple[LiveFile, dict[str, Any]]]:
-    """Yield the files that the log names, and what it says about each."""
+    """Yield the files that the log names, each with its entry in the log."""
     for each in pa.table(table.get_add_actions(flatten=True)).to_pylist():
         # The log has paths as URLs.
         path, topic, date = unquote(each["path"]), each.get("partition.topic", ""), str(each.get("partition.date", ""))

@@ -30,7 +30,7 @@ class TableIngest:
     ``missed``, a table that lacks records of earlier batches is refused.
 
     If the format of a table refuses a recorded batch, the ingest continues without this table, and tries it again in
-    each later batch: the table is *left behind*, and ``self.behind`` has the reason by its name. If no table is left,
+    each later batch. ``self.behind`` has the reasons by the names of these tables. If no table is left,
     the error of the first is raised.
     """
 

@@ -1,7 +1,7 @@
 """Task side of an ingest: the records of a slice become staged files of each table. No row passes through Java.
 
-A task reports in lines of JSON: staged files, missing records, and columns of payloads that the table lacks. If there
-are such columns, it stages no file: the driver adds them and repeats the batch.
+A task reports in lines of JSON: staged files, missing records, and columns of payloads that the table lacks. If any
+column is lacking, it stages no file: the driver adds them and repeats the batch.
 """
 
 import json

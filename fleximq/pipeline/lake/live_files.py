@@ -37,7 +37,7 @@ def logOf(table: str, files: LakeFiles = FILES) -> TableLog | None:
 
 
 def tableState(table: str, files: LakeFiles = FILES) -> TableState:
-    """Return what other programs see of a table, of a plain one by its ledger; raises LakeRefused."""
+    """Return the state of a table that other programs see; that of a plain one is in its ledger. Raises LakeRefused."""
     log = logOf(table, files)
     if log is not None:
         return log.state()

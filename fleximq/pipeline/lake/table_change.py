@@ -2,8 +2,8 @@
 
 As for a batch, a record of intent in ``_fleximq`` names the files or folders and the new ledger's numbers; the next
 process that takes the table's lock completes it. Files and folders leave the view before others appear, folders by one
-rename each, so readers see no row twice, and all of a removed day or nothing of it. Functions raise LakeRefused if the
-table is damaged, and OSError.
+rename each, so readers see no row twice, and a removed day either whole or not at all. Functions raise LakeRefused if
+the table is damaged, and OSError.
 """
 
 import os
@@ -43,7 +43,7 @@ class TableChange(NamedTuple):
     reached: Mapping[str, Sequence[int]] = {}
 
 
-#: What records of versions before lack.
+#: The parts that records of earlier versions lack.
 _LATER = ("expired", "reached")
 
 

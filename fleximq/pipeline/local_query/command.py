@@ -18,13 +18,13 @@ from fleximq.pipeline.query.query_output import show
 
 #: Default maximum rows of a table; CSV and JSON have all.
 LIMIT = 1000
-#: The folder of the broker's service, read without another one.
+#: The folder of the broker's service, which is read if none is named.
 JOURNAL = "/var/lib/fleximq"
 
 
 @dataclass(frozen=True, slots=True)
 class QueryRequest:
-    """What the command line says; ``limit`` is None for the format's own."""
+    """The arguments of the command line; ``limit`` is None for the format's own."""
 
     query: str
     journals: tuple[str, ...] = ()

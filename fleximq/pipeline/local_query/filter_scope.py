@@ -1,8 +1,8 @@
 """Finds the offsets, times and topics that a filter of DuckDB may accept, so that other segments are not read.
 
-A filter is an expression of Arrow, which has no public form. But Arrow answers whether a file can be skipped of which
-it knows that all rows have, for example, an offset below 100. So the bounds are found by bisection, with some hundred
-answers of 0.1 ms; an expression that Arrow cannot simplify only means that more is read.
+A filter is an expression of Arrow, which has no public form. But Arrow can say whether a filter skips a file in which
+all rows have, for example, an offset below 100. So the bounds are found by bisection, with some hundred questions of
+0.1 ms each. If Arrow cannot simplify an expression, more is read than necessary.
 """
 
 from collections.abc import Callable

@@ -20,7 +20,7 @@ from fleximq.pipeline.reader.decoded_columns import Decoding, decoded, needed
 
 #: Bytes of a journal from which Spark, with all cores, is worth its start.
 LARGE = 8 << 30
-#: The columns beside those of payloads.
+#: The columns that are not of payloads.
 _BESIDE = tuple(name for name in COLUMNS if name != "value")
 _MADE = ("decoded", "error")
 

@@ -1,6 +1,6 @@
-"""Runs one query with DuckDB, which reads nothing but the given tables: no files, no network, no variables of Python.
+"""Runs one query with DuckDB, which reads the given tables only: no files, no network, no variables of Python.
 
-What does not fit into memory is written to a folder of this process, which is removed at the end.
+DuckDB moves data that exceed its memory to a folder of this process, which is removed at the end.
 """
 
 import re
@@ -19,7 +19,7 @@ from fleximq.pipeline.local_query.local_tables import LocalTables
 
 #: Rows of a batch of the result.
 _ROWS = 10_000
-#: An error of DuckDB: its kind, and the query with a mark below.
+#: The parts of an error of DuckDB: its kind, and the query with a mark below.
 _KIND = re.compile(r"^(?:\w+ )+Error: ")
 _MARKED = re.compile(r"\n\nLINE \d+: .*", re.DOTALL)
 #: The name of a table that DuckDB does not know, or takes for that of a file: ``"orders.json"``.
@@ -33,7 +33,7 @@ _CLOSED = "file system operations are disabled by configuration"
 
 @contextmanager
 def answer(query: str, tables: LocalTables, files: bool = False) -> Iterator[pa.RecordBatchReader | None]:
-    """Run a query, and give its result in batches, None if it has none. ``files``: the query may read and write files
+    """Run a query, and yield its result in batches, None if it has none. ``files``: the query may read and write files
     and URLs. Raises PipelineError, and the errors of the tables.
     """
     opened: dict[str, ds.Dataset] = {}

@@ -37,7 +37,7 @@ _LOGICAL = {
     ("string", "uuid"): _UUID,
     ("fixed", "uuid"): _UUID,
 }
-#: The Python classes of values in a union, for the types that are not told apart by a name.
+#: The Python classes of values in a union, by which types without a name are distinguished.
 _CLASSES: dict[str, tuple[type, ...]] = {
     "boolean": (bool,),
     "int": (int, date, time),

@@ -22,7 +22,7 @@ from fleximq.pipeline.payloads.record_columns import Records
 from fleximq.schemas.misfit import Misfit
 from fleximq.wire.messagepack_json import toJson
 
-#: Formats whose columns are given, or inferred from payloads.
+#: Formats with columns that are given, or inferred from payloads.
 STRUCTURED = ("messagepack", "json")
 #: Formats with the schema of a file, and of a registry.
 DEFINED = ("avro", "protobuf", "json-schema", "registry")
@@ -32,7 +32,7 @@ FORMATS = (*ENCODINGS, *DEFINED)
 #: Formats with the columns of the schema; the others have a single column.
 WITH_FIELDS = (*STRUCTURED, *DEFINED)
 _MAPS = ("json", "json-schema")
-#: What the formats with a schema of their own need.
+#: The argument that each format with a schema of its own needs.
 _NEEDS = {
     "avro": "the file of the schema: avro:FILE",
     "protobuf": "the file of the schema and the message: protobuf:FILE,MESSAGE",
@@ -69,7 +69,7 @@ class Decoder:
         self._identity = identity
         self._definition = definition
         body = _bodySchema(payloadFormat, schema, definition)
-        #: The decoded columns in order; metadata are the last, whose name a field of payloads may have as well.
+        #: The decoded columns in order, with metadata as the last; a field of payloads may have the same name.
         self.schema: pa.Schema = body.append(METADATA) if identity.metadata else body
         self._packed = Maps(MessagePack(), body) if payloadFormat in _MAPS else None
         self._check: Any = None

@@ -1,6 +1,4 @@
-"""The columns of a JSON Schema (docs/guides/schemas.rst, "Types"). What has no single type is a text, its
-JSON.
-"""
+"""The columns of a JSON Schema (docs/guides/schemas.rst, "Types"). Values of several types are texts: their JSON."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -51,7 +51,7 @@ def _json(message: Any) -> str:
 
 
 def _moment(message: Any) -> int:
-    """Return microseconds since 1970; Arrow takes whole numbers as such."""
+    """Return microseconds since 1970, which Arrow accepts as a timestamp."""
     return int(message.seconds) * 1_000_000 + int(message.nanos) // 1000
 
 

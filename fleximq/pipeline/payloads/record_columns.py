@@ -8,7 +8,7 @@ import pyarrow as pa
 from fleximq.pipeline.payloads.map_columns import MAX_CLAUSE, RowColumns
 from fleximq.schemas.misfit import Misfit
 
-#: Converts a value of a library to one that Arrow accepts; None: it does so without.
+#: Converts a value of a library to one that Arrow accepts; None if Arrow accepts it unchanged.
 Convert = Callable[[Any], Any] | None
 #: The column of payloads that are no records.
 VALUE = "value"

@@ -45,7 +45,7 @@ def formatIn(text: str) -> tuple[str, str]:
 
 
 def recordsOf(definition: str, payloadFormat: str) -> IRecords:
-    """Return what reads payloads of ``avro``, ``protobuf`` or ``registry``; raises OptionRefused."""
+    """Return the reader of payloads of ``avro``, ``protobuf`` or ``registry``; raises OptionRefused."""
     if payloadFormat == REGISTRY:
         return registryRecords(definition)
     found: IRecords = _refusing(lambda: _records(unpacked(definition)))
@@ -90,7 +90,7 @@ def _records(definition: Definition) -> IRecords:
 
 
 class _JsonRecords:
-    """Reads documents of a JSON Schema into columns without the decoder of JSON, since each may have other ones."""
+    """Reads documents of one JSON Schema of a registry into its columns; each schema may have others."""
 
     def __init__(self, text: str) -> None:
         from fleximq.pipeline.payloads.json_schema_columns import jsonFields

@@ -1,8 +1,8 @@
 """A client of a schema registry with Confluent's REST interface, and the payloads that name their schema by its prefix:
 a zero byte and a number of four bytes.
 
-Schemas never change, so those that were fetched are kept. A number that the registry does not know makes its message a
-dead letter. While the registry does not answer, the caller waits; then RegistryGone ends it, and nothing was lost.
+Schemas never change, so fetched ones are cached. A number that the registry does not know makes its message a dead
+letter. While the registry does not answer, the caller waits; after :data:`PATIENCE` seconds, RegistryGone is raised.
 """
 
 import json
@@ -28,7 +28,7 @@ from fleximq.schemas.misfit import Misfit
 URL, LOGIN = "FLEXIMQ_SCHEMA_REGISTRY", "FLEXIMQ_SCHEMA_REGISTRY_LOGIN"
 #: Seconds for one answer, between two attempts, and for all.
 ANSWER, PAUSE, PATIENCE = 10.0, 1.0, 300.0
-#: Maximum bytes of an answer, schemas that are kept, unknown numbers that are remembered, and for how many seconds.
+#: Maximum bytes of an answer, cached schemas, and cached unknown numbers; seconds until these are asked for again.
 MAX_ANSWER, MAX_SCHEMAS, MAX_UNKNOWN, FORGOTTEN = 4 << 20, 1000, 10_000, 30.0
 _MAX_REFERENCES = 100
 _PREFIX = 5
@@ -36,8 +36,8 @@ _log = getLogger(__name__)
 
 
 class Registered(NamedTuple):
-    """A schema of the registry; ``references`` are the texts of those that it needs, by the names that it has for them,
-    each after those that it needs itself. Those of Protocol Buffers are descriptors in base64.
+    """A schema of the registry; ``references`` are the texts of the schemas that it needs, by the names that it has for
+    them, each after those that it needs itself. Those of Protocol Buffers are descriptors in base64.
     """
 
     form: str
@@ -62,8 +62,8 @@ def registryUrl(written: str) -> str:
 
 
 class SchemaRegistry:
-    """The schemas of one registry, made into something by ``make``, which raises SettingError for a schema that cannot
-    be used.
+    """The schemas of one registry, each converted by ``make``, which raises SettingError for a schema that cannot be
+    used.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class SchemaRegistry:
         self._unknown: OrderedDict[int, tuple[float, str]] = OrderedDict()
 
     def get(self, number: int) -> Any:
-        """Return what was made of a schema; raises Misfit if there is none that can be used, and RegistryGone."""
+        """Return the converted schema; raises Misfit if there is none that can be used, and RegistryGone."""
         found = self._made.get(number)
         if found is not None:
             self._made.move_to_end(number)

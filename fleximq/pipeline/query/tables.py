@@ -31,7 +31,7 @@ _PART = re.compile(r"`((?:[^`]|``)*)`")
 
 class Tables:
     """The tables that a query can name: of the source, with sealed history, and of the folder of a lake, the latter
-    without what came at the offset ``asOf`` of a journal or later.
+    with the rows before the offset ``asOf`` of each journal only.
     """
 
     def __init__(

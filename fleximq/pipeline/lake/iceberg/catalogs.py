@@ -41,7 +41,7 @@ def catalogOf(lake: str, named: str | None, files: LakeFiles = FILES) -> Catalog
 @lru_cache(maxsize=4)
 def _catalog(named: str, lake: str, process: int) -> Catalog:
     """Return a catalog for a lake; each holds connections, which processes cannot share."""
-    # A database that was started again has closed them.
+    # A restarted database has closed its connections: each is tried before it is used.
     own = {"pool_pre_ping": "true", **icebergProperties(lake)}
     return load_catalog(NAME, uri=named, **own) if "://" in named else load_catalog(named, **own)
 
@@ -66,7 +66,7 @@ def isMade(table: str, files: LakeFiles = FILES) -> bool:
 
 
 def checkCatalog(named: str, lake: str = "", namespace: str | None = None) -> None:
-    """Make a namespace if it is missing; raises LakeRefused if the catalog does not answer, or refuses that."""
+    """Make a namespace if it is missing; raises LakeRefused if the catalog does not answer, or refuses to."""
     try:
         catalog = _catalog(named, lake, os.getpid())
         if namespace is None:

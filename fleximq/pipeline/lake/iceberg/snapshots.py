@@ -62,13 +62,13 @@ def _mayBeWider(dataType: pa.DataType, known: str) -> bool:
     return bool(pa.types.is_nested(dataType))
 
 
-#: Errors that say that another commit came first, and that nothing was changed.
+#: Errors of a commit that was not made, since another one was faster.
 CONFLICTS = (exceptions.CommitFailedException, exceptions.ValidationException)
 
 
 class OnlyTransaction(Transaction):
-    """A transaction that fails if another commit comes first. PyIceberg's own would be committed after it, also if that
-    was one of the same files by another process. It first looks whether the commit was its own, with a lost answer.
+    """A transaction that fails if another commit is faster. PyIceberg's own would be committed after that one, even if
+    it has the same files, by another process. PyIceberg first looks whether that commit was its own (a lost answer).
     """
 
     def _rebuild_snapshot_updates(self) -> None:
@@ -176,7 +176,7 @@ def replaceFiles(table: str, wanted: Change, files: LakeFiles = FILES) -> bool:
 
 
 def stateOf(found: Table) -> TableState:
-    """Return what programs see that know only the catalog."""
+    """Return the state of a table by its catalog, as other programs see it."""
     snapshot = found.current_snapshot()
     summary = {} if snapshot is None or snapshot.summary is None else snapshot.summary.additional_properties
     rows, files = (int(summary.get(f"total-{name}", 0)) for name in ("records", "data-files"))

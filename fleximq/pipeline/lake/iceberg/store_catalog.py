@@ -1,7 +1,7 @@
-"""The own catalog of a lake in an object store: the newest metadata of a table is what has the highest number.
+"""The own catalog of a lake in an object store: of a table's metadata files, the one with the highest number counts.
 
 ``metadata/v<number>.metadata.json`` is created only if there is none, so of two commits to one version one is refused.
-Programs that know tables without a catalog, by such names and ``version-hint.text``, read them.
+Programs that open tables by their folder, without a catalog, find them by these names and ``version-hint.text``.
 """
 
 import re
@@ -52,7 +52,7 @@ class StoreCatalog(MetastoreCatalog):
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
-        """Commit updates to a table as it was loaded last; raises CommitFailedException if another came first."""
+        """Commit updates to a table as it was loaded last; raises CommitFailedException if another was faster."""
         identifier = table.name()
         current: Table | None = None
         with suppress(NoSuchTableError):
@@ -77,7 +77,7 @@ class StoreCatalog(MetastoreCatalog):
         return _answer(made.metadata, location)
 
     def create_namespace(self, namespace: str | Identifier, properties: Properties = EMPTY_DICT) -> None:
-        """Do nothing: the one namespace exists."""
+        """Skip this step: the one namespace exists."""
 
     def list_namespaces(self, namespace: str | Identifier = ()) -> list[Identifier]:
         """Return the one namespace."""

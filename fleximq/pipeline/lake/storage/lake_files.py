@@ -1,8 +1,8 @@
 """All accesses to the files of a lake: its tables' data, and the small files in ``_fleximq`` with each table's state.
 
-Paths are text: local ones, or URLs, for which :mod:`fleximq.pipeline.lake.storage.object_store` has these
-methods. Errors are :exc:`OSError`. Data files are written and read by Arrow, which takes what :meth:`LakeFiles.output`
-and :meth:`LakeFiles.input` return.
+Paths are text: local ones, or URLs, for which :mod:`fleximq.pipeline.lake.storage.object_store` has these methods.
+Errors are :exc:`OSError`. Arrow writes and reads data files, by the paths or files that :meth:`LakeFiles.output` and
+:meth:`LakeFiles.input` return.
 """
 
 import os
@@ -109,7 +109,7 @@ class LakeFiles(Files):
         shutil.rmtree(folder, ignore_errors=True)
 
     def aside(self, table: str, name: str, kind: str) -> str:
-        """Return the name of the folder in which the present holder of a table, of this kind, stages files."""
+        """Return the name of the folder for staged files of a table's present holder of this kind."""
         store = self.store(table)
         return name if store is None else f"{name}-{store.states.holder(table, kind)}"
 
@@ -129,12 +129,12 @@ class LakeFiles(Files):
 
     @elsewhere
     def input(self, path: str) -> Any:
-        """Return what Arrow reads a file from."""
+        """Return the path, or the open file, from which Arrow reads."""
         return path
 
     @elsewhere
     def output(self, path: str) -> Any:
-        """Return what Arrow writes a new file to; :meth:`synced` makes it durable."""
+        """Return the path, or the open file, to which Arrow writes; :meth:`synced` makes it durable."""
         return path
 
     @elsewhere

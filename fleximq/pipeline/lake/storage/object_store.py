@@ -1,9 +1,9 @@
-"""Tables in an object store, by fsspec: S3 and what speaks as it does, others by their own packages.
+"""Tables in an object store, by fsspec: S3 and stores with its interface, others by their own packages.
 
-It has the methods of :class:`fleximq.pipeline.lake.storage.lake_files.LakeFiles` for paths that are URLs. Nothing is
-renamed, and no lock decides anything: :mod:`fleximq.pipeline.lake.storage.table_states` has the rule. Data files have
-unique names, and are complete when they appear. Listings are never remembered. Credentials come from the environment of
-fsspec's package, and are nowhere in texts of errors.
+It has the methods of :class:`fleximq.pipeline.lake.storage.lake_files.LakeFiles` for paths that are URLs. No folder is
+renamed, and safety depends on no lock: :mod:`fleximq.pipeline.lake.storage.table_states` has the rule. Data files have
+unique names, and are complete when they appear. Listings are not cached. fsspec's package takes credentials from its
+environment; no error text has them.
 """
 
 import errno
@@ -46,7 +46,7 @@ def storeAt(path: str) -> "ObjectStore | None":
 class ObjectStore:
     """One store; the clients of other libraries have their own connections to it."""
 
-    #: No other process ever changes these lakes: the user says so.
+    #: Whether the user has stated that no other process changes these lakes (``--single-writer``).
     isAlone: ClassVar[bool] = False
 
     def __init__(
@@ -86,7 +86,7 @@ class ObjectStore:
         return False
 
     def replace(self, folder: str, name: str, content: bytes) -> None:
-        """Do nothing: readers find the columns in files, and in the log."""
+        """Skip this step: readers find the columns in files, and in the log."""
 
     def tables(self, lake: str) -> list[str]:
         """Return the names of all tables of a lake, sorted."""
@@ -101,19 +101,19 @@ class ObjectStore:
         return True
 
     def makeFolder(self, path: str) -> None:
-        """Do nothing."""
+        """Skip this step: a store has no folders."""
 
     def makeFolders(self, folder: str) -> None:
-        """Do nothing."""
+        """Skip this step: a store has no folders."""
 
     def syncFolder(self, path: str) -> None:
-        """Do nothing."""
+        """Skip this step: a store has no folders."""
 
     def removeEmpty(self, folder: str) -> None:
-        """Do nothing."""
+        """Skip this step: a store has no folders."""
 
     def names(self, folder: str) -> list[str]:
-        """Return the names in a folder, sorted; none if nothing is in it."""
+        """Return the names in a folder, sorted; none if it is empty."""
         try:
             found = self._do("ls", folder, detail=False, refresh=True)
         except FileNotFoundError:
@@ -181,7 +181,7 @@ class ObjectStore:
         if (file := self._written.pop(path, None)) is not None:
             with suppress(AttributeError, NotImplementedError):
                 file.discard()
-                file.closed = True  # else it would be completed when it is forgotten
+                file.closed = True  # otherwise the garbage collector would complete it
             return
         self._do("rm_file", path)
 
@@ -206,13 +206,13 @@ class ObjectStore:
         return content
 
     def put(self, path: str, content: bytes) -> None:
-        """Create or replace an object that nothing depends on."""
+        """Create or replace an object; safety must not depend on it."""
         self._do("pipe_file", path, content)
 
     def create(self, path: str, content: bytes) -> bool:
-        """Create an object only if there is none; False if there is another. The content must be unique: a request may
-        have been done although its answer is an error, so after any error the object itself is the answer. Raises
-        OSError if nothing is known.
+        """Create an object only if there is none; False if there is another. The content must be unique: the store may
+        have carried out a request although its answer is an error, so after an error the object is read and compared.
+        Raises OSError if the outcome stays unknown.
         """
         if self.isAlone:
             if isNew := not self.exists(path):
@@ -230,7 +230,7 @@ class ObjectStore:
         raise last
 
 
-#: Attempts at a creation, each after a look whether there is the object.
+#: Attempts at a creation; after each failed one the object is read.
 _TRIES = 4
 
 

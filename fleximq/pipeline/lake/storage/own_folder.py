@@ -1,4 +1,4 @@
-"""What readers of a table must not take for its data, and what describes a file of it."""
+"""The names that readers of a table ignore, and the description of a data file."""
 
 from typing import NamedTuple
 

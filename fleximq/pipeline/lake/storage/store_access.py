@@ -1,7 +1,7 @@
-"""What the libraries of the formats need to reach a store, from the environment and the profiles of its own tools.
+"""Access to a store for the libraries of the formats, from the environment and the profiles of the store's own tools.
 
 For S3 these are ``AWS_ACCESS_KEY_ID`` and so on, ``AWS_PROFILE``, ``AWS_ENDPOINT_URL``, and the role of a machine, as
-botocore finds them. They are looked up for each use, since those of a role end, and recorded nowhere.
+botocore finds them. They are looked up for each use, since credentials of a role expire, and are never recorded.
 """
 
 import os
@@ -11,7 +11,7 @@ _S3 = ("s3://", "s3a://")
 
 
 class _Access(NamedTuple):
-    """Access to S3; empty texts for what is not set."""
+    """Access to S3; a field that is not set is empty."""
 
     key: str
     secret: str
@@ -39,7 +39,7 @@ def _named(names: tuple[str, ...], access: _Access) -> dict[str, str]:
 
 
 def storageOptions(table: str) -> dict[str, str] | None:
-    """Return the options for deltalake, None for a local table, and for stores that it finds access to by itself."""
+    """Return the options for deltalake, None for a local table, and for stores whose access deltalake finds."""
     if not table.startswith(_S3):
         return None
     access = _access()

@@ -2,19 +2,19 @@
 
 All small files of a table are one document. Each change of any of them is a new object,
 ``_fleximq/state/<number>.json``, with the next number, created only if there is none: of several writers that read one
-document, one creates the next. The highest number is the state; the one who loses has changed nothing and is refused.
-So a writer that was paused, or cut off, and wakes an hour later can neither commit nor overwrite.
+document, one creates the next. The highest number is the state; the other writers are refused, without a change. So a
+writer that was paused, or cut off, and wakes an hour later can neither commit nor overwrite.
 
 - Numbers far below the highest are deleted. A writer that is so late that its next number was deleted could create that
-  again; so after each creation the highest number is looked up, and one that is ``KEPT`` or more ahead says that this
-  creation came too late. Readers do not see it, as they take the highest.
-- A creation without an answer may still be done later. Before the same process goes on with the table, in any way, it
-  creates that number itself; so the late request does nothing, or was done before and is seen.
+  number again. So after each creation the highest number is looked up: if it is ``KEPT`` or more ahead, the creation
+  was too late and is refused. Readers do not see it, as they take the highest.
+- A creation without an answer may still be carried out later. Before the same process reads or changes the table again,
+  it creates that number itself; so the late request is refused by the store, or was carried out before and is read.
 - An ingest, a compactor and a backfill *hold* the table under a name of their own in the document. The next of its kind
-  replaces the name, so the former is refused at its next change: no time is involved. Each stages files in a folder of
+  replaces the name, so the former is refused at its next change: no clock is involved. Each stages files in a folder of
   its own, which the next one deletes.
-- An object, ``_fleximq/lock``, keeps those that only want to change a table at the same time apart, so that they need
-  not be refused. One that stays too long is taken away: safety does not depend on it.
+- The object ``_fleximq/lock`` makes processes that change a table at the same time wait for each other, so that they
+  need not be refused. A lock that stays too long is removed: safety does not depend on it.
 """
 
 import json
@@ -32,7 +32,7 @@ from fleximq.pipeline.lake.storage.own_folder import OWN
 #: The number of documents that stay.
 KEPT = 100
 _FOLDER, _LOCK, _ENDING = "state", "lock", ".json"
-#: Seconds after which an unchanged lock is taken away, and between two looks at it.
+#: Seconds after which an unchanged lock is removed, and between two looks at it.
 LEASE, _LOOK = 10.0, 0.1
 #: Seconds to wait for the lock.
 TIMEOUT = 60.0
@@ -48,7 +48,7 @@ class _State:
 
 
 class _Objects(Protocol):
-    """What is needed of a store."""
+    """The operations that are needed of a store."""
 
     isAlone: ClassVar[bool]
 
@@ -67,7 +67,7 @@ class TableStates:
     def __init__(self, store: "_Objects", now: Callable[[], float], sleep: Callable[[float], None]) -> None:
         self._store, self._clock, self._sleep = store, now, sleep
         self._held = threading.local()
-        #: The names under which this process holds tables, and the threads of which do.
+        #: By table and kind: the name under which this process holds it, and the thread that does.
         self._holds: dict[tuple[str, str], tuple[str, int]] = {}
         self._unknown: dict[str, int] = {}
         self._known: dict[str, _State] = {}
@@ -114,8 +114,8 @@ class TableStates:
 
     @contextmanager
     def locked(self, table: str, timeout: float = TIMEOUT) -> Iterator[None]:
-        """Keep others from changing a table as far as possible, and notice if one does. Raises LakeRefused if another
-        holds the table, or the lock for too long.
+        """Make others wait with their changes of a table; if one changes it nevertheless, the next change in the block
+        is refused. Raises LakeRefused if another holds the table, or the lock for too long.
         """
         path, own = f"{table}/{OWN}/{_LOCK}", uuid.uuid4().hex.encode()
         self._waitFor(table, path, own, timeout)
@@ -156,8 +156,8 @@ class TableStates:
         return self._states().get(table) or self._latest(table)
 
     def _check(self, table: str, state: _State) -> None:
-        """Raise LakeRefused if another now holds what this process holds, as a writer, or else in this thread: an
-        ingest goes on if another process compacts in place of its own thread for that.
+        """Raise LakeRefused if another process has replaced this one as a holder. Only a writer is checked in all
+        threads: an ingest continues if another process compacts in place of its own compacting thread.
         """
         for (held, kind), (own, thread) in list(self._holds.items()):
             if held != table or (kind != "writer" and thread != threading.get_ident()):
@@ -186,7 +186,7 @@ class TableStates:
                 return _State()
             if known is not None and known.number == number:
                 return known
-            with suppress(FileNotFoundError):  # others are much faster: look again
+            with suppress(FileNotFoundError):  # others have deleted this number meanwhile: look again
                 found = self._read(table, number)
                 self._known[table] = found
                 return found
@@ -200,14 +200,14 @@ class TableStates:
             raise LakeRefused(f"{path} is damaged: {error}") from error
 
     def _settle(self, table: str, number: int) -> None:
-        """Make sure that a creation without an answer is done, or never will be."""
+        """Create the number of a creation without an answer, so that the outcome of that request is known."""
         before = max((each for each in self._numbers(table) if each < number), default=0)
         state = self._read(table, before) if before else _State()
         self._isCreated(table, _State(number, state.holders, state.own))
         del self._unknown[table]
 
     def _isCreated(self, table: str, state: _State) -> bool:
-        """Create the object of a state; raises OSError if it is unknown whether it is there."""
+        """Create the object of a state; raises OSError if the outcome is unknown."""
         found = {"id": uuid.uuid4().hex, "holders": dict(state.holders), "own": dict(state.own)}
         try:
             isDone = self._store.create(self._path(table, state.number), json.dumps(found).encode())

@@ -23,7 +23,7 @@ from fleximq.pipeline.lake.storage.own_folder import OWN
 #: before layouts were recorded, with topics in the names of folders.
 DATE, TOPIC, NAMED = "date", "topic", "named"
 LAYOUTS = (DATE, TOPIC)
-#: The layout of a table of the latest rows, whose files are in one folder; readers see no folder as a column.
+#: The layout of a table of the latest rows: all files are in one folder, and readers see no folder as a column.
 BY_KEY, KEYS = "key", "keys"
 #: The column that readers derive from the folder of a topic.
 KEY = "fleximq_topic"

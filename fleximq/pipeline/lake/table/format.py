@@ -83,7 +83,7 @@ def setFormat(table: str, wanted: dict[str, Any], layout: str | None = None, fil
     if had["format"] != wanted["format"]:
         raise LakeRefused(f"the table {table} is of format {had['format']} and cannot become {wanted['format']}")
     for name, value in wanted.items():
-        # A table keeps its catalog where none is named.
+        # Without an option, a table retains its catalog.
         if had.get(name, _DEFAULTS.get(name)) != value:
             raise LakeRefused(
                 f"the table {table} has the {name} {had.get(name, _DEFAULTS[name])} and cannot change to {value}"

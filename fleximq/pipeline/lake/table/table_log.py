@@ -48,8 +48,8 @@ class LiveFile(NamedTuple):
 
 
 class TableState(NamedTuple):
-    """What other programs see of a table: its location, the catalog that has it, None for none, the number or id of its
-    state, its rows and files, and its columns with their types, in the words of the format.
+    """The state of a table that other programs see: its location, its catalog, None without one, the number or id of
+    the state, its rows and files, and its columns with their types, in the words of the format.
     """
 
     location: str
@@ -105,8 +105,8 @@ TRIES = 5
 
 
 def untilCommitted(attempt: Callable[[], None], conflicts: tuple[type[Exception], ...]) -> None:
-    """Make attempts while errors of these classes say that another commit came first; raises the last one. An attempt
-    reads the log anew: the other commit may be the same one, by another process or with an answer that was lost.
+    """Try again while a commit fails with these errors, since another one was faster; raises the last one. Each attempt
+    reads the log again: the other commit may be the same one, by another process or with an answer that was lost.
     """
     for left in reversed(range(TRIES)):
         try:
@@ -137,7 +137,7 @@ class TableLog(ABC):
 
     @abstractmethod
     def state(self) -> TableState:
-        """Return what other programs see of the table; raises LakeRefused also before the first batch."""
+        """Return the state of the table that other programs see; raises LakeRefused also before the first batch."""
 
     @abstractmethod
     def deleteDays(self, days: Sequence[Sequence[str]]) -> None:

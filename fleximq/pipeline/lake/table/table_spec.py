@@ -84,7 +84,7 @@ class TableSpec:
 
     @property
     def wholeFields(self) -> tuple[str, ...]:
-        """The inferred fields whose numbers are BIGINT. A key is among them: DOUBLE takes some numbers for one."""
+        """The inferred fields with numbers as BIGINT; a key is one, since DOUBLE makes some numbers equal."""
         return (*self.integers, self.upsert) if self.upsert else self.integers
 
     @property

@@ -31,7 +31,7 @@ THREADS = 4
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Changes of one journal, each key once, ordered by key; a row whose ``isRemoval`` is set only has its key."""
+    """Changes of one journal, each key once, ordered by key; of a row with ``isRemoval`` only the key counts."""
 
     journal: str
     keys: pa.BinaryArray
@@ -46,7 +46,7 @@ class Changes:
         return cls(journal, keys.take(taken), rows.take(taken), isRemoval[places])
 
     def part(self, where: slice) -> "Changes":
-        """Return some of them, neighbours."""
+        """Return neighbouring changes."""
         number = where.stop - where.start
         keys, rows = self.keys.slice(where.start, number), self.rows.slice(where.start, number)
         return Changes(self.journal, keys, rows, self.isRemoval[where])
@@ -107,7 +107,7 @@ class BucketMerge:
         places = latest(pa.concat_arrays([oldKeys, changes.keys]))
         places = places[~isRemoval[places]]
         if np.array_equal(places, np.arange(old.num_rows)):
-            return Merged([], [], 0)  # all that it would remove is not there
+            return Merged([], [], 0)  # it only removes keys that the bucket does not have
         rows = pa.concat_tables([old, changes.rows]).take(pa.array(places))
         made = list(self._staged(rows, bucket.journal, bucket.first or b""))
         return Merged([bucket.path], made, rows.num_rows - old.num_rows)

@@ -1,4 +1,4 @@
-"""The buckets of a table: each is one file with all rows of a journal whose keys are in a range.
+"""The buckets of a table: each is one file with all rows of a journal that have keys in one range.
 
 A file's metadata have its first possible key; its range ends where the next bucket's begins. The first bucket of a
 journal begins with the empty key. So the ranges follow from the files that the table's log names, after any restart.
@@ -31,12 +31,12 @@ class Bucket(NamedTuple):
 
 
 def bucketMetadata(first: bytes | None) -> dict[bytes, bytes]:
-    """Return what a bucket has in its metadata besides its spans."""
+    """Return the metadata of a bucket; those of its spans are added to them."""
     return {} if first is None else {FROM: base64.b64encode(first)}
 
 
 class Buckets:
-    """The buckets of one table; the files, which never change, are looked at once."""
+    """The buckets of one table; each file is read once, since files never change."""
 
     def __init__(self, table: str, files: LakeFiles = FILES) -> None:
         self._table, self._files = table, files
@@ -59,7 +59,7 @@ class Buckets:
         return Bucket(path, span.journal, None if first is None else base64.b64decode(first), span.rows, size)
 
     def of(self, journal: str) -> list[Bucket]:
-        """Return the buckets of a journal, ordered by their keys; raises LakeRefused if a range is there twice."""
+        """Return the buckets of a journal, ordered by their keys; raises LakeRefused if two have one range."""
         found = [each for each in self._known.values() if each.journal == journal and each.first is not None]
         found.sort(key=lambda each: each.first or b"")
         # Where the bucket before was removed, the next one has its range as well.

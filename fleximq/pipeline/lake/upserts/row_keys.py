@@ -13,7 +13,7 @@ from fleximq.pipeline.payloads.dialect_payloads import packedAt
 MESSAGE_KEY = "key"
 #: Payloads longer than this are no tombstones: they are not even looked at.
 _LONGEST = 32
-#: Nothing, as MessagePack: nil, and each form of an empty str or bin.
+#: The MessagePack values that count as empty: nil, and each form of an empty str or bin.
 NOTHING = (b"", b"\xc0", b"\xa0", b"\xd9\0", b"\xda\0\0", b"\xdb\0\0\0\0", b"\xc4\0", b"\xc5\0\0", b"\xc6\0\0\0\0")
 #: The formats of payloads in which it is a removal as well.
 JSON = ("json", "json-schema")
@@ -23,8 +23,8 @@ NULLS = tuple(first + NULL for first in (b"\xa4", b"\xd9\4", b"\xc4\4"))
 
 
 def keysOf(rows: pa.RecordBatch | pa.Table, column: str) -> pa.BinaryArray:
-    """Return the key of each row in this column, null where it has none; all are null if the column has no such type,
-    or is missing.
+    """Return the key of each row in this column, null where it has none; all are null if the column is missing, or
+    is a list, map or struct.
     """
     if column not in rows.schema.names:
         return pa.nulls(rows.num_rows, pa.binary())

@@ -1,6 +1,6 @@
-"""Brings tables of the latest rows up to the journals every so often, in a thread beside an ingest, or until stopped.
+"""Updates tables of the latest rows from the journals at intervals, in a thread of an ingest, or until stopped.
 
-A table that cannot be brought up is *left behind* until a later time can; the others go on.
+If the update of a table fails, the table is *left behind* until a later update succeeds; the others continue.
 """
 
 import os
@@ -28,7 +28,7 @@ _MANY = 100_000
 
 
 class StateFollowing:
-    """Follows with one entered ingest. ``strict`` allows no dead letters; ``now`` is in seconds since 1970."""
+    """Updates the tables of one entered ingest. ``strict`` allows no dead letters; ``now`` is in seconds since 1970."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class StateFollowing:
         self.behind = {name: why for name, why in told.items() if why}
 
     def once(self) -> None:
-        """Bring all tables up to the records that are there now; raises LeftBehind if one cannot be."""
+        """Update all tables up to the records that exist now; raises LeftBehind if one update fails."""
         self.advance(self._run.stopping.is_set)
         self._run.writeLine(f"{self._records} records are in")
         if self.behind:
@@ -61,7 +61,7 @@ class StateFollowing:
             raise DeadLettersFound(f"{self._dead} messages became dead letters, which --strict does not allow")
 
     def until(self, ending: Event, seconds: float) -> None:
-        """Bring the tables up every so many seconds until the event is set; raises DeadLettersFound."""
+        """Update the tables at this interval until the event is set; raises DeadLettersFound."""
         while True:
             self.advance(ending.is_set)
             self.checkDead()
@@ -70,7 +70,7 @@ class StateFollowing:
 
     @contextmanager
     def beside(self, seconds: float) -> Iterator[None]:
-        """Bring the tables up in a thread for the length of a ``with`` block; raises DeadLettersFound at its end."""
+        """Update the tables in a thread for the length of a ``with`` block; raises DeadLettersFound at its end."""
         ending = Event()
 
         def follow() -> None:
@@ -85,12 +85,12 @@ class StateFollowing:
             yield
         finally:
             ending.set()
-            # It ends after the change that it is making; a kill would do no harm.
+            # The thread completes its present change; a kill would do no harm.
             thread.join()
         self.checkDead()
 
     def advance(self, isEnding: Callable[[], bool]) -> None:
-        """Bring each table up once, unless the run ends."""
+        """Update each table once, unless the run ends."""
         for spec in self._ingest.specs:
             if isEnding():
                 return
@@ -98,7 +98,7 @@ class StateFollowing:
                 self._advance(spec, isEnding)
                 self._setBehind(spec.name, "")
             except Exception as error:
-                # Even after an error of a library the ingest continues, and the next time may be better.
+                # The ingest continues even after an error of a library: the next update may succeed.
                 isOurs = isinstance(error, (PipelineError, OSError))
                 self._setBehind(spec.name, str(error) if isOurs else f"{type(error).__name__}: {error}")
         if self._now() - self._cleaned >= CLEAN:
@@ -127,7 +127,7 @@ class StateFollowing:
         reporter.report(reached, {}, dead)
 
     def _setBehind(self, name: str, why: str) -> None:
-        """Record and say that a table is left behind, or is no longer."""
+        """Record why the last update of a table failed, "" if it did not, and write a line when that changes."""
         had = self.behind.pop(name, "")
         if why:
             self.behind[name] = why

@@ -76,7 +76,7 @@ class StateIngest:
     def _pieces(
         self, journals: Journals, journal: Journal, journalId: str, start: int, end: int, selection: Selection
     ) -> Iterator[Piece]:
-        """Yield the records of a range in slices; the first also has what retention has removed before them."""
+        """Yield the records of a range in slices; the first names the records that retention has removed."""
         fail = self._options.failOnDataLoss
         begin = min(checked(journalId, start, journal.bounds(), fail), end)
         if begin > start:

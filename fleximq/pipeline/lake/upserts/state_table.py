@@ -1,7 +1,7 @@
-"""One table of the latest rows: merges what changed with its buckets, and commits the result with the ledger.
+"""One table of the latest rows: merges changes with its buckets, and commits the result with the ledger.
 
-A change of the table's log and of the ledger has one record of intent, so that a process which is killed at any moment
-repeats nothing and misses nothing.
+A change of the table's log and of the ledger has one record of intent, so after a kill at any moment each record is
+merged exactly once.
 """
 
 from collections import Counter
@@ -37,7 +37,7 @@ STAGED = "upserting"
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """What a change has taken: numbers of records and dead letters, the reason of the first, and the offset reached."""
+    """The result of a change: numbers of records and dead letters, the reason of the first, and the offset reached."""
 
     records: int
     dead: int
@@ -47,7 +47,7 @@ class Advance:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Records, after which all before the offset ``end`` are known; ``missing`` is known after them."""
+    """Records; after the last one, all before the offset ``end`` have been read, and ``missing`` is complete."""
 
     batches: Iterable[Any]
     end: int
@@ -64,7 +64,7 @@ class StateTable:
         self._folder = f"{table}/{OWN}/{self._staging}"
         self._buckets = Buckets(table, files)
         with writing(table):
-            # What a recorded change needed was moved when the table was entered.
+            # The files of a recorded change were moved when the table was entered.
             files.removeTree(self._folder)
             files.removeFormer(table, STAGED, "writer")
             files.makeFolders(self._folder)
