@@ -137,6 +137,7 @@ class Node:
             randomId=lambda: self.simulation.random.getrandbits(64),
             confirmed=self.ownership.confirmed,
             heard=self.ownership.heard,
+            most=4,
         )
         await log.fence()
         self.length = 0

@@ -7,7 +7,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.python.failure import Failure
 
 from fleximq.cluster.interfaces import HEADROOM, Deposed, Piece, Unknown
-from fleximq.cluster.stream_log import FENCE, MOST, StreamWorker
+from fleximq.cluster.stream_log import FENCE, StreamWorker
 from fleximq.cluster.stream_replica import ReplicaError
 from fleximq.journal.format.body import readBody
 from fleximq.journal.format.frame import FrameKind, completeFrame, readHeader
@@ -305,7 +305,7 @@ class AppendTests(StoreCase):
         """A late request of a deposed owner, which expects its own commits before it, does not fit after the fence."""
         self.servers.cutOut.add("a")
         self.servers.faults.late = 1.0
-        for number in range(MOST):
+        for number in range(4):
             self.carryOut(b"%d" % number)
         self.servers.faults.late = 0.0
         self.owner("b", 2)
@@ -331,12 +331,12 @@ class AppendTests(StoreCase):
 
     def test_mostUnderWay(self) -> None:
         """One commit is under way where the stream may become full, and beside nodes of earlier versions."""
-        self.assertEqual(self.owned.most, MOST)
+        self.assertEqual(self.owned.most, 4)
         self.owned._mayHurry = lambda: False
         self.assertEqual(self.owned.most, 1)
         self.owned._mayHurry = lambda: True
         self.owned._limit, self.owned._left = 800, 201
-        self.assertEqual(self.owned.most, MOST)
+        self.assertEqual(self.owned.most, 4)
         self.owned._left = 200
         self.assertEqual(self.owned.most, 1)
 

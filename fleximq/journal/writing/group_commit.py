@@ -1,6 +1,6 @@
 """Group commit on the reactor's thread: the runs that arrive during one commit form the next.
 
-A file takes one commit at a time. The stream of a cluster takes several large ones, in order, since each one travels.
+A file takes one commit at a time. The stream of a cluster could take several large ones, in order.
 
 Hot: :meth:`GroupCommit.append` costs about 3 us for each run. A record of 100 bytes in runs of 1,000 costs 0.12 us on
 the reactor's thread and 0.08 us on the writer's (CPython 3.11, one core). Encoding on the reactor's thread was clearly
@@ -29,7 +29,7 @@ from fleximq.values.state_records import StateRecord
 
 #: A commit with so many bytes is handed over before the one before it is carried out. A smaller one grows meanwhile:
 #: each has a cost, and with 64 publishers that wait for every confirmation, sending at once took a third of the rate.
-ENOUGH = 128 * 1024
+ENOUGH = 768 * 1024
 #: State records wait this many seconds for a commit with messages.
 STATE_RECORDS_WAIT = 0.005
 #: Approximate bytes of a record in a frame, without header and payload.

@@ -134,7 +134,8 @@ class StateFollowing:
         if why == had:
             return
         table = f"{self._lake}/{name}"
-        with suppress(OSError):
+        # In an object store another ingest may have taken the table over; this one goes on with its other tables.
+        with suppress(OSError, LakeRefused):
             if why:
                 writeOwn(table, BEHIND, [why], self._files)
             else:
