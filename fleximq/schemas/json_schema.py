@@ -2,6 +2,7 @@
 
 Time is bounded: its regular expressions are those of an engine without backtracking, so a pattern with look-around or
 back references is refused with the schema; documents may be nested 64 deep; ``$ref`` reaches into the same file only.
+Of large documents, the fault is not named where that could take long (:mod:`fleximq.schemas.json_schema_cost`).
 """
 
 import re
@@ -10,6 +11,7 @@ from typing import Any
 import msgspec
 
 from fleximq.errors import SettingError
+from fleximq.schemas.json_schema_cost import SchemaCost
 from fleximq.schemas.misfit import Misfit, missingExtra
 
 try:
@@ -19,6 +21,10 @@ except ImportError as error:
 
 #: How deep documents, and schemas, may be nested.
 MAX_DEPTH = 64
+#: Maximum bytes of a document times the work of its schema at one value: about 2 seconds.
+MAX_WORK = 100_000_000
+#: Maximum bytes of a document times the checks that building its errors can take: about 0.3 seconds and 50 MiB.
+MAX_ERRORS = 200_000
 _FAULTS = (ValueError, TypeError, RecursionError, MemoryError, OverflowError)
 _TYPES = {
     "array": "an array",
@@ -42,44 +48,60 @@ class JsonSchemaCodec:
     def __init__(self, text: str) -> None:
         try:
             self.schema: Any = msgspec.json.decode(text)
-            if isDeeper(self.schema, MAX_DEPTH):
+            if depthOf(self.schema, MAX_DEPTH) > MAX_DEPTH:
                 raise SettingError(f"its JSON Schema is nested deeper than {MAX_DEPTH}")
-            self._check = jsonschema_rs.validator_for(
+            self._validator = jsonschema_rs.validator_for(
                 self.schema,
                 mask=_VALUE,
                 offline=True,
                 validate_formats=True,
                 pattern_options=jsonschema_rs.RegexOptions(),
-            ).validate
+            )
         except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, *_FAULTS) as error:
             words = " ".join(str(error).split("\n\n")[0].split()).replace(_VALUE, "a value")
             raise SettingError(f"it is no JSON Schema: {words}"[:300]) from None
+        self._cost = SchemaCost(self.schema)
+        self._most = MAX_WORK // self._cost.work
 
     def read(self, payload: bytes) -> Any:
         """Return the value of a document."""
+        if len(payload) > self._most:
+            raise Misfit("", f"has more than {self._most:,} bytes, the most with the patterns and values of its schema")
         try:
             value = msgspec.json.decode(payload)
         except _FAULTS as error:
             raise Misfit("", f"is no JSON: {_fault(error)}") from None
-        if len(_OPENING.findall(payload)) > MAX_DEPTH and isDeeper(value, MAX_DEPTH):
-            raise Misfit("", f"is nested deeper than {MAX_DEPTH}")
-        self.check(value)
-        return value
-
-    def check(self, value: Any) -> None:
-        """Raise Misfit for a value that does not fit; it must not be nested deeper than :data:`MAX_DEPTH`."""
+        # Most documents have fewer maps and arrays than may be nested.
+        if self._cost.isRepeated or len(_OPENING.findall(payload)) > MAX_DEPTH:
+            depth = depthOf(value, MAX_DEPTH)
+            if depth > MAX_DEPTH:
+                raise Misfit("", f"is nested deeper than {MAX_DEPTH}")
+            if self._cost.isRepeated and len(payload) * self._cost.checks(depth) > MAX_WORK:
+                raise Misfit(
+                    "", f"is nested too deeply for its {len(payload):,} bytes and the alternatives of its schema"
+                )
         try:
-            self._check(value)
-        except jsonschema_rs.ValidationError as error:
-            raise _misfit(error) from None
+            if not self._validator.is_valid(value):
+                raise self._misfit(value, len(payload))
         except _FAULTS as error:
             raise Misfit("", f"is no JSON: {_fault(error)}") from None
+        return value
+
+    def _misfit(self, value: Any, size: int) -> Misfit:
+        """Return the fault of a document of so many bytes."""
+        checks = self._cost.checks(depthOf(value, MAX_DEPTH))
+        if checks == 1 or size * checks <= MAX_ERRORS:
+            try:
+                self._validator.validate(value)
+            except jsonschema_rs.ValidationError as error:
+                return _named(error)
+        return Misfit("", "does not fit its JSON Schema, and is too large to say where")
 
 
-def isDeeper(value: Any, depth: int) -> bool:
-    """Tell whether maps and arrays in a value are nested deeper."""
+def depthOf(value: Any, most: int) -> int:
+    """Return how deep maps and arrays in a value are nested, 0 for one without; ``most`` + 1 for more than that."""
     level = [value]
-    for _ in range(depth + 1):
+    for depth in range(most + 1):
         level = [
             inner
             for each in level
@@ -87,15 +109,15 @@ def isDeeper(value: Any, depth: int) -> bool:
             for inner in (each.values() if isinstance(each, dict) else each)
         ]
         if not level:
-            return False
-    return True
+            return depth
+    return most + 1
 
 
 def _fault(error: BaseException) -> str:
     return "it is nested too deeply" if isinstance(error, RecursionError) else str(error) or type(error).__name__
 
 
-def _misfit(error: Any) -> Misfit:
+def _named(error: Any) -> Misfit:
     """Return the fault in our words, which name the field and not its value."""
     path = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in error.instance_path).lstrip(".")
     kind, kinds = error.kind, jsonschema_rs.ValidationErrorKind

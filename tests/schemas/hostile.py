@@ -27,6 +27,23 @@ TREE: dict[str, Any] = {
     "dependentSchemas": {"left": {"$ref": "#"}},
     "unevaluatedProperties": False,
 }
+_NODE = {"type": "object", "properties": {"a": {"$ref": "#"}}}
+#: A JSON Schema whose alternatives contain themselves, and one whose checks of what was evaluated do.
+BRANCHES: dict[str, Any] = {
+    "anyOf": [_NODE, {**_NODE, "required": ["a"]}, {"type": "array", "items": {"anyOf": [{"const": 1}, {"const": 2}]}}]
+}
+REPEATED: dict[str, Any] = {
+    "anyOf": [
+        {"type": "number"},
+        {
+            "properties": {"a": {"unevaluatedProperties": {"$ref": "#"}}},
+            "patternProperties": {"^a": {"if": {"$ref": "#"}, "then": {"$ref": "#"}, "unevaluatedProperties": False}},
+        },
+    ]
+}
+#: JSON Schemas with patterns that are compared in many states, and with values that are compared one by one.
+PATTERN: dict[str, Any] = {"items": {"pattern": "[ab]*a[ab]{3000}c"}}
+VALUES: dict[str, Any] = {"items": {"enum": [{"a": each} for each in range(5000)]}}
 RECORD = {
     "type": "record",
     "name": "Record",
@@ -64,6 +81,20 @@ def documents(seed: int, number: int, most: int) -> Iterator[bytes]:
         lambda n: b'{"name":"\xff\xfe%s"}' % (b"\\ud800" * (n // 6)),
         lambda n: chance.randbytes(n),
         lambda n: json.dumps({"left": {"name": "a" * n}, "either": {"either": n}}).encode()[: chance.randrange(n + 9)],
+    ]
+    for place in range(number):
+        yield kinds[place % len(kinds)](int(most ** chance.random()) + 1)
+
+
+def branches(seed: int, number: int, most: int) -> Iterator[bytes]:
+    """Yield documents that fit, or nearly fit, schemas with work for each level, byte or value of them."""
+    chance = random.Random(seed)
+    kinds: list[Any] = [
+        lambda n: b'{"a":' * (n % 64) + b'"x"' + b"}" * (n % 64),
+        lambda n: b'{"a":' * (n % 62) + b'{"b":[]}' + b"}" * (n % 62),
+        lambda n: b"[%s]" % b",".join([b"3"] * n),
+        lambda n: b'["%s"]' % bytes(chance.choices(b"ab", k=n)),
+        lambda n: b"[%s]" % b",".join([b'{"a":4999}'] * (n // 11)),
     ]
     for place in range(number):
         yield kinds[place % len(kinds)](int(most ** chance.random()) + 1)

@@ -16,7 +16,7 @@ from tests.schemas.installed import missing as skip
 if not skip:
     from fleximq.schemas.definition import AVRO, JSON_SCHEMA, PROTOBUF, Definition, compiled
     from fleximq.schemas.misfit import MAX_WORDS, Misfit
-    from tests.schemas.hostile import RECORD, TREE, documents, records, schemas
+    from tests.schemas.hostile import BRANCHES, PATTERN, RECORD, REPEATED, TREE, VALUES, documents, records, schemas
 
 #: Runs in a process of its own, since a stack that overflows would end it; its processor time and memory are limited.
 ROOT = Path(__file__).parents[2]
@@ -25,12 +25,13 @@ import json, resource, sys, time
 from base64 import b64decode
 from fleximq.schemas.definition import Definition
 from fleximq.schemas.misfit import Misfit
-from tests.schemas.hostile import documents, records
-form, parts, number, seconds = json.loads(sys.stdin.read())
+from tests.schemas import hostile
+form, parts, kind, number, seconds = json.loads(sys.stdin.read())
 codec = Definition(form, tuple(parts)).codec()
-payloads = list((documents if form == "json-schema" else records)(1, number, 1 << 20))
+payloads = list(getattr(hostile, kind)(1, number, 1 << 20))
 memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
 fitting = slowest = 0
 for payload in payloads:
     begin = time.process_time()
@@ -52,10 +53,9 @@ _MEMORY = 600
 class HostileTests(SynchronousTestCase):
     """Payloads of up to 1 MiB, and schemas."""
 
-    def readAll(self, form: str, *parts: str) -> None:
-        """Have a process read payloads by a schema."""
-        number = repetitions(1_000, 10_000)
-        given = json.dumps([form, parts, number, _SECONDS])
+    def readAll(self, kind: str, form: str, *parts: str, number: int = repetitions(1_000, 10_000)) -> None:
+        """Have a process read payloads of a kind by a schema."""
+        given = json.dumps([form, parts, kind, number, _SECONDS])
         done = subprocess.run(
             [sys.executable, "-c", _WATCHED],
             input=given,
@@ -73,14 +73,19 @@ class HostileTests(SynchronousTestCase):
         self.assertLess(grown, _MEMORY)
 
     def test_json(self) -> None:
-        self.readAll(JSON_SCHEMA, json.dumps(TREE))
+        self.readAll("documents", JSON_SCHEMA, json.dumps(TREE))
+
+    def test_jsonSchemasWithMuchWork(self) -> None:
+        """A few bytes, or a long text, must not take more than their share."""
+        for schema in (BRANCHES, REPEATED, PATTERN, VALUES):
+            self.readAll("branches", JSON_SCHEMA, json.dumps(schema), number=repetitions(100, 2_500))
 
     def test_avro(self) -> None:
-        self.readAll(AVRO, json.dumps(RECORD))
+        self.readAll("records", AVRO, json.dumps(RECORD))
 
     def test_protobuf(self) -> None:
         descriptors = compiled(written(self, "order.proto", ORDER_PROTO).rpartition("/")[0], "order.proto")
-        self.readAll(PROTOBUF, b64encode(descriptors).decode(), "shop.Order")
+        self.readAll("records", PROTOBUF, b64encode(descriptors).decode(), "shop.Order")
 
     def test_wordsAreShort(self) -> None:
         codec = Definition(JSON_SCHEMA, (json.dumps(TREE),)).codec()
