@@ -1,4 +1,4 @@
-"""Bounds what checking a document by a JSON Schema can cost.
+"""Bounds the cost of checking a document by a JSON Schema.
 
 Whether a document fits is decided in time proportional to its bytes and to the largest *work* at one value: the states
 of a pattern are compared with each byte of a text, the members of an ``enum`` with each value. To say why a document
@@ -26,7 +26,7 @@ _COUNT = re.compile(r"\{(\d+)(?:,(\d*))?\}")
 
 
 class _Uncountable(Exception):
-    """The schema refers to what cannot be found here, or is too large to count."""
+    """The schema has a reference that cannot be followed here, or is too large to count."""
 
 
 class SchemaCost:
@@ -121,7 +121,7 @@ class _Count:
         same = sum(self.at(each, depth) for name in _SAME for each in _schemasIn(schema, name))
         same += sum(self.at(each, depth) for each in self._cost.targets(schema))
         if any(key in schema for key in _UNEVALUATED):
-            # What others have evaluated is found by evaluating it again.
+            # The evaluated properties are found by evaluating them again.
             same *= 2
         if not depth:
             return 1 + same
@@ -130,7 +130,7 @@ class _Count:
 
 
 def patternWork(pattern: str) -> int:
-    """Return about how many states the automaton of a pattern has: counted repetitions multiply what they repeat."""
+    """Return about how many states a pattern has: counted repetitions multiply those of their content."""
     groups, last, place = [0], 0, 0
     while place < len(pattern):
         sign = pattern[place]

@@ -27,13 +27,17 @@ class Registry:
     """Listens on loopback while it is entered; ``url`` is for clients, ``asked`` has the paths of all requests.
 
     ``failures`` are the statuses of the next answers, None for a connection that ends without an answer; ``login`` is
-    what the header Authorization must be.
+    what the header Authorization must be, ``logins`` has those of all requests. ``isProxy``: it is a server that knows
+    no path. ``redirection`` is the URL of another registry, to which it sends clients.
     """
 
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.failures: list[int | None] = []
         self.login: str | None = None
+        self.logins: list[str | None] = []
+        self.isProxy = False
+        self.redirection = ""
         self._schemas: list[dict[str, Any]] = []
         self._subjects: dict[str, list[int]] = {}
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Requests", (_Requests,), {"registry": self}))
@@ -134,6 +138,13 @@ class _Requests(BaseHTTPRequestHandler):
     def _respond(self, method: str, body: Any) -> None:
         registry, parts = self.registry, urlsplit(self.path)
         registry.asked.append(self.path)
+        registry.logins.append(self.headers.get("authorization"))
+        if registry.redirection:
+            self._send(302, b"", registry.redirection + self.path)
+            return
+        if registry.isProxy:
+            self._send(404, b"<html>404 page not found</html>")
+            return
         failure: int | None = registry.failures.pop(0) if registry.failures else 200
         if failure is None:
             self.close_connection = True
@@ -147,9 +158,13 @@ class _Requests(BaseHTTPRequestHandler):
                 answer = registry.answer(method, parts.path, query, body)
             except RegistryError as error:
                 status, answer = error.status, {"error_code": error.code, "message": str(error)}
-        content = json.dumps(answer).encode()
+        self._send(status, json.dumps(answer).encode())
+
+    def _send(self, status: int, content: bytes, location: str = "") -> None:
         self.send_response(status)
         self.send_header("content-type", _TYPE)
+        if location:
+            self.send_header("location", location)
         self.send_header("content-length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)

@@ -14,6 +14,8 @@ from fleximq.schemas.protobuf import ProtobufCodec
 
 #: The maximum number of fields, each counted as often as its message is used.
 MAX_FIELDS = 10_000
+#: The maximum number of values in one payload: a message inside without bytes has a value for each of its fields.
+MAX_VALUES = 1_000_000
 _UNSIGNED = Typed(pa.decimal128(20, 0), Decimal)
 #: The types of fields by their numbers in descriptor.proto.
 _PLAIN = {
@@ -79,12 +81,14 @@ class ProtobufRecords:
     def __init__(self, codec: ProtobufCodec) -> None:
         self._codec = codec
         self._fields = 0
+        self._values = 0
         typed = self._message(codec.type, ())
         self._convert: Callable[[Any], Any] = typed.convert or dict
         self.fields: pa.Schema = pa.schema(list(typed.dataType) if pa.types.is_struct(typed.dataType) else [])
 
     def read(self, payload: bytes) -> Mapping[str, Any]:
         """See :class:`fleximq.pipeline.payloads.record_columns.IRecords`."""
+        self._values = 0
         return self._convert(self._codec.read(payload))  # type: ignore[no-any-return]
 
     def _message(self, descriptor: Any, inside: tuple[str, ...]) -> Typed:
@@ -99,7 +103,20 @@ class ProtobufRecords:
         found = [(each, self._field(each, (*inside, name))) for each in descriptor.fields]
         fields = [(each.name, each.has_presence, typed.convert) for each, typed in found]
         dataType = pa.struct([pa.field(each.name, typed.dataType) for each, typed in found])
-        return Typed(dataType, lambda message: _values(message, fields))
+        return Typed(dataType, lambda message: self._valuesOf(message, fields))
+
+    def _valuesOf(self, message: Any, fields: list[tuple[str, bool, Convert]]) -> dict[str, Any]:
+        self._values += len(fields)
+        if self._values > MAX_VALUES:
+            raise Misfit("", f"has more than {MAX_VALUES:,} values in its messages")
+        found: dict[str, Any] = {}
+        for name, hasPresence, convert in fields:
+            if hasPresence and not message.HasField(name):
+                found[name] = None
+            else:
+                value = getattr(message, name)
+                found[name] = value if convert is None else convert(value)
+        return found
 
     def _field(self, field: Any, inside: tuple[str, ...]) -> Typed:
         inner = field.message_type
@@ -121,14 +138,3 @@ class ProtobufRecords:
 
 def _keyText(key: Any) -> str:
     return str(key).lower() if isinstance(key, bool) else str(key)
-
-
-def _values(message: Any, fields: list[tuple[str, bool, Convert]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, hasPresence, convert in fields:
-        if hasPresence and not message.HasField(name):
-            found[name] = None
-        else:
-            value = getattr(message, name)
-            found[name] = value if convert is None else convert(value)
-    return found

@@ -129,12 +129,12 @@ class SchemaRegistry:
                 try:
                     return _answer(f"{self._url}/{path}")
                 except HTTPError as error:
-                    error.close()
+                    isOwn = _isOwn(error)
                     if error.code in (401, 403):
                         raise RegistryGone(
                             f"the schema registry {self._url} refuses the login in {LOGIN} ({error.code})"
                         ) from None
-                    if error.code < 500 and error.code not in (408, 429):
+                    if isOwn and error.code < 500 and error.code not in (408, 429):
                         raise LookupError(path) from None
                     why = f"status {error.code}"
                 except (OSError, HTTPException, ValueError) as error:
@@ -144,11 +144,22 @@ class SchemaRegistry:
                 self._wait(PAUSE)
 
 
+def _isOwn(error: HTTPError) -> bool:
+    """Tell whether an error is one of a registry, not that of a proxy without one, which knows no path."""
+    with error:
+        try:
+            found = json.loads(error.read(MAX_ANSWER))
+        except (OSError, HTTPException, ValueError, RecursionError):
+            return False
+    return isinstance(found, dict) and "error_code" in found
+
+
 def _answer(url: str) -> Any:
-    headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
+    request = Request(url, headers={"Accept": "application/vnd.schemaregistry.v1+json, application/json"})
     if login := environ.get(LOGIN):
-        headers["Authorization"] = f"Basic {b64encode(login.encode()).decode()}"
-    with urlopen(Request(url, headers=headers), timeout=ANSWER) as answer:
+        # A redirection to another host must not get it.
+        request.add_unredirected_header("Authorization", f"Basic {b64encode(login.encode()).decode()}")
+    with urlopen(request, timeout=ANSWER) as answer:
         found = json.loads(answer.read(MAX_ANSWER))
     if not isinstance(found, dict):
         raise ValueError("its answer is no JSON object")

@@ -21,7 +21,7 @@ if not skip:
     import fastavro
 
     from fleximq.pipeline.errors import OptionRefused
-    from fleximq.pipeline.payloads import ddl
+    from fleximq.pipeline.payloads import ddl, protobuf_columns
     from fleximq.pipeline.payloads.decoder import Decoder
     from fleximq.pipeline.payloads.schema_formats import formatIn
     from fleximq.schemas.definition import compiled
@@ -304,6 +304,13 @@ class ProtobufTests(SynchronousTestCase):
                 "'items[0].sku' is sent with wire type 0, not as string",
             ],
         )
+
+    def test_manyMessages(self) -> None:
+        """Messages inside, which may have two bytes and many fields, are bounded in each payload."""
+        self.patch(protobuf_columns, "MAX_VALUES", len(self.decoder.schema) + 2 * 20)
+        rows = rowsOf(self.decoder.decode(binary([b"\x22\x00" * number for number in (20, 21, 20)])))
+        self.assertEqual([type(row) is dict and len(row["items"]) for row in rows], [20, False, 20])
+        self.assertEqual(rows[1], f"the payload has more than {protobuf_columns.MAX_VALUES} values in its messages")
 
     def test_timeOutOfRange(self) -> None:
         [row] = rowsOf(self.decoder.decode(binary([b"\x32\x0a\x08\xff\xff\xff\xff\xff\xff\xff\xff\x7f"])))

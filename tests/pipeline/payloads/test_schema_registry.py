@@ -191,6 +191,23 @@ class FaultTests(RegistryCase):
         with patch.dict("os.environ", {schema_registry.LOGIN: "me:secret"}):
             self.assertEqual(self.decoded(payload)[1], [{"id": 5}])
 
+    def test_anotherServerIsNoRegistry(self) -> None:
+        """A proxy without a registry knows no path; its messages are no dead letters."""
+        self.patch(schema_registry, "PATIENCE", 0.0)
+        self.registry.isProxy = True
+        error = self.assertRaises(RegistryGone, self.decoded, b"\0\0\0\0\1\2")
+        self.assertIn("does not answer: status 404", str(error))
+
+    def test_loginIsForOneHost(self) -> None:
+        """A redirection is followed without it."""
+        payload = self.avro(FIRST, {"id": 5})
+        other = self.enterContext(Registry())
+        other.redirection = self.registry.url
+        with patch.dict("os.environ", {schema_registry.LOGIN: "me:secret"}):
+            definition = formatIn(f"registry:{other.url}")[1]
+            self.assertEqual(RegistryRecords(definition).read(payload), {"id": 5})
+        self.assertEqual((other.logins, self.registry.logins[-1]), (["Basic bWU6c2VjcmV0"], None))
+
     def test_urls(self) -> None:
         self.assertIn("needs the URL", str(self.assertRaises(OptionRefused, formatIn, "registry")))
         self.assertIn("password", str(self.assertRaises(OptionRefused, formatIn, "registry:http://a:b@c")))
