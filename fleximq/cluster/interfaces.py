@@ -5,7 +5,7 @@ stored together or not at all. Everything here may fail, arrive late or twice, a
 the store never breaks is the expected sequence of :meth:`ICluster.append`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred
@@ -124,8 +124,8 @@ class ICluster(Interface):
     ) -> Callable[[], None]:
         """Call with sequences and messages from a sequence on, in order, until the returned function is called."""
 
-    def replicas() -> "Deferred[Mapping[str, Replicas]]":
-        """Return the copies of each stream, as ``shard N``, and of the ``keys``, as the servers see them."""
+    def replicas(shards: Iterable[int]) -> "Deferred[Mapping[str, Replicas]]":
+        """Return the copies of the streams of these shards, as ``shard N``, and of the ``keys``."""
 
     def purge(shard: int, first: int) -> "Deferred[None]":
         """Remove all messages before this sequence."""

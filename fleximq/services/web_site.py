@@ -166,7 +166,7 @@ def listenersOf(service: Iterable[Any]) -> list[ListenerService]:
 
 @dataclass(frozen=True, slots=True)
 class SiteParts:
-    """What the pages show, and what their requests need.
+    """The parts of the process that the pages show, and that their requests need.
 
     :param settings: returns the current settings, and ``sources`` where they come from.
     :param admission: checks those who sign in, and whether they are still admitted.

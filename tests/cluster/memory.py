@@ -5,7 +5,7 @@ sender that has died; answers may be lost; reads may show an earlier state; a no
 both; the streams or the keys may be unavailable for some time, and a node may hear nothing of changed keys meanwhile.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -162,7 +162,7 @@ class MemoryCluster:
     def bounds(self, shard: int) -> Deferred[StreamBounds]:
         return self._request("streams", lambda: self._seen(shard))
 
-    def replicas(self) -> Deferred[Mapping[str, Replicas]]:
+    def replicas(self, shards: Iterable[int]) -> Deferred[Mapping[str, Replicas]]:
         return self._request("streams", lambda: dict(self.servers.replicas))
 
     def _seen(self, shard: int) -> StreamBounds:

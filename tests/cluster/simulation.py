@@ -40,8 +40,6 @@ FOLDER = "/disk/journal"
 JOURNAL = "00112233445566778899aabbccddeeff"
 #: A segment is sealed when it has so many bytes.
 SEGMENT_BYTES = 3000
-#: Commits of so many bytes travel together.
-ENOUGH = 50
 #: Messages are so small that larger commits need several.
 PAYLOAD = HEADROOM + 600
 
@@ -137,7 +135,6 @@ class Node:
             randomId=lambda: self.simulation.random.getrandbits(64),
             confirmed=self.ownership.confirmed,
             heard=self.ownership.heard,
-            most=4,
         )
         await log.fence()
         self.length = 0
@@ -150,7 +147,6 @@ class Node:
             rollDue=lambda: self.length > SEGMENT_BYTES,
             open=self.opening,
             onError=self.simulation.failed,
-            enough=ENOUGH,
         )
         group.begin(log, StreamWorker(self.clock, self.ended))
         opened: Deferred[str | None] = Deferred()

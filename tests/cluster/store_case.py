@@ -62,7 +62,6 @@ class StoreCase(SynchronousTestCase):
             now=lambda: now,
             randomId=lambda: term << 32 | self.servers.random.getrandbits(32),
             confirmed=self.sent.append,
-            most=4,
         )
 
     def owner(self, node: str = "a", term: int = 1, now: int = TIME) -> StreamLog:

@@ -18,11 +18,7 @@ class SimulationTests(SynchronousTestCase):
 
         A new node with an empty folder would continue it otherwise.
         """
-        simulation = Simulation(1)
-        simulation.pass_(8)
-        for _ in range(30):
-            simulation.publish()
-            simulation.pass_(0.1)
+        simulation = begun(1)
         stream = simulation.servers.stream(SHARD)
         before = contentsOf(simulation)
         for node in simulation.nodes:
@@ -47,11 +43,7 @@ class SimulationTests(SynchronousTestCase):
         until it is whole again.
         """
         for seed in range(4):
-            simulation = Simulation(seed)
-            simulation.pass_(8)
-            for _ in range(30):
-                simulation.publish()
-                simulation.pass_(0.1)
+            simulation = begun(seed)
             stream = simulation.servers.stream(SHARD)
             before = contentsOf(simulation)
             lost = stream.pieces[20:]
@@ -75,11 +67,7 @@ class SimulationTests(SynchronousTestCase):
         """An owner that is started again with an empty folder does not take the shard back before a node that has all
         of it does.
         """
-        simulation = Simulation(3)
-        simulation.pass_(8)
-        for _ in range(30):
-            simulation.publish()
-            simulation.pass_(0.1)
+        simulation = begun(3)
         owner = next(node for node in simulation.nodes if node.ownership.state is State.OWNING)
         owner.kill(True)
         owner.wipe()
@@ -95,11 +83,7 @@ class SimulationTests(SynchronousTestCase):
         continues one that was set back: not before all nodes are there, and one of them has filled it again.
         """
         for left in 0, 20:
-            simulation = Simulation(2)
-            simulation.pass_(8)
-            for _ in range(30):
-                simulation.publish()
-                simulation.pass_(0.1)
+            simulation = begun(2)
             servers, stream = simulation.servers, simulation.servers.stream(SHARD)
             for node in simulation.nodes:
                 node.kill(False)
@@ -136,6 +120,16 @@ class SimulationTests(SynchronousTestCase):
             counts += simulation.counts
         for what in ("confirmed", "takeover", "lost", "probe", "trimmed", "aside", "refused", "unconfirmed"):
             self.assertGreater(counts[what], 0, what)
+
+
+def begun(seed: int) -> Simulation:
+    """Return a simulation in which 30 messages were published."""
+    simulation = Simulation(seed)
+    simulation.pass_(8)
+    for _ in range(30):
+        simulation.publish()
+        simulation.pass_(0.1)
+    return simulation
 
 
 def contentsOf(simulation: Simulation) -> list[dict[str, bytes]]:

@@ -78,8 +78,9 @@ def forget(arguments: Namespace) -> None:
             raise ClusterError(f"there is no node named {node}; these are: {names}")
         if node in survey.living:
             raise ClusterError(f"{node} runs; stop its broker first")
-        end = survey.nodes[node].about.get("end", 0)
-        if end > max((record.about.get("end", 0) for record in survey.living.values()), default=0):
+        if NodeState.of(survey.nodes[node]).end > max(
+            (NodeState.of(each).end for each in survey.living.values()), default=0
+        ):
             raise ClusterError(f"the copy of {node} has more than those of the nodes that run, which wait for it")
         calls.result(cluster.forget(node))
         print(f"{node} is forgotten")

@@ -38,7 +38,7 @@ def status(arguments: Namespace) -> int:
                 unknown.append(f"{what}: the NATS servers do not answer at present ({error}); ask again")
                 return None
 
-        replicas = known("copies of the stream and of the keys", cluster.replicas()) or {}
+        replicas = known("copies of the stream and of the keys", cluster.replicas(survey.owners)) or {}
         bounds = {shard: known(f"stream of shard {shard}", cluster.bounds(shard)) for shard in sorted(survey.owners)}
         if not survey.nodes and (number := known("keys of the nodes", cluster.nodes())) != 0:
             unknown.append(f"keys of {number or 'the'} nodes: they cannot be read at present; ask again")
@@ -62,17 +62,8 @@ def status(arguments: Namespace) -> int:
 def shardRow(survey: Survey, shard: int, bounds: StreamBounds | None) -> dict[str, Any]:
     """Return the fields of a shard; without ``bounds`` those of its stream are null."""
     owner = survey.owners[shard]
-    if bounds is None:
-        nothing = dict.fromkeys(("first", "last", "bytes", "limit"))
-        return {
-            "shard": shard,
-            "owner": owner.node,
-            "term": owner.term,
-            "living": owner.node in survey.living,
-            **nothing,
-        }
-    return {"shard": shard, "owner": owner.node, "term": owner.term, "living": owner.node in survey.living,
-            "first": bounds.first, "last": bounds.last, "bytes": bounds.bytes, "limit": bounds.limit}  # fmt: skip
+    row = {"shard": shard, "owner": owner.node, "term": owner.term, "living": owner.node in survey.living}
+    return row | {name: getattr(bounds, name, None) for name in ("first", "last", "bytes", "limit")}
 
 
 def nodeRows(survey: Survey, shard: int = 0) -> Iterator[dict[str, Any]]:

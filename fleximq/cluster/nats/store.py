@@ -6,7 +6,7 @@ that. The name of the cluster begins the name of each stream, subject and bucket
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -108,7 +108,6 @@ class NatsCluster:
         self._client = SafeClient()
         self._context: JetStreamContext = self._client.jetstream(timeout=TIMEOUT)
         self._keys: KeyValue | None = None
-        self._shards = 1
         #: Why the connection failed last.
         self.reason = "they do not answer"
 
@@ -265,8 +264,8 @@ class NatsCluster:
         return StreamBounds(created, first, state.last_seq, state.bytes, limit, lost)
 
     @_asked
-    async def replicas(self) -> Mapping[str, Replicas]:
-        names = {f"shard {shard}": self._stream(shard) for shard in range(self._shards)} | {"keys": f"KV_{self._name}"}
+    async def replicas(self, shards: Iterable[int]) -> Mapping[str, Replicas]:
+        names = {f"shard {shard}": self._stream(shard) for shard in shards} | {"keys": f"KV_{self._name}"}
         return {what: self._copies(await self._context.stream_info(name)) for what, name in names.items()}
 
     def _copies(self, found: StreamInfo) -> Replicas:

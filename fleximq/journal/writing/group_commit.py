@@ -1,13 +1,10 @@
 """Group commit on the reactor's thread: the runs that arrive during one commit form the next.
 
-A file takes one commit at a time. The stream of a cluster could take several large ones, in order.
-
 Hot: :meth:`GroupCommit.append` costs about 3 us for each run. A record of 100 bytes in runs of 1,000 costs 0.12 us on
 the reactor's thread and 0.08 us on the writer's (CPython 3.11, one core). Encoding on the reactor's thread was clearly
 slower than on the writer's; starting a commit at the end of a reactor turn made no visible difference.
 """
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
@@ -27,9 +24,6 @@ from fleximq.journal.writing.writer_thread import IWorker, reasonOf
 from fleximq.values.records import OTHER_DIALECT, PUBLISHER_CODES, Blobs, OnCommitted, Run
 from fleximq.values.state_records import StateRecord
 
-#: A commit with so many bytes is handed over before the one before it is carried out. A smaller one grows meanwhile:
-#: each has a cost, and with 64 publishers that wait for every confirmation, sending at once took a third of the rate.
-ENOUGH = 768 * 1024
 #: State records wait this many seconds for a commit with messages.
 STATE_RECORDS_WAIT = 0.005
 #: Approximate bytes of a record in a frame, without header and payload.
@@ -52,7 +46,6 @@ class GroupCommit:
     :param rollDue: returns whether the next commit should begin a new segment.
     :param open: returns the beginning of that segment, or None if it cannot be made now.
     :param onError: called with the exceptions of callbacks.
-    :param enough: a commit of so many bytes need not wait for the one before it.
     """
 
     _: KW_ONLY
@@ -64,7 +57,6 @@ class GroupCommit:
     rollDue: Callable[[], bool]
     open: Callable[[], SegmentOpening | None]
     onError: Callable[[Exception], None]
-    enough: int = ENOUGH
 
     def __post_init__(self) -> None:
         self.end = self.next
@@ -75,18 +67,16 @@ class GroupCommit:
         self._worker: IWorker | None = None
         self._bytes = 0
         self._room: list[Callable[[], None]] = []
-        self._opening = self._faulty = self.reopening = self._takesMore = False
+        self._opening = self._faulty = self.reopening = False
         #: The commit with the state records that a reminder was set for.
         self._reminded: Commit | None = None
         self._pending = Commit(last=0, next=self.next)
-        #: The commits that were handed over and have no result yet.
-        self._writing: deque[Commit] = deque()
+        self._writing: Commit | None = None
         self._telling: Commit | None = None
 
     def begin(self, log: ICommitLog, worker: IWorker) -> None:
         """Accept runs from now on; the worker runs the commits of this log."""
         self._commitLog, self._worker = log, worker
-        self._takesMore = log.most > 1
         self.readOnly = None
 
     # -- appending ---------------------------------------------------------------------------------
@@ -126,7 +116,7 @@ class GroupCommit:
         self._bytes += size
         if self._bytes > self.overloadedAt:
             self.overloaded = True
-        if not self._writing or self._takesMore:
+        if self._writing is None:
             self.handOver()
         return self.appended
 
@@ -137,7 +127,7 @@ class GroupCommit:
             if pending.stateRecords is None:
                 pending.stateRecords = MergedStateRecords()
             pending.stateRecords.add(event)
-            if not self._writing:
+            if self._writing is None:
                 self.handOver()
 
     def whenCommitted(self, call: Callable[[], None], number: int | None = None) -> None:
@@ -147,19 +137,17 @@ class GroupCommit:
             call()
             return
         commit.calls.append((call, -1, 0))
-        if not self._writing:
+        if self._writing is None:
             self.handOver()
 
     def _commitOf(self, number: int | None) -> Commit | None:
         """Return the unreported commit of a run, or the last one with anything in it."""
         pending = self._pending
         if number is None:
-            if pending.calls or pending.stateRecords:
-                return pending
-            return self._writing[-1] if self._writing else self._telling
+            return pending if pending.calls or pending.stateRecords else self._writing or self._telling
         if number <= self.decided:
             return None
-        commits = (self._telling, *self._writing, pending)
+        commits = (self._telling, self._writing, pending)
         return next((commit for commit in commits if commit is not None and number <= commit.last), None)
 
     def whenRelieved(self, call: Callable[[], None]) -> None:
@@ -183,12 +171,10 @@ class GroupCommit:
     # -- handing over ------------------------------------------------------------------------------
 
     def handOver(self, stateRecords: bool = False) -> None:
-        """Start the pending commit, even of state records only if so asked, unless the log has enough to write."""
-        pending, log = self._pending, self._commitLog
+        """Start the pending commit, even of state records only if so asked, unless one is being written."""
+        pending = self._pending
         refused = self.readOnly is not None and not self.reopening
-        if refused or self._worker is None or log is None or self._opening:
-            return
-        if self._writing and (pending.size < self.enough or len(self._writing) >= log.most):
+        if self._writing is not None or refused or self._worker is None or self._opening:
             return
         if not pending.calls and not stateRecords:
             if pending.stateRecords and self._reminded is None:
@@ -198,8 +184,8 @@ class GroupCommit:
         if not (pending.calls or pending.stateRecords):
             return
         if self.rollDue():
-            if self._telling is not None or self._writing:
-                # A snapshot contains exactly the reported commits, so it must not be made before all are reported.
+            if self._telling is not None:
+                # A snapshot contains exactly the reported commits, so it must not be made while one is being reported.
                 return
             if pending.opening is None:
                 # Making the snapshot may append state records, which must not start another commit.
@@ -210,8 +196,9 @@ class GroupCommit:
                     self._opening = False
         pending.time = self.now()
         self._pending = Commit(last=pending.last, next=pending.next)
-        self._writing.append(pending)
-        self._worker.hand(partial(log.carryOut, pending), partial(self._done, pending))
+        self._writing = pending
+        assert self._commitLog is not None
+        self._worker.hand(partial(self._commitLog.carryOut, pending), partial(self._done, pending))
 
     def _reminderCame(self) -> None:
         """Commit the state records that wait; later ones, after a commit with messages, have a time of their own."""
@@ -259,7 +246,7 @@ class GroupCommit:
     # -- results -----------------------------------------------------------------------------------
 
     def _done(self, commit: Commit) -> None:
-        self._writing.popleft()
+        self._writing = None
         if commit.reason is not None:
             self.refuse(commit.reason, commit)
             return
@@ -283,16 +270,14 @@ class GroupCommit:
     def refuse(self, reason: str, commit: Commit | None = None) -> None:
         """Refuse later runs, and report the reason for all pending ones: those of the failed commit, then the later
         ones. ``commit`` is None if the sync between two commits failed; the commit that is being written then fails as
-        well. So do all commits that were handed over after a failed one.
+        well.
         """
         if self.readOnly is None or self.reopening:
             self.readOnly = reason
         self.reopening = False
-        if commit is None and self._writing:
+        if commit is None and self._writing is not None:
             return
-        behind = Commit(last=self.appended, next=self.next)
-        if not self._writing:
-            behind, self._pending = self._pending, behind
+        behind, self._pending = self._pending, Commit(last=self.appended, next=self.next)
         commit = commit or Commit(last=self.decided, next=self.end, reason=reason)
         self._bytes -= commit.size + behind.size
         if not self._faulty:

@@ -111,8 +111,6 @@ class CommitWriter:
     :param seconds: a monotonic clock.
     """
 
-    most = 1
-
     def __init__(
         self,
         files: Files,

@@ -15,13 +15,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import groupby
-from threading import Event, Thread
+from threading import Event
 
 import pyarrow.parquet as pq
 
 from fleximq.pipeline.command.job_run import JobRun
-from fleximq.pipeline.errors import LakeRefused, PipelineError
+from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.batch_commit import exclusive, writing
+from fleximq.pipeline.lake.beside_ingest import besideIngest, whyFailed
 from fleximq.pipeline.lake.file_rewriting import Replacement, rewriting
 from fleximq.pipeline.lake.live_files import logOf
 from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
@@ -184,9 +185,8 @@ def _exchanged(folder: str, aside: str, groups: Sequence[Sequence[MergePart]], f
 @contextmanager
 def compacting(tables: Sequence[str], seconds: float, run: JobRun, goal: CompactionGoal) -> Iterator[None]:
     """Compact the tables of an ingest every so many seconds, in a thread, for the length of a ``with`` block."""
-    ending = Event()
 
-    def repeat() -> None:
+    def repeat(ending: Event) -> None:
         while not ending.wait(seconds):
             for table in tables:
                 name = os.path.basename(table)
@@ -200,15 +200,7 @@ def compacting(tables: Sequence[str], seconds: float, run: JobRun, goal: Compact
                         run.writeLine(f"table {name}: {before} files became {after}")
                 except Exception as error:
                     # Even after an error of a library the ingest continues, and the next time may be better.
-                    isOurs = isinstance(error, (PipelineError, OSError))
-                    why = str(error) if isOurs else f"{type(error).__name__}: {error}"
-                    run.writeLine(f"table {name} is not compacted this time: {why}")
+                    run.writeLine(f"table {name} is not compacted this time: {whyFailed(error)}")
 
-    thread = Thread(target=repeat, name="compaction", daemon=True)
-    thread.start()
-    try:
+    with besideIngest("compaction", repeat):
         yield
-    finally:
-        ending.set()
-        # It ends after the partition that it is merging; a kill would do no harm.
-        thread.join()

@@ -116,7 +116,7 @@ class NatsClusterTests(TestCase):
         for room, most in ((1 << 21, 1 << 21), (1 << 20, 1 << 21)):
             await self.connected(room)
             self.assertEqual((await self.cluster.bounds(0)).limit, most)
-        self.assertEqual(set((await self.cluster.replicas()).values()), {Replicas(1, 1, 1)})
+        self.assertEqual(set((await self.cluster.replicas([0])).values()), {Replicas(1, 1, 1)})
 
     async def test_chained(self) -> None:
         """Several appends may be under way, each with the sequence that the one before will have, in pieces or not."""

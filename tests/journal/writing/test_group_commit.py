@@ -358,7 +358,7 @@ class FaultTests(GroupCase):
         """What nobody foresaw is a fault like any other, and is reported."""
         made = self.made
         made.append(b"a")
-        made.group._writing[0].parts.append(object())  # type: ignore[arg-type]
+        made.group._writing.parts.append(object())  # type: ignore[union-attr,arg-type]
         made.steps.all()
         self.assertEqual(made.told[0][1], 0)
         self.assertIsInstance(made.failed[0].error, AttributeError)
@@ -425,7 +425,7 @@ class RollTests(GroupCase):
 
         made.steps.work[0] = (made.steps.work[0][0], doneAndDue)
         made.steps.step()
-        opening = made.group._writing[0].opening
+        opening = made.group._writing.opening  # type: ignore[union-attr]
         assert opening is not None
         self.assertEqual((opening.snapshot.offset, opening.snapshot.snapshot), (2, 0))
         made.steps.all()

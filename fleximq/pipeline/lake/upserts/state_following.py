@@ -8,12 +8,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from threading import Event, Thread
+from threading import Event
 
 from fleximq.pipeline.command.job_run import JobRun
-from fleximq.pipeline.errors import DeadLettersFound, LakeRefused, LeftBehind, PipelineError
+from fleximq.pipeline.errors import DeadLettersFound, LakeRefused, LeftBehind
 from fleximq.pipeline.lag import Reporter
 from fleximq.pipeline.lake.batch_commit import BEHIND, exclusive, readBehind
+from fleximq.pipeline.lake.beside_ingest import besideIngest, whyFailed
 from fleximq.pipeline.lake.live_files import logOf
 from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
 from fleximq.pipeline.lake.table.file_names import writeOwn
@@ -71,22 +72,15 @@ class StateFollowing:
     @contextmanager
     def beside(self, seconds: float) -> Iterator[None]:
         """Update the tables in a thread for the length of a ``with`` block; raises DeadLettersFound at its end."""
-        ending = Event()
 
-        def follow() -> None:
+        def follow(ending: Event) -> None:
             with suppress(DeadLettersFound):
                 self.until(ending, seconds)
                 return
             self._run.stopping.set()
 
-        thread = Thread(target=follow, name="upserts", daemon=True)
-        thread.start()
-        try:
+        with besideIngest("upserts", follow):
             yield
-        finally:
-            ending.set()
-            # The thread completes its present change; a kill would do no harm.
-            thread.join()
         self.checkDead()
 
     def advance(self, isEnding: Callable[[], bool]) -> None:
@@ -99,8 +93,7 @@ class StateFollowing:
                 self._setBehind(spec.name, "")
             except Exception as error:
                 # The ingest continues even after an error of a library: the next update may succeed.
-                isOurs = isinstance(error, (PipelineError, OSError))
-                self._setBehind(spec.name, str(error) if isOurs else f"{type(error).__name__}: {error}")
+                self._setBehind(spec.name, whyFailed(error))
         if self._now() - self._cleaned >= CLEAN:
             self._cleaned = self._now()
             self._cleanUp()
