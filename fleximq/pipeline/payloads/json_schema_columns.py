@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from fleximq.pipeline.payloads.ddl import NESTING
 from fleximq.pipeline.payloads.record_columns import MOMENT, VALUE
+from fleximq.schemas.json_schema_references import References, refers
 
 MAX_FIELDS = 10_000
 _TEXT = pa.string()
@@ -14,17 +15,19 @@ _PLAIN = {"boolean": pa.bool_(), "integer": pa.int64(), "number": pa.float64(), 
 _FORMATS = {"date-time": MOMENT, "date": pa.date32()}
 
 
-def jsonFields(schema: Any) -> pa.Schema:
-    """Return the columns of documents that fit a schema: the properties of objects, else ``value``."""
-    found = _Walk(schema).typeOf(schema, 0, frozenset())
+def jsonFields(schema: Any, others: Mapping[str, Any] | None = None) -> pa.Schema:
+    """Return the columns of documents that fit a schema: the properties of objects, else ``value``. ``others`` are the
+    schemas that it refers to, by their URIs.
+    """
+    found = _Walk(References(schema, others)).typeOf(schema, 0, frozenset())
     return pa.schema(list(found) if pa.types.is_struct(found) else [pa.field(VALUE, found)])
 
 
 class _Walk:
-    """The walk through one schema; ``root`` is the whole, in which ``$ref`` points."""
+    """The walk through one schema. What a reference that cannot be followed here points to is a text."""
 
-    def __init__(self, root: Any) -> None:
-        self._root = root
+    def __init__(self, references: References) -> None:
+        self._references = references
         self._left = MAX_FIELDS
 
     def typeOf(self, schema: Any, depth: int, inside: frozenset[int]) -> pa.DataType:
@@ -32,8 +35,9 @@ class _Walk:
         if not isinstance(schema, Mapping) or depth > NESTING or id(schema) in inside or self._left < 0:
             return _TEXT
         inside |= {id(schema)}
-        if isinstance(schema.get("$ref"), str):
-            return self.typeOf(self._target(schema["$ref"]), depth, inside)
+        # Properties beside a reference are added to those of its target.
+        if refers(schema) and (self._references.isOld or "properties" not in schema):
+            return self.typeOf(self._references.targetOf(schema), depth, inside)
         kinds = [each for each in _kinds(schema) if each != "null"]
         for name in ("anyOf", "oneOf"):
             others = [each for each in schema.get(name, ()) if each != {"type": "null"}]
@@ -70,18 +74,10 @@ class _Walk:
             return
         self._left -= 1
         yield schema
-        if depth and isinstance(schema.get("$ref"), str):
-            yield from self._parts(self._target(schema["$ref"]), depth + 1)
+        if refers(schema):
+            yield from self._parts(self._references.targetOf(schema), depth + 1)
         for each in schema.get("allOf", ()):
             yield from self._parts(each, depth + 1)
-
-    def _target(self, reference: str) -> Any:
-        """Return the schema to which a reference in the same file points, None for one by an anchor or an id."""
-        found: Any = self._root
-        for step in reference.removeprefix("#").split("/")[1:] if reference.startswith("#") else [""]:
-            name = step.replace("~1", "/").replace("~0", "~")
-            found = found.get(name) if isinstance(found, Mapping) else None
-        return found
 
 
 def _kinds(schema: Mapping[str, Any]) -> list[str]:

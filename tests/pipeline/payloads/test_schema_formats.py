@@ -339,6 +339,26 @@ class JsonSchemaTests(SynchronousTestCase):
             "prices MAP<STRING, DOUBLE>, note STRING, any STRING",
         )
 
+    def test_references(self) -> None:
+        """Those by anchors and ids, also beside properties; a schema inside itself is a text."""
+        number = {"type": "object", "properties": {"n": {"type": "integer"}}}
+        other = {"properties": {"b": {"type": "boolean"}, "again": {"$ref": "first"}}}
+        for schema, columns in (
+            ({"properties": {"a": {"$ref": "#x"}}, "$defs": {"x": {"$anchor": "x", **number}}}, "a STRUCT<n: BIGINT>"),
+            ({"allOf": [{"$ref": "#x"}], "$defs": {"x": {"$anchor": "x", **number}}}, "n BIGINT"),
+            ({"$ref": "#x", "$defs": {"x": {"$anchor": "x", **number}}, **other}, "b BOOLEAN, again STRING, n BIGINT"),
+            ({"$id": "first", "$defs": {"x": {"$id": "x", **other}}, "$ref": "x"}, "b BOOLEAN, again STRING"),
+            ({"$dynamicRef": "#x", "$defs": {"x": {"$dynamicAnchor": "x", **number}}}, "n BIGINT"),
+            (
+                {"$schema": "http://json-schema.org/draft-07/schema#", "$ref": "#/definitions/x"}
+                | {"properties": {"b": {}}, "definitions": {"x": number}},
+                "n BIGINT",
+            ),
+        ):
+            schema = {"$id": "first", **schema}
+            decoder = decoderOf(f"json-schema:{written(self, 'schema.json', schema)}")
+            self.assertEqual(ddl.written(decoder.schema), columns, schema)
+
     def test_values(self) -> None:
         value = {
             "id": 5,
