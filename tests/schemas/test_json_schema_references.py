@@ -92,12 +92,17 @@ class ReferencesTests(SynchronousTestCase):
 
     def test_ofTheRoot(self) -> None:
         """A schema that extends a recursive one is the target of its dynamic references."""
-        tree = {"$id": "tree", "$dynamicAnchor": "n", "properties": {"child": {"$dynamicRef": "#n"}}}
-        strict = {"$id": "http://x/strict", "$dynamicAnchor": "n", "$ref": "tree", "$defs": {"tree": tree}}
-        child = tree["properties"]["child"]  # type: ignore[index]
+        tree: dict[str, Any] = {"$id": "tree", "$dynamicAnchor": "n", "properties": {"child": {"$dynamicRef": "#n"}}}
+        strict: dict[str, Any] = {
+            "$id": "http://x/strict",
+            "$dynamicAnchor": "n",
+            "$ref": "tree",
+            "$defs": {"tree": tree},
+        }
+        child = tree["properties"]["child"]
         self.assertIs(References(strict).targetOf(child), strict)
-        old = {"$id": "tree", "$recursiveAnchor": True, "properties": {"child": {"$recursiveRef": "#"}}}
-        child = old["properties"]["child"]  # type: ignore[index]
+        old: dict[str, Any] = {"$id": "tree", "$recursiveAnchor": True, "properties": {"child": {"$recursiveRef": "#"}}}
+        child = old["properties"]["child"]
         self.assertIs(References(old).targetOf(child), old)
         strict = {"$schema": NINETEEN, "$id": "http://x/s", "$ref": "tree", "$defs": {"tree": old}}
         self.assertIs(References(strict).targetOf(child), old)
@@ -107,7 +112,7 @@ class ReferencesTests(SynchronousTestCase):
     def test_unknown(self) -> None:
         """A target outside, or that depends on the way to the reference, is none."""
         two = {each: {"$id": each, "$dynamicAnchor": "m"} for each in "bc"}
-        dynamic = {"$id": "d", "properties": {"a": {"$dynamicRef": "#m"}}, "$dynamicAnchor": "m"}
+        dynamic: dict[str, Any] = {"$id": "d", "properties": {"a": {"$dynamicRef": "#m"}}, "$dynamicAnchor": "m"}
         for schema in (
             referring("#m"),
             referring("#/a/0"),
@@ -116,14 +121,18 @@ class ReferencesTests(SynchronousTestCase):
             referring("#m", const={"$anchor": "m"}),
         ):
             self.assertIsNone(References(schema).targetOf(schema["properties"]["a"]), schema)
-        child = dynamic["properties"]["a"]  # type: ignore[index]
+        child = dynamic["properties"]["a"]
         self.assertIsNone(References({"$defs": {"d": dynamic, **two}}).targetOf(child))
 
     def test_others(self) -> None:
         """Other schemas have names that are relative to that of the first one, and names of their own."""
-        other = {"$id": "http://y/own", "$defs": {"f": {"$anchor": "m", **FOUND}}, "properties": {"a": {"$ref": "#m"}}}
+        other: dict[str, Any] = {
+            "$id": "http://y/own",
+            "$defs": {"f": {"$anchor": "m", **FOUND}},
+            "properties": {"a": {"$ref": "#m"}},
+        }
         for reference in ("other.json#/$defs/f", "http://x/other.json#/$defs/f", "http://y/own#m"):
             schema = {"$id": "http://x/first", **referring(reference)}
             references = References(schema, {"other.json": other})
             self.assertEqual(references.targetOf(schema["properties"]["a"])["title"], "found", reference)
-            self.assertEqual(references.targetOf(other["properties"]["a"])["title"], "found")  # type: ignore[index]
+            self.assertEqual(references.targetOf(other["properties"]["a"])["title"], "found")
