@@ -25,7 +25,7 @@ if not skip:
     from fleximq.pipeline.lake.iceberg import catalogOf
     from fleximq.pipeline.lake.live_files import liveFiles, rowGroups
     from fleximq.pipeline.lake.storage.lake_files import LakeFiles
-    from fleximq.pipeline.lake.storage.object_store import storeOf
+    from fleximq.pipeline.lake.storage.object_store import ObjectStore, storeOf
     from fleximq.pipeline.lake.storage.own_folder import OWN
     from fleximq.pipeline.lake.storage.store_access import storageOptions
     from fleximq.pipeline.lake.table.columns import BASE, TableColumns, writeColumns
@@ -197,3 +197,41 @@ class IcebergTests(StoredTableCase):
         yield static.scan(selected_fields=("offset", "value")).to_arrow()
         found = polars.scan_iceberg(table).select("offset", "value").collect().to_arrow()
         yield found.set_column(1, "value", pc.cast(found["value"], pa.binary()))
+
+    def test_lateCommitWhereOldMetadataAreDeleted(self) -> None:
+        """Another program may let the table have few old versions; a commit with a number that was deleted is repeated
+        on the newest version, and one after which others have committed is not.
+        """
+        self.ingest(1)
+        table = catalogOf(self.lake, None).load_table(("lake", "orders"))
+        few = {"write.metadata.previous-versions-max": "2", "write.metadata.delete-after-commit.enabled": "true"}
+        with table.transaction() as change:
+            change.set_properties(few)
+        create = ObjectStore.create
+
+        def others(number: int) -> None:
+            for each in range(number):
+                with catalogOf(self.lake, None).load_table(("lake", "orders")).transaction() as change:
+                    change.set_properties({"other": str(each)})
+
+        def late(store: ObjectStore, path: str, content: bytes) -> bool:
+            if not path.endswith(".metadata.json"):
+                return create(store, path, content)
+            patched.restore()
+            others(5)
+            return create(store, path, content)
+
+        def early(store: ObjectStore, path: str, content: bytes) -> bool:
+            isDone = create(store, path, content)
+            if path.endswith(".metadata.json"):
+                patched.restore()
+                others(after)
+            return isDone
+
+        patched = self.patch(ObjectStore, "create", late)
+        self.ingest(1)
+        for after in (2, 5):
+            patched = self.patch(ObjectStore, "create", early)
+            self.ingest(1)
+        for found in self.readers():
+            self.assertEqual(sorted(found["offset"].to_pylist()), list(range(1, 4 * _SIZE + 1)))

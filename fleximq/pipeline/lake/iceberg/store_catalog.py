@@ -4,6 +4,7 @@
 Programs that open tables by their folder, without a catalog, find them by these names and ``version-hint.text``.
 """
 
+import json
 import re
 from contextlib import suppress
 from typing import Any, NoReturn
@@ -18,7 +19,6 @@ from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
 from fleximq.pipeline.lake.storage.object_store import ObjectStore
 from fleximq.pipeline.lake.storage.store_access import icebergProperties
-from fleximq.pipeline.lake.storage.table_states import KEPT
 
 _VERSION = re.compile(r"v([0-9]+)\.metadata\.json")
 _HINT = "version-hint.text"
@@ -66,15 +66,27 @@ class StoreCatalog(MetastoreCatalog):
         location = f"{folder}/v{number}.metadata.json"
         try:
             isDone = self._store.create(location, made.metadata.model_dump_json().encode())
-            # An old number may have been deleted: this creation would be hidden by higher ones.
-            isDone = isDone and self._newest(folder) < number + KEPT
+            isSeen = isDone and self._isSeen(folder, number, made.metadata)
         except OSError as error:
             raise CommitStateUnknownException(str(error)) from error
         if not isDone:
             raise CommitFailedException("another commit came first")
+        if not isSeen:
+            raise CommitStateUnknownException("others have committed since, and have deleted older versions")
         with suppress(OSError):
             self._store.put(f"{folder}/{_HINT}", b"%d" % number)
         return _answer(made.metadata, location)
+
+    def _isSeen(self, folder: str, number: int, made: TableMetadata) -> bool:
+        """Tell whether a version is the newest, or the next one was made from it. The table's properties may allow few
+        old versions: where a number was deleted, it can be created again, hidden by the higher ones.
+        """
+        if self._newest(folder) == number:
+            return True
+        with suppress(FileNotFoundError):
+            former = json.loads(self._store.get(f"{folder}/v{number + 1}.metadata.json")).get("metadata-log")
+            return bool(former) and former[-1]["timestamp-ms"] == made.last_updated_ms
+        return False
 
     def create_namespace(self, namespace: str | Identifier, properties: Properties = EMPTY_DICT) -> None:
         """Skip this step: the one namespace exists."""
