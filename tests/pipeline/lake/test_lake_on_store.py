@@ -2,6 +2,7 @@
 
 import os
 import random
+from functools import partial, partialmethod
 from importlib.util import find_spec
 from typing import Any
 
@@ -221,17 +222,17 @@ class IcebergTests(StoredTableCase):
             others(5)
             return create(store, path, content)
 
-        def early(store: ObjectStore, path: str, content: bytes) -> bool:
+        def early(number: int, store: ObjectStore, path: str, content: bytes) -> bool:
             isDone = create(store, path, content)
             if path.endswith(".metadata.json"):
                 patched.restore()
-                others(after)
+                others(number)
             return isDone
 
         patched = self.patch(ObjectStore, "create", late)
         self.ingest(1)
         for after in (2, 5):
-            patched = self.patch(ObjectStore, "create", early)
+            patched = self.patch(ObjectStore, "create", partialmethod(partial(early, after)))
             self.ingest(1)
         for found in self.readers():
             self.assertEqual(sorted(found["offset"].to_pylist()), list(range(1, 4 * _SIZE + 1)))
