@@ -293,6 +293,10 @@ class Ownership:
         """Return the keys of all nodes that are not silent, this one included."""
         return {node: seen.record for node, seen in self._nodes.items() if node and not self._isSilent(node)}
 
+    def known(self) -> dict[str, NodeRecord]:
+        """Return the keys of all nodes, silent ones included."""
+        return {node: seen.record for node, seen in self._nodes.items() if node and seen.record.about}
+
     def _tell(self) -> None:
         for observer in list(self.observers):
             observer()

@@ -1,15 +1,20 @@
 """Appends the commits of a shard's owner to its stream, in place of the journal's own file (/explanation/cluster).
 
-One commit is under way. Its frames are sealed once; every repetition appends the same bytes with the same expected
-sequence, so they can reach one slot of the stream only, however late a copy of a request arrives. The slot alone
-decides the outcome of a request:
+Up to :data:`MOST` commits are under way. The frames of each are sealed once, chained to those of the one before; every
+repetition appends the same bytes with the same expected sequence, so they can reach one slot of the stream only,
+however late a copy of a request arrives. The slot alone decides the outcome of a request:
 
 - the answer names the expected sequences, or the slot has these bytes: it is committed;
 - the slot has other bytes: another owner has the shard, and this one stops and answers no client;
 - the slot seems empty: the outcome is unknown, since reads may be old. The request is repeated until it is known.
 
-A refusal is passed on only if no earlier copy of the request can still arrive. The copy in the node's folder is written
-after the stream has the commit, and the result is reported after that.
+A refusal is passed on only if no earlier copy of the request can still arrive, and no later commit was sent: that one
+expects a message which would never be stored. The copy in the node's folder is written after the stream has the commit
+and all before it, and the result is reported after that.
+
+The requests of a deposed owner that still travel expect sequences up to that of its last commit. A late one would fit
+after the first frame of the next owner, and break the chain. So this frame is stored in :data:`FENCE` messages at once,
+more than all that may be expected by then: an owner sends no commit while those before it have so many messages.
 """
 
 from collections import deque
@@ -17,6 +22,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from inspect import isawaitable
+from itertools import pairwise
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -27,11 +33,15 @@ from zope.interface import implementer
 from fleximq.cluster.interfaces import HEADROOM, MOST_PIECES, ClusterError, Deposed, ICluster, Piece, Refused, Unknown
 from fleximq.cluster.stream_replica import ReplicaError, StreamReplica
 from fleximq.journal.format.control_frames import SegmentStart, encodeSegment, encodeStateRecords
-from fleximq.journal.format.frame import Frame, FrameKind, seal
+from fleximq.journal.format.frame import HEADER_BYTES, Frame, FrameKind, seal
 from fleximq.journal.writing.commit import Commit, ICommitLog
 from fleximq.journal.writing.writer_thread import IWorker, reasonOf
 from fleximq.limits import MEBIBYTE
 
+#: The largest number of commits under way.
+MOST = 4
+#: The number of messages of the first frame of a term. All commits under way but the last have fewer together.
+FENCE = 16
 #: Seconds between two requests for the same slot.
 RETRY = 0.35
 #: The largest number of bytes that publications leave in the stream; at most an eighth of it.
@@ -70,6 +80,8 @@ class StreamLog:
     :param randomId: returns 64 random bits.
     :param confirmed: called with the time at which an append was sent that the stream has accepted.
     :param heard: called with each message of another owner that :meth:`fence` reads.
+    :param mayHurry: returns whether each node would begin a term with :data:`FENCE` messages, which earlier versions do
+        not; otherwise one commit is under way.
     """
 
     def __init__(
@@ -86,6 +98,7 @@ class StreamLog:
         randomId: Callable[[], int],
         confirmed: Callable[[float], None] = lambda sent: None,
         heard: Callable[[], None] = lambda: None,
+        mayHurry: Callable[[], bool] = lambda: True,
     ) -> None:
         self._cluster = cluster
         self._shard = shard
@@ -97,13 +110,21 @@ class StreamLog:
         self._randomId = randomId
         self._confirmed = confirmed
         self._heard = heard
+        self._mayHurry = mayHurry
+        #: The end of the stream when all commits under way are stored: the segment, and the last sequence.
         self._segment = _Sealing(0, 0, 0)
+        self._expected = 0
+        #: The number of messages under way; ``_last`` fires when the last commit under way is stored.
+        self._under = 0
+        self._last: Deferred[None] | None = None
+        #: Why a commit was refused, and all later ones are; another node takes the shard then.
+        self._refusal: str | None = None
         self._stopped = False
         self._limit = self._left = self._opened = 0
         #: The looks in succession in which the stream had less than the copy.
         self._less = 0
         #: The last message of the stream when a message was not found there.
-        self._last = 0
+        self._streamEnd = 0
         #: How many messages of the stream have been lost there, and the one that is read next to see whether it is.
         self.lost = self._checked = 0
         self._unreadable: set[int] = set()
@@ -148,8 +169,17 @@ class StreamLog:
         """Whether publications of so many bytes leave the reserve in the stream. Without it, a full stream could get no
         first frame of another owner, no checkpoint, and no state records, which let messages expire.
         """
-        reserve = max(min(_RESERVE, self._limit // 8), 3 * self._opened)
-        return not self._limit or self._left - size > reserve
+        return not self._limit or self._left - size > self._reserve
+
+    @property
+    def _reserve(self) -> int:
+        return max(min(_RESERVE, self._limit // 8), 3 * self._opened)
+
+    @property
+    def most(self) -> int:
+        """See :class:`ICommitLog`. One if the stream may become full: a refusal must be certain."""
+        isRoomy = not self._limit or self._left > 2 * self._reserve
+        return MOST if isRoomy and self._mayHurry() else 1
 
     # -- taking over -------------------------------------------------------------------------------
 
@@ -173,10 +203,11 @@ class StreamLog:
                 segment = _Sealing(copy.end, copy.end, self._randomId())
                 start = SegmentStart(copy.journal or self._journal, time)
                 data = b"".join(segment.seal(encodeSegment(start, copy.next, self._owner)))
-                held = await self._settle(copy.sequence, [Piece(data, segment.end, copy.next)], isFence=True)
+                pieces = _fencePieces(data, segment.end, copy.next)
+                held = await self._settle(copy.sequence, pieces, isFence=True)
                 if held is None:
-                    copy.write(copy.sequence + 1, data, segment.end, copy.next)
-                    self._segment = segment
+                    copy.write(copy.sequence + len(pieces), data, segment.end, copy.next)
+                    self._segment, self._expected = segment, copy.sequence
                     await self.look()
                     self._checkStopped()
                     return
@@ -220,29 +251,45 @@ class StreamLog:
         """Append a commit and fill in its result. Raises Deposed if another owner has the shard; the outcome must not
         be reported, and ReplicaError if the commit is stored, but not in the copy; as with :class:`Deposed`.
         """
-        began = self._clock.seconds()
-        copy = self._copy
+        began, before, stored = self._clock.seconds(), self._last, Deferred[None]()
+        expected, ahead = self._expected, self._under
+        if self._refusal is not None:
+            commit.reason = self._refusal
+            return
         try:
             segment, data = self._sealed(commit)
             pieces = self._pieces(data, segment.end, commit.next)
         except Exception as error:
-            commit.error, commit.reason = error, reasonOf(error)
+            commit.error, self._refusal = error, reasonOf(error)
+            commit.reason = self._refusal
             return
+        last = expected + len(pieces)
+        self._segment, self._expected, self._last = segment, last, stored
+        self._under += len(pieces)
+        if before is not None and ahead >= FENCE:
+            await before
         try:
-            other = await self._settle(copy.sequence, pieces)
+            other = await self._settle(expected, pieces, before)
         except Refused as error:
-            commit.reason = reasonOf(error)
+            if self._expected != last:
+                raise Deposed("the stream is full, and later commits are under way") from error
+            commit.reason = self._refusal = reasonOf(error)
             return
         if other is not None:
-            raise Deposed(f"message {copy.sequence + 1} of the stream is of another owner")
-        copy.write(copy.sequence + len(pieces), data, segment.end, commit.next)
-        self._segment = segment
+            raise Deposed(f"message {expected + 1} of the stream is of another owner")
+        if before is not None:
+            await before
+        self._copy.write(last, data, segment.end, commit.next)
+        self._under -= len(pieces)
         self._left -= len(data) + len(pieces) * _OVERHEAD
         if commit.opening is not None:
             self._opened = sum(each.length for _, each in commit.written if each.kind is FrameKind.CHECKPOINT)
         commit.end = segment.end
         commit.length = segment.end - segment.base
         commit.seconds = self._clock.seconds() - began
+        if self._last is stored:
+            self._last = None
+        stored.callback(None)
 
     def _sealed(self, commit: Commit) -> tuple[_Sealing, bytes]:
         """Return the frames of a commit, an empty NOTES frame if it has none, and the segment as they leave it. So each
@@ -284,8 +331,11 @@ class StreamLog:
 
     # -- requests ----------------------------------------------------------------------------------
 
-    async def _settle(self, expected: int, pieces: Sequence[Piece], isFence: bool = False) -> Piece | None:
-        """Append until the slot is decided; return None if it has these pieces, else the message of another owner.
+    async def _settle(
+        self, expected: int, pieces: Sequence[Piece], before: "Deferred[None] | None" = None, isFence: bool = False
+    ) -> Piece | None:
+        """Append until the slot is decided; return None if it has these pieces, else the message of another owner. They
+        are sent at once, and again not before ``before`` has fired: then the messages are stored that they follow.
 
         :raises Deposed: see :meth:`fence`; or the store has put these pieces into another slot.
         :raises Refused: the store has no room, and no copy of this request can arrive any more.
@@ -309,23 +359,25 @@ class StreamLog:
                     raise Deposed(f"the stream has put message {expected + 1} at {last - len(pieces) + 1}")
                 self._confirmed(sent)
                 return None
+            if before is not None:
+                await before
             held = await self._slot(expected + 1)
             if held is not None:
                 return None if held.data == pieces[0].data else held
-            looks = looks + 1 if isFence and self._last < expected else 0
+            looks = looks + 1 if isFence and self._streamEnd < expected else 0
             if looks >= _LOOKS:
-                raise ReplicaError(f"the stream ends with message {self._last}, but this copy has {expected}")
+                raise ReplicaError(f"the stream ends with message {self._streamEnd}, but this copy has {expected}")
             await self._sleep()
 
     async def _slot(self, sequence: int) -> Piece | None:
         """Return a message, None if unknown. Raises Deposed if it was removed since, or :meth:`stop` was called."""
         self._checkStopped()
-        held, first, self._last = None, 0, sequence
+        held, first, self._streamEnd = None, 0, sequence
         with suppress(Unknown, Refused):
             held = await self._cluster.slot(self._shard, sequence)
             if held is None:
                 bounds = await self._cluster.bounds(self._shard)
-                first, self._last = bounds.first, bounds.last
+                first, self._streamEnd = bounds.first, bounds.last
         self._checkStopped()
         if first > sequence:
             raise Deposed(f"message {sequence} was removed from the stream, which begins with {first}")
@@ -340,9 +392,28 @@ class StreamLog:
             raise Deposed("this node does not own the shard any more")
 
 
+def _fencePieces(data: bytes, end: int, nextOffset: int) -> Sequence[Piece]:
+    """Return the first frame of a term as :data:`FENCE` messages; the first one has its header, by which followers know
+    it.
+    """
+    rest = len(data) - HEADER_BYTES
+    cuts = [0, *(HEADER_BYTES + rest * number // (FENCE - 1) for number in range(FENCE))]
+    parts = [data[begin:to] for begin, to in pairwise(cuts)]
+    return [Piece(part, end, nextOffset, FENCE - number) for number, part in enumerate(parts, 1)]
+
+
+@dataclass(slots=True, eq=False)
+class _Work:
+    """Work under way: ``done`` is called when it, and all before it, is done."""
+
+    done: Callable[[], None]
+    isDone: bool = False
+
+
 @implementer(IWorker)
 class StreamWorker:
-    """Does the work of an owner's :class:`StreamLog` in order, on the reactor's thread, as an ``IWorker``.
+    """Does the work of an owner's :class:`StreamLog` at once, and reports it in order, on the reactor's thread, as an
+    ``IWorker``.
 
     :param ended: called once, with the error that ends the work for good: from then on no result is reported.
     """
@@ -350,18 +421,18 @@ class StreamWorker:
     def __init__(self, clock: IReactorTime, ended: Callable[[Exception], None]) -> None:
         self._clock = clock
         self._ended = ended
-        self._work: deque[tuple[Callable[[], object], Callable[[], None]]] = deque()
-        self._busy = self._stopped = False
+        self._under: deque[_Work] = deque()
+        self._running = 0
+        self._stopped = False
 
     def start(self) -> None:
         """No thread is needed."""
 
     def hand(self, work: Callable[[], object], done: Callable[[], None]) -> None:
         """See :class:`IWorker`; the work may return an awaitable."""
-        self._work.append((work, done))
-        if not (self._busy or self._stopped):
-            self._busy = True
-            Deferred.fromCoroutine(self._run()).addErrback(self._failed)
+        if not self._stopped:
+            self._under.append(each := _Work(done))
+            Deferred.fromCoroutine(self._run(work, each)).addErrback(self._failed)
 
     def remind(self, seconds: float, call: Callable[[], None]) -> None:
         """See :class:`IWorker`."""
@@ -378,20 +449,21 @@ class StreamWorker:
     def stop(self, seconds: float) -> bool:
         """Report no further result; False if an append is under way."""
         self._stopped = True
-        return not self._busy
+        return not self._running
 
-    async def _run(self) -> None:
-        while self._work and not self._stopped:
-            work, done = self._work.popleft()
+    async def _run(self, work: Callable[[], object], each: _Work) -> None:
+        self._running += 1
+        try:
             result = work()
             if isawaitable(result):
                 await result
-            if not self._stopped:
-                done()
-        self._busy = False
+        finally:
+            self._running -= 1
+        each.isDone = True
+        while self._under and self._under[0].isDone and not self._stopped:
+            self._under.popleft().done()
 
     def _failed(self, failure: Any) -> None:
-        self._busy = False
         if not self._stopped:
             self._stopped = True
             self._ended(failure.value)

@@ -32,7 +32,7 @@ from fleximq.cluster.owner_journal import OwnerJournal
 from fleximq.cluster.ownership import INTERVAL, Ownership, State
 from fleximq.cluster.refill import refill, replace
 from fleximq.cluster.steady_clock import SteadyClock
-from fleximq.cluster.stream_log import StreamLog, StreamWorker
+from fleximq.cluster.stream_log import FENCE, StreamLog, StreamWorker
 from fleximq.cluster.stream_replica import ReplicaError, StreamReplica
 from fleximq.cluster.trim import trimCopy, trimStream
 from fleximq.dialects.connection.write_turn import WriteTurn
@@ -288,7 +288,7 @@ class ClusterService(MultiService):
             takeOver=self._takeOver,
             lose=self._lost,
             probe=self._journal.probe,
-            about=lambda: {**self.operator.about(), **ports.about},
+            about=lambda: {**self.operator.about(), **ports.about, "fence": FENCE},
             end=lambda: self._copy.end,
             nodes=self.nodes,
         )
@@ -384,8 +384,11 @@ class ClusterService(MultiService):
         return StreamLog(
             self._cluster, SHARD, self._copy, node=self._node, term=term, journal=secrets.token_hex(16),
             clock=self._clock, now=lambda: time.time_ns() // 1000, randomId=lambda: secrets.randbits(64),
-            confirmed=confirmed, heard=self.ownership.heard,
+            confirmed=confirmed, heard=self.ownership.heard, mayHurry=self._mayHurry,
         )  # fmt: skip
+
+    def _mayHurry(self) -> bool:
+        return all(record.about.get("fence", 1) >= FENCE for record in self.ownership.known().values())
 
     def _refill(self, isAll: bool) -> None:
         """Append the records of this copy that the stream lacks, then follow it again; ``isAll``: empty it first."""

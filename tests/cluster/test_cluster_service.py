@@ -27,6 +27,7 @@ from fleximq.cli.main import main
 from fleximq.cluster.interfaces import AHEAD
 from fleximq.cluster.node_state import NodeState
 from fleximq.cluster.owner_journal import OwnerJournal
+from fleximq.cluster.stream_log import FENCE
 from fleximq.cluster.stream_replica import StreamReplica
 from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.journal.journal_folder import JournalFolder
@@ -330,7 +331,7 @@ class ClusterServiceTests(SynchronousTestCase):
             self.pass_(20)
         self.assertFalse(third.inner.running)
         said = [event["reason"] for event in logged if "cannot own" in (event.get("log_format") or "")]
-        self.assertEqual(said, ["the stream ends with message 0, but this copy has 1"])
+        self.assertEqual(said, ["the stream ends with message 0, but this copy has 16"])
 
     def test_setBack(self) -> None:
         """Where an older stream was put in place, all nodes stop and keep their copies; a command fills the stream from
@@ -342,7 +343,7 @@ class ClusterServiceTests(SynchronousTestCase):
         older = list(stream.pieces)
         told.append(self.first.produce("late"))
         self.pass_(1)
-        for created, pieces in ((1, older), (2, []), (3, older[:1])):
+        for created, pieces in ((1, older), (2, []), (3, older[:FENCE])):
             for each in (self.first, self.second):
                 each.clock.ended = True
             self.servers.answers.clear()
@@ -413,7 +414,7 @@ class ClusterServiceTests(SynchronousTestCase):
         self.pass_(1)
         stream.lost.add(2)
         with capturedLogs() as logged:
-            self.pass_(10)
+            self.pass_(30)
         said = [event["number"] for event in logged if "has lost {number}" in (event.get("log_format") or "")]
         self.assertEqual((said, self.first.service.values()["cluster_stream_lost_messages"]), ([1], 1))
         self.pass_(1)

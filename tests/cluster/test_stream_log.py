@@ -7,10 +7,10 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.python.failure import Failure
 
 from fleximq.cluster.interfaces import HEADROOM, Deposed, Piece, Unknown
-from fleximq.cluster.stream_log import StreamWorker
+from fleximq.cluster.stream_log import FENCE, MOST, StreamWorker
 from fleximq.cluster.stream_replica import ReplicaError
 from fleximq.journal.format.body import readBody
-from fleximq.journal.format.frame import FrameKind, completeFrame
+from fleximq.journal.format.frame import FrameKind, completeFrame, readHeader
 from fleximq.journal.writing.commit import SegmentOpening, Snapshot
 from tests.cluster.memory import MemoryCluster
 from tests.cluster.store_case import StoreCase, headersOf
@@ -21,21 +21,23 @@ class FenceTests(StoreCase):
     """StreamLog.fence."""
 
     def test_first(self) -> None:
-        """The first message is a SEGMENT frame with node and term; the copy has it too."""
+        """The first messages are a SEGMENT frame with node and term, which begins with its header; the copy has it."""
         self.owner("east-1", 7)
-        header, frame = completeFrame(self.stream.pieces[0].data)
+        self.assertEqual([piece.left for piece in self.stream.pieces], list(range(FENCE))[::-1])
+        self.assertEqual(readHeader(self.stream.pieces[0].data).kind, FrameKind.SEGMENT)
+        header, frame = completeFrame(b"".join(piece.data for piece in self.stream.pieces))
         self.assertEqual(
             readBody(header, frame, FrameKind.SEGMENT),
             {"journal": JOURNAL, "created": TIME, "node": "east-1", "term": 7},
         )
-        self.assertEqual((self.copy.sequence, self.copy.end, self.copy.next), (1, header.length, 1))
+        self.assertEqual((self.copy.sequence, self.copy.end, self.copy.next), (FENCE, header.length, 1))
 
     def test_readsAll(self) -> None:
         """A new owner reads what its copy lacks first, and the frames of both follow each other."""
         first = self.owner("a", 1)
         self.completed(first.carryOut(self.commit(b"one", b"two")))
         self.owner("b", 2)
-        self.assertEqual((self.copy.sequence, self.copy.next), (3, 3))
+        self.assertEqual((self.copy.sequence, self.copy.next), (2 * FENCE + 1, 3))
         headers = headersOf(self.stream.pieces)
         self.assertEqual([header.baseOffset for header in headers], [1, 1, 3])
         self.assertEqual(headers[2].position, headers[1].position + headers[1].length)
@@ -54,7 +56,7 @@ class FenceTests(StoreCase):
         self.completed(first.carryOut(self.commit(b"late")))
         self.pass_(5.0)
         self.successResultOf(fenced)
-        self.assertEqual((copy.sequence, copy.next), (3, 2))
+        self.assertEqual((copy.sequence, copy.next), (2 * FENCE + 1, 2))
 
     def test_readsMany(self) -> None:
         """Many missing messages are read in batches, not one after the other."""
@@ -71,8 +73,8 @@ class FenceTests(StoreCase):
 
         self.patch(second._cluster, "slot", counted)
         self.completed(second.fence())
-        self.assertEqual((self.copy.sequence, self.copy.next), (62, 61))
-        self.assertEqual(single[0], 62)
+        self.assertEqual((self.copy.sequence, self.copy.next), (60 + 2 * FENCE, 61))
+        self.assertEqual(single[0], 61 + FENCE)
 
     def test_readsManyUntilStopped(self) -> None:
         """A node that loses the shard while it reads many messages writes no more of them to its copy."""
@@ -86,7 +88,7 @@ class FenceTests(StoreCase):
         second.stop()
         self.pass_(5)
         self.failureResultOf(fenced, Deposed)
-        self.assertLess(self.copy.sequence, 20)
+        self.assertLess(self.copy.sequence, 40)
         self.assertEqual(self.servers.feeds, [])
 
     def test_setBack(self) -> None:
@@ -94,15 +96,17 @@ class FenceTests(StoreCase):
         first = self.owner("a", 1)
         for number in range(3):
             self.completed(first.carryOut(self.commit(b"%d" % number)))
-        del self.stream.pieces[2:]
+        del self.stream.pieces[17:]
         fenced = self.begin(self.log(self.copy, "a", 2).fence())
         self.pass_(10)
-        self.assertIn("ends with message 2, but this copy has 4", str(self.failureResultOf(fenced, ReplicaError).value))
+        self.assertIn(
+            "ends with message 17, but this copy has 19", str(self.failureResultOf(fenced, ReplicaError).value)
+        )
         for _ in range(7):
             self.completed(first.look())
         looked = self.begin(first.look())
         self.pass_(1)
-        self.assertIn("ends with message 2, but", str(self.failureResultOf(looked, ReplicaError).value))
+        self.assertIn("ends with message 17, but", str(self.failureResultOf(looked, ReplicaError).value))
 
     def test_removed(self) -> None:
         """A copy that ends before the stream begins is not brought up to date by fencing, so this ends."""
@@ -120,7 +124,7 @@ class FenceTests(StoreCase):
         first._cluster.maxPayload = HEADROOM + 100
         self.completed(first.carryOut(self.commit(bytes(300))))
         second = self.log(None, "b", 2)
-        pieces, self.stream.pieces = self.stream.pieces, self.stream.pieces[:3]
+        pieces, self.stream.pieces = self.stream.pieces, self.stream.pieces[: FENCE + 2]
         fenced = self.begin(second.fence())
         self.pass_(1.0)
         self.assertNoResult(fenced)
@@ -142,22 +146,22 @@ class FenceTests(StoreCase):
         stopped = self.begin(log.carryOut(self.commit(b"one")))
         self.pass_(0.1)
         self.failureResultOf(stopped, Deposed)
-        self.assertEqual(len(self.stream.pieces), 1)
+        self.assertEqual(len(self.stream.pieces), FENCE)
 
     def test_ahead(self) -> None:
         """A copy that has more than the stream does not become an owner's."""
         log = self.owner()
         self.completed(log.carryOut(self.commit(b"one")))
-        del self.stream.pieces[1:]
+        del self.stream.pieces[FENCE:]
         again = self.openCopy(self.copy._files)  # type: ignore[arg-type]
         fenced = self.begin(self.log(again, "a", 2).fence())
         self.pass_(1.0)
         self.assertIn("more than the stream", str(self.failureResultOf(fenced, ReplicaError).value))
-        self.assertEqual(len(self.stream.pieces), 1)
+        self.assertEqual(len(self.stream.pieces), FENCE)
 
 
 class AppendTests(StoreCase):
-    """StreamLog.carryOut, of an owner whose stream has one message."""
+    """StreamLog.carryOut, of an owner whose stream has one frame."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -188,7 +192,7 @@ class AppendTests(StoreCase):
         self.servers.cutIn.add("a")
         self.carryOut(b"one")
         self.pass_(1.0)
-        self.assertEqual((len(self.stream.pieces), self.copy.end), (2, end))
+        self.assertEqual((len(self.stream.pieces), self.copy.end), (FENCE + 1, end))
 
     def test_lostAnswer(self) -> None:
         """After a lost answer the slot has these bytes: committed, once, without a sign of life."""
@@ -198,7 +202,8 @@ class AppendTests(StoreCase):
         self.servers.heal()
         self.pass_(1.5)
         self.successResultOf(committed)
-        self.assertEqual((len(self.stream.pieces), self.copy.sequence, self.made.reason), (2, 2, None))
+        ends = FENCE + 1, FENCE + 1, None
+        self.assertEqual((len(self.stream.pieces), self.copy.sequence, self.made.reason), ends)
         self.assertEqual(self.sent, [])
 
     def test_emptySlot(self) -> None:
@@ -213,7 +218,7 @@ class AppendTests(StoreCase):
         self.servers.faults.old = 0.0
         self.pass_(1.0)
         self.successResultOf(committed)
-        self.assertEqual(len(self.stream.pieces), 2)
+        self.assertEqual(len(self.stream.pieces), FENCE + 1)
 
     def test_lateLanding(self) -> None:
         """A late copy of a request is stored once; if another owner was faster, it is not stored at all."""
@@ -223,7 +228,7 @@ class AppendTests(StoreCase):
         self.servers.faults.late = 0.0
         self.pass_(25.0)
         self.successResultOf(late)
-        self.assertEqual(len(self.stream.pieces), 2)
+        self.assertEqual(len(self.stream.pieces), FENCE + 1)
         self.servers.cutOut.add("a")
         self.servers.faults.late = 1.0
         late = self.carryOut(b"two")
@@ -254,15 +259,86 @@ class AppendTests(StoreCase):
         self.failureResultOf(self.carryOut(b"one"), Deposed)
 
     def test_full(self) -> None:
-        """A certain refusal is the commit's result, and the next commit takes its place."""
+        """A certain refusal is the commit's result, and that of all later ones: this node gives the shard up."""
         self.servers.room = 1
         refused = self.carryOut(b"one")
         self.pass_(0.1)
         self.successResultOf(refused)
-        self.assertEqual((self.made.reason, len(self.stream.pieces)), ("the stream is full", 1))
+        self.assertEqual((self.made.reason, len(self.stream.pieces)), ("the stream is full", FENCE))
         self.servers.room = 0
-        self.completed(self.owned.carryOut(self.commit(b"two")))
-        self.assertEqual(len(headersOf(self.stream.pieces)), 2)
+        self.completed(self.owned.carryOut(later := self.commit(b"two")))
+        self.assertEqual((later.reason, len(self.stream.pieces)), ("the stream is full", FENCE))
+
+    def test_fullBeforeOthers(self) -> None:
+        """A refusal is no result while a later commit is under way, which might fit in its place."""
+        self.servers.room = 1
+        refused = self.carryOut(b"one")
+        made = self.made
+        self.carryOut(b"two")
+        self.pass_(0.1)
+        self.assertIn("later commits", str(self.failureResultOf(refused, Deposed).value))
+        self.assertIsNone(made.reason)
+
+    def test_severalUnderWay(self) -> None:
+        """Commits are sent before those before them are stored, and written to the copy in their order."""
+        commits = [self.carryOut(b"%d" % number) for number in range(3)]
+        self.assertEqual(self.owned._under, 3)
+        self.pass_(5)
+        for each in commits:
+            self.successResultOf(each)
+        self.assertEqual((len(headersOf(self.stream.pieces)), self.copy.sequence), (4, FENCE + 3))
+
+    def test_laterFirst(self) -> None:
+        """If the first of several requests is late, the others wait for it, and are stored in their order."""
+        self.servers.faults.late = 1.0
+        late = self.carryOut(b"one")
+        self.servers.faults.late = 0.0
+        other = self.carryOut(b"two")
+        self.pass_(0.3)
+        self.assertNoResult(other)
+        self.pass_(30)
+        self.successResultOf(late)
+        self.successResultOf(other)
+        self.assertEqual(self.copy.sequence, FENCE + 2)
+
+    def test_fencedOut(self) -> None:
+        """A late request of a deposed owner, which expects its own commits before it, does not fit after the fence."""
+        self.servers.cutOut.add("a")
+        self.servers.faults.late = 1.0
+        for number in range(MOST):
+            self.carryOut(b"%d" % number)
+        self.servers.faults.late = 0.0
+        self.owner("b", 2)
+        copy = self.copy
+        self.pass_(30)
+        self.completed(self.log(copy, "b", 3).fence())
+        kinds = [header.kind for header in headersOf(self.stream.pieces)]
+        self.assertNotIn(FrameKind.RECORDS, kinds)
+        self.assertEqual(len(self.stream.pieces), copy.sequence)
+
+    def test_manyMessages(self) -> None:
+        """A commit is not sent while those before it have as many messages as a fence, or more."""
+        self.servers.maxPayload = HEADROOM + 100
+        self.owned._cluster = self.cluster()
+        large = self.carryOut(bytes(100 * FENCE))
+        small = self.carryOut(b"small")
+        self.assertGreater(self.owned._under, FENCE)
+        sent = len(self.clock.getDelayedCalls())
+        self.pass_(0.1)
+        self.successResultOf(large)
+        self.successResultOf(small)
+        self.assertLess(sent, 4)
+
+    def test_mostUnderWay(self) -> None:
+        """One commit is under way where the stream may become full, and beside nodes of earlier versions."""
+        self.assertEqual(self.owned.most, MOST)
+        self.owned._mayHurry = lambda: False
+        self.assertEqual(self.owned.most, 1)
+        self.owned._mayHurry = lambda: True
+        self.owned._limit, self.owned._left = 800, 201
+        self.assertEqual(self.owned.most, MOST)
+        self.owned._left = 200
+        self.assertEqual(self.owned.most, 1)
 
     def test_fullButUncertain(self) -> None:
         """A refusal is no result while an earlier copy of the request may land."""
@@ -308,10 +384,10 @@ class AppendTests(StoreCase):
         self.servers.heal()
         self.pass_(2.0)
         self.successResultOf(committed)
-        pieces = self.stream.pieces[1:]
+        pieces = self.stream.pieces[FENCE:]
         self.assertEqual([piece.left for piece in pieces], list(range(len(pieces)))[::-1])
         self.assertGreater(len(pieces), 3)
-        self.assertEqual((self.copy.sequence, self.copy.end), (1 + len(pieces), pieces[0].end))
+        self.assertEqual((self.copy.sequence, self.copy.end), (FENCE + len(pieces), pieces[0].end))
 
     def test_tooLarge(self) -> None:
         """A commit of more than a thousand pieces is refused, and nothing is sent."""
@@ -332,8 +408,8 @@ class AppendTests(StoreCase):
         made = self.commit(b"one")
         made.opening = SegmentOpening(JOURNAL, Snapshot({}, (), 0, 1, TIME), 1)
         self.completed(self.owned.carryOut(made))
-        self.assertEqual([header.kind for header in headersOf(self.stream.pieces[1:])], [0, 7, 1])
-        header, frame = completeFrame(self.stream.pieces[1].data)
+        self.assertEqual([header.kind for header in headersOf(self.stream.pieces[FENCE:])], [0, 7, 1])
+        header, frame = completeFrame(self.stream.pieces[FENCE].data)
         self.assertEqual(readBody(header, frame, FrameKind.SEGMENT)["term"], 1)
         self.assertEqual(made.begun and made.begun[0], self.stream.pieces[0].end)
 
@@ -358,12 +434,12 @@ class WorkerTests(StoreCase):
         self.worker.hand(work, lambda: self.done.append(name))
 
     def test_order(self) -> None:
-        """Work begins when the work before has ended, whether it waits or not."""
+        """Work begins at once, and is reported when the work before has ended, whether it waits or not."""
         first: Deferred[Any] = Deferred()
         begun: list[str] = []
         self.hand("first", lambda: first)
         self.hand("second", lambda: begun.append("second"))
-        self.assertEqual((begun, self.done), ([], []))
+        self.assertEqual((begun, self.done), (["second"], []))
         first.callback(None)
         self.assertEqual((begun, self.done), (["second"], ["first", "second"]))
 

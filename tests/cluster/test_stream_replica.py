@@ -4,6 +4,7 @@ from random import Random
 
 from fleximq.cluster.follower import Follower
 from fleximq.cluster.interfaces import AHEAD, Piece, StreamBounds
+from fleximq.cluster.stream_log import FENCE
 from fleximq.cluster.stream_replica import ReplicaError, StreamBehind, StreamReplica
 from fleximq.cluster.trim import trimCopy, trimStream
 from fleximq.errors import JournalError
@@ -29,7 +30,9 @@ def contentOf(disk: Recorder) -> tuple[int, bytes]:
 
 
 class CopyCase(StoreCase):
-    """``bases`` are the positions at which the segments of the stream begin."""
+    """``bases`` are the positions at which the segments of the stream begin. Its first frame has :data:`FENCE`
+    messages, each later commit one.
+    """
 
     def setUp(self) -> None:
         super().setUp()
@@ -87,7 +90,7 @@ class CopyTests(CopyCase):
         """A stream without messages whose sequences go on has lost them: no copy continues it."""
         disk = emptyDisk()
         copy = self.openCopy(disk)
-        self.fill(copy, 4)
+        self.fill(copy, FENCE + 3)
         last = len(self.pieces)
         self.assertRaises(StreamBehind, copy.join, StreamBounds(self.stream.created, last + 1, last))
         self.assertEqual(self.openCopy().join(StreamBounds(self.stream.created, last + 1, last)), last + 1)
@@ -96,21 +99,21 @@ class CopyTests(CopyCase):
         """A copy that was closed goes on after its last message."""
         disk = emptyDisk()
         copy = self.openCopy(disk)
-        self.fill(copy, 4)
+        self.fill(copy, FENCE + 3)
         copy.close()
         copy = self.openCopy(disk)
         self.assertTrue(copy.usable)
-        self.assertEqual(copy.join(self.bounds()), 5)
+        self.assertEqual(copy.join(self.bounds()), FENCE + 4)
         self.fill(copy)
         self.assertEqual(contentOf(disk), (0, self.bytes))
 
     def test_killed(self) -> None:
         """A copy that was not closed reads its last segment again, and may not be used before."""
         disk = emptyDisk()
-        self.fill(self.openCopy(disk), 5)
+        self.fill(self.openCopy(disk), FENCE + 4)
         copy = self.openCopy(disk)
-        self.assertEqual((copy.usable, copy.join(self.bounds())), (False, 4))
-        self.assertEqual(copy.receive(4, self.pieces[3]), [])
+        self.assertEqual((copy.usable, copy.join(self.bounds())), (False, FENCE + 3))
+        self.assertEqual(copy.receive(FENCE + 3, self.pieces[FENCE + 2]), [])
         self.fill(copy)
         self.assertTrue(copy.usable)
         self.assertEqual(contentOf(disk), (0, self.bytes))
@@ -153,32 +156,32 @@ class CopyTests(CopyCase):
         disk = emptyDisk()
         self.fill(self.openCopy(disk))
         log = self.log(None, "b", 9)
-        del self.stream.pieces[5:]
+        del self.stream.pieces[FENCE + 4 :]
         self.completed(log.fence())
         self.pieces = self.stream.pieces
         copy = self.openCopy(disk)
         self.assertRaises(ReplicaError, self.fill, copy)
         self.assertEqual((copy.usable, contentOf(disk)), (False, (0, self.bytes)))
-        self.assertRaises(ReplicaError, copy.receive, 7, self.pieces[-1])
+        self.assertRaises(ReplicaError, copy.receive, len(self.pieces) + 1, self.pieces[-1])
 
     def test_notContinued(self) -> None:
         """A message that does not continue the copy changes nothing: missing, damaged, twice, of another journal."""
-        third = self.pieces[2]
+        third, fourth = self.pieces[FENCE + 1 : FENCE + 3]
         [foreign] = chained([encodeSegment(SegmentStart("0" * 32, TIME), 5)], third.end)
-        [within] = chained([encodeSegment(SegmentStart(JOURNAL, TIME), 9)], self.pieces[3].end)
+        [within] = chained([encodeSegment(SegmentStart(JOURNAL, TIME), 9)], fourth.end)
         for sequence, data in (
-            (5, self.pieces[4].data),
-            (4, self.pieces[3].data[:-1] + b"x"),
-            (4, self.pieces[3].data[:-8]),
-            (4, third.data),
-            (4, self.pieces[5].data),
-            (4, self.pieces[3].data * 2),
-            (4, foreign),
-            (4, self.pieces[3].data + within),
+            (FENCE + 4, self.pieces[FENCE + 3].data),
+            (FENCE + 3, fourth.data[:-1] + b"x"),
+            (FENCE + 3, fourth.data[:-8]),
+            (FENCE + 3, third.data),
+            (FENCE + 3, self.pieces[FENCE + 4].data),
+            (FENCE + 3, fourth.data * 2),
+            (FENCE + 3, foreign),
+            (FENCE + 3, fourth.data + within),
         ):
             disk = emptyDisk()
             copy = self.openCopy(disk)
-            self.fill(copy, 3)
+            self.fill(copy, FENCE + 2)
             self.assertRaises(ReplicaError, copy.receive, sequence, Piece(data, third.end + len(data), 9))
             self.assertEqual(contentOf(disk), (0, self.bytes[: third.end]), (sequence, data))
             self.assertFalse(copy.usable)
@@ -198,7 +201,7 @@ class CopyTests(CopyCase):
     def test_newNode(self) -> None:
         """An empty copy begins at the stream's first segment; one that ends before it moves its segments aside."""
         self.stream.first = 1 + next(i for i, piece in enumerate(self.pieces) if piece.end > self.bases[1])
-        for until in (0, 2):
+        for until in (0, FENCE + 1):
             disk = emptyDisk()
             copy = self.openCopy(disk)
             for sequence in range(1, until + 1):
@@ -231,7 +234,7 @@ class CopyTests(CopyCase):
         disk = emptyDisk()
         copy = self.openCopy(disk)
         copy.load(self.fail)
-        for sequence in (1, 2):
+        for sequence in range(1, FENCE + 2):
             copy.receive(sequence, self.pieces[sequence - 1])
         copy.added = lambda frames: None
         self.assertRaises(ReplicaError, self.fill, copy)
@@ -401,7 +404,7 @@ class FollowerTests(CopyCase):
         """After a message that does not continue the copy it stops, and says why."""
         follower = self.follower()
         self.pass_(1)
-        self.stream.pieces.append(self.pieces[1])
+        self.stream.pieces.append(self.pieces[FENCE])
         self.servers.wake()
         self.pass_(1)
         self.assertIn("does not continue", follower.reason)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
-from zope.interface import Interface
+from zope.interface import Attribute, Interface
 
 from fleximq.journal.format import control_frames
 from fleximq.journal.format.column_builder import AppendedRun
@@ -198,8 +198,12 @@ class SegmentOpening:
 class ICommitLog(Interface):
     """The end of the journal that commits extend: a file, or the stream of a cluster."""
 
+    most = Attribute("""How many commits may be handed over before the first of them is carried out, at present.""")
+
     def carryOut(commit: "Commit") -> object:
-        """Write a commit and fill in its result; called by a worker, which may have to wait for what this returns."""
+        """Write a commit and fill in its result; called by a worker, which may have to wait for what this returns. If a
+        commit fails, so do all that were handed over after it and before its result.
+        """
 
 
 class OpenSegment(Protocol):

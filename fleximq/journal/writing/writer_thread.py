@@ -111,6 +111,8 @@ class CommitWriter:
     :param seconds: a monotonic clock.
     """
 
+    most = 1
+
     def __init__(
         self,
         files: Files,

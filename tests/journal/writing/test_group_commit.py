@@ -56,6 +56,23 @@ class GroupTests(GroupCase):
         header, frame = made.frames()[-1]
         self.assertEqual(decodeRecords(header, frame).payloads, [b"b", b"c"])
 
+    def test_several(self) -> None:
+        """A log that takes several commits gets the next one when it has as many bytes as all before it without a
+        result, up to as many as the log takes; their results are told in order.
+        """
+        made = self.made
+        made.group._commitLog.most = 3  # type: ignore[union-attr]
+        handed: list[int] = []
+        for number, body in enumerate((b"a" * 100, b"b" * 50, b"c" * 50, b"d" * 200, b"e" * 200, b"f" * 400)):
+            made.append(body, f"topic-{number}")
+            handed.append(len(made.steps.work))
+        self.assertEqual(handed, [1, 1, 2, 3, 3, 3])
+        made.steps.step()
+        self.assertEqual(([offset for _, offset, _ in made.told], len(made.steps.work)), ([1], 3))
+        made.steps.all()
+        self.assertEqual([offset for _, offset, _ in made.told], [1, 101, 151, 201, 401, 601])
+        self.assertEqual(made.group._underWay, 0)
+
     def test_nobodyIsToldBeforeTheSync(self) -> None:
         """While the sync has not returned, nobody knows of anything."""
         made = self.made
@@ -358,7 +375,7 @@ class FaultTests(GroupCase):
         """What nobody foresaw is a fault like any other, and is reported."""
         made = self.made
         made.append(b"a")
-        made.group._writing.parts.append(object())  # type: ignore[union-attr,arg-type]
+        made.group._writing[0].parts.append(object())  # type: ignore[arg-type]
         made.steps.all()
         self.assertEqual(made.told[0][1], 0)
         self.assertIsInstance(made.failed[0].error, AttributeError)
@@ -425,7 +442,7 @@ class RollTests(GroupCase):
 
         made.steps.work[0] = (made.steps.work[0][0], doneAndDue)
         made.steps.step()
-        opening = made.group._writing.opening  # type: ignore[union-attr]
+        opening = made.group._writing[0].opening
         assert opening is not None
         self.assertEqual((opening.snapshot.offset, opening.snapshot.snapshot), (2, 0))
         made.steps.all()

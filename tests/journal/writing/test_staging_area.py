@@ -129,7 +129,7 @@ class CommitTests(StagingCase):
         self.append(b"x" * 200)
         self.commit(token, written=False)
         self.steps.step()
-        opening = self.journal.group._writing.opening  # type: ignore[union-attr]
+        opening = self.journal.group._writing[0].opening
         assert opening is not None
         self.assertEqual(opening.snapshot.committed, ())
         self.steps.all()
