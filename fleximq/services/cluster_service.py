@@ -131,7 +131,8 @@ class ClusterNode(Host):
         name, options = settings.clusterName, self._options
         self._cluster = NatsCluster(settings.cluster, name, wakeup.call, room=room, replicas=replicas, options=options)
         isEncrypted = "tls" in self._options
-        self.ports = NodePorts(reactor, str(settings.node), settings.clusterWait, settings.nodeAddress, isEncrypted)
+        node, isMesh = str(settings.node), settings.mesh
+        self.ports = NodePorts(reactor, node, settings.clusterWait, settings.nodeAddress, isEncrypted, isMesh)
 
     def drainTimeout(self, seconds: float) -> float:
         """Return the seconds that connections have to end; few before another node serves them."""
@@ -143,8 +144,11 @@ class ClusterNode(Host):
         return self.service.operator
 
     def ready(self) -> Check:
-        """Check whether this node can own the shard, or follow."""
-        return Check("cluster", *self.operator.ready())
+        """Check whether this node can own the shard, or follow, and serves its clients."""
+        isReady, words = self.operator.ready()
+        if self.ports.isReady:
+            return Check("cluster", isReady, words)
+        return Check("cluster", False, f"{words}; is not in the mesh yet, so that its clients wait")
 
     async def freshen(self) -> None:
         """Prepare :meth:`ready`."""

@@ -1,10 +1,11 @@
 """Forwards the clients of a standby to the owner of the journal (docs/explanation/cluster.rst, Forwarding).
 
-A client that connects while no owner answers waits without being read, for a limited time. TLS is passed on unchanged.
+A client that connects while no owner answers waits without being read, for a limited time; so does a client of a
+listener that the node itself serves, until it can. TLS is passed on unchanged.
 Each side is read only as fast as the other one accepts data; the end of one side's input is passed on.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -54,6 +55,7 @@ class Forwarding:
         self.tls: Any = None
         self.isReachable = True
         self.waiting: dict[ForwardedClient, None] = {}
+        self.early: dict[ForwardedClient, None] = {}
         self.joined: set[ForwardedClient] = set()
         self.forwarded = self.refused = 0
         self._owner = ""
@@ -89,6 +91,7 @@ class Forwarding:
 
     def forget(self, client: "ForwardedClient") -> None:
         """Let the next client connect: this one does not wait any more."""
+        self.early.pop(client, None)
         if client in self.waiting:
             del self.waiting[client]
             if self.waiting and self.place is not None:
@@ -116,16 +119,19 @@ class Forwarding:
     def serve(self) -> None:
         """Hand the waiting clients over to the broker of this node, and end the others."""
         self.aim(self.node, None)
-        self.handOver()
+        for client in list(self.waiting):
+            client.serve()
+        self.serveEarly()
 
-    def handOver(self, wanted: Callable[[int], bool] = lambda number: True) -> None:
-        """Hand the waiting clients of listeners with these numbers over to the broker of this node."""
-        for client in [each for each in self.waiting if wanted(each.factory.number)]:
+    def serveEarly(self) -> None:
+        """Hand the waiting clients of listeners that this node itself serves over to its broker."""
+        for client in list(self.early):
             client.serve()
 
     def values(self) -> dict[str, float]:
         """Return the metrics of forwarding, by name."""
-        now = {"cluster_forwarded_clients": len(self.joined), "cluster_waiting_clients": len(self.waiting)}
+        waiting = len(self.waiting) + len(self.early)
+        now = {"cluster_forwarded_clients": len(self.joined), "cluster_waiting_clients": waiting}
         return {**now, "cluster_forwards": self.forwarded, "cluster_forwards_refused": self.refused}
 
     def stop(self) -> None:
@@ -133,20 +139,22 @@ class Forwarding:
         if self._again is not None and self._again.active():
             self._again.cancel()
         self.place = None
-        for client in [*self.waiting, *self.joined]:
+        for client in [*self.waiting, *self.early, *self.joined]:
             client.leave()
 
 
 class ForwardedFactory(Factory[Protocol]):
-    """Builds the protocols of clients of one listener; ``number`` is its position, ``served`` its own factory."""
+    """Builds the protocols of clients of one listener; ``number`` is its position, ``served`` its own factory. With
+    ``isOwn`` they are not forwarded, but wait until this node serves that listener.
+    """
 
     noisy = False
 
-    def __init__(self, forwarding: Forwarding, number: int, kind: str, served: Any) -> None:
-        self.forwarding, self.number, self.kind, self.served = forwarding, number, kind, served
+    def __init__(self, forwarding: Forwarding, number: int, kind: str, served: Any, isOwn: bool = False) -> None:
+        self.forwarding, self.number, self.kind, self.served, self._isOwn = forwarding, number, kind, served, isOwn
 
     def buildProtocol(self, addr: Any) -> "ForwardedClient":
-        protocol = ForwardedClient()
+        protocol = EarlyClient() if self._isOwn else ForwardedClient()
         protocol.factory = self
         return protocol
 
@@ -287,6 +295,19 @@ class ForwardedClient(_Side):
             words = "closing the connection from {peer}: " + why + "{end}"
             _log.warn(words, peer=peerAddress(self.transport.getPeer()), number=self.factory.number, end=end, **more)
         self.leave()
+
+
+class EarlyClient(ForwardedClient):
+    """A client of a listener that this node will serve itself."""
+
+    def connectionMade(self) -> None:
+        """Wait without reading."""
+        self.forwarding = forwarding = self.factory.forwarding
+        self.transport.pauseProducing()
+        self._timer = forwarding.reactor.callLater(
+            forwarding.wait, self.refuse, "this node is not in the mesh yet, so that it does not serve it"
+        )
+        forwarding.early[self] = None
 
 
 class DelegatedClient(ForwardedClient):

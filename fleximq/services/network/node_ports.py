@@ -39,16 +39,23 @@ class NodePorts(MultiService):
     :param wait: the seconds for which a client waits for an owner.
     :param address: the ``HOST:PORT`` by which other nodes reach this one; None to choose a port.
     :param isEncrypted: whether their connections are.
+    :param isMesh: whether this node serves the listeners of :data:`MESHED` dialects itself, as soon as it is in a mesh.
     """
 
     def __init__(
-        self, reactor: Any, node: str, wait: float, address: str | None = None, isEncrypted: bool = False
+        self,
+        reactor: Any,
+        node: str,
+        wait: float,
+        address: str | None = None,
+        isEncrypted: bool = False,
+        isMesh: bool = False,
     ) -> None:
         super().__init__()
         self.forwarding = Forwarding(reactor, node, wait)
         self.isServing = False
-        #: Whether this node is in a mesh; then it serves the listeners of :data:`MESHED` dialects itself.
         self.isInMesh = False
+        self._isMesh = isMesh
         self._meshed: set[int] = set()
         self._reactor = reactor
         self._address = address
@@ -70,15 +77,21 @@ class NodePorts(MultiService):
             )
         number = len(self._kinds)
         self._kinds.append(f"{listen.dialect or ''}+{listen.kind.lower()}")
-        if listen.dialect in MESHED:
+        isOwn = self._isMesh and listen.dialect in MESHED
+        if isOwn:
             self._meshed.add(number)
 
         def share(served: IProtocolFactory) -> "NodeFactory":
             self._served[number] = served
-            forwarded = ForwardedFactory(self.forwarding, number, self._kinds[number], served)
+            forwarded = ForwardedFactory(self.forwarding, number, self._kinds[number], served, isOwn)
             return NodeFactory(lambda: self.serves(number), served, limit.limited(forwarded, listen.proxied))
 
         return share
+
+    @property
+    def isReady(self) -> bool:
+        """Whether this node does not let clients wait that it will serve itself."""
+        return self.isServing or self.isInMesh or not self._isMesh
 
     @property
     def about(self) -> Mapping[str, Any]:
@@ -124,7 +137,7 @@ class NodePorts(MultiService):
     def joinMesh(self) -> None:
         """Pass connections to listeners for dialects of a mesh to this node's broker."""
         self.isInMesh = True
-        self.forwarding.handOver(self.serves)
+        self.forwarding.serveEarly()
 
     def serve(self) -> None:
         """Pass all connections to this node's broker."""

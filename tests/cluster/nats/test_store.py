@@ -27,7 +27,7 @@ from tests.nightly import NIGHTLY, REASON
 
 if not MISSING:
     from fleximq.cluster.nats.store import NatsCluster
-    from tests.cluster.nats.campaign import Campaign
+    from tests.cluster.nats.power import Campaign
 
 
 @implementer(IWatcher)

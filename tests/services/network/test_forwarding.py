@@ -295,10 +295,35 @@ class ForwardingTests(SynchronousTestCase):
         self.reactor.advance(20)
         self.assertTrue(client.connected)
 
+    def test_early(self) -> None:
+        """A client of a listener that this node will serve is not forwarded to the owner: it waits until this node
+        serves it, or becomes the owner, and is closed if that takes too long.
+        """
+        self.factory = self.limit.limited(ForwardedFactory(self.forwarding, 0, "+tcp", self.served, isOwn=True))
+        self.forwarding.aim("n1", ABOUT)
+        for serve in (self.forwarding.serveEarly, self.forwarding.serve):
+            client = self.client()
+            self.reactor.advance(9)
+            self.assertEqual((client.producerState, self.attempts()), ("paused", []))
+            self.assertEqual(self.forwarding.values()["cluster_waiting_clients"], 1)
+            serve()
+            self.assertIs(self.served.built.pop().transport, client)
+            self.assertEqual((client.producerState, self.limit.waiting), ("producing", 0))
+            self.reactor.advance(20)
+            self.assertTrue(client.connected)
+        client = self.client()
+        with capturedLogs() as logged:
+            self.reactor.advance(10)
+        self.assertIn("not in the mesh yet", logged[0]["log_format"])
+        self.assertEqual((client.connected, self.forwarding.early, self.reactor.getDelayedCalls()), (False, {}, []))
+
     def test_stop(self) -> None:
         """All clients are closed."""
         client, owner = self.joined()
         waiting = self.client()
+        self.factory = ForwardedFactory(self.forwarding, 0, "+tcp", self.served, isOwn=True)
+        early = self.client()
         self.forwarding.stop()
-        self.assertEqual([client.connected, owner.connected, waiting.connected], [False] * 3)
+        each = client, owner, waiting, early
+        self.assertEqual([one.connected for one in each], [False] * 4)
         self.assertEqual(self.reactor.getDelayedCalls(), [])

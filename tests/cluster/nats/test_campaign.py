@@ -1,4 +1,4 @@
-"""Three hosts whose network is cut, in network namespaces."""
+"""Three hosts with faults of all kinds, in network namespaces."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from tests.nightly import NIGHTLY, REASON
 _SECONDS = 3600
 
 
-class NamespacesTests(SynchronousTestCase):
+class CampaignTests(SynchronousTestCase):
     """The campaign, in a process of its own."""
 
     def test_campaign(self) -> None:
@@ -21,7 +21,7 @@ class NamespacesTests(SynchronousTestCase):
         if reason:
             self.skipTest(reason)
         run = subprocess.run(
-            [sys.executable, "-m", "tests.cluster.nats.namespaces", str(_SECONDS)], capture_output=True, text=True
+            [sys.executable, "-m", "tests.cluster.nats.campaign", str(_SECONDS)], capture_output=True, text=True
         )
         print(run.stdout, run.stderr)
-        self.assertEqual((run.returncode, run.stderr), (0, ""))
+        self.assertEqual(run.returncode, 0)
