@@ -106,11 +106,17 @@ class MetadataTests(SynchronousTestCase):
     def test_oldest(self) -> None:
         """What ``tox -e oldest`` installs are the lower bounds."""
         lines = _lines(self.setup["options"]["install_requires"])
-        for extra in ("spark", "otel", "delta", "iceberg", "recipes"):
+        for extra in ("spark", "otel", "delta", "iceberg", "recipes", "schemas", "schemas-tests"):
             lines += _lines(self.setup["options.extras_require"][extra])
         bounds = {_name(line): line.split(">=")[1].split(",")[0].strip() for line in lines} | {"hypothesis": "6.100.3"}
         written = _lines((ROOT / "tests" / "oldest.txt").read_text())
         self.assertEqual(dict(line.split(" == ") for line in written), bounds)
+
+    def test_extras(self) -> None:
+        """The page about installing names each extra that a user may want."""
+        extras = set(self.setup["options.extras_require"]) - {"test", "schemas-tests", "store-tests", "docs", "recipes"}
+        page = (ROOT / "docs" / "guides" / "installing.rst").read_text()
+        self.assertEqual({each for each in extras if f"``{each}``" not in page}, set())
 
     def test_commands(self) -> None:
         """Both commands are there."""

@@ -29,7 +29,10 @@ def _limit(written: str) -> int:
     argument("query", "QUERY", "e.g. 'select topic, count(*) from messages group by topic'"),
     argument("--journal", "FOLDER", "the folder of a journal, or a glob; repeatable", action="append"),
     argument("--lake", "FOLDER", "the folder of a lake: its tables, by their names"),
-    argument("--decode", None, "replace value by columns of payloads", choices=("messagepack", "json", "text", "raw")),
+    argument("--table", "NAME=TOPICS[:FORMAT]", "a table of topics and their payloads; repeatable", action="append"),
+    argument(
+        "--decode", "FORMAT", "replace value by columns of payloads: messagepack, json, text, raw, avro:FILE, ..."
+    ),
     argument("--schema", "DDL", "their columns; inferred by default"),
     argument("--limit", "ROWS", "the most rows that are written; 1000 for a table by default", type=_limit),
     jsonOption(),
@@ -59,6 +62,7 @@ def sql(arguments: Namespace) -> int:
         arguments.limit,
         arguments.allow_data_loss,
         arguments.allow_files,
+        tuple(arguments.table or ()),
     )
     try:
         runQuery(request, sys.stdout, say)

@@ -15,6 +15,8 @@ from fleximq.pipeline.lake.table.file_names import tableNames
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from fleximq.pipeline.query.query_tables import QueryTable
+
 #: Default maximum rows of a table; CSV and JSON have all.
 LIMIT = 1000
 #: The formats for payloads, as in the source's option.
@@ -29,6 +31,8 @@ def _prepare(parser: ArgumentParser) -> None:
     add("--lake", "FOLDER", "lake tables, by their names")
     words = "lake tables as they were before this offset; one with upsert from another with all of its changes"
     add("--as-of", "OFFSET", words, job.positiveNumber)
+    words = "a table of the topics that match, payloads read as --decode has it; may be repeated"
+    add("--table", "NAME=PATTERN[,PATTERN][:FORMAT]", words, _table, action="append")
     words = (
         "decode payloads into columns: messagepack, json, text, raw, avro:FILE, protobuf:FILE,MESSAGE, "
         "json-schema:FILE or registry:URL; text by default"
@@ -46,6 +50,12 @@ def _format(name: str, written: object) -> str:
     return f"{word.lower()}{colon}{rest}"
 
 
+def _table(name: str, written: object) -> "QueryTable":
+    from fleximq.pipeline.query.query_tables import queryTable
+
+    return queryTable(name, written)
+
+
 def _run(arguments: Namespace, run: JobRun) -> None:
     options = _source(arguments)
     if options is not None and arguments.sealed is None:
@@ -56,6 +66,9 @@ def _run(arguments: Namespace, run: JobRun) -> None:
         raise OptionRefused("--as-of belongs to --lake, which is missing")
     if arguments.lake is not None:
         tableNames(_path(arguments.lake) or "")
+    from fleximq.pipeline.query.query_tables import byName
+
+    own = byName(arguments.table)
     # A session of its own isolates settings and tables.
     # Tables of a lake are read by Java.
     spark = run.session(quick=arguments.lake is None).newSession()
@@ -78,7 +91,7 @@ def _run(arguments: Namespace, run: JobRun) -> None:
     limit = LIMIT if arguments.limit is None and arguments.format == "table" else arguments.limit
     finished = _cancelled(spark, run.stopping)
     try:
-        tables = Tables(spark, options, _path(arguments.sealed), _path(arguments.lake), arguments.as_of)
+        tables = Tables(spark, options, _path(arguments.sealed), _path(arguments.lake), arguments.as_of, own)
         answer = tables.ask(arguments.query)
         with run.notice("running the query"):
             rows = (answer if limit is None else answer.limit(limit + 1)).toArrow()

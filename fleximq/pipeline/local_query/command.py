@@ -15,6 +15,7 @@ from fleximq.pipeline.local_query.local_journals import LocalJournals
 from fleximq.pipeline.local_query.local_tables import LocalTables
 from fleximq.pipeline.local_query.query import answer
 from fleximq.pipeline.query.query_output import show
+from fleximq.pipeline.query.query_tables import byName, queryTable
 
 #: Default maximum rows of a table; CSV and JSON have all.
 LIMIT = 1000
@@ -35,6 +36,7 @@ class QueryRequest:
     limit: int | None = None
     mayLose: bool = False
     files: bool = False
+    tables: tuple[str, ...] = ()
 
 
 def runQuery(request: QueryRequest, out: TextIO, say: Callable[[str], object]) -> None:
@@ -43,11 +45,12 @@ def runQuery(request: QueryRequest, out: TextIO, say: Callable[[str], object]) -
     """
     if request.schema is not None and request.decode is None:
         raise OptionRefused("--schema belongs to --decode, which is missing")
+    own = byName(queryTable("--table", each) for each in request.tables)
     lake = None if request.lake is None else lakePath(request.lake)
     if lake is not None:
         tableNames(lake)
     journals = _journals(request, say)
-    tables = LocalTables(journals, lake, request.decode, request.schema, say)
+    tables = LocalTables(journals, lake, request.decode, request.schema, say, own)
     with answer(request.query, tables, request.files) as rows:
         if rows is None or not len(rows.schema):
             return

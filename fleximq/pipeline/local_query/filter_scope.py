@@ -25,28 +25,40 @@ _CACHED = 100_000
 _FORMAT = ds.ParquetFileFormat()
 
 
-def mayAccept(condition: pc.Expression, known: pc.Expression) -> bool:
-    """Tell whether a row of which ``known`` is true may satisfy a condition on the source's columns."""
+def mayAccept(condition: pc.Expression, known: pc.Expression, schema: pa.Schema = SCHEMA) -> bool:
+    """Tell whether a row of which ``known`` is true may satisfy a condition on the columns of a table."""
     # The file is never opened.
     file = _FORMAT.make_fragment("", LocalFileSystem(), partition_expression=known)
-    return any(True for _ in ds.FileSystemDataset([file], SCHEMA, _FORMAT).get_fragments(condition))
+    return any(True for _ in ds.FileSystemDataset([file], schema, _FORMAT).get_fragments(condition))
 
 
-def selectionOf(condition: pc.Expression | None, topics: Topics, first: int, nextOffset: int) -> Selection:
-    """Return the records among ``topics`` and offsets up to before ``nextOffset`` that may satisfy a condition."""
+def selectionOf(
+    condition: pc.Expression | None, topics: Topics, first: int, nextOffset: int, schema: pa.Schema = SCHEMA
+) -> Selection:
+    """Return the records among ``topics`` and offsets up to before ``nextOffset`` that may satisfy a condition on the
+    columns of a table.
+    """
     wanted = Selection(topics, first, nextOffset)
     if condition is None:
         return wanted
     named = str(condition)
     if "topic" in named:
-        mayBe = lru_cache(_CACHED)(lambda name: mayAccept(condition, ds.field("topic") == name))
+        mayBe = lru_cache(_CACHED)(lambda name: mayAccept(condition, ds.field("topic") == name, schema))
         wanted = replace(wanted, topics=replace(topics, accepts=mayBe))
     if "offset" in named:
-        start, end = _bounds(lambda number: pa.scalar(number, pa.int64()), "offset", condition, first, nextOffset)
+        start, end = _bounds(
+            lambda number: mayAccept(condition, ds.field("offset") < number, schema),
+            lambda number: mayAccept(condition, ds.field("offset") >= number, schema),
+            first,
+            nextOffset,
+        )
         wanted = wanted.within(start, end)
     if "timestamp" in named:
         since, until = _bounds(
-            lambda number: pa.scalar(number, _MOMENT), "timestamp", condition, _FIRST_TIME, _LAST_TIME
+            lambda number: mayAccept(condition, ds.field("timestamp") < pa.scalar(number, _MOMENT), schema),
+            lambda number: mayAccept(condition, ds.field("timestamp") >= pa.scalar(number, _MOMENT), schema),
+            _FIRST_TIME,
+            _LAST_TIME,
         )
         wanted = replace(
             wanted,
@@ -56,21 +68,21 @@ def selectionOf(condition: pc.Expression | None, topics: Topics, first: int, nex
     return wanted
 
 
-def _bounds(
-    scalar: Callable[[int], pa.Scalar], name: str, condition: pc.Expression, low: int, high: int
-) -> tuple[int, int]:
-    """Return the least number that a column may have, and the number to stop before, within these."""
+def _bounds(isBelow: Callable[[int], bool], isAtLeast: Callable[[int], bool], low: int, high: int) -> tuple[int, int]:
+    """Return the least number that a column may have, and the number to stop before, within these. The functions tell
+    whether it may be below a number, and at least one.
+    """
     start, most = low, high
     while start < most:
         middle = (start + most + 1) // 2
-        if mayAccept(condition, ds.field(name) < scalar(middle)):
+        if isBelow(middle):
             most = middle - 1
         else:
             start = middle
     least, end = start, high
     while least < end:
         middle = (least + end) // 2
-        if mayAccept(condition, ds.field(name) >= scalar(middle)):
+        if isAtLeast(middle):
             least = middle + 1
         else:
             end = middle

@@ -69,7 +69,7 @@ class JournalDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
         # A condition may name columns that the query does not need otherwise.
         named = "" if filter is None else str(filter)
         read = [name for name in self._schema.names if name in wanted or name in named]
-        slices = self._journals.slices(lambda bounds: selectionOf(filter, self._topics, bounds.first, bounds.next))
+        slices = self._journals.slices(lambda bounds: selectionOf(filter, self._topics, *bounds, self._schema))
         size = sum(part.bytes for part, _ in slices)
         if size >= LARGE:
             self._notice(

@@ -61,13 +61,15 @@ class LocalJournals:
         every = Topics()
         return sorted({name for journal, _ in self.bounds for name in journal.topics() if name in every})
 
-    def inferred(self, payloadFormat: str, topics: Topics) -> pa.Schema:
+    def inferred(self, payloadFormat: str, topics: Topics, definition: str) -> pa.Schema:
         """Return the columns of the first payloads; none if no payload is of the format."""
         schema = pa.schema([])
         looked = 0
         for batch in self.read(self.slices(lambda bounds: Selection(topics)), ["value", "dialect", "content"]):
             values, dialects, contents = batch.slice(0, SAMPLE - looked).columns
-            schema = inferred(payloadFormat, values, schema, dialects=dialects, contents=contents)
+            schema = inferred(
+                payloadFormat, values, schema, dialects=dialects, contents=contents, definition=definition
+            )
             looked += len(values)
             if looked >= SAMPLE:
                 break

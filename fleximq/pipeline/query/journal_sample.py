@@ -64,17 +64,10 @@ def topicsOf(options: SourceOptions, sealed: str | None = None) -> list[str]:
     return sorted({name for batch in found for name in pc.unique(batch.column("topic")).to_pylist()})
 
 
-def schemaOf(
-    options: SourceOptions,
-    payloadFormat: str,
-    topic: str | None = None,
-    sealed: str | None = None,
-    definition: str = "",
-) -> pa.Schema:
-    """Return one schema for the first payloads, journal's and sealed, of a topic, or of all; empty without payloads."""
-    only = options if topic is None else replace(options, topics=options.topics.only([topic]))
+def schemaOf(options: SourceOptions, payloadFormat: str, sealed: str | None, definition: str) -> pa.Schema:
+    """Return one schema for the first payloads of the topics, journal's and sealed; empty without payloads."""
     schema = pa.schema([])
-    for each in _looks(only, ["value", "dialect", "content"], sealed):
+    for each in _looks(options, ["value", "dialect", "content"], sealed):
         looked = 0
         for batch in each:
             part = batch.slice(0, SAMPLE - looked)

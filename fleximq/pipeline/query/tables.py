@@ -1,4 +1,6 @@
-"""The tables of a query: each topic by its own name, ``messages`` for all, and those of a lake; opened when named."""
+"""The tables of a query: each topic by its own name, ``messages`` for all, those of a lake, and those that the query
+defines; opened when named.
+"""
 
 import json
 import re
@@ -23,6 +25,7 @@ from fleximq.pipeline.payloads.schema_formats import REGISTRY, formatIn
 from fleximq.pipeline.query.journal_sample import isThere, schemaOf, topicsOf
 from fleximq.pipeline.query.lake_source import LakeSource
 from fleximq.pipeline.query.past_state import stateAt
+from fleximq.pipeline.query.query_tables import QueryTable
 from fleximq.pipeline.query.table_names import ALL, noColumns, noTopic, noTwins
 from fleximq.pipeline.reader.source_options import SourceOptions
 
@@ -30,8 +33,8 @@ _PART = re.compile(r"`((?:[^`]|``)*)`")
 
 
 class Tables:
-    """The tables that a query can name: of the source, with sealed history, and of the folder of a lake, the latter
-    with the rows before the offset ``asOf`` of each journal only.
+    """The tables that a query can name: of the source, with sealed history, ``own`` ones of the query, and of the
+    folder of a lake, the latter with the rows before the offset ``asOf`` of each journal only.
     """
 
     def __init__(
@@ -41,12 +44,14 @@ class Tables:
         sealed: str | None = None,
         lake: str | None = None,
         asOf: int | None = None,
+        own: Mapping[str, QueryTable] | None = None,
     ) -> None:
         self._spark = spark
         self._options = options
         self._sealed = sealed
         self._lake = lake
         self._asOf = asOf
+        self._own = own or {}
 
     def ask(self, query: str) -> DataFrame:
         """Return the result of a query; raises PipelineError if it is invalid, fails, or names an unknown table."""
@@ -69,24 +74,31 @@ class Tables:
 
     def _checkTwins(self, name: str, query: str) -> None:
         """Raise OptionRefused if a query names a second topic that Spark would take for the same."""
-        if self._options is None or name == ALL:
+        if self._options is None or name == ALL or name in self._own:
             return
         noTwins(name, query, lambda other: isThere(SourceOptions.of(_plain(self._options or {})), other, self._sealed))
 
     def _open(self, name: str) -> DataFrame:
-        if self._lake is not None and isFileName(name) and FILES.isTable(f"{self._lake}/{name}"):
+        own = self._own.get(name)
+        if own is None and self._lake is not None and isFileName(name) and FILES.isTable(f"{self._lake}/{name}"):
             return self._lakeTable(f"{self._lake}/{name}")
         if self._options is None:
             raise OptionRefused(f"there is no table {name!r} in {self._lake}")
         options = dict(self._options)
-        if name != ALL:
-            self._checkTopic(name)
+        if own is not None or name != ALL:
             for other in ("topics", "subscribe", "subscribePattern"):
                 options.pop(other, None)
+        if own is not None:
+            options["topics"] = ",".join(own.spec.topics)
+            if own.format is not None:
+                options.pop("decodeSchema", None)
+                options["decode"] = own.format
+        elif name != ALL:
+            self._checkTopic(name)
             # The option is a list with commas.
             isListed = "," not in name and name == name.strip()
             options.update({"subscribe": name} if isListed else {"subscribePattern": re.escape(name)})
-        return self._decoded(options, None if name == ALL else name) if "decode" in options else self._load(options)
+        return self._decoded(options, name) if "decode" in options else self._load(options)
 
     def _lakeTable(self, table: str) -> DataFrame:
         if self._asOf is None:
@@ -98,7 +110,7 @@ class Tables:
     def _checkTopic(self, name: str) -> None:
         chosen = SourceOptions.of(_plain(self._options or {}))
         if not isThere(chosen, name, self._sealed):
-            raise noTopic(name, topicsOf(chosen, self._sealed))
+            raise noTopic(name, [*self._own, *topicsOf(chosen, self._sealed)])
 
     def _load(self, options: Mapping[str, str]) -> DataFrame:
         if self._sealed is None:
@@ -110,13 +122,13 @@ class Tables:
         folders = json.loads(path) if path is not None and path.startswith("[") else path
         return history.read(self._spark, folders, self._sealed, **others)
 
-    def _decoded(self, options: dict[str, str], topic: str | None) -> DataFrame:
+    def _decoded(self, options: dict[str, str], name: str) -> DataFrame:
         """Return the source's columns, those of payloads instead of ``value``, and ``error`` for invalid ones."""
         decode, definition = formatIn(options["decode"])
         if decode in (*STRUCTURED, REGISTRY) and "decodeSchema" not in options:
-            found = schemaOf(SourceOptions.of(_plain(options)), decode, topic, self._sealed, definition)
+            found = schemaOf(SourceOptions.of(_plain(options)), decode, self._sealed, definition)
             if not found.names:
-                raise noColumns(topic, options["decode"])
+                raise noColumns(None if name == ALL else name, options["decode"])
             options["decodeSchema"] = written(found)
         rows = self._load(options)
         kept = [name for name in COLUMNS if name != "value"]

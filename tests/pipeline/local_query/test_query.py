@@ -128,6 +128,8 @@ class PayloadsTests(JournalCase):
         described = self.found("describe messages", decode="json")
         self.assertEqual([row[0] for row in described], [*COLUMNS[:-1], "n", "half", "decoded", "error"])
         self.assertEqual(self.found("select count(*) from b where n > 100 and half < 100", decode="json"), [(50,)])
+        both = "select count(*) from messages where (n > 290 or half < 1) and \"offset\" > 2 and topic = 'b'"
+        self.assertEqual(self.found(both, decode="json"), [(5,)])
 
     def test_aSchemaOrAnotherFormatGivesOtherColumns(self) -> None:
         query = "select n, error from b where error is not null or n = 3"

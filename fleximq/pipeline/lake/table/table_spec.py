@@ -136,22 +136,29 @@ def _ofText(name: str, written: object) -> TableSpec:
     upsert = replacing["column"].strip() if replacing else ""
     if replacing and not upsert:
         raise OptionRefused(f"{name} is {text!r}, but upsert needs a column, e.g. state=devices.#:json:upsert(key)")
-    if defined := _DEFINED.fullmatch(rest):
-        patterns, colon, decode = defined["rest"], ":", defined["format"]
-    else:
-        patterns, colon, decode = rest.rpartition(":")
-    decode, definition = formatIn(decode) if defined else (decode, "")
-    if not colon or decode not in FORMATS:
-        if patterns.endswith(("#", "*")):
+    patterns, decode = splitFormat(rest)
+    isExplicit, definition = len(patterns) < len(rest), ""
+    if _DEFINED.fullmatch(rest):
+        decode, definition = formatIn(decode)
+    if not isExplicit or decode not in FORMATS:
+        if isExplicit and patterns.endswith(("#", "*")):
             raise OptionRefused(f"{name} is {text!r}, but there is no format {decode!r}, only {', '.join(FORMATS)}")
         # A topic's name may have a colon.
-        patterns, colon, decode = rest, "", "raw"
+        patterns, isExplicit, decode = rest, False, "raw"
     topics = tuple(each.strip() for each in patterns.split(",") if each.strip())
     if not equals or not topics:
         raise OptionRefused(
             f"{name} is {text!r}, but must be NAME=PATTERN[,PATTERN][:FORMAT], e.g. sensors=sensors.#:json"
         )
-    return TableSpec(table.strip(), topics, decode, upsert=upsert, definition=definition, isExplicit=bool(colon))
+    return TableSpec(table.strip(), topics, decode, upsert=upsert, definition=definition, isExplicit=isExplicit)
+
+
+def splitFormat(written: str) -> tuple[str, str]:
+    """Split ``PATTERN[,PATTERN][:FORMAT]`` before the format, which is empty if there is none."""
+    if defined := _DEFINED.fullmatch(written):
+        return defined["rest"], defined["format"]
+    patterns, colon, decode = written.rpartition(":")
+    return (patterns, decode) if colon else (written, "")
 
 
 def _ofMapping(name: str, written: Mapping[str, Any]) -> TableSpec:
