@@ -10,7 +10,7 @@ import json
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
-from typing import Any
+from typing import Any, NamedTuple
 
 from fleximq.errors import SettingError
 from fleximq.schemas.misfit import Misfit, missingExtra
@@ -18,6 +18,8 @@ from fleximq.schemas.misfit import Misfit, missingExtra
 try:
     import fastavro
     from fastavro.schema import SchemaParseException, UnknownType
+
+    from fleximq.schemas.avro_numbers import Check, checkLongs, intCheck, strict
 except ImportError as error:
     raise missingExtra(error) from error
 
@@ -43,6 +45,14 @@ _FAULTS = (
 Schema = Any
 
 
+class _Reading(NamedTuple):
+    """A writer's schema for reading, the check of values that are read by it, and its types by their names."""
+
+    schema: Schema
+    check: "Check | None"
+    named: Mapping[str, Schema]
+
+
 class AvroCodec:
     """Reads payloads by the first of some schemas; the others are those of older writers, resolved to the first by
     Avro's rules. ``schema`` is the first one, parsed; ``named`` has the types of ``references`` by their names, schemas
@@ -53,12 +63,22 @@ class AvroCodec:
         self.named: dict[str, Schema] = {}
         for text in references:
             _parsed(text, self.named)
-        parsed = [_parsed(text, dict(self.named)) for text in texts]
+        known = [dict(self.named) for _ in texts]
+        parsed = [_parsed(text, named) for text, named in zip(texts, known, strict=True)]
         self.schema: Schema = parsed[0]
+        self._isRecord = isinstance(self.schema, Mapping) and self.schema["type"] == "record"
         self._writers = {}
         if len(texts) > 1 or not references:
             self._writers = {_fingerprint(text): schema for text, schema in zip(texts, parsed, strict=True)}
         self._prefixes = {id(schema): list(_prefixes(schema, self.named)) for schema in parsed}
+        # fastavro would parse a schema that is no record again for each payload.
+        self._reader = self.schema if self._isRecord else _wrapped(self.schema, self.named)
+        self._reading = {
+            id(schema): _Reading(
+                strict(schema if self._isRecord else _wrapped(schema, self.named)), intCheck(schema, named), named
+            )
+            for schema, named in zip(parsed, known, strict=True)
+        }
 
     def read(self, payload: bytes) -> Any:
         """Return the value; records are maps, or in a union of several records pairs of name and map."""
@@ -70,16 +90,25 @@ class AvroCodec:
                 writer, begin = found, 10
         stream = BytesIO(payload)
         stream.seek(begin)
+        reading = self._reading[id(writer)]
         try:
-            reader = None if writer is self.schema else self.schema
-            value = fastavro.schemaless_reader(
-                stream, writer, reader, return_named_type=True, return_named_type_override=True
-            )
+            value = self._value(stream, reading.schema, None)
+            if reading.check is not None:
+                reading.check(value if self._isRecord else value["value"], "")
+            if writer is not self.schema:
+                stream.seek(begin)
+                value = self._value(stream, reading.schema, self._reader)
         except _FAULTS as error:
             raise self._misfit(payload, begin, writer, error) from None
+        checkLongs(payload, begin, writer, reading.named)
         if stream.tell() < len(payload):
             raise Misfit("", f"has {len(payload) - stream.tell()} bytes after the last field of its Avro schema")
-        return value
+        return value if self._isRecord else value["value"]
+
+    def _value(self, stream: BytesIO, writer: Schema, reader: Schema | None) -> Any:
+        return fastavro.schemaless_reader(
+            stream, writer, reader, return_named_type=True, return_named_type_override=True
+        )
 
     def _misfit(self, payload: bytes, begin: int, writer: Schema, error: BaseException) -> Misfit:
         """Return the fault with the first field that cannot be read: the last one of the shortest record that fails."""
@@ -125,6 +154,12 @@ def _parsed(text: str, named: dict[str, Schema]) -> Schema:
         raise SettingError(f"it is no Avro schema: {why}"[:300]) from None
 
 
+def _wrapped(schema: Schema, named: Mapping[str, Schema]) -> Schema:
+    """Return a record with a value."""
+    made = {"type": "record", "name": "fleximq.Value", "fields": [{"name": "value", "type": schema}]}
+    return fastavro.parse_schema(made, named_schemas=dict(named))
+
+
 def _fingerprint(text: str) -> bytes:
     canonical = fastavro.schema.to_parsing_canonical_form(json.loads(text))
     return bytes.fromhex(fastavro.schema.fingerprint(canonical, _FINGERPRINT))
@@ -139,7 +174,7 @@ def _prefixes(schema: Schema, named: Mapping[str, Schema]) -> Iterator[tuple[str
     for path, fields in _growing(schema, 0):
         try:
             made = {"type": "record", "name": "Prefix", "fields": fields}
-            yield path, fastavro.parse_schema(made, named_schemas=dict(named))
+            yield path, strict(fastavro.parse_schema(made, named_schemas=dict(named)))
         except (SchemaParseException, UnknownType):
             # A name that a shortened record does not define.
             continue
