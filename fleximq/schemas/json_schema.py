@@ -6,12 +6,14 @@ Of large documents, the fault is not named where that could take long (:mod:`fle
 """
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from fleximq.errors import SettingError
 from fleximq.schemas.json_schema_cost import SchemaCost
+from fleximq.schemas.json_schema_references import placed
 from fleximq.schemas.misfit import Misfit, missingExtra
 
 try:
@@ -41,26 +43,29 @@ _VALUE = "\0"
 
 
 class JsonSchemaCodec:
-    """Reads payloads of JSON that fit a schema, which is ``schema``. Raises SettingError for a schema that cannot be
-    used.
+    """Reads payloads of JSON that fit a schema, which is ``schema``. ``references`` are the texts of ``others`` that it
+    refers to, by their URIs. Raises SettingError for a schema that cannot be used.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, references: Mapping[str, str] | None = None) -> None:
         try:
             self.schema: Any = msgspec.json.decode(text)
-            if depthOf(self.schema, MAX_DEPTH) > MAX_DEPTH:
+            self.others = {name: msgspec.json.decode(each) for name, each in (references or {}).items()}
+            if any(depthOf(each, MAX_DEPTH) > MAX_DEPTH for each in (self.schema, *self.others.values())):
                 raise SettingError(f"its JSON Schema is nested deeper than {MAX_DEPTH}")
+            named = dict(placed(self.schema, self.others))
             self._validator = jsonschema_rs.validator_for(
                 self.schema,
                 mask=_VALUE,
                 offline=True,
+                registry=jsonschema_rs.Registry(named.items()) if named else None,
                 validate_formats=True,
                 pattern_options=jsonschema_rs.RegexOptions(),
             )
         except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, *_FAULTS) as error:
             words = " ".join(str(error).split("\n\n")[0].split()).replace(_VALUE, "a value")
             raise SettingError(f"it is no JSON Schema: {words}"[:300]) from None
-        self._cost = SchemaCost(self.schema)
+        self._cost = SchemaCost(self.schema, self.others.values())
         self._most = MAX_WORK // self._cost.work
 
     def read(self, payload: bytes) -> Any:

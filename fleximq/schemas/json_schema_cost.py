@@ -8,7 +8,7 @@ checks with ``unevaluatedProperties``, which the library does not remember.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 #: Schemas with a check of the same value; of a value inside, one of each name; of a value inside, all.
@@ -30,16 +30,20 @@ class _Uncountable(Exception):
 
 
 class SchemaCost:
-    """The cost of one schema, which the library has accepted."""
+    """The cost of one schema, which the library has accepted, with ``others`` that it refers to."""
 
-    def __init__(self, schema: Any) -> None:
+    def __init__(self, schema: Any, others: Iterable[Any] = ()) -> None:
         self._root = schema
         schemas = list(_mappings(schema))
+        own = len(schemas)
+        schemas += [inner for each in others for inner in _mappings(each)]
         self._hasAlternatives = any("anyOf" in each or "oneOf" in each for each in schemas)
         #: Whether deciding that a document fits can take as many checks as building its errors.
         self.isRepeated = any(key in each for each in schemas for key in _UNEVALUATED)
         #: Whether names of references could mean something else than in the whole file.
-        self._isBundle = any(isinstance(each.get("$id", each.get("id")), str) for each in schemas[1:])
+        self._isBundle = len(schemas) > own or any(
+            isinstance(each.get("$id", each.get("id")), str) for each in schemas[1:]
+        )
         self._anchors: dict[str, list[Any]] = {}
         for each in schemas:
             for name in {each[key] for key in ("$anchor", "$dynamicAnchor") if isinstance(each.get(key), str)}:

@@ -4,7 +4,7 @@ Its own names and those of other schemas are known; nothing is fetched. A ``$dyn
 followed where their target is the same wherever validation comes from.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote, urljoin
 
@@ -26,11 +26,9 @@ class References:
         self._bases: dict[int, str] = {}
         self._dynamic: dict[str, dict[str, Any]] = {}
         self._walk(root, "", False, _draftOf(root))
-        own = self._bases.get(id(root), "")
-        for name, schema in (others or {}).items():
-            for uri in (name, urljoin(own, name)):
-                self._schemas.setdefault(uri, schema)
-            self._walk(schema, urljoin(own, name), False, _draftOf(schema))
+        for uri, schema in placed(root, others or {}):
+            self._schemas.setdefault(uri, schema)
+            self._walk(schema, uri, False, _draftOf(schema))
 
     def targetOf(self, schema: Mapping[str, Any]) -> Any:
         """Return the schema to which the reference of a schema points; None if it is unknown, or depends on the way to
@@ -96,6 +94,15 @@ class References:
         if schema.get("$recursiveAnchor") is True:
             self._dynamic.setdefault("", {})[base] = schema
         return base
+
+
+def placed(root: Any, others: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield other schemas by the URIs that references to them have: relative to that of a schema, or as they are."""
+    own = root.get("id" if _draftOf(root) == _OLDEST else "$id") if isinstance(root, Mapping) else None
+    for name, schema in others.items():
+        yield name, schema
+        if isinstance(own, str) and (uri := _joined(own, name)) != name:
+            yield uri, schema
 
 
 def refers(schema: Mapping[str, Any]) -> bool:

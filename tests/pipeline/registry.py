@@ -7,6 +7,7 @@ knows one rule: a new field of an Avro record needs a default.
 
 import json
 import threading
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any
@@ -28,7 +29,8 @@ class Registry:
 
     ``failures`` are the statuses of the next answers, None for a connection that ends without an answer; ``login`` is
     what the header Authorization must be, ``logins`` has those of all requests. ``isProxy``: it is a server that knows
-    no path. ``redirection`` is the URL of another registry, to which it sends clients.
+    no path. ``redirection`` is the URL of another registry, to which it sends clients. ``made`` is the content of all
+    answers in place of its own, ``trickles`` that they come byte by byte.
     """
 
     def __init__(self) -> None:
@@ -38,6 +40,8 @@ class Registry:
         self.logins: list[str | None] = []
         self.isProxy = False
         self.redirection = ""
+        self.made: bytes | None = None
+        self.trickles = False
         self._schemas: list[dict[str, Any]] = []
         self._subjects: dict[str, list[int]] = {}
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Requests", (_Requests,), {"registry": self}))
@@ -142,6 +146,12 @@ class _Requests(BaseHTTPRequestHandler):
         if registry.redirection:
             self._send(302, b"", registry.redirection + self.path)
             return
+        if registry.trickles:
+            self._trickle()
+            return
+        if registry.made is not None:
+            self._send(200, registry.made)
+            return
         if registry.isProxy:
             self._send(404, b"<html>404 page not found</html>")
             return
@@ -159,6 +169,14 @@ class _Requests(BaseHTTPRequestHandler):
             except RegistryError as error:
                 status, answer = error.status, {"error_code": error.code, "message": str(error)}
         self._send(status, json.dumps(answer).encode())
+
+    def _trickle(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.close_connection = True
+        with suppress(OSError):
+            while not threading.Event().wait(0.005):
+                self.wfile.write(b" ")
 
     def _send(self, status: int, content: bytes, location: str = "") -> None:
         self.send_response(status)

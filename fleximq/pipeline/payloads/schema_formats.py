@@ -92,14 +92,14 @@ def _records(definition: Definition) -> IRecords:
 class _JsonRecords:
     """Reads documents of one JSON Schema of a registry into its columns; each schema may have others."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, references: Mapping[str, str]) -> None:
         from fleximq.pipeline.payloads.json_schema_columns import jsonFields
         from fleximq.pipeline.payloads.map_columns import StrictFields
         from fleximq.pipeline.payloads.payload_formats import Json
         from fleximq.schemas.json_schema import JsonSchemaCodec
 
-        self._codec = JsonSchemaCodec(text)
-        self.fields: pa.Schema = parsed(written(jsonFields(self._codec.schema)))
+        self._codec = JsonSchemaCodec(text, references)
+        self.fields: pa.Schema = parsed(written(jsonFields(self._codec.schema, self._codec.others)))
         self._strict = StrictFields(Json(), list(self.fields))
 
     def read(self, payload: bytes) -> Mapping[str, Any]:
@@ -150,11 +150,11 @@ def _registered(found: Registered) -> Any:
             from fleximq.pipeline.payloads.avro_columns import AvroRecords
             from fleximq.schemas.avro import AvroCodec
 
-            made: Any = AvroRecords(AvroCodec([found.text], list(found.references.values())))
+            made: Any = AvroRecords(AvroCodec([found.text], list(dict.fromkeys(found.references.values()))))
         elif found.form == "PROTOBUF":
             made = _Messages(found)
         elif found.form == "JSON":
-            made = _JsonRecords(found.text)
+            made = _JsonRecords(found.text, found.references)
         else:
             raise SettingError(f"it is of the type {found.form}")
         # Columns that no table can have make the schema unusable.

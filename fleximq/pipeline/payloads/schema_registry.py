@@ -17,10 +17,11 @@ from os import environ
 from typing import Any, NamedTuple
 from urllib.error import HTTPError
 from urllib.parse import quote, urlsplit
-from urllib.request import Request, urlopen
+from urllib.request import Request
 
 from fleximq.errors import SettingError
 from fleximq.pipeline.errors import OptionRefused, RegistryGone
+from fleximq.pipeline.payloads.bounded_request import bodyOf
 from fleximq.pipeline.wait_notice import waitNotice
 from fleximq.schemas.misfit import Misfit
 
@@ -31,6 +32,7 @@ ANSWER, PAUSE, PATIENCE = 10.0, 1.0, 300.0
 #: Maximum bytes of an answer, cached schemas, and cached unknown numbers; seconds until these are asked for again.
 MAX_ANSWER, MAX_SCHEMAS, MAX_UNKNOWN, FORGOTTEN = 4 << 20, 1000, 10_000, 30.0
 _MAX_REFERENCES = 100
+_REFERENCE = ("name", "subject", "version")
 _PREFIX = 5
 _log = getLogger(__name__)
 
@@ -101,29 +103,44 @@ class SchemaRegistry:
         raise Misfit("", words)
 
     def _registered(self, number: int) -> Registered:
-        found = self._ask(f"schemas/ids/{number}")
+        until = time.monotonic() + PATIENCE
+        found = self._ask(f"schemas/ids/{number}", until)
         form = str(found.get("schemaType", "AVRO"))
-        suffix = "format=serialized" if form == "PROTOBUF" else ""
-        text = str(self._ask(f"schemas/ids/{number}?{suffix}")["schema"] if suffix else found["schema"])
-        return Registered(form, text, dict(self._references(found, suffix, set())))
+        suffix = "?format=serialized" if form == "PROTOBUF" else ""
+        text = _textOf(self._ask(f"schemas/ids/{number}{suffix}", until) if suffix else found)
+        references: dict[str, str] = {}
+        size = len(text)
+        for name, each in self._references(found, suffix, until, {}):
+            if references.setdefault(name, each) != each:
+                raise SettingError(f"it has two references of the name {name}"[:300])
+            size += len(each)
+            if size > MAX_ANSWER:
+                raise SettingError(f"it has more than {MAX_ANSWER:,} bytes with its references")
+        return Registered(form, text, references)
 
     def _references(
-        self, schema: Mapping[str, Any], suffix: str, seen: set[tuple[str, int]]
+        self, schema: Mapping[str, Any], suffix: str, until: float, seen: dict[tuple[str, int], str]
     ) -> Iterator[tuple[str, str]]:
-        for each in schema.get("references") or ():
-            key = str(each["subject"]), int(each["version"])
-            if key in seen:
-                continue
-            seen.add(key)
-            if len(seen) > _MAX_REFERENCES:
-                raise SettingError(f"it needs more than {_MAX_REFERENCES} others")
-            found = self._ask(f"subjects/{quote(key[0], safe='')}/versions/{key[1]}?{suffix}")
-            yield from self._references(found, suffix, seen)
-            yield str(each["name"]), str(found["schema"])
+        for name, subject, version in _referencesIn(schema):
+            key = subject, version
+            if key not in seen:
+                seen[key] = ""
+                if len(seen) > _MAX_REFERENCES:
+                    raise SettingError(f"it needs more than {_MAX_REFERENCES} others")
+                try:
+                    found = self._ask(f"subjects/{quote(subject, safe='')}/versions/{version}{suffix}", until)
+                except LookupError:
+                    words = f"it needs version {version} of {subject}, which the registry does not know"
+                    raise SettingError(words[:300]) from None
+                seen[key] = _textOf(found)
+                yield from self._references(found, suffix, until, seen)
+            yield name, seen[key]
 
-    def _ask(self, path: str) -> Any:
-        """Return an answer; raises LookupError if the registry has none, and RegistryGone if it does not answer."""
-        until, why = time.monotonic() + PATIENCE, ""
+    def _ask(self, path: str, until: float) -> Any:
+        """Return an answer; raises LookupError if the registry has none, SettingError if it is too large, and
+        RegistryGone if it does not answer until some time of the monotonic clock.
+        """
+        why = ""
         with waitNotice(lambda: f"the schema registry {self._url} does not answer, waiting: {why}", _log.warning):
             while True:
                 try:
@@ -137,7 +154,7 @@ class SchemaRegistry:
                     if isOwn and error.code < 500 and error.code not in (408, 429):
                         raise LookupError(path) from None
                     why = f"status {error.code}"
-                except (OSError, HTTPException, ValueError) as error:
+                except (OSError, HTTPException, ValueError, RecursionError) as error:
                     why = str(getattr(error, "reason", error)) or type(error).__name__
                 if time.monotonic() >= until:
                     raise RegistryGone(f"the schema registry {self._url} does not answer: {why}")
@@ -148,8 +165,8 @@ def _isOwn(error: HTTPError) -> bool:
     """Tell whether an error is one of a registry, not that of a proxy without one, which knows no path."""
     with error:
         try:
-            found = json.loads(error.read(MAX_ANSWER))
-        except (OSError, HTTPException, ValueError, RecursionError):
+            found = json.loads(error.read())
+        except (ValueError, RecursionError):
             return False
     return isinstance(found, dict) and "error_code" in found
 
@@ -159,11 +176,30 @@ def _answer(url: str) -> Any:
     if login := environ.get(LOGIN):
         # A redirection to another host must not get it.
         request.add_unredirected_header("Authorization", f"Basic {b64encode(login.encode()).decode()}")
-    with urlopen(request, timeout=ANSWER) as answer:
-        found = json.loads(answer.read(MAX_ANSWER))
+    content = bodyOf(request, ANSWER, MAX_ANSWER)
+    if len(content) > MAX_ANSWER:
+        raise SettingError(f"the registry's answer has more than {MAX_ANSWER:,} bytes")
+    found = json.loads(content)
     if not isinstance(found, dict):
         raise ValueError("its answer is no JSON object")
     return found
+
+
+def _textOf(found: Mapping[str, Any]) -> str:
+    text = found.get("schema")
+    if not isinstance(text, str):
+        raise SettingError("the registry's answer has no text of it")
+    return text
+
+
+def _referencesIn(schema: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
+    """Yield name, subject and version of each reference."""
+    found = schema.get("references") or ()
+    for each in found if isinstance(found, list | tuple) else (found,):
+        name, subject, version = (each.get(key) for key in _REFERENCE) if isinstance(each, dict) else (None,) * 3
+        if not isinstance(name, str) or not isinstance(subject, str) or not isinstance(version, int):
+            raise SettingError(f"the registry's answer has a reference without {', '.join(_REFERENCE)}")
+        yield name, subject, version
 
 
 def split(payload: bytes) -> tuple[int, bytes]:

@@ -1,7 +1,9 @@
 """Payloads that name their schema in a registry: Confluent's own serializers write them."""
 
 import json
+from base64 import b64encode
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -17,7 +19,7 @@ if not find_spec("confluent_kafka"):
     skip = skip or "confluent-kafka is not installed"
 
 if not skip:
-    from confluent_kafka.schema_registry import SchemaRegistryClient
+    from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
     from confluent_kafka.schema_registry.avro import AvroSerializer
     from confluent_kafka.schema_registry.json_schema import JSONSerializer
     from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
@@ -65,6 +67,11 @@ class RegistryCase(SynchronousTestCase):
         schema = inferred("registry", binary(payloads), known, definition=definition)
         decoder = Decoder("registry", schema if len(schema) else ddl.parsed("value STRING"), definition=definition)
         return ddl.written(schema), rowsOf(decoder.decode(binary(payloads)))
+
+    def jsonSchema(self, schema: Any, **references: str) -> dict[str, Any]:
+        """Return a schema with references by their names to the first versions of subjects."""
+        found = [{"name": name, "subject": subject, "version": 1} for name, subject in references.items()]
+        return {"schema": json.dumps(schema), "schemaType": "JSON", "references": found}
 
 
 class ConfluentTests(RegistryCase):
@@ -119,9 +126,112 @@ class ConfluentTests(RegistryCase):
             self.decoded(b"\0" + number.to_bytes(4) + b"\x0a"), ("id STRUCT<n: BIGINT>", [{"id": {"n": 5}}])
         )
 
+    def test_referencesOfJsonSchemas(self) -> None:
+        """By the names that a schema has for them, also two of one subject, and those of others."""
+        number = {"$anchor": "n", "type": "integer"}
+        self.registry.register("n", {"schema": json.dumps(number), "schemaType": "JSON"})
+        customer = {"type": "object", "properties": {"id": {"$ref": "n.json#n"}, "name": {"type": "string"}}}
+        self.registry.register("c", self.jsonSchema(customer, **{"n.json": "n"}))
+        for own in (None, "http://registry.example/schemas/order.json"):
+            order: dict[str, Any] = {"properties": {"by": {"$ref": "c.json"}, "n": {"$ref": "c.json#/properties/id"}}}
+            order |= {"required": ["by"]} | ({} if own is None else {"$id": own})
+            order["properties"]["for"] = {"$ref": "again.json"}
+            found = self.registry.register("o", self.jsonSchema(order, **{"c.json": "c", "again.json": "c"}))
+            prefix = b"\0" + found.to_bytes(4)
+            columns, rows = self.decoded(prefix + b'{"by": {"id": 5}, "n": 6}', prefix + b'{"by": {"id": "x"}}')
+            person = "STRUCT<id: BIGINT, name: STRING>"
+            self.assertEqual(columns, f"by {person}, n BIGINT, for {person}")
+            self.assertEqual(rows[0], {"by": {"id": 5, "name": None}, "n": 6, "for": None})
+            self.assertEqual(rows[1], "'by.id' must be an integer")
+
+    def test_confluentsReferences(self) -> None:
+        """Confluent's serializer writes what is read here."""
+        self.registry.register("c", self.jsonSchema({"type": "object", "properties": {"id": {"type": "integer"}}}))
+        schema = {"title": "Order", "type": "object", "properties": {"by": {"$ref": "c.json"}}}
+        reference = SchemaReference("c.json", "c", 1)
+        serializer = JSONSerializer(Schema(json.dumps(schema), "JSON", [reference]), self.client)
+        self.assertEqual(
+            self.decoded(serializer({"by": {"id": 5}}, CONTEXT)), ("by STRUCT<id: BIGINT>", [{"by": {"id": 5}}])
+        )
+
+    def test_referencesOfProtobuf(self) -> None:
+        """A message with fields of an imported file, which imports another."""
+        folder = written(self, "a.proto", 'syntax = "proto3"; message A { int64 n = 1; }').rpartition("/")[0]
+        for name, text in (
+            ("b.proto", 'syntax = "proto3"; import "a.proto"; message B { A a = 1; }'),
+            ("c.proto", 'syntax = "proto3"; import "b.proto"; import "a.proto"; message C { B b = 1; A a = 2; }'),
+        ):
+            Path(folder, name).write_text(text)
+        from google.protobuf import descriptor_pb2
+
+        files = descriptor_pb2.FileDescriptorSet.FromString(compiled(folder, "c.proto")).file
+        for file in files:
+            references = [{"name": each, "subject": each, "version": 1} for each in file.dependency]
+            text = b64encode(file.SerializeToString()).decode()
+            schema = {"schema": text, "schemaType": "PROTOBUF", "references": references}
+            number = self.registry.register(file.name, schema)
+        payload = b"\0" + number.to_bytes(4) + b"\0" + b"\x0a\x04\x0a\x02\x08\x05\x12\x02\x08\x07"
+        columns, rows = self.decoded(payload)
+        self.assertEqual(columns, "b STRUCT<a: STRUCT<n: BIGINT>>, a STRUCT<n: BIGINT>")
+        self.assertEqual(rows, [{"b": {"a": {"n": 5}}, "a": {"n": 7}}])
+
+    def test_unusableReferences(self) -> None:
+        self.registry.register("c", self.jsonSchema({"type": "integer"}))
+        self.registry.register("d", self.jsonSchema({"type": "string"}))
+        self.registry.register("e", self.jsonSchema({"$ref": "x"}, x="d"))
+        schema = {"$ref": "x"}
+        for references, words in (
+            ({"x": "gone"}, "it needs version 1 of gone, which the registry does not know"),
+            ({}, "it is no JSON Schema"),
+            ({"y": "c"}, "it is no JSON Schema"),
+            ({"a b": "c"}, "it is no JSON Schema"),
+            ({"y": "e", "x": "c"}, "it has two references of the name x"),
+        ):
+            number = self.registry.register("o", self.jsonSchema({**schema, "title": words}, **references))
+            _, rows = self.decoded(b"\0" + number.to_bytes(4) + b"5")
+            self.assertIn(f"has the schema {number}, which cannot be used: {words}", rows[0])
+        for each in ([5], {"x": 1}, [{"name": "x", "subject": "c"}], [{"name": "x", "subject": "c", "version": "y"}]):
+            number = self.registry.register("o", {"schema": "{}", "schemaType": "JSON", "references": each})
+            _, rows = self.decoded(b"\0" + number.to_bytes(4) + b"5")
+            self.assertIn("the registry's answer has a reference without name, subject, version", rows[0])
+
 
 class FaultTests(RegistryCase):
     """Unknown schemas, and a registry that does not answer."""
+
+    def test_answerThatIsTooLarge(self) -> None:
+        """Its messages are dead letters: waiting would not make it smaller."""
+        self.patch(schema_registry, "MAX_ANSWER", 1000)
+        payload = self.avro({**FIRST, "doc": "x" * 1000}, {"id": 5})
+        _, rows = self.decoded(payload)
+        self.assertIn("cannot be used: the registry's answer has more than 1,000 bytes", rows[0])
+        # Nor do many that are smaller.
+        self.registry.register("c", self.jsonSchema({"description": "x" * 600}))
+        number = self.registry.register("o", self.jsonSchema({"description": "x" * 600}, x="c"))
+        _, rows = self.decoded(b"\0" + number.to_bytes(4) + b"5")
+        self.assertIn("cannot be used: it has more than 1,000 bytes with its references", rows[0])
+
+    def test_answerThatTrickles(self) -> None:
+        """The time is that for all of an answer, not for each byte."""
+        self.patch(schema_registry, "PATIENCE", 0.0)
+        self.patch(schema_registry, "ANSWER", 0.2)
+        self.registry.trickles = True
+        error = self.assertRaises(RegistryGone, self.decoded, b"\0\0\0\0\1\2")
+        self.assertIn("does not answer: its answer takes longer than 0.2 seconds", str(error))
+
+    def test_oddAnswers(self) -> None:
+        self.patch(schema_registry, "PATIENCE", 0.0)
+        for made, words in (
+            (b"[" * 100_000, "does not answer: "),
+            (b"[]", "does not answer: its answer is no JSON object"),
+            (b"<html>", "does not answer: "),
+        ):
+            self.registry.made = made
+            self.assertIn(words, str(self.assertRaises(RegistryGone, self.decoded, b"\0\0\0\0\1\2")))
+        for number, made in enumerate((b"{}", b'{"schema": 5}', b'{"schema": "5", "schemaType": []}')):
+            self.registry.made = made
+            _, rows = self.decoded(b"\0" + (100 + number).to_bytes(4) + b"\2")
+            self.assertIn("which cannot be used: ", rows[0])
 
     def test_deadLetters(self) -> None:
         good = self.avro(FIRST, {"id": 5})
