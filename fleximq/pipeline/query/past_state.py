@@ -6,8 +6,10 @@ A version of the table itself is the state at the end of some merge only; the ch
 import os
 from collections.abc import Callable
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
 
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.files.selection import FOREVER
@@ -16,7 +18,7 @@ from fleximq.pipeline.lake.table.columns import recordedSchema
 from fleximq.pipeline.lake.table.file_names import tableNames
 from fleximq.pipeline.lake.table.ledger import readLedger
 from fleximq.pipeline.lake.table.table_spec import DEAD, MESSAGE_COLUMNS, TableSpec, readSpec
-from fleximq.pipeline.lake.upserts.row_keys import JSON, MESSAGE_KEY, NOTHING, NULL, NULLS
+from fleximq.pipeline.lake.upserts.row_keys import JSON, MESSAGE_KEY, NOTHING, NULL, NULLS, keysIn
 from fleximq.pipeline.payloads.dialect_payloads import KIND, MESSAGEPACK
 
 _PLACE = "fleximq_place"
@@ -30,9 +32,10 @@ def stateAt(table: str, offset: int, opened: Callable[[str], DataFrame], files: 
     rows = opened(changesOf(table, spec, offset, files)).where(F.col("offset") < offset)
     isRemoval = _removals(spec)
     own = F.regexp_replace(spec.upsert, f"{DEAD}$", "") if spec.upsert == "topic" else F.col(_quoted(spec.upsert))
-    key = own.cast("string") if spec.upsert != MESSAGE_KEY else own
+    # The text of a number or time by Spark would be another one than that by which the table replaces rows.
+    key = arrow_udf(_keys, "binary", ArrowUDFType.SCALAR)(own)
     if spec.upsert not in MESSAGE_COLUMNS:
-        key = F.when(isRemoval, F.col(MESSAGE_KEY).cast("string")).otherwise(key)
+        key = F.when(isRemoval, F.col(MESSAGE_KEY)).otherwise(key)
     changes = rows.where(key.isNotNull() & (F.col("reason").isNull() | isRemoval))
     latest = Window.partitionBy("journal", key).orderBy(F.col("offset").desc())
     found = changes.withColumn(_PLACE, F.row_number().over(latest)).where((F.col(_PLACE) == 1) & ~isRemoval)
@@ -73,6 +76,10 @@ def changesOf(table: str, spec: TableSpec, offset: int, files: LakeFiles = FILES
         f"no table of the lake has all changes of the table {name} up to {upTo}: ingest one with the same topics and "
         f"format, --table 'changes={','.join(spec.topics) or '#'}:{spec.decode}', and with the same type of the key"
     )
+
+
+def _keys(values: pa.Array) -> pa.Array:
+    return keysIn(values)
 
 
 def _removals(spec: TableSpec) -> Column:

@@ -70,7 +70,7 @@ class Tables:
         finally:
             # The result does not need them.
             for name in opened:
-                self._spark.catalog.dropTempView(_quoted(name))
+                self._spark.catalog.dropTempView(name)
 
     def _checkTwins(self, name: str, query: str) -> None:
         """Raise OptionRefused if a query names a second topic that Spark would take for the same."""

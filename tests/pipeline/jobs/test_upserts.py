@@ -1,6 +1,9 @@
 """``fleximq-pipeline ingest`` with tables of the latest rows, and ``sql --as-of``."""
 
+import math
 from argparse import ArgumentParser
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from threading import Thread
 from time import monotonic, sleep
 from typing import Any
@@ -8,6 +11,9 @@ from typing import Any
 from tests.pipeline.lake.upserts.state_case import StateCase, skip
 
 if not skip:
+    import msgpack
+    import pyarrow as pa
+
     from fleximq.pipeline.errors import DeadLettersFound, LakeRefused, LeftBehind, OptionRefused
     from fleximq.pipeline.jobs.describe import DESCRIBE
     from fleximq.pipeline.jobs.ingest import INGEST
@@ -16,7 +22,11 @@ if not skip:
     from fleximq.pipeline.lake.batch_commit import readBehind
     from fleximq.pipeline.lake.delta_log import DeltaLog
     from fleximq.pipeline.lake.table.ledger import readLedger
+    from fleximq.pipeline.lake.table.table_spec import tableOf
+    from fleximq.pipeline.lake.upserts.row_keys import keysIn
+    from fleximq.pipeline.payloads import ddl
     from fleximq.pipeline.query.tables import Tables
+    from fleximq.values.message import Content
     from tests.pipeline.end_to_end import PATIENCE
     from tests.pipeline.jobs.fake_run import FakeRun, runJob
     from tests.pipeline.session import sharedSession
@@ -41,6 +51,15 @@ class JobCase(StateCase):
         chosen.table = [self.spec] if chosen.table is None else chosen.table
         INGEST.run(chosen, run)
         return run
+
+
+def keyOf(dataType: Any, value: Any) -> bytes:
+    """Return the message key that names the row of a value."""
+    if pa.types.is_decimal(dataType):
+        value = Decimal(value).quantize(Decimal(1).scaleb(-dataType.scale))
+    made = pa.array([date.fromisoformat(value) if pa.types.is_date(dataType) else value], dataType)
+    found: bytes = keysIn(made)[0].as_py()
+    return found
 
 
 class UpsertJobTests(JobCase):
@@ -128,6 +147,60 @@ class BesideSparkTests(JobCase):
         for offset, model in past.items():
             self.assertEqual(self.asked(offset), sorted(model.items()), offset)
         self.assertEqual(self.asked(1), [])
+
+    def test_keysOfEachTypeAreTheSameAsInTheTable(self) -> None:
+        """Whatever the text of a value is, a row replaces the one of an equal value, and a tombstone removes it."""
+        kinds: dict[str, tuple[str, list[Any]]] = {
+            "d": ("DOUBLE", [0.0, -0.0, math.nan, math.inf, 1e22, 1e16, 1e7, 1e-7, 5e-324, 0.1, 1.0, 123456789.125]),
+            "f": ("FLOAT", [0.0, -0.0, 0.1, 1e22, 1e10, 1e-7, 3.4e38, 16777216.0]),
+            "m": ("DECIMAL(20,9)", ["0", "0.000000001", "1", "1.5", "-12345678901.123456789", "100"]),
+            "t": ("TIMESTAMP", [datetime(2026, 1, 31, 12, 0, 0, each, UTC) for each in (0, 1, 120_000)]),
+            "y": ("DATE", ["2026-01-31", "0001-01-01", "1582-10-10", "9999-12-31"]),
+            "b": ("BOOLEAN", [True, False]),
+            "n": ("BIGINT", [0, -1, 1 << 53, -(1 << 63), (1 << 63) - 1]),
+            "i": ("TINYINT", [0, -128, 127]),
+            "s": ("STRING", ["", " ", "\u00e4", "a\0b", "x" * 5000]),
+            "x": ("BINARY", [b"", b"\0\xff", b"a"]),
+        }
+        values = {name: list(each) for name, (_, each) in kinds.items()}
+        values["d"] += [self.chance.uniform(-1, 1) * 10.0 ** self.chance.randrange(-300, 300) for _ in range(40)]
+        values["m"] += [f"{self.chance.randrange(-(10**19), 10**19)}e-9" for _ in range(20)]
+        values["t"] += [
+            datetime.fromtimestamp(self.chance.randrange(-(10**9), 10**10), UTC) + timedelta(microseconds=each)
+            for each in range(20)
+        ]
+        columns = pa.schema(
+            [pa.field(name, ddl.parsed(f"v {written}").field(0).type) for name, (written, _) in kinds.items()]
+        )
+        schema = ", ".join(f"{name} {written}" for name, (written, _) in kinds.items())
+        common = {"topics": ["devices.#"], "decode": "messagepack", "schema": schema}
+        for _ in range(3):
+            for name in kinds:
+                for value in values[name]:
+                    payload = msgpack.packb({name: value}, datetime=True)
+                    self.written.kept("devices.a", payload, content=Content.MESSAGEPACK)
+                    if self.chance.random() < 0.3:
+                        key = keyOf(columns.field(name).type, value)
+                        self.change(key, b"")
+        words = [tableOf("--table", {"name": f"by_{name}", "upsert": name, **common}) for name in kinds]
+        words.append(tableOf("--table", {"name": "changes", **common}))
+        run, parser = FakeRun(), ArgumentParser()
+        INGEST.prepare(parser)
+        chosen = parser.parse_args(
+            ["--journal", self.written.folder, "--lake", self.lake, "--format", "delta", "--once"]
+        )
+        chosen.table = words
+        INGEST.run(chosen, run)
+        spark = sharedSession().newSession()
+        spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+        for name in kinds:
+            self.table = f"{self.lake}/by_{name}"
+            rows = self.rows()
+            live = sorted(rows.filter(rows["reason"].is_null())["offset"].to_pylist())
+            self.assertGreater(len(values[name]), 0)
+            found = Tables(spark, None, lake=self.lake, asOf=self.written.next).ask(f"select `offset` from by_{name}")
+            self.assertEqual(sorted(row[0] for row in found.collect()), live, name)
+            self.assertEqual([each.name for each in spark.catalog.listTables()], [])
 
     def asked(self, offset: int) -> list[tuple[bytes, int]]:
         """Return the keys and offsets of the rows as of an offset."""

@@ -31,12 +31,20 @@ def keysOf(rows: pa.RecordBatch | pa.Table, column: str) -> pa.BinaryArray:
     found = rows.column(column)
     if isinstance(found, pa.ChunkedArray):
         found = found.combine_chunks()
-    if pa.types.is_nested(found.type):
-        return pa.nulls(rows.num_rows, pa.binary())
-    if pa.types.is_floating(found.type):
+    return keysIn(found)
+
+
+def keysIn(values: pa.Array) -> pa.BinaryArray:
+    """Return values of any type as keys: bytes as they are, others as text; all are null for lists, maps or structs."""
+    if pa.types.is_nested(values.type):
+        return pa.nulls(len(values), pa.binary())
+    if pa.types.is_floating(values.type):
         # Both zeros are one number.
-        found = pc.add(found, pa.scalar(0.0, found.type))
-    return found if found.type == pa.binary() else found.cast(pa.string()).cast(pa.binary())
+        values = pc.add(values, pa.scalar(0.0, values.type))
+    if pa.types.is_timestamp(values.type):
+        # Spark has them in the time zone of its session.
+        values = values.cast(pa.timestamp("us", "UTC"))
+    return values if values.type == pa.binary() else values.cast(pa.string()).cast(pa.binary())
 
 
 def tombstonesIn(records: pa.RecordBatch, decode: str) -> pa.BooleanArray:
