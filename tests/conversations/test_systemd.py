@@ -206,9 +206,10 @@ class UnitsTests(SystemdCase):
     def copied(self) -> list[str]:
         """Return paths of the units, which start a program that is there."""
         paths = []
-        for source in (UNITS / "fleximq.service", UNITS / "fleximq.socket", UNITS / "fleximq-node.service"):
-            path = self.folder / source.name
-            path.write_text(source.read_text().replace("/opt/fleximq/bin/twistd", sys.executable))
+        for name in ("fleximq.service", "fleximq.socket", "fleximq-node@.service", "nats-server.service"):
+            path = self.folder / name.replace("@", "@main")
+            program = re.compile("/opt/fleximq/bin/(twistd|nats-server)")
+            path.write_text(program.sub(sys.executable, (UNITS / name).read_text()))
             paths.append(str(path))
         return paths
 
@@ -239,7 +240,7 @@ class UnitsTests(SystemdCase):
 
     def test_unitOfNodeHasSameRestrictionsButForThoseOfNetwork(self) -> None:
         """The unit of a node has the same restrictions, but for those of the network; no unit writes core files."""
-        service, node = unit("fleximq.service"), unit("fleximq-node.service")
+        service, node = unit("fleximq.service"), unit("fleximq-node@.service")
         names = "Protect|Proc|Private|Restrict|System|Lock|Capability|Ambient|NoNew|Keyring|RemoveIPC|Device|Limit"
         networked = {"PrivateNetwork", "RestrictAddressFamilies"}
         wanted = {name: lines for name, lines in service.items() if re.match(names, name) and name not in networked}

@@ -2,7 +2,7 @@
 
 from argparse import ArgumentParser, Namespace
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -127,6 +127,12 @@ class Survey:
         return {node: record for node, record in self.nodes.items() if self.changes[node] > 1}
 
 
+def clusterNames(settings: Settings) -> Sequence[str]:
+    """Return the names of all clusters on the NATS servers; raises as :func:`connected`."""
+    with _cluster(settings) as (calls, cluster):
+        return _reached(calls, cluster, cluster.names(), settings)
+
+
 @contextmanager
 def connected(settings: Settings, create: bool = False) -> "Iterator[tuple[Calls, NatsCluster, Survey]]":
     """Connect to a cluster, and survey it until all of its living nodes have changed their keys.
@@ -136,6 +142,16 @@ def connected(settings: Settings, create: bool = False) -> "Iterator[tuple[Calls
     :raises ClusterError: it cannot be reached.
     :raises SettingError: nats-py is not installed, or a file with credentials cannot be used.
     """
+    with _cluster(settings) as (calls, cluster):
+        _reached(calls, cluster, cluster.reach(create), settings)
+        survey = Survey()
+        cluster.watch(survey)
+        calls.until(lambda: survey.nodes and len(survey.living) == len(survey.nodes), _SILENCE)
+        yield calls, cluster, survey
+
+
+@contextmanager
+def _cluster(settings: Settings) -> "Iterator[tuple[Calls, NatsCluster]]":
     try:
         from fleximq.cluster.nats.access import connectOptions  # load slowly
         from fleximq.cluster.nats.store import NatsCluster
@@ -148,13 +164,13 @@ def connected(settings: Settings, create: bool = False) -> "Iterator[tuple[Calls
         replicas=1 if len(servers) == 1 else 3, options=connectOptions(servers, settings.clusterAuth, *tls),
     )  # fmt: skip
     try:
-        try:
-            calls.result(cluster.reach(create))
-        except ClusterError as error:
-            raise ClusterError(f"{', '.join(servers)}: {cluster.reason or error}") from error
-        survey = Survey()
-        cluster.watch(survey)
-        calls.until(lambda: survey.nodes and len(survey.living) == len(survey.nodes), _SILENCE)
-        yield calls, cluster, survey
+        yield calls, cluster
     finally:
         calls.result(cluster.stop())
+
+
+def _reached(calls: Calls, cluster: "NatsCluster", reaching: "Deferred[T]", settings: Settings) -> T:
+    try:
+        return calls.result(reaching)
+    except ClusterError as error:
+        raise ClusterError(f"{', '.join(settings.cluster)}: {cluster.reason or error}") from error

@@ -3,18 +3,20 @@
 import json
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from statistics import median
 from typing import Any, TypeVar
 from urllib.request import urlopen
 
 from twisted.internet.defer import Deferred
 
-from fleximq.cli.cluster_commands.connection import Survey, clusterCommand, connected, settingsFrom
-from fleximq.cli.command import argument
+from fleximq.cli.cluster_commands.connection import Survey, clusterCommand, clusterNames, connected, settingsFrom
+from fleximq.cli.command import argument, switch
 from fleximq.cli.output import console, jsonOption, say, table
 from fleximq.cluster.interfaces import AHEAD, ClusterError, StreamBounds
 from fleximq.cluster.node_state import CLOSE, NodeState, differing, lackingCopies, messagesBehind, secondsBehind
 from fleximq.config.option_values import formattedSize
+from fleximq.config.settings import Settings
 from fleximq.values.printable import jsonLine
 
 T = TypeVar("T")
@@ -25,10 +27,33 @@ _LOSS = "a loss of power on two machines takes messages that were confirmed"
 _MONITOR = "the monitoring port of a NATS server, e.g. http://10.0.0.1:8222: is sync_interval always?"
 
 
-@clusterCommand("status", argument("--monitor", "URL", _MONITOR, action="append"), jsonOption("one JSON object"))
+@clusterCommand(
+    "status", argument("--monitor", "URL", _MONITOR, action="append"), jsonOption("one JSON object"),
+    switch("--all", "all clusters on these NATS servers, not only that of --cluster-name"),
+)  # fmt: skip
 def status(arguments: Namespace) -> int:
     """Show nodes, owner and stream; exit code 2 after a warning."""
-    with connected(settingsFrom(arguments)) as (calls, cluster, survey):
+    settings = settingsFrom(arguments)
+    names = clusterNames(settings) if arguments.all else [settings.clusterName]
+    clusters = {name: look(replace(settings, clusterName=name)) for name in names}
+    syncs = [synced(url) for url in arguments.monitor or ()]
+    unsynced = [words for good, words in syncs if not good]
+    if arguments.json:
+        whole = {name: {**found, "warnings": [*found["warnings"], *unsynced]} for name, found in clusters.items()}
+        print(jsonLine({"clusters": whole} if arguments.all else whole[settings.clusterName]))
+    else:
+        for name, found in clusters.items():
+            if arguments.all:
+                print(f"cluster {name}")
+            show(found)
+        for good, words in syncs:
+            print(words) if good else say(f"warning: {words}")
+    return 2 if unsynced or any(found["warnings"] for found in clusters.values()) else 0
+
+
+def look(settings: Settings) -> dict[str, Any]:
+    """Return the facts about a cluster, as the command prints them in JSON; raises as :func:`connected`."""
+    with connected(settings) as (calls, cluster, survey):
         unknown: list[str] = []
 
         def known(what: str, asked: "Deferred[T]") -> T | None:
@@ -42,21 +67,11 @@ def status(arguments: Namespace) -> int:
         bounds = {shard: known(f"stream of shard {shard}", cluster.bounds(shard)) for shard in sorted(survey.owners)}
         if not survey.nodes and (number := known("keys of the nodes", cluster.nodes())) != 0:
             unknown.append(f"keys of {number or 'the'} nodes: they cannot be read at present; ask again")
-    syncs = [synced(url) for url in arguments.monitor or ()]
     found: dict[str, Any] = {"shards": [shardRow(survey, *each) for each in bounds.items()]}
     found["nodes"] = list(nodeRows(survey))
     found["replicas"] = {what: each._asdict() for what, each in replicas.items()}
-    found["warnings"] = [
-        *unknown,
-        *warnings(survey, found, bool(unknown)),
-        *lackingCopies(replicas),
-        *(words for good, words in syncs if not good),
-    ]
-    if arguments.json:
-        print(jsonLine(found))
-    else:
-        show(found, [words for good, words in syncs if good])
-    return 2 if found["warnings"] else 0
+    found["warnings"] = [*unknown, *warnings(survey, found, bool(unknown)), *lackingCopies(replicas)]
+    return found
 
 
 def shardRow(survey: Survey, shard: int, bounds: StreamBounds | None) -> dict[str, Any]:
@@ -138,7 +153,7 @@ def synced(url: str) -> tuple[bool, str]:
     return bool(always), f"{url}: sync_interval is {words}"
 
 
-def show(found: Mapping[str, Any], notes: list[str]) -> None:
+def show(found: Mapping[str, Any]) -> None:
     """Print it for people."""
     for row in found["shards"]:
         owner = f"{row['owner']} in term {row['term']}" if row["owner"] else "no node"
@@ -157,7 +172,5 @@ def show(found: Mapping[str, Any], notes: list[str]) -> None:
         if (row.get("seconds") or 0) > CLOSE and row["speed"]:
             left = row["behind"] / row["speed"]
             print(f"{row['node']} reads {row['speed']:,.0f} messages of the stream a second: {left:,.0f} seconds more")
-    for words in notes:
-        print(words)
     for words in found["warnings"]:
         say(f"warning: {words}")

@@ -46,6 +46,10 @@ TIMEOUT = 2.0
 _SLOWEST = 2_000_000
 #: A server that was cut off is left after 2 to 3 seconds; nats-py would wait for 4 minutes.
 _RECONNECTING = {"max_reconnect_attempts": -1, "reconnect_time_wait": 1, "ping_interval": 1, "max_outstanding_pings": 2}
+#: A command does not wait for its servers.
+_ONCE = {"allow_reconnect": False, "max_reconnect_attempts": 1}
+#: Seconds that an election of the servers may take, with the loss of a leader noticed before.
+_ELECTION = 15.0
 #: The error of a stream without room.
 _FULL = 10077
 #: The errors of a server, and of a cluster of servers, that have no room for a new stream.
@@ -131,21 +135,54 @@ class NatsCluster:
                 await asyncio.sleep(1)
 
     def reach(self, create: bool = False) -> "Deferred[None]":
-        """Connect to a cluster that exists, or create one of one shard; without further attempts. Fails with
-        :class:`ClusterError` if the servers do not answer, or the cluster does not exist; ``reason`` says why.
+        """Connect to a cluster that exists, or create one of one shard. Fails with :class:`ClusterError` if the servers
+        do not answer, or the cluster does not exist; ``reason`` says why. Asks connected servers again while they elect
+        leaders.
         """
         self._loop.start()
-        self._options |= {"allow_reconnect": False, "max_reconnect_attempts": 1}
+        self._options |= _ONCE
         self.reason = ""
-        return self._ask(self._connect(1 if create else 0), 5 * TIMEOUT)
+        return self._loop.ask(self._reachLeaders(1 if create else 0))
 
-    async def _connect(self, shards: int) -> None:
+    async def _reachLeaders(self, shards: int) -> None:
+        clock = asyncio.get_running_loop()
+        end = clock.time() + _ELECTION
+        while True:
+            try:
+                return await _answered(self._connect(shards), 5 * TIMEOUT)
+            except Unknown as error:
+                if not self._client.is_connected:
+                    raise
+                if clock.time() > end:
+                    self.reason = f"they elect leaders, or too few of them run ({error})"
+                    raise
+            await asyncio.sleep(RETRY)
+
+    def names(self) -> "Deferred[Sequence[str]]":
+        """Connect, and return the names of all clusters on these servers; fails as :meth:`reach`."""
+
+        async def find() -> Sequence[str]:
+            await self._reach()
+            answer = json.loads((await self._client.request("$JS.API.STREAM.NAMES", b"{}", TIMEOUT)).data)
+            streams = answer.get("streams") or ()
+            names = (each.removeprefix("KV_") for each in streams if each.startswith("KV_"))
+            return sorted(name for name in names if f"{name}-0" in streams)
+
+        self._loop.start()
+        self._options |= _ONCE
+        self.reason = ""
+        return self._ask(find(), 5 * TIMEOUT)
+
+    async def _reach(self) -> None:
         if not self._client.is_connected:
             self._client = SafeClient()
             self._context = self._client.jetstream(timeout=TIMEOUT)
             await self._client.connect(self._urls, error_cb=self._failed, **(_RECONNECTING | self._options))
             self.maxPayload = self._client.max_payload
             self.host = await _ownAddress(self._client.connected_url)
+
+    async def _connect(self, shards: int) -> None:
+        await self._reach()
         context = self._context
         for shard in range(shards):
             try:
@@ -158,7 +195,7 @@ class NatsCluster:
             self._keys = await context.key_value(self._name)
         except NotFoundError:
             if not shards:
-                raise Unknown(f"they have no cluster named {self._name}") from None
+                raise ClusterError(f"they have no cluster named {self._name}") from None
             self._keys = await context.create_key_value(bucket=self._name, replicas=self._replicas)
         else:
             if shards:

@@ -47,7 +47,7 @@ class StatusTests(SynchronousTestCase):
         self.assertEqual(list(warnings(self.survey, empty, True)), [])
         self.assertEqual(list(warnings(self.survey, empty)), ["no node has joined this cluster yet"])
         with contextlib.redirect_stdout(io.StringIO()) as written:
-            show({**empty, "warnings": []}, [])
+            show({**empty, "warnings": []})
         self.assertNotIn("None", written.getvalue())
 
     def test_copies(self) -> None:
@@ -103,7 +103,7 @@ class StatusTests(SynchronousTestCase):
         self.survey.nodeChanged("other", late)
         written = io.StringIO()
         with contextlib.redirect_stdout(written), contextlib.redirect_stderr(io.StringIO()):
-            show(self.found() | {"warnings": []}, [])
+            show(self.found() | {"warnings": []})
         self.assertIn("other reads 2 messages of the stream a second: 3 seconds more", written.getvalue())
         living = {"owner": record(9), "other": late}
         said = whyNotTo(0, "other", ShardOwner("owner", 4, 1), living)
@@ -113,7 +113,7 @@ class StatusTests(SynchronousTestCase):
         """The output fits a terminal of 80 columns."""
         written = io.StringIO()
         with contextlib.redirect_stdout(written), contextlib.redirect_stderr(io.StringIO()):
-            show(self.found() | {"warnings": []}, [])
+            show(self.found() | {"warnings": []})
         self.assertIn("its stream has messages 2 to 9, 950 bytes of 1000 (95%)", written.getvalue())
         self.assertLessEqual(max(map(len, written.getvalue().splitlines())), 80)
 

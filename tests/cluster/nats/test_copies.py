@@ -1,0 +1,151 @@
+"""The copies that three real NATS servers have of the stream and of the keys, as operators see them."""
+
+import contextlib
+import io
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from http.client import HTTPConnection
+from pathlib import Path
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.cli.main import main
+from fleximq.client.blocking import connect
+from tests.broker_process import BrokerProcess
+from tests.cluster.nats.servers import MISSING, Servers
+from tests.nightly import nightly
+
+_PATIENCE = 300.0
+
+
+@nightly
+class CopiesTests(SynchronousTestCase):
+    """Two nodes, at first with the URL of one server."""
+
+    if MISSING:
+        skip = MISSING
+
+    def setUp(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(dir=".")).absolute()
+        self.servers = Servers(str(self.folder / "nats"), 3)
+        self.addCleanup(self.servers.end)
+        self.servers.wait()
+        self.brokers: dict[str, BrokerProcess] = {}
+
+    def start(self, name: str, servers: int, room: str) -> None:
+        """Start a node, which names so many servers."""
+        words = ["--node", name, "--journal", f"{self.folder}/{name}", "--durable", "#", "--allow-anonymous"]
+        words += [
+            "--cluster-bytes",
+            room,
+            "--listen",
+            "tcp:0:interface=127.0.0.1",
+            "--http",
+            "tcp:0:interface=127.0.0.1",
+        ]
+        broker = self.brokers[name] = BrokerProcess(*words, *self.options(servers))
+        broker.start()
+        self.addCleanup(broker.stop)
+
+    def options(self, servers: int = 3) -> list[str]:
+        """Return the options for so many servers."""
+        return [word for url in self.servers.urls[:servers] for word in ("--cluster", url)]
+
+    def command(self, *words: str) -> tuple[int, str]:
+        """Run a command of the cluster; return its exit code and what it prints."""
+        with contextlib.redirect_stdout(io.StringIO()) as written, contextlib.redirect_stderr(written):
+            try:
+                code = main(["cluster", *words, *self.options()])
+            except SystemExit as error:
+                return 1, str(error)
+        return code or 0, written.getvalue()
+
+    def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until something holds."""
+        end = time.monotonic() + _PATIENCE
+        while not holds():
+            self.assertLess(time.monotonic(), end, self.command("status"))
+            time.sleep(0.2)
+
+    def isWell(self) -> bool:
+        """Whether status ends without a warning, and there is an owner."""
+        code, written = self.command("status")
+        return code == 0 and "owning" in written
+
+    def page(self, name: str, path: str) -> tuple[int, str]:
+        """Return what a node answers over HTTP."""
+        connection = HTTPConnection("127.0.0.1", self.brokers[name].port(1), timeout=60)
+        with contextlib.closing(connection):
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+
+    def copies(self, name: str) -> str:
+        """Return how many copies there are by the metrics of a node."""
+        lines = self.page(name, "/metrics")[1].splitlines()
+        return " ".join(line.split()[1] for line in lines if line.startswith("fleximq_cluster_replicas"))
+
+    def test_copies(self) -> None:
+        """Nodes that name more servers later, and a larger limit, change the stream; a server that fails is missed in
+        status, metrics and the reasons of health, which say again that all is well when it is back.
+        """
+        self.start("a", 1, "64MiB")
+        self.until(lambda: "owning" in self.command("status")[1])
+        code, written = self.command("status")
+        self.assertEqual(code, 2)
+        self.assertIn("shard 0 has 1 of 3 copies on the NATS servers, since it was made with 1", written)
+        with connect(f"127.0.0.1:{self.brokers['a'].port()}", timeout=60) as client:
+            client.publish("t", 1)
+        self.brokers["a"].stop()
+        for name in "ab":
+            self.start(name, 3, "128MiB")
+        self.until(self.isWell)
+        found = json.loads(self.command("status", "--json")[1])
+        self.assertEqual({tuple(each.values()) for each in found["replicas"].values()}, {(3, 3, 3)})
+        self.assertEqual(found["shards"][0]["limit"], 128 << 20)
+        for index in range(3):
+            self.miss(index)
+
+    def miss(self, index: int) -> None:
+        """Kill a server, look, and start it again."""
+        self.servers.kill(index)
+        # Also while the servers elect, nothing that cannot be read is said to be missing.
+        seen: list[tuple[int, str]] = []
+
+        def look() -> bool:
+            seen.append(self.command("status"))
+            return self.isMissed(*seen[-1])
+
+        self.until(look)
+        for code, written in seen:
+            self.assertIn(code, (0, 2), written)
+            self.assertNotIn("no node has joined", written)
+            self.assertTrue("owned by" in written or "do not answer" in written, written)
+        self.until(lambda: [self.copies(name) for name in "ab"] == ["2.0 3.0"] * 2)
+        for name in "ab":
+            code, written = self.page(name, "/readyz")
+            self.assertEqual(code, 200, written)
+            self.assertIn("shard 0 has 2 of 3 copies on the NATS servers, the others are missing or behind", written)
+        self.servers.restart(index)
+        self.until(self.isWell)
+        self.until(lambda: [self.copies(name) for name in "ab"] == ["3.0 3.0"] * 2)
+
+    def isMissed(self, code: int, written: str) -> bool:
+        """Whether a status says all about the servers that are left."""
+        return code == 2 and "shard 0 has 2 of 3" in written and "keys has 2 of 3" in written and "owning" in written
+
+    def test_forget(self) -> None:
+        """A node that was stopped is warned of until it is forgotten; one that runs is not forgotten."""
+        for name in "ab":
+            self.start(name, 3, "64MiB")
+        # As many nodes as servers would begin by themselves.
+        self.until(lambda: self.command("refill", "0", "--new")[0] == 0)
+        self.until(self.isWell)
+        self.assertIn("b runs; stop its broker first", self.command("forget", "b")[1])
+        self.brokers["b"].stop()
+        self.until(lambda: "b is silent for" in self.command("status")[1])
+        self.assertEqual(self.command("forget", "b"), (0, "b is forgotten\n"))
+        self.until(self.isWell)
+        self.assertNotIn(" b ", self.command("status")[1])
