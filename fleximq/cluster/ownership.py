@@ -60,8 +60,8 @@ class State(Enum):
     STOPPED = auto()
 
 
-#: The state in the key of a node that only follows.
-_FOLLOWS = State.FOLLOWING.name.lower()
+#: The states in the key of a node that only follows, and of one that takes over.
+_FOLLOWS, _TAKES = State.FOLLOWING.name.lower(), State.FENCING.name.lower()
 
 
 class Event(Enum):
@@ -305,11 +305,11 @@ class Ownership:
         known = self._nodes.get(node)
         self._nodes[node] = _Sighting(self.clock.seconds(), self._beats, known.record if known else NodeRecord({}))
 
-    def _isSilent(self, node: str) -> bool:
+    def _isSilent(self, node: str, seconds: float = SILENCE) -> bool:
         seen = self._nodes.get(node)
         if seen is None:
             return self._beats >= BEATS
-        return self.clock.seconds() - seen.at >= SILENCE and self._beats - seen.beats >= BEATS
+        return self.clock.seconds() - seen.at >= seconds and self._beats - seen.beats >= BEATS
 
     def _isAbsent(self, node: str) -> bool:
         return node not in self._present
@@ -338,7 +338,15 @@ class Ownership:
         if any(self._appliedBy(seen) == AHEAD and not self._isSilent(node) for node, seen in self._nodes.items()):
             return False
         owner = self.owner.node
-        return (owner in ("", self.node) or self._isSilent(owner) or self._isOvertaken) and not self.missing()
+        return (owner in ("", self.node) or self._isGone(owner) or self._isOvertaken) and not self.missing()
+
+    def _isGone(self, owner: str) -> bool:
+        """Whether the owner is silent; for longer if it takes over: with a large journal it may have no time to beat,
+        and this node would have as little.
+        """
+        seen = self._nodes.get(owner)
+        isTaking = seen is not None and seen.record.about.get("state") == _TAKES
+        return self._isSilent(owner, PATIENCE if isTaking else SILENCE)
 
     @property
     def _isOvertaken(self) -> bool:
@@ -399,6 +407,7 @@ class Ownership:
             _unlessRefused(self.move(""))
             return
         self.state = _TRANSITIONS[self.state, Event.CLAIMED]
+        self._beat()
         Deferred.fromCoroutine(self._open(term)).addErrback(
             lambda failure: _log.failure("taking over the shard failed", failure)
         )
@@ -417,6 +426,7 @@ class Ownership:
             self.state = _TRANSITIONS[self.state, Event.FENCED]
             if self._former and (former := self._nodes.get(self._former)) is not None:
                 self._since = former.at + DEADLINE
+            self._beat()
             _log.info("this node owns shard {shard} in term {term}", shard=self.shard, term=term)
 
     def _lose(self, reason: str) -> bool:

@@ -321,6 +321,7 @@ class OwnershipTests(SynchronousTestCase):
     def test_lateBeat(self) -> None:
         """A beat that is confirmed after the deadline does not extend it: another node may own the shard meanwhile."""
         first, _ = self.pair()
+        self.pass_(0.1)  # a beat was just sent
         first.clock.paused = True
         self.pass_(3.5)
         first.clock.resume(Random(1))
@@ -459,6 +460,39 @@ class OwnershipTests(SynchronousTestCase):
             self.assertEqual(len(self.flushLoggedErrors(ValueError)), logged)
             self.until(lambda node=node: node.ownership.serving, 3)  # type: ignore[misc]
             self.assertGreater(self.servers.owners[0].term, 1)
+
+    def test_busyTakeover(self) -> None:
+        """A node that takes over, and has no time to beat because its journal is large, is replaced only after longer:
+        the next one would be as busy.
+        """
+        first, second = self.pair()
+        third = self.node("c")
+        self.pass_(2)
+        first.clock.ended = True
+        second.fenced = Deferred()
+        self.until(lambda: "take over 2" in second.log)
+        self.pass_(0.1)
+        second.clock.paused = True
+        self.pass_(PATIENCE - 1)
+        self.assertEqual(third.log, [])
+        second.clock.resume(Random(1))
+        second.fenced.callback(None)
+        self.assertTrue(second.ownership.serving)
+        self.pass_(1.5)
+        second.clock.paused = True
+        self.until(lambda: "take over 3" in third.log, PATIENCE / 2)
+
+    def test_killedTakeover(self) -> None:
+        """A node that dies while it takes over is replaced in the end."""
+        first, second = self.pair()
+        third = self.node("c")
+        self.pass_(2)
+        first.clock.ended = True
+        second.fenced = Deferred()
+        self.until(lambda: "take over 2" in second.log)
+        self.pass_(0.1)
+        second.clock.ended = True
+        self.until(lambda: third.ownership.serving, PATIENCE + 2)
 
     def test_takenOverMeanwhile(self) -> None:
         """A takeover that ends after another node has the shard does not count."""

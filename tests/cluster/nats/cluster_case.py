@@ -24,16 +24,17 @@ _LEADS = re.compile(r"] (\S+ \S+) \[INF\] Self is new JetStream cluster metadata
 
 
 class ClusterCase(SynchronousTestCase):
-    """``options`` are those of all nodes; ``brokers`` are those that run, by name."""
+    """``options`` are those of all nodes, ``sync`` when the servers do so; ``brokers`` are those that run, by name."""
 
     if MISSING:
         skip = MISSING
 
     options: tuple[str, ...] = ("--allow-anonymous", "--cluster-bytes", "64MiB", "--durable", "#")
+    sync = "always"
 
     def setUp(self) -> None:
         self.folder = Path(tempfile.mkdtemp(dir=".")).absolute()
-        self.servers = Servers(str(self.folder / "nats"), 3)
+        self.servers = Servers(str(self.folder / "nats"), 3, sync=self.sync)
         self.addCleanup(self.servers.end)
         self.servers.wait()
         self.urls = [word for url in self.servers.urls for word in ("--cluster", url)]

@@ -19,7 +19,7 @@ MISSING = "" if PROGRAM and find_spec("nats") else "needs the extra cluster: nat
 _CONFIG = """
 server_name: {name}
 listen: "127.0.0.1:{port}"
-jetstream {{ store_dir: "{folder}", sync_interval: always }}
+jetstream {{ store_dir: "{folder}", sync_interval: {sync} }}
 """
 _CLUSTER = """
 cluster {{ name: test, listen: "127.0.0.1:{port}", routes: [{routes}] }}
@@ -30,9 +30,10 @@ class Servers:
     """Some servers; ``urls`` are theirs.
 
     :param settings: further ones, in their words.
+    :param sync: when they write to their disks.
     """
 
-    def __init__(self, folder: str, number: int = 1, settings: str = "") -> None:
+    def __init__(self, folder: str, number: int = 1, settings: str = "", sync: str = "always") -> None:
         self._folder = Path(folder).absolute()
         self._folder.mkdir(parents=True)
         ports = freePorts(2 * number)
@@ -40,7 +41,7 @@ class Servers:
         self.urls = [f"nats://127.0.0.1:{port}" for port in clients]
         self.processes: list[subprocess.Popen[bytes]] = []
         for index, port in enumerate(clients):
-            text = _CONFIG.format(name=f"s{index}", port=port, folder=self._folder / f"s{index}") + settings
+            text = _CONFIG.format(name=f"s{index}", port=port, folder=self._folder / f"s{index}", sync=sync) + settings
             if number > 1:
                 others = ", ".join(f'"nats://127.0.0.1:{route}"' for route in routes)
                 text += _CLUSTER.format(port=routes[index], routes=others)
