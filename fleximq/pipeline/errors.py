@@ -102,6 +102,14 @@ class CommitRefused(LakeRefused):
         return cls(f"{error}; {repairCommand(table)} tries it again")
 
 
+class TableBusy(LakeRefused):
+    """Another process locks a table for long, or has changed it although it was locked; later it can be changed."""
+
+
+class RowsRefused(LakeRefused):
+    """The log of a table of the latest rows refuses the values of some rows; the change is undone."""
+
+
 def repairCommand(table: str) -> str:
     """Return the command line that completes the recorded steps of a table."""
     lake, name = os.path.split(table)

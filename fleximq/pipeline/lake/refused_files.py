@@ -11,13 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from fleximq.pipeline.errors import LakeRefused
+from fleximq.pipeline.errors import LakeRefused, RowsRefused
 from fleximq.pipeline.lake.live_files import rowGroups
 from fleximq.pipeline.lake.storage.lake_files import LakeFiles
 from fleximq.pipeline.lake.storage.own_folder import OWN
 from fleximq.pipeline.lake.table.column_names import distinct
 from fleximq.pipeline.lake.table.columns import BASE, requiredColumns, writeColumns
 from fleximq.pipeline.lake.table.file_merge import aligned
+from fleximq.pipeline.lake.table.file_names import BY_KEY
 from fleximq.pipeline.lake.table.format import dataFolder, formatOf, layoutOf
 from fleximq.pipeline.lake.table.halving import refused
 from fleximq.pipeline.lake.table.parquet_writer import StagingWriter, deadIn, spansOf
@@ -49,15 +50,20 @@ def withoutRefused(
     table: str, log: TableLog, folder: str, moves: Sequence[Sequence[Any]], files: LakeFiles
 ) -> Mended | None:
     """Replace the moves of refused files, which are at their final paths, by those of new files in ``folder`` with the
-    same rows; None if no file or column is refused. Raises LakeRefused if the cause is in no row.
+    same rows; None if no file or column is refused. Raises LakeRefused if the cause is in no row, and RowsRefused for a
+    table of the latest rows.
     """
     dropped = dropColumns(table, log, files)
     kept, dead, reason = [], Counter[str](), ""
     for move in moves:
         placed = TableFile(*move[1:])
-        if log.refusal(placed) is None:
+        why = log.refusal(placed)
+        if why is None:
             kept.append(list(move))
             continue
+        if layoutOf(table, files) == BY_KEY:
+            # The file is without the older rows of the keys, which have to stay.
+            raise RowsRefused(f"the table {table} cannot have {placed.path}: {why}")
         apart = _Apart(table, log, placed, files)
         kept += apart.staged(folder)
         dead.update(apart.dead)
@@ -102,13 +108,13 @@ class _Apart:
             why = found or why
             return found is None
 
-        if (found := self._refusal(_deadLetters(rows.slice(0, 1), [0], ""))) is not None:
+        if (found := self._refusal(deadLetters(rows.slice(0, 1), [0], ""))) is not None:
             raise LakeRefused(f"the table {self._table} cannot have {self._file.path}: {found}")
         guilty = refused(range(rows.num_rows), isTaken)
         if not guilty:
             return rows
         self.reason = self.reason or f"the table cannot take it: {why}"
-        made = _deadLetters(rows, guilty, self.reason)
+        made = deadLetters(rows, guilty, self.reason)
         self.dead.update(deadIn(made))
         self.dead.subtract(deadIn(rows))
         return made
@@ -125,7 +131,7 @@ class _Apart:
         return found[0] if found else None
 
 
-def _deadLetters(rows: pa.RecordBatch, places: Sequence[int], reason: str) -> pa.RecordBatch:
+def deadLetters(rows: pa.RecordBatch, places: Sequence[int], reason: str) -> pa.RecordBatch:
     """Return rows of which those at some places are dead letters."""
     isDead = np.zeros(rows.num_rows, bool)
     isDead[list(places)] = True

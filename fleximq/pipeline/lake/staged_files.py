@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from fleximq.pipeline.errors import CommitRefused, LakeRefused
+from fleximq.pipeline.errors import CommitRefused, LakeRefused, RowsRefused
 from fleximq.pipeline.lake.live_files import logOf
 from fleximq.pipeline.lake.refused_files import Mended, withoutRefused
 from fleximq.pipeline.lake.storage.lake_files import LakeFiles
@@ -27,7 +27,8 @@ def commitStaged(
     files: LakeFiles,
 ) -> None:
     """Move the staged files of a record of intent, and commit them to the table's log, if it has one; idempotent. If
-    files are mended before, ``record`` is called to change the record. Raises CommitRefused if the log refuses them.
+    files are mended before, ``record`` is called to change the record. Raises CommitRefused if the log refuses them,
+    and RowsRefused, without the files, for a table of the latest rows.
     """
     log = logOf(table, files)
     placed = moveStaged(table, files, folder, moves)
@@ -47,6 +48,11 @@ def commitStaged(
             with suppress(FileNotFoundError):
                 files.remove(pathIn(table, path))
         commit(log, moveStaged(table, files, folder, mended.moves))
+    except RowsRefused:
+        for each in placed:
+            with suppress(FileNotFoundError):
+                files.remove(pathIn(table, each.path))
+        raise
     except LakeRefused as error:
         raise CommitRefused.of(table, error) from error
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from fleximq.pipeline.errors import LakeRefused
+from fleximq.pipeline.errors import LakeRefused, RowsRefused
 from fleximq.pipeline.lake.live_files import logOf
 from fleximq.pipeline.lake.refused_files import Mended
 from fleximq.pipeline.lake.staged_files import commitStaged, preparedPlaces
@@ -48,7 +48,9 @@ _LATER = ("expired", "reached")
 
 
 def commitChange(table: str, change: TableChange, files: LakeFiles) -> None:
-    """Make a change visible, at the latest by the next change of the table; the caller holds the table's lock."""
+    """Make a change visible, at the latest by the next change of the table; the caller holds the table's lock. Raises
+    RowsRefused if a table of the latest rows cannot take it.
+    """
     layout, within = layoutOf(table, files), dataFolder(table, files)
     placed = [each.placed(layout, within) for each in change.made]
     record = {
@@ -57,11 +59,14 @@ def commitChange(table: str, change: TableChange, files: LakeFiles) -> None:
         "made": preparedPlaces(table, change.folder, change.made, placed, files),
     }
     writeOwn(table, INTENT, record, files)
-    finishChange(table, files)
+    if (error := finishChange(table, files)) is not None:
+        raise error
 
 
-def finishChange(table: str, files: LakeFiles) -> None:
-    """Complete the change that a record of intent names, if any; the caller holds the table's lock."""
+def finishChange(table: str, files: LakeFiles) -> RowsRefused | None:
+    """Complete the change that a record of intent names, if any; the caller holds the table's lock. If a table of the
+    latest rows cannot take it, undo it and return the error: the ingest makes another one.
+    """
 
     def read(record: Any) -> tuple[dict[str, Any], int, TableChange]:
         known = {name: record[name] for name in TableChange._fields if name in record or name not in _LATER}
@@ -69,7 +74,7 @@ def finishChange(table: str, files: LakeFiles) -> None:
 
     intent = readOwn(table, INTENT, read, files)
     if intent is None:
-        return
+        return None
     record, number, change = intent
     dead = Counter(change.dead)
 
@@ -85,11 +90,16 @@ def finishChange(table: str, files: LakeFiles) -> None:
         def commit(log: TableLog, placed: list[TableFile]) -> None:
             log.change(number, change.gone, placed)
 
-        commitStaged(table, change.folder, change.made, commit, mend, files)
+        try:
+            commitStaged(table, change.folder, change.made, commit, mend, files)
+        except RowsRefused as error:
+            files.removeOwn(table, INTENT)
+            return error
         gaps = {journal: [Gap(*gap) for gap in found] for journal, found in change.gaps.items()}
         done = ledger.withChange(change.first, change.rows, gaps, dead, change.expired, change.reached)
         writeLedger(table, done, files)
     files.removeOwn(table, INTENT)
+    return None
 
 
 def _remove(table: str, gone: Sequence[str], files: LakeFiles) -> None:

@@ -6,14 +6,20 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from logging import getLogger
+from typing import TypeVar
 
-from fleximq.pipeline.errors import LakeRefused
+from fleximq.pipeline.errors import LakeRefused, TableBusy
 from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
 from fleximq.pipeline.lake.storage.own_folder import OWN
 
 #: Seconds to wait for the lock of a change.
 TIMEOUT = 60.0
 _PAUSE = 0.002
+#: Attempts at a change of a busy table, each of which waits for the lock.
+_TRIES = 10
+_log = getLogger(__name__)
+_Result = TypeVar("_Result")
 _CHANGE = "lock"
 _HOLDERS = {
     "writer": "another ingest feeds it",
@@ -48,8 +54,20 @@ def _waitFor(
     while not files.lock(descriptor):
         if time.monotonic() >= deadline:
             why = _HOLDERS.get(name) or f"it has been locked for {timeout:g} seconds"
-            raise LakeRefused(f"the table {table} is in use: {why}")
+            raise (LakeRefused if name in _HOLDERS else TableBusy)(f"the table {table} is in use: {why}")
         sleep(_PAUSE)
+
+
+def undisturbed(work: Callable[[], _Result]) -> _Result:
+    """Do work under the lock of a change, and do it again if another process holds the lock for long, or has changed
+    the table although it was locked, as after a pause; the work must be idempotent. Raises the last TableBusy.
+    """
+    for _ in range(_TRIES - 1):
+        try:
+            return work()
+        except TableBusy as error:
+            _log.warning("%s; trying again", error)
+    return work()
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Decodes records into the changes of a table of the latest rows: rows with their keys, removals, and dead letters."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -8,9 +8,11 @@ import pyarrow.compute as pc
 
 from fleximq.pipeline.lake.column_changes import addColumns
 from fleximq.pipeline.lake.ingest_task import inferredFields, ofTopics, rowDecoder
+from fleximq.pipeline.lake.refused_files import deadLetters
 from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
 from fleximq.pipeline.lake.table.columns import requiredColumns
 from fleximq.pipeline.lake.table.file_merge import aligned
+from fleximq.pipeline.lake.table.halving import refused
 from fleximq.pipeline.lake.table.table_spec import DEAD, MESSAGE_COLUMNS, TableSpec
 from fleximq.pipeline.lake.upserts.bucket_merge import Changes
 from fleximq.pipeline.lake.upserts.row_keys import MESSAGE_KEY, keysOf, tombstonesIn
@@ -87,6 +89,32 @@ class ChangedRows:
         columns = {name: rows.column(name) for name in rows.schema.names} | {"topic": named, "reason": reasons}
         self._dead.append(pa.table(list(columns.values()), schema=rows.schema))
         self.reason = self.reason or reasons[0].as_py()
+
+    def buryRefused(self, refusal: Callable[[pa.Table], str | None]) -> int:
+        """Make dead letters of the rows that are refused, and return their number; ``refusal`` returns why some are."""
+        rows, keys = (
+            self._together(self._rows).combine_chunks(),
+            pa.concat_arrays([*self._keys, pa.array([], pa.binary())]),
+        )
+        removals, why = np.concatenate([*self._removals, np.zeros(0, bool)]), ""
+
+        def isTaken(some: Sequence[int]) -> bool:
+            nonlocal why
+            found = refusal(rows.take(pa.array(some)))
+            why = found or why
+            return found is None
+
+        guilty = refused(np.flatnonzero(~removals).tolist(), isTaken)
+        if guilty:
+            isGuilty = np.zeros(len(removals), bool)
+            isGuilty[guilty] = True
+            reason = f"the table cannot take it: {why}"
+            refusedRows = rows.take(pa.array(guilty)).combine_chunks().to_batches()
+            self._dead += [pa.table(deadLetters(each, range(each.num_rows), reason)) for each in refusedRows]
+            self.reason = self.reason or reason
+            fits = pa.array(~isGuilty)
+            self._rows, self._keys, self._removals = [rows.filter(fits)], [keys.filter(fits)], [removals[~isGuilty]]
+        return len(guilty)
 
     def changes(self) -> Changes:
         """Return the latest change of each key."""

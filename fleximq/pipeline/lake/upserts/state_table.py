@@ -8,19 +8,22 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from fleximq.pipeline.errors import LakeRefused
+from fleximq.pipeline.errors import LakeRefused, RowsRefused
 from fleximq.pipeline.files.slice_reader import Missing
 from fleximq.pipeline.lake.batch_commit import exclusive, writing
-from fleximq.pipeline.lake.live_files import liveFiles
+from fleximq.pipeline.lake.live_files import liveFiles, logOf
 from fleximq.pipeline.lake.storage.lake_files import LakeFiles
 from fleximq.pipeline.lake.storage.own_folder import OWN
 from fleximq.pipeline.lake.table.file_merge import aligned
 from fleximq.pipeline.lake.table.ledger import Gap, readLedger, writeLedger
+from fleximq.pipeline.lake.table.lock import undisturbed
 from fleximq.pipeline.lake.table.table_spec import TableSpec
 from fleximq.pipeline.lake.table_change import TableChange, commitChange
 from fleximq.pipeline.lake.upserts.bucket_merge import BucketMerge
@@ -93,14 +96,42 @@ class StateTable:
     def _commit(self, journal: str, start: int, end: int, changed: ChangedRows, gaps: list[Gap]) -> Advance:
         try:
             with writing(self.table):
-                change = self._staged(journal, start, end, changed, gaps)
-                with exclusive(self.table, self._files):
-                    self._record(change)
+                try:
+                    dead = self._change(journal, start, end, changed, gaps)
+                except RowsRefused:
+                    if not changed.buryRefused(partial(self._refusal, journal, changed.schema)):
+                        raise
+                    dead = self._change(journal, start, end, changed, gaps)
         except BaseException:
             self._removeStaged()
             raise
-        dead = change.dead.get(journal, 0)
         return Advance(changed.taken, dead, changed.reason, end)
+
+    def _change(self, journal: str, start: int, end: int, changed: ChangedRows, gaps: list[Gap]) -> int:
+        """Make one change and return the number of its dead letters; raises RowsRefused without a change."""
+        change = self._staged(journal, start, end, changed, gaps)
+        isRepeated = False
+
+        def record() -> None:
+            nonlocal isRepeated
+            with exclusive(self.table, self._files):
+                had = readLedger(self.table, self._files).journals.get(journal)
+                # The lock completes a former attempt that was recorded.
+                if not isRepeated or had is None or had.next != end:
+                    isRepeated = True
+                    self._record(change)
+
+        undisturbed(record)
+        return change.dead.get(journal, 0)
+
+    def _refusal(self, journal: str, schema: pa.Schema, rows: pa.Table) -> str | None:
+        """Return why the table's log refuses rows, None if it takes them."""
+        log = logOf(self.table, self._files)
+        file = BucketMerge(self.table, self._folder, "", schema, 0, self._files).stage(rows, journal, None)
+        try:
+            return None if log is None else log.refusal(file._replace(path=f"{OWN}/{self._staging}/{file.path}"))
+        finally:
+            self._files.remove(f"{self._folder}/{file.path}")
 
     def _record(self, change: TableChange) -> None:
         ledger = readLedger(self.table, self._files)

@@ -2,12 +2,14 @@
 
 import os
 import time
+from collections.abc import Sequence
 from typing import Any
 
-from fleximq.pipeline.lake.storage.lake_files import FILES
+from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
 from tests.pipeline.lake.upserts.state_case import StateCase, skip
 
 if not skip:
+    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     from fleximq.pipeline.errors import LakeRefused, OptionRefused, PipelineError
@@ -16,6 +18,8 @@ if not skip:
     from fleximq.pipeline.lake.batch_commit import exclusive
     from fleximq.pipeline.lake.compaction import compact
     from fleximq.pipeline.lake.expiration import expireDays
+    from fleximq.pipeline.lake.iceberg import iceberg_log
+    from fleximq.pipeline.lake.iceberg.data_files import dataFilesOf
     from fleximq.pipeline.lake.live_files import liveFiles, logOf
     from fleximq.pipeline.lake.redecoding import redecode
     from fleximq.pipeline.lake.table.ledger import readLedger
@@ -277,6 +281,71 @@ class IcebergStateTests(StateIngestTests):
     """The same in Iceberg."""
 
     tableFormat = "iceberg"
+
+
+class RefusedRowTests(StateCase):
+    """A log that refuses rows for a cause that nothing knows before; here those with ``n`` -1."""
+
+    tableFormat = "iceberg"
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.tries, self.isPoison = 0, True
+
+        def described(found: Any, paths: Sequence[str], files: LakeFiles) -> list[Any]:
+            self.tries += 1
+            for path in paths:
+                values = pq.read_table(path.removeprefix("file://"), columns=["n"]).column("n").to_pylist()
+                if self.isPoison and -1 in values:
+                    raise ValueError("it is poison")
+            return dataFilesOf(found, paths)
+
+        self.patch(iceberg_log, "dataFilesOf", described)
+
+    def poison(self, key: bytes) -> None:
+        """Publish a row that is refused."""
+        self.dead.append(self.change(key, {"n": -1}))
+
+    def test_onlyGuiltyRowsBecomeDeadLetters(self) -> None:
+        """They replace no row, neither one of the table nor one of the same change."""
+        self.put(b"a")
+        self.put(b"b")
+        self.advance()
+        self.poison(b"a")
+        self.put(b"c")
+        self.poison(b"c")
+        self.remove(b"b")
+        self.poison(b"new")
+        self.some(30)
+        (done,) = self.advance()
+        self.assertEqual((done.dead, done.reason), (3, "the table cannot take it: it is poison"))
+        self.look()
+        self.assertLess(self.tries, 40)
+        self.put(b"a")
+        self.advance()
+        self.look()
+        dead = self.rows().filter(pc.field("reason").is_valid())
+        self.assertEqual(set(dead["topic"].to_pylist()), {"devices.a~dlq"})
+        self.assertEqual([bytes(each) for each in dead["value"].to_pylist()], [b'{"n":-1}'] * 3)
+
+    def test_endAtAnyStepLosesNothing(self) -> None:
+        self.put(b"a")
+        self.advance()
+        self.poison(b"a")
+        for _ in crashes(self.advance, 10):
+            self.put(b"b")
+        self.look()
+
+    def test_causeInNoRowTouchesNoRow(self) -> None:
+        self.put(b"a")
+        self.advance()
+        self.put(b"b")
+        self.patch(iceberg_log, "dataFilesOf", self.refuse)
+        self.assertIn("no memory", str(self.assertRaises(PipelineError, self.advance)))
+
+    def refuse(self, *arguments: Any) -> Any:
+        """Fail for a cause of the machine."""
+        raise MemoryError("no memory")
 
 
 class SpecTests(StateCase):
