@@ -20,7 +20,7 @@ from fleximq.pipeline.lake.storage.own_folder import OWN
 from fleximq.pipeline.lake.table.file_names import fileOf, partitionOf, readOwn, readRecorded, writeOwn
 from fleximq.pipeline.lake.table.format import dataFolder, layoutOf
 from fleximq.pipeline.lake.table.ledger import LEDGER, NONE, Counts, Gap, Gaps, Ledger, readLedger, writeLedger
-from fleximq.pipeline.lake.table.lock import changeLock
+from fleximq.pipeline.lake.table.lock import changeLock, undisturbed
 from fleximq.pipeline.lake.table.table_log import BatchRange, TableFile, TableLog
 from fleximq.pipeline.lake.table_change import INTENT, REMOVAL, finishChange, finishRemoval
 
@@ -58,8 +58,7 @@ class BatchCommit:
         """
         self.makeFolders()
         with writing(self.table):
-            with exclusive(self.table, self._files):
-                pass
+            undisturbed(self._finish)
             self._files.removeFormer(self.table, STAGED, "writer")
             self.removeStaged()
         ledger = readLedger(self.table, self._files)
@@ -71,6 +70,10 @@ class BatchCommit:
                 "is gone; put it back, or give the table another name"
             )
         return ledger
+
+    def _finish(self) -> None:
+        with exclusive(self.table, self._files):
+            pass
 
     def publish(
         self,
@@ -90,18 +93,26 @@ class BatchCommit:
         :param dead: the number of dead letters by journal, and the reason of the first.
         :param keepsStaged: other staged files belong to the next batch and stay.
         """
-        with writing(self.table):
+        placed, isNew = sorted(staged, key=_order), False
+
+        def commit() -> None:
+            nonlocal isNew
             with exclusive(self.table, self._files):
                 ledger = readLedger(self.table, self._files)
-                isNew = self._follows(ledger, batch, lossAllowed)
-                if isNew:
-                    told = {journal: list(found) for journal, found in gaps.items()}
-                    for journal, start in batch.start.items():
-                        had = ledger.journals.get(journal)
-                        if had is not None and had.next < start:
-                            told.setdefault(journal, []).append(Gap(had.next, start, "they were never ingested", True))
-                    self._writeIntent(batch, sorted(staged, key=_order), gaps=told, dead=dict(dead), reason=reason)
-                    finish(self.table, self._files)
+                if not self._follows(ledger, batch, lossAllowed):
+                    return
+                isNew = True
+                told = {journal: list(found) for journal, found in gaps.items()}
+                for journal, start in batch.start.items():
+                    had = ledger.journals.get(journal)
+                    if had is not None and had.next < start:
+                        told.setdefault(journal, []).append(Gap(had.next, start, "they were never ingested", True))
+                self._writeIntent(batch, placed, gaps=told, dead=dict(dead), reason=reason)
+                finish(self.table, self._files)
+
+        with writing(self.table):
+            # A repeated attempt finds the batch committed if its record of intent was written before.
+            undisturbed(commit)
             if not keepsStaged:
                 self.removeStaged()
         return isNew

@@ -11,18 +11,25 @@ from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
 from fleximq.pipeline.lake.table.column_names import distinct
 from fleximq.pipeline.lake.table.columns import TableColumns, added, requiredColumns, writeColumns
 from fleximq.pipeline.lake.table.format import formatOf
+from fleximq.pipeline.lake.table.lock import undisturbed
 from fleximq.pipeline.lake.table.table_spec import TableSpec
 from fleximq.pipeline.payloads.schema_inference import unionSchema
 
 
 def addColumns(table: str, found: Iterable[pa.Schema], files: LakeFiles = FILES) -> None:
     """Add columns that tasks found to those that a table has; recorded types stay."""
-    with writing(table), exclusive(table, files):
-        had = requiredColumns(table, files)
-        fields = unionSchema(had.fields, reduce(unionSchema, found), widen=False)
-        # Two tasks may have found columns with one name.
-        taken = distinct(formatOf(table, files)["format"], had._replace(fields=fields), had.schema)
-        writeColumns(table, taken.columns, files)
+    new = reduce(unionSchema, found)
+
+    def add() -> None:
+        with exclusive(table, files):
+            had = requiredColumns(table, files)
+            fields = unionSchema(had.fields, new, widen=False)
+            # Two tasks may have found columns with one name.
+            taken = distinct(formatOf(table, files)["format"], had._replace(fields=fields), had.schema)
+            writeColumns(table, taken.columns, files)
+
+    with writing(table):
+        undisturbed(add)
 
 
 def widenColumns(table: str, fields: pa.Schema, files: LakeFiles = FILES) -> None:

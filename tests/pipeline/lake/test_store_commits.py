@@ -3,8 +3,10 @@ are killed, and former writers wake. Each row is there once.
 """
 
 import contextlib
+import logging
 import os
 import random
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,9 +23,11 @@ if not skip:
     from fleximq.pipeline.lake.completeness import audit
     from fleximq.pipeline.lake.expiration import expireDays
     from fleximq.pipeline.lake.live_files import liveFiles, rowGroups
+    from fleximq.pipeline.lake.storage import table_states
     from fleximq.pipeline.lake.storage.lake_files import LakeFiles
     from fleximq.pipeline.lake.storage.own_folder import OWN
     from fleximq.pipeline.lake.storage.table_states import KEPT
+    from fleximq.pipeline.lake.table import lock
     from fleximq.pipeline.lake.table.columns import BASE, TableColumns, writeColumns
     from fleximq.pipeline.lake.table.format import layoutOf, setFormat
     from fleximq.pipeline.lake.table.ledger import readLedger
@@ -187,6 +191,60 @@ class FencingTests(StoreCase):
         for number in range(KEPT + 20):
             files.writeOwn(self.table, "behind", b"[%d]" % number)
         self.assertLessEqual(len(files.names(f"{self.table}/{OWN}/state")), KEPT + 1)
+
+
+class BusyTests(StoreCase):
+    """Other processes that change the table, but do not feed it."""
+
+    def test_changeThatComesBetweenIsNoEnd(self) -> None:
+        """At each request another process takes the lock away, as after a long pause, and changes the table."""
+        self.patch(lock, "_log", logging.Logger("silent", logging.CRITICAL))
+        for last in range(1, 400, STRIDE):
+            self.setUp()
+            done: list[bool] = []
+            files = self.model.process()
+            writer = Writer(self.table, files).steps(2)
+            next(writer)
+            client = files.store(self.table)._client  # type: ignore[union-attr]
+            client.requests = 0
+
+            def disturb(number: int, last: int = last, done: list[bool] = done) -> str:
+                if number == last:
+                    other = self.model.process()
+                    with contextlib.suppress(FileNotFoundError):
+                        other.remove(f"{self.table}/{OWN}/lock")
+                    with exclusive(self.table, other):
+                        other.writeOwn(self.table, "behind", b'["other"]')
+                    done.append(True)
+                return DONE
+
+            client._choose = disturb
+            self.assertEqual(list(writer), ["staged", "published"] * 2)
+            if not done:
+                break
+            self.whole(2)
+        self.assertGreater(last, 20)
+
+    def test_lockOfALivingProcessIsRenewed(self) -> None:
+        """However slow its store is."""
+        self.ingest()
+        self.patch(table_states, "LEASE", 0.01)
+        files, renewed = self.model.process(), threading.Event()
+        store = files.store(self.table)
+        put = store.put  # type: ignore[union-attr]
+
+        def renew(path: str, content: bytes) -> None:
+            put(path, content)
+            renewed.set()
+
+        self.patch(store, "put", renew)
+        with exclusive(self.table, files):
+            before = store.get(f"{self.table}/{OWN}/lock")  # type: ignore[union-attr]
+            for _ in range(2):
+                self.assertTrue(renewed.wait(60))
+                renewed.clear()
+            self.assertNotEqual(store.get(f"{self.table}/{OWN}/lock"), before)  # type: ignore[union-attr]
+        self.assertFalse(files.exists(f"{self.table}/{OWN}/lock"))
 
 
 class FailureTests(StoreCase):

@@ -14,7 +14,8 @@ writer that was paused, or cut off, and wakes an hour later can neither commit n
   replaces the name, so the former is refused at its next change: no clock is involved. Each stages files in a folder of
   its own, which the next one deletes.
 - The object ``_fleximq/lock`` makes processes that change a table at the same time wait for each other, so that they
-  need not be refused. A lock that stays too long is removed: safety does not depend on it.
+  need not be refused. Its process renews it; one that stays unchanged is removed: safety does not depend on it. A
+  change that is refused nevertheless, as after a pause, can be made again.
 """
 
 import json
@@ -26,7 +27,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 from fleximq.errors import systemReason
-from fleximq.pipeline.errors import LakeRefused
+from fleximq.pipeline.errors import LakeRefused, TableBusy
 from fleximq.pipeline.lake.storage.own_folder import OWN
 
 #: The number of documents that stay.
@@ -55,6 +56,8 @@ class _Objects(Protocol):
     def create(self, path: str, content: bytes) -> bool: ...
 
     def get(self, path: str) -> bytes: ...
+
+    def put(self, path: str, content: bytes) -> None: ...
 
     def names(self, folder: str) -> list[str]: ...
 
@@ -120,9 +123,10 @@ class TableStates:
         path, own = f"{table}/{OWN}/{_LOCK}", uuid.uuid4().hex.encode()
         self._waitFor(table, path, own, timeout)
         try:
-            self._held.state = {**self._states(), table: self._latest(table)}
-            self._check(table, self._held.state[table])
-            yield
+            with self._renewed(path):
+                self._held.state = {**self._states(), table: self._latest(table)}
+                self._check(table, self._held.state[table])
+                yield
         finally:
             self._held.state = {each: state for each, state in self._states().items() if each != table}
             with suppress(OSError):
@@ -144,8 +148,27 @@ class TableStates:
                     self._store.remove(path)
                 continue
             if now >= deadline:
-                raise LakeRefused(f"the table {table} is in use: it has been locked for {timeout:g} seconds")
+                raise TableBusy(f"the table {table} is in use: it has been locked for {timeout:g} seconds")
             self._sleep(_LOOK)
+
+    @contextmanager
+    def _renewed(self, path: str) -> Iterator[None]:
+        """Change a lock at intervals, so that others see that its process lives, however slow the store is."""
+        ending = threading.Event()
+
+        def renew() -> None:
+            while not ending.wait(LEASE / 3):
+                with suppress(OSError):
+                    self._store.put(path, uuid.uuid4().hex.encode())
+
+        thread = threading.Thread(target=renew, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ending.set()
+            # A renewal after the removal would be a lock of nobody.
+            thread.join()
 
     def _states(self) -> dict[str, _State]:
         """Return the states of the tables that this thread has locked."""
@@ -173,7 +196,7 @@ class TableStates:
 
     def _change(self, table: str, after: _State) -> None:
         if not self._isCreated(table, after):
-            raise LakeRefused(f"the table {table} is in use: another process changed it in the meantime")
+            raise TableBusy(f"the table {table} is in use: another process changed it in the meantime")
         self._held.state = {**self._states(), table: after}
 
     def _latest(self, table: str) -> _State:
