@@ -1,5 +1,8 @@
 """Commits to a table in an object store, against a model: requests fail, answers are lost, requests come late, writers
 are killed, and former writers wake. Each row is there once.
+
+The tables are plain Parquet, whose commits are ours alone. The logs of Delta Lake and Iceberg are committed by deltalake
+and PyIceberg; :mod:`tests.pipeline.lake.test_lake_on_store` has their commits fail and come late in a real store.
 """
 
 import contextlib
@@ -23,6 +26,8 @@ if not skip:
     from fleximq.pipeline.lake.completeness import audit
     from fleximq.pipeline.lake.expiration import expireDays
     from fleximq.pipeline.lake.live_files import liveFiles, rowGroups
+    from fleximq.pipeline.lake.redecoding import redecode
+    from fleximq.pipeline.lake.repair import repair
     from fleximq.pipeline.lake.storage import table_states
     from fleximq.pipeline.lake.storage.lake_files import LakeFiles
     from fleximq.pipeline.lake.storage.own_folder import OWN
@@ -34,6 +39,7 @@ if not skip:
     from fleximq.pipeline.lake.table.lock import writerLock
     from fleximq.pipeline.lake.table.parquet_writer import StagingWriter
     from fleximq.pipeline.lake.table.table_log import BatchRange, CompactionGoal, TableFile
+    from fleximq.pipeline.lake.table.table_spec import TableSpec
     from tests.pipeline.lake.store_model import AFTER, BEFORE, DONE, KILLED, LATE, Killed, StoreModel
     from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, rows
 
@@ -393,15 +399,33 @@ class ChangeTests(StoreCase):
 class ProbeTests(StoreCase):
     """A store that cannot keep writers apart."""
 
-    def test_storeThatReplacesObjectsIsRefusedInOneSentence(self) -> None:
-        files = self.model.process()
-        client = files.store(self.table)._client  # type: ignore[union-attr]
-        real = client._model.memory.pipe_file
+    def spoil(self) -> None:
+        """Let it replace objects from now on."""
+        real = self.model.memory.pipe_file
 
         def pipe(path: str, content: bytes, mode: str = "") -> None:
             real(path, content)
 
-        self.patch(client._model.memory, "pipe_file", pipe)
+        self.patch(self.model.memory, "pipe_file", pipe)
+
+    def test_eachJobIsRefusedBeforeItWrites(self) -> None:
+        self.ingest(1)
+        self.spoil()
+        jobs = {
+            "repair": lambda files: repair(self.table, files),
+            "compact": lambda files: list(compact(self.table, CompactionGoal(1 << 20, 0.0, 2), files)),
+            "expire": lambda files: expireDays(self.table, [(None, 86_400.0)], (TIME + 9 * DAY) / 1e6, files),
+            "redecode": lambda files: list(redecode(self.table, TableSpec("orders"), files)),
+        }
+        before = set(self.model.memory.store)
+        for name, job in jobs.items():
+            error = self.assertRaises(LakeRefused, job, self.model.process())
+            self.assertIn("--single-writer", str(error), name)
+            self.assertEqual(set(self.model.memory.store), before, name)
+
+    def test_storeThatReplacesObjectsIsRefusedInOneSentence(self) -> None:
+        files = self.model.process()
+        self.spoil()
         error = self.assertRaises(LakeRefused, list, Writer(self.table, files).steps(1))
         self.assertIn("--single-writer if only one process ever writes this lake", str(error))
         self.assertEqual(files.names(f"{self.table}/date=2023-11-14"), [])

@@ -102,7 +102,6 @@ class TableStates:
     @contextmanager
     def holding(self, table: str, kind: str) -> Iterator[None]:
         """Hold a table, instead of the former holder of this kind, for the length of a ``with`` block."""
-        self._probe(table)
         name = uuid.uuid4().hex[:12]
         with self._locked(table):
             state = self._now(table)
@@ -120,6 +119,7 @@ class TableStates:
         """Make others wait with their changes of a table; if one changes it nevertheless, the next change in the block
         is refused. Raises LakeRefused if another holds the table, or the lock for too long.
         """
+        self._probe(table)
         path, own = f"{table}/{OWN}/{_LOCK}", uuid.uuid4().hex.encode()
         self._waitFor(table, path, own, timeout)
         try:
