@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from os import makedirs
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -118,10 +117,11 @@ def _run(arguments: Namespace, run: JobRun) -> None:
     if not arguments.lake:
         raise OptionRefused("--lake FOLDER or URL is needed: it says where the tables go")
     from fleximq.pipeline.lake.catch_up import CatchUp
-    from fleximq.pipeline.lake.checkpoint import seedCheckpoint
+    from fleximq.pipeline.lake.checkpoint import seedCheckpoint, temporaryCheckpoint
     from fleximq.pipeline.lake.compaction import compacting
     from fleximq.pipeline.lake.ingest_driver import TableIngest
     from fleximq.pipeline.lake.ingest_stream import Ingest
+    from fleximq.pipeline.lake.storage.lake_files import FILES
     from fleximq.pipeline.lake.table.table_log import CompactionGoal
     from fleximq.pipeline.reader.source_options import SourceOptions
 
@@ -145,7 +145,7 @@ def _run(arguments: Namespace, run: JobRun) -> None:
                 following.until(run.stopping, every)
             return
         isInStore = "://" in lake
-        own = TemporaryDirectory(prefix="fleximq-checkpoint-") if isInStore else _ownCheckpoint(lake)
+        own = temporaryCheckpoint(FILES) if isInStore else _ownCheckpoint(lake)
         checkpoint = arguments.checkpoint or held.enter_context(own)
         missed = CatchUp(SourceOptions.of(options)).add
         tables = TableIngest(lake, specs, form, arguments.allow_data_loss, arguments.layout, missed=missed)

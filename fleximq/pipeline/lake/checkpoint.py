@@ -1,11 +1,16 @@
-"""Reads the checkpoint of an ingest query as Spark writes it to a local folder."""
+"""Reads the checkpoint of an ingest query as Spark writes it to a local folder, and makes those that need not last."""
 
 import json
 import os
 import shlex
+import shutil
+import tempfile
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from glob import glob
 
+from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.table.ledger import readLedger
 
@@ -63,6 +68,25 @@ def seedCheckpoint(checkpoint: str, batch: int, offsets: Mapping[str, int]) -> N
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w") as file:
             file.write(text)
+
+
+#: How the names of temporary checkpoints begin, and the file that their process has locked.
+_TEMPORARY, _LOCK = "fleximq-checkpoint-", "lock"
+
+
+@contextmanager
+def temporaryCheckpoint(files: Files) -> Iterator[str]:
+    """Make a folder for the length of a ``with`` block; first remove those whose processes were killed."""
+    for path in glob(f"{tempfile.gettempdir()}/{_TEMPORARY}*/{_LOCK}"):
+        with suppress(OSError), files.closing(files.open(path)) as descriptor:
+            if files.lock(descriptor):
+                shutil.rmtree(os.path.dirname(path), ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=_TEMPORARY) as folder:
+        # Another process finds it only once it is locked.
+        with files.closing(files.create(f"{folder}/new")) as descriptor:
+            files.lock(descriptor)
+            files.rename(f"{folder}/new", f"{folder}/{_LOCK}")
+            yield f"{folder}/checkpoint"
 
 
 def syncOffsets(checkpoint: str, number: int) -> None:

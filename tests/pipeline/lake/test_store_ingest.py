@@ -1,5 +1,6 @@
 """What an ingest of a lake in an object store needs beside its commits: where it goes on, and who may displace it."""
 
+import tempfile
 import threading
 from pathlib import Path
 
@@ -11,7 +12,8 @@ if not skip:
     from pyspark.sql import DataFrame
 
     from fleximq.pipeline.errors import LakeRefused
-    from fleximq.pipeline.lake.checkpoint import checkpointOffsets, nextBatch, seedCheckpoint
+    from fleximq.pipeline.lake.checkpoint import checkpointOffsets, nextBatch, seedCheckpoint, temporaryCheckpoint
+    from fleximq.pipeline.lake.storage.lake_files import FILES
     from fleximq.pipeline.lake.table.file_names import writeOwn
     from fleximq.pipeline.lake.table.lock import compactorLock
     from fleximq.pipeline.source import FlexiMQSource
@@ -43,6 +45,20 @@ class CheckpointTests(SynchronousTestCase):
             query = stream.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
             query.awaitTermination()
             self.assertEqual(found, [(batch + 1, [b"4", b"5", b"6"])])
+
+    def test_temporaryOneOfAKilledProcessIsRemovedByTheNextAndNoOther(self) -> None:
+        folder = Path(self.mktemp()).absolute()
+        folder.mkdir()
+        self.patch(tempfile, "tempdir", str(folder))
+        killed = folder / "fleximq-checkpoint-killed"
+        killed.mkdir()
+        (killed / "lock").touch()
+        with temporaryCheckpoint(FILES) as first, temporaryCheckpoint(FILES) as second:
+            self.assertEqual(
+                sorted(each.name for each in folder.iterdir()),
+                sorted(Path(each).parent.name for each in (first, second)),
+            )
+        self.assertEqual(list(folder.iterdir()), [])
 
 
 if not skip:
