@@ -21,6 +21,7 @@ from fleximq.pipeline.command.job import (
 )
 from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import LakeRefused, OptionRefused
+from fleximq.pipeline.lake.locations import lakePath
 from fleximq.pipeline.lake.table.file_names import tablesOf
 from fleximq.values.patterns import anyOf, faultIn
 
@@ -132,7 +133,7 @@ def _sources(arguments: Namespace, table: str, spec: "TableSpec") -> "list[Sourc
             options["topics"] = ",".join(spec.topics)
         sources.append(journalSource(SourceOptions.of(options)))
     if arguments.sealed:
-        sources.append(sealedSource(os.path.abspath(os.path.expanduser(arguments.sealed))))
+        sources.append(sealedSource(lakePath(arguments.sealed)))
     if getattr(arguments, "from"):
         sources.append(tableSource(os.path.dirname(table), getattr(arguments, "from"), spec))
     if not sources:

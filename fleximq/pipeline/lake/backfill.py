@@ -20,7 +20,7 @@ from fleximq.pipeline.lake.batch_commit import exclusive, writing
 from fleximq.pipeline.lake.column_changes import addColumns
 from fleximq.pipeline.lake.ingest_task import ofTopics, stage, undead
 from fleximq.pipeline.lake.live_files import liveFiles, rowGroups
-from fleximq.pipeline.lake.sealed_segments import sealedFiles
+from fleximq.pipeline.lake.sealed_segments import journalsIn, sealedFiles
 from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
 from fleximq.pipeline.lake.storage.own_folder import OWN
 from fleximq.pipeline.lake.table.file_merge import aligned
@@ -158,7 +158,8 @@ def journalSource(options: SourceOptions) -> Source:
 
 
 def sealedSource(folder: str) -> Source:
-    """Return a folder into which ``seal`` writes."""
+    """Return a folder into which ``seal`` writes; raises PipelineError if it cannot be read."""
+    journalsIn(folder)
 
     def before(journal: str, offset: int) -> Piece | None:
         files = [file for file in sealedFiles(folder, journal) if file.first < offset]

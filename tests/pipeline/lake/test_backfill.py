@@ -15,7 +15,7 @@ from tests.pipeline.written import Written
 if not skip:
     import msgspec
 
-    from fleximq.pipeline.errors import LakeRefused
+    from fleximq.pipeline.errors import LakeRefused, PipelineError
     from fleximq.pipeline.files.journal_files import JournalFiles
     from fleximq.pipeline.files.selection import Topics
     from fleximq.pipeline.lake.backfill import Source, backfill, journalSource, sealedSource, tableSource
@@ -107,6 +107,10 @@ class FromTableTests(BackfillCase):
         list(run)
         self.assertEqual(self.seen(), [*self.wanted, (6, "t", 6.0)])
         self.assertEqual(audit(f"{self.lake}/late"), [])
+
+    def test_sealedHistoryThatIsNotThereIsRefused(self) -> None:
+        for folder in (f"{self.lake}-sealed", "s3://bucket/sealed"):
+            self.assertRaisesRegex(PipelineError, f"in {folder} cannot be read: no such file", sealedSource, folder)
 
     def test_tableInUseOrWithoutABeginIsRefused(self) -> None:
         self.make()
