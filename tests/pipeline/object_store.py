@@ -70,6 +70,16 @@ def environment(endpoint: str) -> dict[str, str]:
     }
 
 
+def profile(endpoint: str) -> dict[str, str]:
+    """Return the same as settings of a profile of AWS."""
+    return {
+        "aws_access_key_id": KEY,
+        "aws_secret_access_key": SECRET,
+        "endpoint_url": endpoint,
+        "region": REGION,
+    }
+
+
 def icebergSettings(endpoint: str) -> dict[str, str]:
     """Return PyIceberg's settings of a store; without the region it asks AWS where a bucket is."""
     return {"s3.endpoint": endpoint, "s3.region": REGION}

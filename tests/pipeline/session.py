@@ -7,6 +7,7 @@ import shlex
 import shutil
 import sys
 import tempfile
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from unittest import SkipTest
@@ -17,9 +18,12 @@ from pyspark.sql import SparkSession
 import fleximq
 from fleximq.pipeline.command import java
 from tests.fork_server import clientCommand, server
+from tests.pipeline.object_store import environment
 
 #: Two tasks at once, each of which may fail twice before it fails its job.
 MASTER = "local[2,3]"
+#: The file of AWS' settings that workers read, which have the environment of before the first store.
+_PROFILE = "aws"
 #: What Spark starts for each streaming query, and what that imports.
 _RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
 _IMPORTED = (
@@ -50,6 +54,9 @@ def sharedSession() -> SparkSession:
     tests = str(Path(__file__).parents[2])
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH"), tests]))
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    # A store that a test uses at the moment is not that of later tests.
+    before = {name: os.environ.pop(name) for name in environment("") if name in os.environ}
+    os.environ["AWS_CONFIG_FILE"] = f"{folder}/{_PROFILE}"
     settings = {
         "spark.master": MASTER,
         "spark.app.name": "fleximq-tests",
@@ -70,11 +77,20 @@ def sharedSession() -> SparkSession:
     for name, value in settings.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
+    os.environ.pop("AWS_CONFIG_FILE")
+    os.environ.update(before)
     session.sparkContext.setLogLevel("OFF")
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
     atexit.register(_end, session, folder)
     return session
+
+
+def setProfile(settings: Mapping[str, str]) -> None:
+    """Let Spark's workers find an object store by AWS' default profile, as it would be on machines of a cluster."""
+    folder = sharedSession().conf.get("spark.local.dir")
+    lines = [f"{name} = {value}" for name, value in settings.items()]
+    Path(f"{folder}/{_PROFILE}").write_text("\n".join(["[default]", *lines, ""]))
 
 
 def _python(folder: str) -> str:

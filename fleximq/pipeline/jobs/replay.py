@@ -116,7 +116,8 @@ def _run(arguments: Namespace, run: JobRun) -> None:
             # Sealed history may have outlived its journal.
             job.checkSource(source)
         _look(into, run)
-        spark = run.session()
+        # Sessions that are made of one with a source in Python can neither use nor replace it.
+        spark = run.session().newSession()
         if arguments.lake:
             topics = {each: found for each in ("subscribe", "topics") if (found := getattr(arguments, each))}
             span = ofLake(spark, arguments.lake, topics, start, end)
