@@ -46,6 +46,11 @@ class StateCase(SynchronousTestCase):
         self.chance = random.Random(11)
 
     @property
+    def form(self) -> dict[str, str]:
+        """The format of a new table, with its options."""
+        return {"format": self.tableFormat}
+
+    @property
     def spec(self) -> "TableSpec":
         """The table's specification."""
         return tableOf("--table", self.words)
@@ -79,7 +84,7 @@ class StateCase(SynchronousTestCase):
     def opened(self, files: LakeFiles | None = None, **more: str) -> "StateIngest":
         """Return an ingest of the table."""
         options = SourceOptions.of({"path": self.written.folder, **more})
-        return StateIngest(self.lake, [self.spec], {"format": self.tableFormat}, options, files or FILES)
+        return StateIngest(self.lake, [self.spec], self.form, options, files or FILES)
 
     def advance(self, files: LakeFiles | None = None, **more: str) -> "list[Advance]":
         """Bring the table up to the end of the journal."""
