@@ -28,18 +28,22 @@ PATIENCE = 120.0
 
 class Fault(NamedTuple):
     """What becomes of a request: after ``delay`` seconds it is handed to the store if ``done`` is set; then it is
-    answered with ``status``, or, for None, the connection ends without an answer.
+    answered with ``status``, or, for None, the connection ends without an answer. If ``late`` is set, it is handed to
+    the store by :meth:`FaultProxy.deliver`.
     """
 
     done: bool = False
     status: int | None = None
     delay: float = 0.0
+    late: bool = False
 
 
 #: The connection ends, and the store has seen nothing.
 CUT = Fault()
 #: The store has done what was asked; the client will never know.
 SWALLOWED = Fault(done=True)
+#: The client has no answer, and the store does it later.
+LATE = Fault(late=True)
 SERVER_ERROR = Fault(status=500)
 SLOW_DOWN = Fault(status=503)
 
@@ -67,6 +71,7 @@ class FaultProxy:
         self._planned: list[tuple[Fault, str, str]] = []
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
+        self._late: list[Callable[[HTTPConnection], tuple[int, dict[str, str], bytes]]] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handlerClass())
         self._server.daemon_threads = True
 
@@ -84,6 +89,15 @@ class FaultProxy:
         """Let the next requests with this method, and with ``part`` in their path, have a fault."""
         with self._lock:
             self._planned += [(fault, method, part)] * times
+
+    def deliver(self) -> list[int]:
+        """Hand all late requests to the store, and return the statuses of its answers."""
+        late, self._late = self._late, []
+        with contextlib.closing(self._connected()) as connection:
+            return [request(connection)[0] for request in late]
+
+    def _connected(self) -> HTTPConnection:
+        return HTTPConnection(urlsplit(self.target).netloc, timeout=PATIENCE)
 
     def cut(self) -> None:
         """End all connections that are open."""
@@ -149,6 +163,8 @@ class FaultProxy:
                     time.sleep(fault.delay)
                     if fault.done:
                         self._handOn(body)
+                    if fault.late:
+                        proxy._late.append(self._request(body))
                     if fault.status is None:
                         self.close_connection = True
                     else:
@@ -175,16 +191,25 @@ class FaultProxy:
             def _handOn(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
                 """Hand a request to the store, and return the status, headers and body of its answer."""
                 if self._store is None:
-                    self._store = HTTPConnection(urlsplit(proxy.target).netloc, timeout=PATIENCE)
-                # The signature covers the name of the host that the client knows.
-                self._store.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
-                for name, value in self.headers.items():
-                    if name.lower() not in _OWN:
-                        self._store.putheader(name, value)
-                self._store.putheader("Content-Length", str(len(body)))
-                self._store.endheaders(body)
-                answer = self._store.getresponse()
-                return answer.status, dict(answer.getheaders()), answer.read()
+                    self._store = proxy._connected()
+                return self._request(body)(self._store)
+
+            def _request(self, body: bytes) -> Callable[[HTTPConnection], tuple[int, dict[str, str], bytes]]:
+                """Return a request that can be handed to the store at any time."""
+                method, path, headers = self.command, self.path, list(self.headers.items())
+
+                def send(store: HTTPConnection) -> tuple[int, dict[str, str], bytes]:
+                    # The signature covers the name of the host that the client knows.
+                    store.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+                    for name, value in headers:
+                        if name.lower() not in _OWN:
+                            store.putheader(name, value)
+                    store.putheader("Content-Length", str(len(body)))
+                    store.endheaders(body)
+                    answer = store.getresponse()
+                    return answer.status, dict(answer.getheaders()), answer.read()
+
+                return send
 
             def _reply(self, status: int, headers: dict[str, str], body: bytes) -> int:
                 self.send_response(status)

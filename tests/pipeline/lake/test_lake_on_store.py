@@ -1,14 +1,16 @@
 """Tables of each format in a real object store, with requests that fail, and as other programs read them."""
 
+import contextlib
 import os
 import random
 from functools import partial, partialmethod
 from importlib.util import find_spec
+from itertools import product
 from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.pipeline.fault_proxy import SERVER_ERROR, SLOW_DOWN, SWALLOWED, Fault, FaultProxy, Request
+from tests.pipeline.fault_proxy import LATE, SERVER_ERROR, SLOW_DOWN, SWALLOWED, Fault, FaultProxy, Request
 from tests.pipeline.installed import missing
 from tests.pipeline.object_store import KEY, SECRET, sharedStore, useStore
 
@@ -20,6 +22,7 @@ if not skip:
     import pyarrow.compute as pc
 
     from fleximq.pipeline.errors import LakeRefused
+    from fleximq.pipeline.lake import delta_log
     from fleximq.pipeline.lake.batch_commit import STAGED, BatchCommit
     from fleximq.pipeline.lake.compaction import compact
     from fleximq.pipeline.lake.completeness import audit, ranges
@@ -46,6 +49,8 @@ class StoredTableCase(SynchronousTestCase):
     """``format`` is that of the table."""
 
     format = "parquet"
+    #: A part of the path of each commit.
+    log = f"/{OWN}/state/"
 
     def setUp(self) -> None:
         self.store = sharedStore()
@@ -123,6 +128,45 @@ class StoredTableCase(SynchronousTestCase):
         self.whole()
         self.assertGreater(readLedger(self.table).batch, 0)
 
+    def test_commitsThatAreDoneLate(self) -> None:
+        """No attempt at a commit has an answer; all are done before the next ingest, after it, or in its midst."""
+        os.environ["AWS_MAX_ATTEMPTS"] = "1"
+        self.addCleanup(os.environ.pop, "AWS_MAX_ATTEMPTS")
+        with FaultProxy(self.store.endpoint) as proxy:
+            self.use(proxy.endpoint)
+            self.ingest(1)
+            refused = 0
+            for part, after in product((f"/{OWN}/state/", self.log), range(3)):
+
+                def late(request: Request, part: str = part) -> Fault | None:
+                    return LATE if request.method == "PUT" and request.ifNoneMatch and part in request.path else None
+
+                proxy.choose = late
+                with contextlib.suppress(LakeRefused, OSError):
+                    self.ingest(1)
+                    refused -= 1
+                refused += 1
+                # The next one is another process.
+                storeOf.cache_clear()
+                requests = 0
+
+                def deliver(request: Request, after: int = after) -> Fault | None:
+                    nonlocal requests
+                    requests += request.method == "PUT"
+                    if requests == after:
+                        proxy.deliver()
+                    return None
+
+                proxy.choose = deliver
+                if not after:
+                    proxy.deliver()
+                with contextlib.suppress(LakeRefused):
+                    self.ingest(1)
+                proxy.deliver()
+                self.ingest(1)
+                self.whole()
+            self.assertGreater(refused, 5)
+
     def test_credentialsAreNowhereInTheLake(self) -> None:
         self.ingest(1)
         client = self.store.client()
@@ -167,6 +211,12 @@ class DeltaTests(StoredTableCase):
     """Delta Lake."""
 
     format = "delta"
+    log = "/_delta_log/"
+
+    def setUp(self) -> None:
+        super().setUp()
+        # Otherwise it tries for minutes.
+        self.patch(delta_log, "storageOptions", lambda table: {**(storageOptions(table) or {}), "max_retries": "1"})
 
     def readers(self) -> Any:
         """Yield the rows as deltalake and polars read them."""
@@ -184,6 +234,7 @@ class IcebergTests(StoredTableCase):
     """Iceberg with the lake's own catalog."""
 
     format = "iceberg"
+    log = "/metadata/v"
 
     def readers(self) -> Any:
         """Yield the rows as PyIceberg reads them, by the catalog and without it, and polars."""
