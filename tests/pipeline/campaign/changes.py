@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from tests.pipeline.end_to_end import PATIENCE, ROOT
+from tests.pipeline.end_to_end import ROOT
 
 #: ``fleximq-pipeline`` with small pieces and changes, which compacts few files, so that kills meet many of them.
 SMALL = """
@@ -22,8 +22,11 @@ backfill.PIECE_BYTES, backfill.PIECE_ROWS, file_rewriting.CHANGE_FILES = 20_000,
 CompactionGoal.__new__.__defaults__ = 1 << 20, 0.0, 3
 sys.exit(main.main(sys.argv[1:]))
 """
-#: Seconds after its start at which a job is killed, at most, and how many of its runs are.
-LATEST, SHARE = 5.0, 0.8
+#: Seconds that anything may take, as the start of Spark on a busy machine; they cost nothing while all goes well.
+PATIENCE = 1800.0
+#: How many of a job's runs are killed, after at most the time of its latest complete run; and the seconds between two
+#: of them at first.
+SHARE, PAUSE = 0.8, 5.0
 
 
 class KilledJob(threading.Thread):
@@ -38,14 +41,16 @@ class KilledJob(threading.Thread):
         self._environment = dict(environment)
         self.said = folder / f"said-{words[0]}"
         self._chance = random.Random(seed)
+        self._lasts = 0.0
 
     def run(self) -> None:
         """Run it, kill it, and run it again."""
         while not self.ending.is_set():
+            began = time.monotonic()
             process = self._start()
-            if self._chance.random() < SHARE:
+            if self._lasts and self._chance.random() < SHARE:
                 with suppress(subprocess.TimeoutExpired):
-                    process.wait(self._chance.uniform(0.5, LATEST))
+                    process.wait(self._chance.uniform(0, self._lasts))
             else:
                 self._waitForEnd(process)
             if process.poll() is None:
@@ -54,7 +59,8 @@ class KilledJob(threading.Thread):
             code = process.wait(PATIENCE)
             if code >= 0:
                 self.ended[code] = self.ended.get(code, 0) + 1
-            self.ending.wait(self._chance.uniform(0, LATEST))
+                self._lasts = time.monotonic() - began
+            self.ending.wait(self._chance.uniform(0, self._lasts or PAUSE))
 
     def _waitForEnd(self, process: "subprocess.Popen[bytes]") -> None:
         while process.poll() is None and not self.ending.is_set():

@@ -1,21 +1,54 @@
-"""Reads the rows of a table with each engine that is installed, by what the table's format says alone."""
+"""Reads the rows of a table with each engine that is installed, by what the table's format says alone, and with our own
+queries in SQL.
+"""
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
 
 import pyarrow as pa
 
+from tests.pipeline.campaign.changes import PATIENCE
+from tests.pipeline.end_to_end import ROOT
+
 #: A row: journal, offset, topic, value, and the columns of the payload.
 COLUMNS = ("journal", "offset", "topic", "value", "a", "b")
 Row = tuple[Any, ...]
 
 
-def rowsBy(table: str, tableFormat: str, width: int) -> Iterator[tuple[str, list[Row]]]:
+def rowsBy(table: str, tableFormat: str, width: int, hasSpark: bool) -> Iterator[tuple[str, list[Row]]]:
     """Yield the name of each engine with so many columns of the rows that it finds, by journal and offset."""
     for name, found in {"parquet": _parquet, "delta": _delta, "iceberg": _iceberg}[tableFormat](table):
         columns = [found.column(each).to_pylist() for each in COLUMNS[:width]]
-        yield name, sorted(zip(*columns, strict=True), key=lambda row: (row[0], row[1]))
+        yield name, _sorted(zip(*columns, strict=True))
+    yield "fleximq sql", _asked("fleximq", table, width, "--json")
+    if hasSpark:
+        # Spark itself, by our list of files.
+        yield (
+            "spark",
+            _asked("fleximq.pipeline", table, width, "--format", "json", "--no-cache", "--master", "local[2]"),
+        )
+
+
+def _sorted(rows: Iterator[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: (row[0], row[1]))
+
+
+def _asked(module: str, table: str, width: int, *words: str) -> list[Row]:
+    """Return the answer of a command of ours, in a process of its own."""
+    lake, _, name = table.rpartition("/")
+    columns = ", ".join(f'"{each}"' if each != "value" else "hex(value) as value" for each in COLUMNS[:width])
+    query = f"select {columns} from {name}"
+    command = [sys.executable, "-m", module, "sql", "--lake", lake, *words, query]
+    done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE)
+    if done.returncode:
+        raise AssertionError(f"{module} sql ended with {done.returncode}: {done.stderr.decode()[-1000:]}")
+    rows = map(json.loads, done.stdout.splitlines())
+    found = ({**row, "value": bytes.fromhex(row["value"])} for row in rows)
+    return _sorted(tuple(row[each] for each in COLUMNS[:width]) for row in found)
 
 
 def _parquet(table: str) -> Iterator[tuple[str, pa.Table]]:

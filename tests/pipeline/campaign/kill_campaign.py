@@ -10,6 +10,7 @@ each engine are compared with the journal, and the journal with what was confirm
 """
 
 import argparse
+import math
 import os
 import random
 import signal
@@ -25,10 +26,10 @@ import msgspec
 
 from fleximq import reader
 from tests.broker_process import BrokerProcess
-from tests.pipeline.campaign.changes import SMALL, KilledJob
+from tests.pipeline.campaign.changes import PATIENCE, SMALL, KilledJob
 from tests.pipeline.campaign.engines import Row, rowsBy
 from tests.pipeline.campaign.lake_place import FolderPlace, StorePlace
-from tests.pipeline.end_to_end import LOOK, PATIENCE, Ingest
+from tests.pipeline.end_to_end import LOOK, Ingest
 from tests.pipeline.publishers import FlexiPublisher
 from tests.pipeline.written import TIME, Written
 
@@ -70,16 +71,19 @@ def payloadOf(number: int) -> bytes:
 class KillCampaign:
     """``kills`` counts what was killed, ``faults`` are sentences, ``restarts`` the ingests that ended by themselves."""
 
-    #: Python's arguments for an ingest.
+    #: Python's arguments for an ingest, and whether Spark reads at the end.
     program: tuple[str, ...] = ("-c", SMALL)
+    hasSpark = True
 
-    def __init__(self, folder: Path, place: FolderPlace, tableFormat: str, kills: int, chance: random.Random) -> None:
+    def __init__(
+        self, folder: Path, place: FolderPlace, tableFormat: str, kills: int, chance: random.Random, seconds: float
+    ) -> None:
         self.faults: list[str] = []
         self.kills: Counter[str] = Counter()
         self.restarts: Counter[str] = Counter()
         self.rows: dict[str, int] = {}
         self.engines: set[str] = set()
-        self._began = time.monotonic()
+        self._began, self._seconds = time.monotonic(), seconds
         self._folder, self._place, self._format, self._wanted, self._chance = folder, place, tableFormat, kills, chance
         self._address = ("127.0.0.1", 0)
         self._broker: BrokerProcess | None = None
@@ -105,7 +109,7 @@ class KillCampaign:
             self._startBroker()
             # Delta Lake widens no column, so redecode only adds one there.
             schema = "a BIGINT" if self._format == "delta" else "a INT"
-            self._startIngest("--once", "--schema", schema, tables=("early",)).wait()
+            self._startIngest("--once", "--schema", schema, tables=("early",)).wait(PATIENCE)
             self._publisher.start()
             self._tell("the first ingest has ended")
             self._ingest = self._startIngest()
@@ -164,7 +168,7 @@ class KillCampaign:
     # Killing
 
     def _killAll(self) -> None:
-        while self.kills.total() < self._wanted:
+        while self.kills.total() < self._wanted and time.monotonic() - self._began < self._seconds:
             who = self._chance.choice(VICTIMS)
             self._tell(f"next: {who}")
             self._untilIngested(self._chance.randrange(3))
@@ -214,9 +218,12 @@ class KillCampaign:
             return -1
 
     def _startSecond(self) -> None:
-        """Start another ingest of the same tables, and kill it if it has not ended by itself."""
+        """Start another ingest of the same tables; kill it a while after its start, unless it has ended by itself."""
         second = self._startIngest("--trigger", "200ms", "--checkpoint", str(self._folder / "second"))
-        deadline = time.monotonic() + self._chance.uniform(10, 40)
+        deadline = time.monotonic() + PATIENCE
+        while second.code() is None and not second.hasStarted() and time.monotonic() < deadline:
+            time.sleep(LOOK)
+        deadline = time.monotonic() + self._chance.uniform(0, 15)
         while second.code() is None and time.monotonic() < deadline:
             time.sleep(LOOK)
         if second.code() is None:
@@ -238,7 +245,7 @@ class KillCampaign:
         self._ingest.kill("all")
         self._broker.stop()
         self._ingest = self._startIngest("--once")
-        self._ingest.wait()
+        self._ingest.wait(PATIENCE)
         self._tell("the last ingest has ended")
         for job in self._jobs:
             if code := job.finish():
@@ -264,7 +271,7 @@ class KillCampaign:
                 wanted = [row[:4] for row in wanted]
             self.rows[name] = len(wanted)
             self.faults += [f"{name}: {sentence}" for sentence in audit(table)]
-            for engine, rows in rowsBy(table, self._format, len(wanted[0]) if wanted else 6):
+            for engine, rows in rowsBy(table, self._format, len(wanted[0]) if wanted else 6, self.hasSpark):
                 self.engines.add(engine)
                 self._compare(f"{name} by {engine}", rows, wanted)
 
@@ -291,6 +298,7 @@ class SmallCampaign(KillCampaign):
     """The same with an ingest without Spark, which can be killed much more often."""
 
     program = ("-m", "tests.pipeline.campaign.small_ingest")
+    hasSpark = False
 
 
 def report(run: KillCampaign, place: FolderPlace) -> str:
@@ -312,14 +320,20 @@ def report(run: KillCampaign, place: FolderPlace) -> str:
 
 
 def campaign(
-    tableFormat: str, kills: int, seed: int, isStore: bool, isSmall: bool = False, share: float = 0.01
+    tableFormat: str,
+    kills: int,
+    seed: int,
+    isStore: bool,
+    isSmall: bool = False,
+    share: float = 0.01,
+    seconds: float = math.inf,
 ) -> tuple[KillCampaign, str]:
     """Run a campaign in a temporary folder; return it and its report."""
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="fleximq-kills-") as name:
         folder = Path(name)
         place = StorePlace(folder, random.Random(seed), share) if isStore else FolderPlace(folder)
-        run = (SmallCampaign if isSmall else KillCampaign)(folder, place, tableFormat, kills, chance)
+        run = (SmallCampaign if isSmall else KillCampaign)(folder, place, tableFormat, kills, chance, seconds)
         run.run()
         return run, report(run, place)
 
@@ -333,9 +347,11 @@ def main() -> int:
     parser.add_argument("--store", action="store_true", help="a lake on an object store")
     parser.add_argument("--small", action="store_true", help="an ingest without Spark")
     parser.add_argument("--share", type=float, default=0.01, help="how many requests of the store fail, and are slow")
+    words = "seconds after which nothing more is killed, for a busy machine"
+    parser.add_argument("--seconds", type=float, default=math.inf, help=words)
     arguments = parser.parse_args()
     began = time.monotonic()
-    where = arguments.store, arguments.small, arguments.share
+    where = arguments.store, arguments.small, arguments.share, arguments.seconds
     run, said = campaign(arguments.format, arguments.kills, arguments.seed, *where)
     print(f"{arguments.format}, seed {arguments.seed}, {time.monotonic() - began:.0f} s\n{said}")
     return 1 if run.faults else 0
