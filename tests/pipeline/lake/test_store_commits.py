@@ -1,8 +1,8 @@
 """Commits to a table in an object store, against a model: requests fail, answers are lost, requests come late, writers
 are killed, and former writers wake. Each row is there once.
 
-The tables are plain Parquet, whose commits are ours alone. The logs of Delta Lake and Iceberg are committed by deltalake
-and PyIceberg; :mod:`tests.pipeline.lake.test_lake_on_store` has their commits fail and come late in a real store.
+The tables are plain Parquet, whose commits are ours alone. Those of Delta Lake and Iceberg are made by deltalake and
+PyIceberg; :mod:`tests.pipeline.lake.test_lake_on_store` has them fail and come late in a real store.
 """
 
 import contextlib
