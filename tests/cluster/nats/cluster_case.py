@@ -82,13 +82,17 @@ class ClusterCase(SynchronousTestCase):
                 return f"{written.getvalue()}{error}"
         return written.getvalue()
 
-    def nodes(self) -> dict[str, str]:
-        """Return the states of the nodes, as ``status`` has them; none if it cannot tell."""
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the rows of the nodes, as ``status`` has them; none if it cannot tell."""
         try:
-            found = json.loads(self.command("status", "--json").splitlines()[0])
+            found: list[dict[str, Any]] = json.loads(self.command("status", "--json").splitlines()[0])["nodes"]
         except (ValueError, IndexError):
-            return {}
-        return {row["node"]: row["state"] for row in found["nodes"]}
+            return []
+        return found
+
+    def nodes(self) -> dict[str, str]:
+        """Return the states of the nodes."""
+        return {row["node"]: row["state"] for row in self.rows()}
 
     def until(self, holds: Callable[[], object], seconds: float = 90.0) -> None:
         """Wait until a function returns something true."""
@@ -110,9 +114,10 @@ class ClusterCase(SynchronousTestCase):
         return found[0]
 
     def isSettled(self) -> bool:
-        """Whether one node owns the shard, and all others that run follow it."""
-        states = sorted(state for name, state in self.nodes().items() if name in self.brokers)
-        return states == [*["following"] * (len(self.brokers) - 1), "owning"]
+        """Whether one node owns the shard, and all others that run follow it, and have all of it but a little."""
+        rows = [row for row in self.rows() if row["node"] in self.brokers]
+        isClose = all((row.get("behind") or 0) < 100 for row in rows)
+        return isClose and sorted(row["state"] for row in rows) == [*["following"] * (len(self.brokers) - 1), "owning"]
 
     # -- leaders -----------------------------------------------------------------------------------
 
