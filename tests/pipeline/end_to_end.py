@@ -102,11 +102,15 @@ class Ingest:
 
         :raises AssertionError: it does not, or not in order.
         """
+        self.ended(patience)
+        self.running()
+
+    def ended(self, patience: float) -> int:
+        """Wait until it has ended, for so many seconds, and return the exit code; raises AssertionError."""
         try:
-            self._process.wait(patience)
+            return self._process.wait(patience)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"the ingest did not end\n{self.said.read_text()[-3000:]}") from None
-        self.running()
 
     def kill(self, who: str) -> None:
         """Kill it, and as many of those that belong to it as one of :data:`KILLS` says."""
