@@ -116,7 +116,7 @@ class ClusterCase(SynchronousTestCase):
     def isSettled(self) -> bool:
         """Whether one node owns the shard, and all others that run follow it, and have all of it but a little."""
         rows = [row for row in self.rows() if row["node"] in self.brokers]
-        isClose = all((row.get("behind") or 0) < 100 for row in rows)
+        isClose = all(row.get("behind", 0) in range(100) for row in rows)  # None: unknown
         return isClose and sorted(row["state"] for row in rows) == [*["following"] * (len(self.brokers) - 1), "owning"]
 
     # -- leaders -----------------------------------------------------------------------------------

@@ -161,7 +161,7 @@ class Hosts:
         except (ValueError, IndexError):
             return False
         states = Counter(row["state"] for row in found["nodes"])
-        isClose = all((row.get("behind") or 0) < 100 for row in found["nodes"])
+        isClose = all(row.get("behind", 0) in range(100) for row in found["nodes"])  # None: unknown
         return states == {"owning": 1, "following": 2} and isClose
 
     def isReady(self, host: str) -> bool:
