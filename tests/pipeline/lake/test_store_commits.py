@@ -304,6 +304,24 @@ class FailureTests(StoreCase):
         self.model.deliver()
         self.whole()
 
+    def test_copyThatIsDoneAfterItsFileWasMergedBringsNothingBack(self) -> None:
+        """The next writer has copied the staged file itself and deleted it, so the late copy has no source."""
+        files = self.model.process()
+        steps = Writer(self.table, files).steps(2)
+        next(steps)
+        next(steps)
+        client = files.store(self.table)._client  # type: ignore[union-attr]
+        client._choose = lambda number: LATE if f"/{STAGED}-" in client.path else DONE
+        self.assertRaises(LakeRefused, next, steps)
+        self.ingest(3)
+        other = self.model.process()
+        self.assertEqual(len(list(compact(self.table, CompactionGoal(1 << 20, -1e9, 2), other))), 2)
+        before = list(other.visible(self.table))
+        self.assertNotEqual(self.model._late, [])
+        self.model.deliver()
+        self.assertEqual(list(other.visible(self.table)), before)
+        self.whole(3)
+
 
 class RandomTests(StoreCase):
     """Several ingests, compactors and expiries in random order, with random failures."""
@@ -434,3 +452,11 @@ class ProbeTests(StoreCase):
         self.patch(type(store), "isAlone", True)
         self.ingest(2)
         self.assertEqual(self.offsets(), list(range(1, 2 * _SIZE + 1)))
+
+    def test_storeThatDoesNotListWhatItHasIsRefused(self) -> None:
+        """As one that takes some characters of a name for others: each ingest would be the first one."""
+        files = self.model.process()
+        client = files.store(self.table)._client  # type: ignore[union-attr]
+        self.patch(client._model.memory, "ls", lambda *_, **__: [])
+        error = self.assertRaises(LakeRefused, list, Writer(self.table, files).steps(1))
+        self.assertIn("does not list what was written there", str(error))

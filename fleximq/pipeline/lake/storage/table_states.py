@@ -257,7 +257,7 @@ class TableStates:
         return f"{table}/{OWN}/{_FOLDER}/{number:020d}{_ENDING}"
 
     def _probe(self, table: str) -> None:
-        """Raise LakeRefused if the store creates an object although there is one already."""
+        """Raise LakeRefused if the store creates an object although there is one already, or does not list it."""
         lake = table.rpartition("/")[0]
         if lake in self._probed or self._store.isAlone:
             return
@@ -266,6 +266,7 @@ class TableStates:
             isSafe = (
                 self._store.create(path, b"1") and not self._store.create(path, b"2") and self._store.get(path) == b"1"
             )
+            isListed = path.rpartition("/")[2] in self._store.names(f"{table}/{OWN}")
             self._store.remove(path)
         except OSError as error:
             raise LakeRefused(f"the lake {lake} cannot be written: {systemReason(error)}") from error
@@ -274,5 +275,10 @@ class TableStates:
                 f"the store of the lake {lake} replaces objects that are to be created only if there are none, so it "
                 "cannot keep two writers apart: use another one, or --single-writer if only one process ever writes "
                 "this lake"
+            )
+        if not isListed:
+            raise LakeRefused(
+                f"the store of the lake {lake} does not list what was written there: give the lake a name with fewer "
+                "special characters"
             )
         self._probed.add(lake)

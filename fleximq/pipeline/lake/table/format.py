@@ -5,7 +5,7 @@ import os
 from typing import Any
 
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.locations import checkDelta
+from fleximq.pipeline.lake.locations import checkDelta, checkIceberg
 from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
 from fleximq.pipeline.lake.storage.own_folder import OWN
 from fleximq.pipeline.lake.table.file_names import BY_KEY, DATE, LAYOUTS, NAMED, TOPIC, writeOwn
@@ -76,6 +76,8 @@ def setFormat(table: str, wanted: dict[str, Any], layout: str | None = None, fil
             )
         if wanted["format"] == DELTA:
             checkDelta(table)
+        if wanted["format"] == ICEBERG:
+            checkIceberg(table)
         writeOwn(table, _NAME, {**wanted, _LAYOUT: layout or DATE}, files)
         return
     had = formatOf(table, files)
