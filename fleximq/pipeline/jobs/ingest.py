@@ -14,7 +14,7 @@ from fleximq.pipeline.command import job
 from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.lake.locations import lakePath
-from fleximq.pipeline.lake.table.file_names import LAYOUTS
+from fleximq.pipeline.lake.table.file_names import LAYOUTS, checkLake
 from fleximq.pipeline.lake.table.format import ICEBERG, NAMESPACE, TABLE_FORMATS
 
 if TYPE_CHECKING:
@@ -126,6 +126,7 @@ def _run(arguments: Namespace, run: JobRun) -> None:
     from fleximq.pipeline.reader.source_options import SourceOptions
 
     lake = lakePath(arguments.lake)
+    checkLake(lake)
     specs = _tables(arguments)
     states, specs = [spec for spec in specs if spec.upsert], [spec for spec in specs if not spec.upsert]
     options = _source(arguments, specs or states)

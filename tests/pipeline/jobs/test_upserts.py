@@ -21,6 +21,7 @@ if not skip:
     from fleximq.pipeline.lake import audit
     from fleximq.pipeline.lake.batch_commit import readBehind
     from fleximq.pipeline.lake.delta_log import DeltaLog
+    from fleximq.pipeline.lake.storage.lake_files import FILES
     from fleximq.pipeline.lake.table.ledger import readLedger
     from fleximq.pipeline.lake.table.table_spec import tableOf
     from fleximq.pipeline.lake.upserts.row_keys import keysIn
@@ -71,6 +72,17 @@ class UpsertJobTests(JobCase):
         self.some(3)
         self.assertEqual(self.ingest("--once").said, ["3 records are in"])
         self.look()
+
+    def test_storeThatRefusesIsNamed(self) -> None:
+        """Its own words may have neither the lake nor the store."""
+        self.patch(FILES, "names", self.refuse)
+        self.lake = "s3://bucket/lake"
+        error = self.assertRaises(LakeRefused, self.ingest, "--once")
+        self.assertEqual(str(error), "the lake s3://bucket/lake cannot be read: forbidden")
+
+    def refuse(self, path: str) -> list[str]:
+        """Answer as a store does without the right credentials."""
+        raise PermissionError("Forbidden")
 
     def test_deadLettersAreToldAndEndAStrictIngest(self) -> None:
         self.put(b"a")

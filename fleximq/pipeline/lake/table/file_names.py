@@ -118,6 +118,15 @@ def tableNames(lake: str, files: LakeFiles = FILES) -> list[str]:
         raise LakeRefused(f"the lake {lake} cannot be read: {systemReason(error)}") from error
 
 
+def checkLake(lake: str, files: LakeFiles = FILES) -> None:
+    """Raise LakeRefused if the store of a lake does not answer, or refuses the credentials."""
+    try:
+        if "://" in lake:
+            files.names(lake)
+    except OSError as error:
+        raise LakeRefused(f"the lake {lake} cannot be read: {systemReason(error)}") from error
+
+
 def tablesOf(lake: str | None, names: Sequence[str] | None) -> list[str]:
     """Return the folders of these tables, or of all; raises OptionRefused if no lake was named, and LakeRefused."""
     if not lake:
