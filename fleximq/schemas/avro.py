@@ -13,6 +13,7 @@ from io import BytesIO
 from typing import Any, NamedTuple
 
 from fleximq.errors import SettingError
+from fleximq.schemas.avro_cost import stepsIn
 from fleximq.schemas.misfit import Misfit, missingExtra
 
 try:
@@ -25,6 +26,10 @@ except ImportError as error:
 
 #: Maximum number of types in a schema, each counted as often as it is used, and how deep they are nested.
 MAX_TYPES, MAX_DEPTH = 10_000, 32
+#: Maximum bytes of a payload times the most steps for a byte of it, of about 0.1 us: about 0.25 seconds.
+MAX_STEPS = 2_500_000
+#: Maximum bytes of a decimal: fastavro's conversion takes time by their square.
+MAX_DECIMAL = 1000
 #: Maximum bytes of a payload; in larger ones the field with the fault is not looked for.
 _NAMED = 256 << 10
 _MARK = b"\xc3\x01"
@@ -70,6 +75,7 @@ class AvroCodec:
         self._writers = {}
         if len(texts) > 1 or not references:
             self._writers = {_fingerprint(text): schema for text, schema in zip(texts, parsed, strict=True)}
+        self._most = {id(each): int(MAX_STEPS / max(1.0, stepsIn(each, self.named))) for each in parsed}
         self._prefixes = {id(schema): list(_prefixes(schema, self.named)) for schema in parsed}
         # fastavro would parse a schema that is no record again for each payload.
         self._reader = self.schema if self._isRecord else _wrapped(self.schema, self.named)
@@ -88,6 +94,8 @@ class AvroCodec:
             found = self._writers.get(payload[9:1:-1])
             if found is not None:
                 writer, begin = found, 10
+        if len(payload) > (most := self._most[id(writer)]):
+            raise Misfit("", f"has more than {most:,} bytes, the most with the arrays and maps of its Avro schema")
         stream = BytesIO(payload)
         stream.seek(begin)
         reading = self._reading[id(writer)]
@@ -229,3 +237,19 @@ class _Checked:
         if kind == "fixed":
             return min(1, int(schema["size"]))
         return self.least(kind, inside, depth) if not isinstance(kind, str) or kind in self._named else 1
+
+
+def _boundedDecimals() -> None:
+    """Have fastavro refuse long decimals; an application in this process may have replaced its readers."""
+    for name in ("bytes-decimal", "fixed-decimal"):
+        read = fastavro.read.LOGICAL_READERS[name]
+
+        def bounded(data: Any, writer: Any = None, reader: Any = None, read: Any = read) -> Any:
+            if len(data) > MAX_DECIMAL:
+                raise ValueError(f"a decimal has more than {MAX_DECIMAL:,} bytes")
+            return read(data, writer, reader)
+
+        fastavro.read.LOGICAL_READERS[name] = bounded
+
+
+_boundedDecimals()

@@ -37,7 +37,7 @@ class SchemaCost:
         schemas = list(_mappings(schema))
         own = len(schemas)
         schemas += [inner for each in others for inner in _mappings(each)]
-        self._hasAlternatives = any("anyOf" in each or "oneOf" in each for each in schemas)
+        self._hasAlternatives = any(key in each for each in schemas for key in ("anyOf", "oneOf", "contains"))
         #: Whether deciding that a document fits can take as many checks as building its errors.
         self.isRepeated = any(key in each for each in schemas for key in _UNEVALUATED)
         #: Whether names of references could mean something else than in the whole file.
@@ -51,6 +51,13 @@ class SchemaCost:
         self._checks: dict[int, int] = {}
         #: The work at one value: at least 1, that of a comparison.
         self.work = max(map(self._workAt, schemas), default=1)
+        #: A tenth of the checks of one value to decide whether a document fits: a check takes a tenth of a comparison
+        #: with each byte of a value. Schemas that refer to themselves are remembered by the library, others are not.
+        self.decisions = 1
+        try:
+            self.decisions = max(1, self._decisions(schema, {}, set()) // 10)
+        except (_Uncountable, RecursionError):
+            pass
 
     def checks(self, depth: int) -> int:
         """Return how many checks building the errors of a value of a document can take, if the document is nested so
@@ -88,18 +95,44 @@ class SchemaCost:
                 raise _Uncountable from None
         return found
 
+    def _decisions(self, schema: Any, known: dict[int, int], around: set[int]) -> int:
+        """Return the checks of one value by a schema, ten for a comparison with each byte; ``around`` are the schemas
+        with a reference to it.
+        """
+        if not isinstance(schema, Mapping) or id(schema) in around:
+            return 1
+        if id(schema) not in known:
+            if len(known) >= _MAX_STEPS:
+                raise _Uncountable
+            around.add(id(schema))
+            inner = [each for name in (*_SAME, *_ALL) for each in _schemasIn(schema, name)]
+            count = 1 + 10 * (_ownWork(schema) - 1)
+            count += sum(self._decisions(each, known, around) for each in (*inner, *self.targets(schema)))
+            one = (self._decisions(each, known, around) for name in _ONE for each in _schemasIn(schema, name))
+            known[id(schema)] = min(_MANY, count + max(one, default=0))
+            around.remove(id(schema))
+        return known[id(schema)]
+
     def _workAt(self, schema: Mapping[str, Any]) -> int:
         """Return the work at one value that a schema checks, without references."""
-        work = 1 + sum(map(_sizeOf, (schema.get("enum"), [schema.get("const")])))
-        if isinstance(schema.get("pattern"), str):
-            work += patternWork(schema["pattern"])
-        for key in ("patternProperties", "dependentRequired", *_SAME):
-            each = schema.get(key)
-            if isinstance(each, Mapping | list):
+        work = _ownWork(schema)
+        for key in _SAME:
+            if isinstance(each := schema.get(key), Mapping | list):
                 work += len(each)
-        if isinstance(patterns := schema.get("patternProperties"), Mapping):
-            work += sum(map(patternWork, patterns))
         return work + sum(self._workAt(each) for key in _SAME for each in _schemasIn(schema, key))
+
+
+def _ownWork(schema: Mapping[str, Any]) -> int:
+    """Return the work of the comparisons of a schema itself."""
+    work = 1 + sum(map(_sizeOf, (schema.get("enum"), [schema.get("const")])))
+    if isinstance(schema.get("pattern"), str):
+        work += patternWork(schema["pattern"])
+    for key in ("patternProperties", "dependentRequired"):
+        if isinstance(each := schema.get(key), Mapping | list):
+            work += len(each)
+    if isinstance(patterns := schema.get("patternProperties"), Mapping):
+        work += sum(map(patternWork, patterns))
+    return work
 
 
 class _Count:

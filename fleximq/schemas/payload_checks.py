@@ -44,7 +44,10 @@ def _fault(topic: str, codec: ICodec, isJson: bool, message: Message) -> str | N
     try:
         if len(message.payload) > MAX_BYTES:
             raise Misfit("", f"has more than {MAX_BYTES:,} bytes, the most with a schema")
-        codec.read(_content(message, isJson))
+        content = _content(message, isJson)
+        if len(content) > MAX_BYTES:
+            raise Misfit("", f"has more than {MAX_BYTES:,} bytes as JSON, the most with a schema")
+        codec.read(content)
     except Misfit as misfit:
         return f"{topic}.{misfit.path} {misfit.words}" if misfit.path else f"{topic}: the payload {misfit.words}"
     return None

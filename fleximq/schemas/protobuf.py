@@ -25,7 +25,7 @@ _WORDS = [
     *("a message", "bytes", "uint32", "an enum", "sfixed32", "sfixed64", "sint32", "sint64"),
 ]
 _WIDTHS = {1: 8, 5: 4}
-#: Maximum number of fields, or messages, that are looked at one by one.
+#: Maximum number of fields, or messages, that are looked at one by one, in all of a payload.
 _MAX_WALK = 10_000
 
 
@@ -55,7 +55,7 @@ class ProtobufCodec:
         try:
             message = self._class.FromString(payload)
         except (DecodeError, MemoryError) as error:
-            raise _misfit(self.type, payload, error) from None
+            raise _misfit(self.type, payload, error, [_MAX_WALK]) from None
         if not message.IsInitialized():
             raise Misfit(next(iter(message.FindInitializationErrors())), "is missing")
         _checkTypes(message, "", [_MAX_WALK])
@@ -72,7 +72,9 @@ def _checkTypes(message: Message, path: str, left: list[int]) -> None:
     unknown = unknown_fields.UnknownFieldSet(message)
     if len(unknown):
         fields = message.DESCRIPTOR.fields_by_number
-        for each in unknown:
+        for place in range(min(len(unknown), max(0, left[0]))):
+            left[0] -= 1
+            each = unknown[place]
             field = fields.get(each.field_number)
             # Older readers take an unknown value of a closed enum for an unknown field.
             if field is not None and each.wire_type != _WIRE[field.type] and each.wire_type != 2:
@@ -117,13 +119,15 @@ def _nameAt(file: Any, indexes: tuple[int, ...]) -> str:
     return ".".join(names)
 
 
-def _misfit(known: Any, payload: bytes, error: BaseException) -> Misfit:
-    """Return the fault of the first field with broken bytes, in the outermost message and then within that field."""
+def _misfit(known: Any, payload: bytes, error: BaseException, left: list[int]) -> Misfit:
+    """Return the fault of the first field with broken bytes, in the outermost message and then within that field; so
+    many fields are ``left`` to look at.
+    """
     text = str(error)
     if "MaxDepth" in text:
         return Misfit("", "is nested too deeply")
     fields = known.fields_by_number
-    for number, wireType, content in _walk(payload):
+    for number, wireType, content in _walk(payload, left):
         field = fields.get(number)
         path = field.name if field is not None else f"field {number}" if number else ""
         if content is None:
@@ -136,7 +140,7 @@ def _misfit(known: Any, payload: bytes, error: BaseException) -> Misfit:
             try:
                 message_factory.GetMessageClass(field.message_type).FromString(content)
             except DecodeError as inner:
-                found = _misfit(field.message_type, content, inner)
+                found = _misfit(field.message_type, content, inner, left)
                 return Misfit(f"{path}.{found.path}" if found.path else path, found.words)
     return Misfit("", f"is no {known.full_name} of Protocol Buffers")
 
@@ -149,14 +153,13 @@ def _isUtf8(content: bytes) -> bool:
     return True
 
 
-def _walk(payload: bytes) -> Iterator[tuple[int, int, bytes | None]]:
+def _walk(payload: bytes, left: list[int]) -> Iterator[tuple[int, int, bytes | None]]:
     """Yield number, wire type and content of each field; the content is None where the bytes are broken, and for a
     number too that is 0.
     """
     place, end = 0, len(payload)
-    for _ in range(_MAX_WALK):
-        if place >= end:
-            return
+    while place < end and left[0] > 0:
+        left[0] -= 1
         tag, place = _varint(payload, place)
         number, wireType = tag >> 3, tag & 7
         if place < 0 or not number or number >> 29:
