@@ -25,6 +25,8 @@ except ImportError as error:
 MAX_DEPTH = 64
 #: Maximum bytes of a document times the work of its schema at one value: about 0.25 seconds.
 MAX_WORK = 12_000_000
+#: A schema must allow documents of so many bytes.
+MIN_BYTES = 1000
 #: Maximum bytes of a document times the checks that building its errors can take: about 0.3 seconds and 50 MiB.
 MAX_ERRORS = 200_000
 #: Numbers that the library converts slowly, and the work for each: about 13 us.
@@ -68,12 +70,14 @@ class JsonSchemaCodec:
             words = " ".join(str(error).split("\n\n")[0].split()).replace(_VALUE, "a value")
             raise SettingError(f"it is no JSON Schema: {words}"[:300]) from None
         self._cost = SchemaCost(self.schema, self.others.values())
-        self._most = MAX_WORK // max(self._cost.work, self._cost.decisions)
+        self._most = MAX_WORK // self._cost.work
+        if self._most < MIN_BYTES:
+            raise SettingError(f"its JSON Schema takes too many checks for a document of {MIN_BYTES:,} bytes")
 
     def read(self, payload: bytes) -> Any:
         """Return the value of a document."""
         if len(payload) > self._most:
-            raise Misfit("", f"has more than {self._most:,} bytes, the most with the patterns and values of its schema")
+            raise Misfit("", f"has more than {self._most:,} bytes, the most with the checks of its schema")
         # Only a large document has many of them.
         if len(payload) > 10_000 and len(_HUGE.findall(payload)) * _HUGE_WORK > MAX_WORK:
             raise Misfit("", f"has more than {MAX_WORK // _HUGE_WORK:,} numbers of 10^200 and more")

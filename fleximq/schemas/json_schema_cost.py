@@ -9,6 +9,7 @@ checks with ``unevaluatedProperties``, which the library does not remember.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from math import log10
 from typing import Any
 
 #: Schemas with a check of the same value; of a value inside, one of each name; of a value inside, all.
@@ -22,6 +23,10 @@ _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _UNEVALUATED = ("unevaluatedProperties", "unevaluatedItems")
 #: More than any bound of a caller, the maximum number of schemas that are counted, and the factor of a level otherwise.
 _MANY, _MAX_STEPS, _FACTOR = 1 << 40, 50_000, 4
+#: The work of a division by a fraction, besides that for its digits.
+_FRACTION = 25
+#: So many checks take as long as a comparison with each byte of a value, about 20 ns.
+_CHECKS = 4
 _COUNT = re.compile(r"\{(\d+)(?:,(\d*))?\}")
 
 
@@ -49,15 +54,11 @@ class SchemaCost:
             for name in {each[key] for key in ("$anchor", "$dynamicAnchor") if isinstance(each.get(key), str)}:
                 self._anchors.setdefault(name, []).append(each)
         self._checks: dict[int, int] = {}
-        #: The work at one value: at least 1, that of a comparison.
-        self.work = max(map(self._workAt, schemas), default=1)
-        #: A tenth of the checks of one value to decide whether a document fits: a check takes a tenth of a comparison
-        #: with each byte of a value. Schemas that refer to themselves are remembered by the library, others are not.
-        self.decisions = 1
+        #: The work at one value for each of its bytes: at least 1, that of a comparison. Checks take less.
         try:
-            self.decisions = max(1, self._decisions(schema, {}, set()) // 10)
+            self.work = max(1, self._decisions(schema, {}, set()) // _CHECKS)
         except (_Uncountable, RecursionError):
-            pass
+            self.work = max(map(self._workAt, schemas), default=1)
 
     def checks(self, depth: int) -> int:
         """Return how many checks building the errors of a value of a document can take, if the document is nested so
@@ -96,8 +97,9 @@ class SchemaCost:
         return found
 
     def _decisions(self, schema: Any, known: dict[int, int], around: set[int]) -> int:
-        """Return the checks of one value by a schema, ten for a comparison with each byte; ``around`` are the schemas
-        with a reference to it.
+        """Return how many checks decide whether a value fits a schema, with those of the values inside; a comparison
+        counts as :data:`_CHECKS`. The library remembers its decision by schemas that refer to themselves, which are
+        ``around`` this one.
         """
         if not isinstance(schema, Mapping) or id(schema) in around:
             return 1
@@ -106,7 +108,7 @@ class SchemaCost:
                 raise _Uncountable
             around.add(id(schema))
             inner = [each for name in (*_SAME, *_ALL) for each in _schemasIn(schema, name)]
-            count = 1 + 10 * (_ownWork(schema) - 1)
+            count = 1 + _CHECKS * (_ownWork(schema) - 1)
             count += sum(self._decisions(each, known, around) for each in (*inner, *self.targets(schema)))
             one = (self._decisions(each, known, around) for name in _ONE for each in _schemasIn(schema, name))
             known[id(schema)] = min(_MANY, count + max(one, default=0))
@@ -132,6 +134,8 @@ def _ownWork(schema: Mapping[str, Any]) -> int:
             work += len(each)
     if isinstance(patterns := schema.get("patternProperties"), Mapping):
         work += sum(map(patternWork, patterns))
+    if isinstance(step := schema.get("multipleOf"), float):
+        work += _FRACTION + int(1.5 * abs(log10(step or 1)))
     return work
 
 
