@@ -44,11 +44,11 @@ MOST = 4
 FENCE = 16
 #: Seconds between two requests for the same slot.
 RETRY = 0.35
-#: The largest number of bytes that publications leave in the stream; at most an eighth of it.
+#: Publications leave at least this many bytes of the stream free, or an eighth of it if that is less.
 _RESERVE = 64 * MEBIBYTE
-#: A copy that lacks more messages is read on in large batches before it is fenced.
+#: A copy that lacks more messages than this reads them in large batches before the stream is fenced.
 _MANY = 50
-#: A stream that ends before the copy in so many looks in succession was set back: no takeover can succeed.
+#: After so many looks in succession in which the stream ends before the copy, it counts as set back.
 _LOOKS = 8
 #: Bytes of a message in the stream without its data; at least as many as the store counts.
 _OVERHEAD = 200
@@ -248,8 +248,8 @@ class StreamLog:
     # -- commits -----------------------------------------------------------------------------------
 
     async def carryOut(self, commit: Commit) -> None:
-        """Append a commit and fill in its result. Raises Deposed if another owner has the shard; the outcome must not
-        be reported, and ReplicaError if the commit is stored, but not in the copy; as with :class:`Deposed`.
+        """Append a commit and fill in its result. Raises Deposed if another owner has the shard, and ReplicaError if
+        the commit is stored, but not in the copy; no outcome may be reported then.
         """
         began, before, stored = self._clock.seconds(), self._last, Deferred[None]()
         expected, ahead = self._expected, self._under
@@ -335,7 +335,7 @@ class StreamLog:
         self, expected: int, pieces: Sequence[Piece], before: "Deferred[None] | None" = None, isFence: bool = False
     ) -> Piece | None:
         """Append until the slot is decided; return None if it has these pieces, else the message of another owner. They
-        are sent at once, and again not before ``before`` has fired: then the messages are stored that they follow.
+        are sent at once, but repeated only after ``before`` has fired: the messages before them are stored then.
 
         :raises Deposed: see :meth:`fence`; or the store has put these pieces into another slot.
         :raises Refused: the store has no room, and no copy of this request can arrive any more.

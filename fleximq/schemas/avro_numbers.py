@@ -1,4 +1,4 @@
-"""Numbers that Avro's encoding can have but a schema cannot: fastavro reads them as others.
+"""Checks of numbers that Avro's encoding permits but the schema does not; fastavro reads them as other values.
 
 An index of an enum or union below 0 counts from its end, an ``int`` may have more than 32 bits, and of more than 64
 bits the higher ones are ignored. Only values of these types are looked at, and a payload byte by byte only if it may
@@ -14,7 +14,7 @@ from fastavro.read import LOGICAL_READERS
 from fleximq.schemas.misfit import Misfit
 
 _LEAST, _MOST = -(1 << 31), (1 << 31) - 1
-#: A number of more than 64 bits has so many bytes of 128 or more, and so has some text.
+#: A number of more than 64 bits has so many successive bytes of 128 or more; a text may have them too.
 _RUN, _LONG = 9, re.compile(rb"[\x80-\xff]{9}[\x02-\xff]")
 _HIGH, _RUNNING = bytes(each >> 7 for each in range(256)), b"\1" * _RUN
 _WIDTHS = {"null": 0, "boolean": 1, "float": 4, "double": 8}
@@ -27,8 +27,8 @@ _AT = list.__getitem__
 
 
 class _Places(list[Any]):
-    """The branches of a union or the symbols of an enum, which have no place below 0. Compiled code adds the length to
-    such a place before it calls us: so there is none.
+    """The branches of a union or the symbols of an enum; an index below 0 raises IndexError. The length is 0 because
+    compiled code adds it to a negative index before it calls ``__getitem__``.
     """
 
     __slots__ = ()
@@ -109,7 +109,7 @@ def _ofMany(inner: Check) -> Check:
 
 
 def _ofUnion(schema: list[Any], named: Mapping[str, Any]) -> Check | None:
-    """Return a check of the branch that a value has; where an ``int`` may be a ``long`` too, there is none of it."""
+    """Return a check of a value's branch; an ``int`` is not checked if the union has ``long`` too."""
     made = [(_nameOf(each), intCheck(each, named)) for each in schema]
     found = {name: inner for name, inner in made if inner is not None}
     classes = {int: "int" if "long" not in schema else "", list: "array", dict: "map"}
@@ -133,7 +133,7 @@ def _nameOf(schema: Any) -> str:
 
 def checkLongs(payload: bytes, begin: int, schema: Any, named: Mapping[str, Any]) -> None:
     """Raise Misfit if a payload, which fastavro has read, has a number of more than 64 bits."""
-    # Each run has a byte at a multiple of its length.
+    # Every ninth byte is enough for a first look: a run of nine bytes contains one of them.
     if payload[begin::_RUN].isascii() or _RUNNING not in payload.translate(_HIGH):
         return
     if _LONG.search(payload, begin):

@@ -1,17 +1,17 @@
 """The schemas to which the references of a JSON Schema point, by URIs, pointers and anchors.
 
-Its own names and those of other schemas are known; nothing is fetched. A ``$dynamicRef`` and a ``$recursiveRef`` are
-followed where their target is the same wherever validation comes from.
+The targets are in the schema itself or in others that the caller passes; none is fetched. A ``$dynamicRef`` and a
+``$recursiveRef`` are followed if they have the same target in each validation.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote, urljoin
 
-#: Keywords with values, not schemas; and with schemas by names that are no keywords.
+#: Keywords with values in place of schemas, and keywords whose value has schemas by free names.
 _VALUES = ("const", "default", "enum", "examples")
 _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
-#: Those drafts, and the one with ``id`` in place of ``$id``.
+#: Drafts in which a reference hides the keywords beside it, and the one with ``id`` in place of ``$id``.
 _OLD, _OLDEST = ("draft-04", "draft-06", "draft-07"), "draft-04"
 
 
@@ -46,7 +46,7 @@ class References:
         return self._outermost("") if isDynamic else found
 
     def _outermost(self, name: str) -> Any:
-        """Return the only schema with a dynamic anchor, or that of the root, which is the first one on each way."""
+        """Return the schema that has this dynamic anchor in the root, else the only one that has it, else None."""
         found = self._dynamic.get(name, {})
         return found.get(self._bases.get(id(self._root), "")) or (
             next(iter(found.values())) if len(found) == 1 else None
@@ -117,5 +117,5 @@ def _draftOf(schema: Any) -> str:
 
 
 def _joined(base: str, reference: str) -> str:
-    # urljoin() knows no urn:
+    # urljoin() does not support the scheme urn.
     return base + reference if reference.startswith("#") else urljoin(base, reference)

@@ -201,8 +201,8 @@ class ICommitLog(Interface):
     most = Attribute("""How many commits may be handed over before the first of them is carried out, at present.""")
 
     def carryOut(commit: "Commit") -> object:
-        """Write a commit and fill in its result; called by a worker, which may have to wait for what this returns. If a
-        commit fails, so do all that were handed over after it and before its result.
+        """Write a commit and fill in its result; called by a worker, which waits for an awaitable result. If one fails,
+        so do all that were handed over after it and before its result.
         """
 
 

@@ -1,7 +1,7 @@
 """Group commit on the reactor's thread: the runs that arrive during one commit form the next.
 
-A file takes one commit at a time. The stream of a cluster takes several, in order, since each one travels; a further
-one is sent when it has as many bytes as all that are under way, so commits do not become smaller by it.
+A file takes one commit at a time. The stream of a cluster takes several, in order, since each one is a request over the
+network; the next is sent when it has as many bytes as all that are under way, so commits do not become smaller.
 
 Hot: :meth:`GroupCommit.append` costs about 3 us for each run. A record of 100 bytes in runs of 1,000 costs 0.12 us on
 the reactor's thread and 0.08 us on the writer's (CPython 3.11, one core). Encoding on the reactor's thread was clearly
@@ -77,7 +77,7 @@ class GroupCommit:
         self._pending = Commit(last=0, next=self.next)
         #: The commits that were handed over and have no result yet.
         self._writing: deque[Commit] = deque()
-        #: Their bytes.
+        #: The bytes of the commits in ``_writing``.
         self._underWay = 0
         self._telling: Commit | None = None
 
@@ -180,7 +180,9 @@ class GroupCommit:
     # -- handing over ------------------------------------------------------------------------------
 
     def handOver(self, stateRecords: bool = False) -> None:
-        """Start the pending commit, even of state records only if so asked, unless the log has enough to write."""
+        """Start the pending commit unless the log has enough to write. One with state records alone waits for messages,
+        unless ``stateRecords`` is true.
+        """
         pending, log = self._pending, self._commitLog
         refused = self.readOnly is not None and not self.reopening
         if refused or self._worker is None or log is None or self._opening:

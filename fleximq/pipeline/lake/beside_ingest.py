@@ -9,7 +9,7 @@ from fleximq.pipeline.errors import PipelineError
 
 @contextmanager
 def besideIngest(name: str, work: Callable[[Event], None]) -> Iterator[None]:
-    """Work in a thread of this name for the length of a ``with`` block; its end sets the event, and waits."""
+    """Run ``work`` in a thread of this name during a ``with`` block, whose end sets the event and joins it."""
     ending = Event()
     thread = Thread(target=work, args=(ending,), name=name, daemon=True)
     thread.start()

@@ -1,4 +1,4 @@
-"""A request of HTTP whose answer is bounded in bytes and in time: the timeout of a socket is only that of each read."""
+"""HTTP requests whose whole answer is bounded in bytes and in time; the timeout of a socket bounds only each read."""
 
 from contextlib import suppress
 from functools import partial
@@ -13,8 +13,8 @@ from urllib.request import HTTPHandler, HTTPSHandler, Request, build_opener
 
 
 def bodyOf(request: Request, seconds: float, most: int) -> bytes:
-    """Return the body of an answer, up to one byte more than ``most``. Raises HTTPError for a status of an error, with
-    the body in memory; OSError, HTTPException or ValueError without a whole answer.
+    """Return the body of an answer, up to one byte more than ``most``. Raises HTTPError for an error status, with the
+    body in memory; OSError, HTTPException or ValueError if the answer is incomplete.
     """
     with _Deadline(seconds) as deadline:
         try:
@@ -27,13 +27,13 @@ def bodyOf(request: Request, seconds: float, most: int) -> bytes:
         except (OSError, HTTPException, ValueError):
             deadline.check()
             raise
-        # A body that ends early is no error of the library.
+        # http.client reports no error if a body ends early.
         deadline.check()
     return content
 
 
 class _Deadline:
-    """Ends connections after some seconds."""
+    """Shuts down its connections when its seconds are over."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -52,7 +52,7 @@ class _Deadline:
         self._timer.cancel()
 
     def add(self, connected: socket) -> None:
-        """Take a connection."""
+        """Add a connection; it is shut down at once if the time is over."""
         self._sockets.append(connected)
         if self._isOver:
             self._end()

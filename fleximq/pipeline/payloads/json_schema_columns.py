@@ -24,7 +24,7 @@ def jsonFields(schema: Any, others: Mapping[str, Any] | None = None) -> pa.Schem
 
 
 class _Walk:
-    """The walk through one schema. What a reference that cannot be followed here points to is a text."""
+    """The walk through one schema; a reference whose target is unknown gives a text."""
 
     def __init__(self, references: References) -> None:
         self._references = references
