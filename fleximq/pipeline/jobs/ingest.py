@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from os import makedirs
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from fleximq.config import option_values
 from fleximq.errors import systemReason
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Default approximate size of a batch in bytes of journals, and of a task.
 BATCH_BYTES, TASK_BYTES = 1 << 30, 32 << 20
+#: Words in the names of a URL's parameters whose values nobody else should see.
+_SECRETS = ("password", "token", "secret", "credential")
 
 
 def _prepare(parser: ArgumentParser) -> None:
@@ -90,12 +92,23 @@ def _oneOf(known: Sequence[str]) -> Callable[[str, object], str]:
 
 def _catalog(name: str, written: object) -> str:
     text = option_values.text(name, written)
-    if "://" in text and urlsplit(text).password is not None:
+    if "://" in text and _hasSecret(name, text):
         raise OptionRefused(
-            f"{name} has a password, which others would see: put the URL into the environment, as "
+            f"{name} has a password or token, which others would see: put the URL into the environment, as "
             "PYICEBERG_CATALOG__CENTRAL__URI, or into PyIceberg's settings file, and name the catalog, as 'central'"
         )
     return text
+
+
+def _hasSecret(name: str, url: str) -> bool:
+    """Tell whether a URL has a password, also as a parameter; raises OptionRefused for a malformed one."""
+    try:
+        parts = urlsplit(url)
+        named = [key.lower() for key, _ in parse_qsl(parts.query, keep_blank_values=True)]
+    except ValueError:
+        # The error may show a password.
+        raise OptionRefused(f"{name} is no URL such as https://catalog.example/") from None
+    return parts.password is not None or any(word in key for key in named for word in _SECRETS)
 
 
 def _form(arguments: Namespace) -> dict[str, str]:
