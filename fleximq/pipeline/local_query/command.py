@@ -88,7 +88,7 @@ def _first(rows: pa.RecordBatchReader, limit: int) -> pa.RecordBatchReader:
             batch = next(iter(rows), None)
             if batch is None:
                 return
-            yield batch.slice(0, left)
+            yield batch.slice(0, min(left, len(batch)))
             left -= len(batch)
 
     return pa.RecordBatchReader.from_batches(rows.schema, batches())

@@ -58,6 +58,10 @@ def conditions() -> st.SearchStrategy[str]:
 class RowsTests(JournalCase):
     """What a query sees."""
 
+    def test_limitMayBeAnyNumber(self) -> None:
+        self.assertEqual(self.found("select 1", limit=1 << 80), [(1,)])
+        self.assertIn("(1 row)", self.printed("select 1", limit=(1 << 63) - 1, format="table"))
+
     def test_eachTopicIsATableAndMessagesHasAllWithTheColumnsOfTheSource(self) -> None:
         self.assertEqual(self.found('select count(*), min("offset") from "a.x"'), [(150, 1)])
         self.assertEqual(self.found('select count(*), max("offset") from b'), [(150, 300)])
