@@ -50,11 +50,15 @@ class Registered(NamedTuple):
 def registryUrl(written: str) -> str:
     """Return the URL of the registry, from the environment if none is written; raises OptionRefused."""
     url = (written or environ.get(URL, "")).strip().rstrip("/")
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(url)
+        isUrl = parts.scheme in ("http", "https") and parts.hostname and not (parts.query or parts.fragment)
+    except ValueError:
+        isUrl = False
+    if not isUrl:
         raise OptionRefused(
             "the format registry needs the URL of a schema registry: registry:https://HOST, or "
-            f"{URL} in the environment"
+            f"{URL} in the environment; without parameters"
         )
     if parts.password is not None or parts.username is not None:
         raise OptionRefused(

@@ -321,5 +321,8 @@ class FaultTests(RegistryCase):
     def test_urls(self) -> None:
         self.assertIn("needs the URL", str(self.assertRaises(OptionRefused, formatIn, "registry")))
         self.assertIn("password", str(self.assertRaises(OptionRefused, formatIn, "registry:http://a:b@c")))
+        for url in ("http://c/?token=d", "http://c/#d", "http://[bad"):
+            words = str(self.assertRaises(OptionRefused, formatIn, f"registry:{url}"))
+            self.assertTrue(words.endswith("in the environment; without parameters"), words)
         with patch.dict("os.environ", {schema_registry.URL: "http://c/"}):
             self.assertEqual(formatIn("registry"), ("registry", "http://c"))
