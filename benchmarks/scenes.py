@@ -10,6 +10,7 @@ from benchmarks.peers.blipmq import BlipMQ
 from benchmarks.peers.clients import NatsPy, OurAsyncio, OurBlocking
 from benchmarks.peers.cluster import ClusterOwner, ClusterStandby
 from benchmarks.peers.events import Events
+from benchmarks.peers.fitted import CheckedAvro, CheckedElsewhere, CheckedJson, CheckedProtobuf, Unchecked
 from benchmarks.peers.fleximq import FlexiMQ, FlexiMQBroker, LayoutB, pure, tuned
 from benchmarks.peers.fleximq_queue import DurableQueue, FlexiQueue
 from benchmarks.peers.http import HttpFlexiMQ, Nchan
@@ -32,6 +33,7 @@ from benchmarks.work.crowd import Crowd
 from benchmarks.work.durable import SHARE, OneByOne, Pipelined, Produced
 from benchmarks.work.effort import Work
 from benchmarks.work.fan import Fan
+from benchmarks.work.fitting import Fitting
 from benchmarks.work.jobs import Jobs, JobStart
 from benchmarks.work.joining import Idle, Joining
 from benchmarks.work.latency import TAILS, Latency
@@ -290,6 +292,13 @@ SCENES: tuple[Scene, ...] = (
         Fan(100, topics=2),
         (Unused, Volatile),
         (Goal("deliveries/s", 0.97, "volatile"),),
+    ),
+    Scene(
+        "schemas",
+        "What a schema costs: publications without subscribers, a document of 100 B in JSON",
+        Fitting(),
+        (Unchecked, CheckedElsewhere, CheckedJson, CheckedAvro, CheckedProtobuf),
+        onRequest=True,
     ),
     _jobs("durable", "synced", DurableQueue, 300_000, [synced(peer) for peer in _QUEUES]),
     _jobs("volatile", "in memory", FlexiQueue, 800_000, _QUEUES),

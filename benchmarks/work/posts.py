@@ -42,9 +42,9 @@ class Posts:
 
             def run() -> Figures:
                 count = max(self.connections, round(rate * effort.seconds))
-                before = _processorSeconds(peer.pid)
+                before = processorSeconds(peer.pid)
                 seconds = postAll(lines, block, count)
-                return {POSTED: count / seconds, WORKED: (_processorSeconds(peer.pid) - before) / count * 1e6}
+                return {POSTED: count / seconds, WORKED: (processorSeconds(peer.pid) - before) / count * 1e6}
 
             yield run
 
@@ -91,7 +91,7 @@ def postAll(lines: Sequence[Line], block: bytes, count: int) -> float:
     return seconds
 
 
-def _processorSeconds(pid: int) -> float:
+def processorSeconds(pid: int) -> float:
     """Return the processor time of a process and its children that run."""
     total = 0.0
     for each in (pid, *_childrenOf(pid)):
