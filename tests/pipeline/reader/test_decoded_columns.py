@@ -1,5 +1,6 @@
 """Payloads as columns of the source: the options ``decode`` and its like."""
 
+import json
 import shutil
 import tempfile
 from datetime import UTC, date, datetime
@@ -12,9 +13,14 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.blocking import Client, connect
 from fleximq.values.message import Content
-from tests.pipeline.installed import missing as skip
+from tests.pipeline.installed import missing
+from tests.pipeline.registry import Registry
 from tests.pipeline.started_broker import startBroker
 from tests.pipeline.written import Written
+from tests.schemas.files import written
+from tests.schemas.installed import missing as missingSchemas
+
+skip = missing
 
 if not skip:
     import pyarrow as pa
@@ -34,6 +40,7 @@ EVERYTHING = (
     "s STRING, d DOUBLE, f FLOAT, n BIGINT, i INT, h SMALLINT, t TINYINT, b BOOLEAN, x BINARY, at TIMESTAMP, day DATE, "
     "c DECIMAL(5,2), a ARRAY<INT>, m MAP<STRING, DOUBLE>, `a b` STRUCT<p: INT, q: ARRAY<STRUCT<r: TIMESTAMP>>>"
 )
+ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)
 
 
@@ -191,3 +198,26 @@ class DecodedTests(DecodedCase):
         self.assertTrue(query.awaitTermination(120))
         self.assertEqual([row.decoded and row.decoded.a for row in found], [1, None])
         self.assertEqual([row.error is None for row in found], [True, False])
+
+
+class SchemaTests(DecodedCase):
+    """Payloads in Avro in Spark; ``ORDER`` is their schema, with one field."""
+
+    skip = missing or missingSchemas
+
+    def seen(self, *payloads: bytes, **options: str) -> list[Any]:
+        """Return the number of each decoded payload, or the reason why there is none."""
+        self.written.kept("t", *map(msgpack.packb, payloads))
+        return [row.decoded.id if row.decoded else row.error for row in self.load(**options).collect()]
+
+    def test_misfitWithSchemaOfFile(self) -> None:
+        seen = self.seen(b"\x0a", b"\xff", b"\x0c", decode=f"avro:{written(self, 'order.avsc', ORDER)}")
+        self.assertEqual(seen, [5, "'id' is cut off", 6])
+
+    def test_prefixNamesSchemaOfRegistry(self) -> None:
+        with Registry() as registry:
+            registry.register("t", {"schema": json.dumps(ORDER)})
+            payloads = [b"\0\0\0\0\1\x0a", b"\0\0\0\0\7\x0a", b"\1\0\0\0\1\x0a"]
+            first, unknown, other = self.seen(*payloads, decode=f"registry:{registry.url}", decodeSchema="id BIGINT")
+        self.assertEqual((first, unknown), (5, "the payload names the schema 7, which the registry does not know"))
+        self.assertIsInstance(other, str)
