@@ -79,14 +79,8 @@ class _Plain(HTTPConnection):
         self._deadline.add(self.sock)
 
 
-class _Secure(HTTPSConnection):
-    def __init__(self, deadline: _Deadline, *arguments: Any, **more: Any) -> None:
-        super().__init__(*arguments, **more)
-        self._deadline = deadline
-
-    def connect(self) -> None:
-        super().connect()
-        self._deadline.add(self.sock)
+class _Secure(_Plain, HTTPSConnection):
+    """As :class:`_Plain`, with TLS."""
 
 
 class _Http(HTTPHandler):
