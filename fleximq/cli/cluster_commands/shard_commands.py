@@ -144,7 +144,19 @@ def _refill(calls: Calls, cluster: ICluster, survey: Survey, shard: int, source:
     calls.until(lambda: survey.changes[node] > seen and isOver(), _LONGEST)
     if state()[1].startswith("refilling failed"):
         raise ClusterError(f"{state()[1]}; if that stream is not the right one, --from {node} replaces its content")
-    print(f"the stream of shard {shard} has all of it; a node will own it within seconds")
+    print(f"the stream of shard {shard} has all of it; {afterRefill(survey, node, shard)}")
+
+
+def afterRefill(survey: Survey, source: str, shard: int) -> str:
+    """Return what follows after the copy of a node was written to the stream."""
+    ends = {node: NodeState.of(record).end for node, record in survey.living.items()}
+    longer = [node for node in sorted(ends) if ends[node] > ends.get(source, 0)]
+    if not longer:
+        return "a node will own it within seconds"
+    return (
+        f"but the copy of {' and '.join(longer)} has more, so no node may own the shard: cluster refill {shard} "
+        f"appends that, and refill {shard} --to {longer[0]} gives it up"
+    )
 
 
 @clusterCommand("adopt", argument("folder", "FOLDER", "the folder of the journal of a broker that is stopped"))

@@ -9,6 +9,7 @@ from threading import Thread
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.cli.cluster_commands.connection import Survey
+from fleximq.cli.cluster_commands.shard_commands import afterRefill
 from fleximq.cli.cluster_commands.status import nodeRows, shardRow, show, synced, warnings
 from fleximq.cluster.interfaces import AHEAD, ClusterError, Replicas, ShardOwner, StreamBounds
 from fleximq.cluster.node_state import lackingCopies, whyNotTo
@@ -49,6 +50,18 @@ class StatusTests(SynchronousTestCase):
         with contextlib.redirect_stdout(io.StringIO()) as written:
             show({**empty, "warnings": []})
         self.assertNotIn("None", written.getvalue())
+
+    def test_afterRefill(self) -> None:
+        """After a refill from a shorter copy than that of a living node, no node is promised to own the shard."""
+        self.assertEqual(afterRefill(self.survey, "other", 0), "a node will own it within seconds")
+        own = record(9)
+        self.survey.nodeChanged("owner", own._replace(about={**own.about, "end": 11}))
+        self.assertEqual(afterRefill(self.survey, "owner", 0), "a node will own it within seconds")
+        self.assertEqual(
+            afterRefill(self.survey, "other", 0),
+            "but the copy of owner has more, so no node may own the shard: cluster refill 0 appends that, "
+            "and refill 0 --to owner gives it up",
+        )
 
     def test_copies(self) -> None:
         """Missing copies have a sentence each: a stream that was made with fewer, or servers that are behind."""
