@@ -75,7 +75,10 @@ class AvroCodec:
         self._writers = {}
         if len(texts) > 1 or not references:
             self._writers = {_fingerprint(text): schema for text, schema in zip(texts, parsed, strict=True)}
-        self._most = {id(each): int(MAX_STEPS / max(1.0, stepsIn(each, self.named))) for each in parsed}
+        self._most = {
+            id(schema): int(MAX_STEPS / max(1.0, stepsIn(schema, named)))
+            for schema, named in zip(parsed, known, strict=True)
+        }
         self._prefixes = {id(schema): list(_prefixes(schema, self.named)) for schema in parsed}
         # fastavro would parse a schema that is no record again for each payload.
         self._reader = self.schema if self._isRecord else _wrapped(self.schema, self.named)

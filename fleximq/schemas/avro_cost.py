@@ -25,23 +25,10 @@ class _Steps(NamedTuple):
 
 
 def stepsIn(schema: Schema, named: Mapping[str, Schema]) -> float:
-    """Return the most steps that a byte of an array or map in a value of a schema takes, 0 if there is none."""
-    return _steps(schema, _definitions(schema, dict(named)), {}).inside
-
-
-def _definitions(schema: Schema, named: dict[str, Schema]) -> dict[str, Schema]:
-    """Add the types that a schema defines to those known by name."""
-    for inner in schema if isinstance(schema, list) else [schema]:
-        if isinstance(inner, Mapping):
-            if "name" in inner:
-                named[inner["name"]] = inner
-            for each in (
-                *(field["type"] for field in inner.get("fields", ())),
-                inner.get("items"),
-                inner.get("values"),
-            ):
-                _definitions(each, named)
-    return named
+    """Return the most steps that a byte of an array or map in a value of a schema takes, 0 if there is none; ``named``
+    has all types by their names.
+    """
+    return _steps(schema, named, {}).inside
 
 
 def _steps(schema: Schema, named: Mapping[str, Schema], known: dict[str, _Steps]) -> _Steps:

@@ -86,6 +86,17 @@ class OwnershipTests(SynchronousTestCase):
         first.log.clear()
         return first, second
 
+    def taking(self) -> tuple[Node, Node]:
+        """Return a node that takes over from one that died, and a third one."""
+        first, second = self.pair()
+        third = self.node("c")
+        self.pass_(2)
+        first.clock.ended = True
+        second.fenced = Deferred()
+        self.until(lambda: "take over 2" in second.log)
+        self.pass_(0.1)
+        return second, third
+
     def test_first(self) -> None:
         """A shard that nobody owns is claimed at once; the shard is not served before the takeover is complete."""
         node = self.node("a")
@@ -465,17 +476,12 @@ class OwnershipTests(SynchronousTestCase):
         """A node that takes over, and has no time to beat because its journal is large, is replaced only after longer:
         the next one would be as busy.
         """
-        first, second = self.pair()
-        third = self.node("c")
-        self.pass_(2)
-        first.clock.ended = True
-        second.fenced = Deferred()
-        self.until(lambda: "take over 2" in second.log)
-        self.pass_(0.1)
+        second, third = self.taking()
         second.clock.paused = True
         self.pass_(PATIENCE - 1)
         self.assertEqual(third.log, [])
         second.clock.resume(Random(1))
+        assert second.fenced is not None
         second.fenced.callback(None)
         self.assertTrue(second.ownership.serving)
         self.pass_(1.5)
@@ -484,13 +490,7 @@ class OwnershipTests(SynchronousTestCase):
 
     def test_killedTakeover(self) -> None:
         """A node that dies while it takes over is replaced in the end."""
-        first, second = self.pair()
-        third = self.node("c")
-        self.pass_(2)
-        first.clock.ended = True
-        second.fenced = Deferred()
-        self.until(lambda: "take over 2" in second.log)
-        self.pass_(0.1)
+        second, third = self.taking()
         second.clock.ended = True
         self.until(lambda: third.ownership.serving, PATIENCE + 2)
 

@@ -22,9 +22,9 @@ import pyarrow.parquet as pq
 from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.batch_commit import exclusive, writing
-from fleximq.pipeline.lake.beside_ingest import besideIngest, whyFailed
 from fleximq.pipeline.lake.file_rewriting import Replacement, rewriting
 from fleximq.pipeline.lake.live_files import logOf
+from fleximq.pipeline.lake.meanwhile import meanwhile, whyFailed
 from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
 from fleximq.pipeline.lake.storage.own_folder import OWN
 from fleximq.pipeline.lake.table.columns import recordedSchema
@@ -202,5 +202,5 @@ def compacting(tables: Sequence[str], seconds: float, run: JobRun, goal: Compact
                     # Even after an error of a library the ingest continues, and the next time may be better.
                     run.writeLine(f"table {name} is not compacted this time: {whyFailed(error)}")
 
-    with besideIngest("compaction", repeat):
+    with meanwhile("compaction", repeat):
         yield

@@ -20,7 +20,7 @@ from fleximq.pipeline.lake.table.columns import BASE, requiredColumns, writeColu
 from fleximq.pipeline.lake.table.file_merge import aligned
 from fleximq.pipeline.lake.table.file_names import BY_KEY
 from fleximq.pipeline.lake.table.format import dataFolder, formatOf, layoutOf
-from fleximq.pipeline.lake.table.halving import refused
+from fleximq.pipeline.lake.table.halving import refusedFor
 from fleximq.pipeline.lake.table.parquet_writer import StagingWriter, deadIn, spansOf
 from fleximq.pipeline.lake.table.table_log import TableFile, TableLog
 from fleximq.pipeline.lake.table.table_spec import DEAD
@@ -100,17 +100,9 @@ class _Apart:
 
     def _mended(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows of which the refused ones are dead letters."""
-        why = ""
-
-        def isTaken(some: Sequence[int]) -> bool:
-            nonlocal why
-            found = self._refusal(rows.slice(some[0], len(some)))
-            why = found or why
-            return found is None
-
         if (found := self._refusal(deadLetters(rows.slice(0, 1), [0], ""))) is not None:
             raise LakeRefused(f"the table {self._table} cannot have {self._file.path}: {found}")
-        guilty = refused(range(rows.num_rows), isTaken)
+        guilty, why = refusedFor(range(rows.num_rows), lambda some: self._refusal(rows.slice(some[0], len(some))))
         if not guilty:
             return rows
         self.reason = self.reason or f"the table cannot take it: {why}"

@@ -18,7 +18,7 @@ def bodyOf(request: Request, seconds: float, most: int) -> bytes:
     """
     with _Deadline(seconds) as deadline:
         try:
-            with build_opener(_Http(deadline), _Https(deadline)).open(request, timeout=seconds) as answer:
+            with build_opener(_Handler(deadline)).open(request, timeout=seconds) as answer:
                 content: bytes = answer.read(most + 1)
         except HTTPError as error:
             with error:
@@ -83,19 +83,15 @@ class _Secure(_Plain, HTTPSConnection):
     """As :class:`_Plain`, with TLS."""
 
 
-class _Http(HTTPHandler):
+class _Handler(HTTPHandler, HTTPSHandler):
+    """Opens connections with a deadline."""
+
     def __init__(self, deadline: _Deadline) -> None:
         super().__init__()
         self._deadline = deadline
 
     def http_open(self, request: Request) -> HTTPResponse:
         return self.do_open(partial(_Plain, self._deadline), request)
-
-
-class _Https(HTTPSHandler):
-    def __init__(self, deadline: _Deadline) -> None:
-        super().__init__()
-        self._deadline = deadline
 
     def https_open(self, request: Request) -> HTTPResponse:
         return self.do_open(partial(_Secure, self._deadline), request)

@@ -28,6 +28,7 @@ from typing import Any, ClassVar, Protocol
 
 from fleximq.errors import systemReason
 from fleximq.pipeline.errors import LakeRefused, TableBusy
+from fleximq.pipeline.lake.meanwhile import meanwhile
 from fleximq.pipeline.lake.storage.own_folder import OWN
 
 #: The number of documents that stay.
@@ -154,21 +155,15 @@ class TableStates:
     @contextmanager
     def _renewed(self, path: str) -> Iterator[None]:
         """Change a lock at intervals, so that others see that its process lives, however slow the store is."""
-        ending = threading.Event()
 
-        def renew() -> None:
+        def renew(ending: threading.Event) -> None:
             while not ending.wait(LEASE / 3):
                 with suppress(OSError):
                     self._store.put(path, uuid.uuid4().hex.encode())
 
-        thread = threading.Thread(target=renew, daemon=True)
-        thread.start()
-        try:
+        # The thread ends with the block: a renewal after the removal would be a lock of nobody.
+        with meanwhile("lock of a table", renew):
             yield
-        finally:
-            ending.set()
-            # A renewal after the removal would be a lock of nobody.
-            thread.join()
 
     def _states(self) -> dict[str, _State]:
         """Return the states of the tables that this thread has locked."""

@@ -14,3 +14,16 @@ def refused(items: Sequence[_Item], isTaken: Callable[[Sequence[_Item]], bool]) 
         return list(items)
     middle = len(items) // 2
     return refused(items[:middle], isTaken) + refused(items[middle:], isTaken)
+
+
+def refusedFor(items: Sequence[_Item], refusal: Callable[[Sequence[_Item]], str | None]) -> tuple[list[_Item], str]:
+    """As :func:`refused`, with the last reason; ``refusal`` returns why some of these items are refused, or None."""
+    why = ""
+
+    def isTaken(some: Sequence[_Item]) -> bool:
+        nonlocal why
+        found = refusal(some)
+        why = found or why
+        return found is None
+
+    return refused(items, isTaken), why

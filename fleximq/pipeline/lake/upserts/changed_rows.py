@@ -1,6 +1,6 @@
 """Decodes records into the changes of a table of the latest rows: rows with their keys, removals, and dead letters."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,7 @@ from fleximq.pipeline.lake.refused_files import deadLetters
 from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
 from fleximq.pipeline.lake.table.columns import requiredColumns
 from fleximq.pipeline.lake.table.file_merge import aligned
-from fleximq.pipeline.lake.table.halving import refused
+from fleximq.pipeline.lake.table.halving import refusedFor
 from fleximq.pipeline.lake.table.table_spec import DEAD, MESSAGE_COLUMNS, TableSpec
 from fleximq.pipeline.lake.upserts.bucket_merge import Changes
 from fleximq.pipeline.lake.upserts.row_keys import MESSAGE_KEY, keysOf, tombstonesIn
@@ -96,15 +96,8 @@ class ChangedRows:
             self._together(self._rows).combine_chunks(),
             pa.concat_arrays([*self._keys, pa.array([], pa.binary())]),
         )
-        removals, why = np.concatenate([*self._removals, np.zeros(0, bool)]), ""
-
-        def isTaken(some: Sequence[int]) -> bool:
-            nonlocal why
-            found = refusal(rows.take(pa.array(some)))
-            why = found or why
-            return found is None
-
-        guilty = refused(np.flatnonzero(~removals).tolist(), isTaken)
+        removals = np.concatenate([*self._removals, np.zeros(0, bool)])
+        guilty, why = refusedFor(np.flatnonzero(~removals).tolist(), lambda some: refusal(rows.take(pa.array(some))))
         if guilty:
             isGuilty = np.zeros(len(removals), bool)
             isGuilty[guilty] = True

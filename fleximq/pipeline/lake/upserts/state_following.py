@@ -14,8 +14,8 @@ from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import DeadLettersFound, LakeRefused, LeftBehind
 from fleximq.pipeline.lag import Reporter
 from fleximq.pipeline.lake.batch_commit import BEHIND, exclusive, readBehind
-from fleximq.pipeline.lake.beside_ingest import besideIngest, whyFailed
 from fleximq.pipeline.lake.live_files import logOf
+from fleximq.pipeline.lake.meanwhile import meanwhile, whyFailed
 from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
 from fleximq.pipeline.lake.table.file_names import writeOwn
 from fleximq.pipeline.lake.table.ledger import readLedger
@@ -79,7 +79,7 @@ class StateFollowing:
                 return
             self._run.stopping.set()
 
-        with besideIngest("upserts", follow):
+        with meanwhile("upserts", follow):
             yield
         self.checkDead()
 

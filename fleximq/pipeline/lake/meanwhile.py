@@ -1,4 +1,4 @@
-"""Work in a thread beside an ingest."""
+"""Runs a function in a thread for the length of a block, such as compaction during an ingest."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from fleximq.pipeline.errors import PipelineError
 
 
 @contextmanager
-def besideIngest(name: str, work: Callable[[Event], None]) -> Iterator[None]:
+def meanwhile(name: str, work: Callable[[Event], None]) -> Iterator[None]:
     """Run ``work`` in a thread of this name during a ``with`` block, whose end sets the event and joins it."""
     ending = Event()
     thread = Thread(target=work, args=(ending,), name=name, daemon=True)
