@@ -20,6 +20,7 @@ if not skip:
     import duckdb
     import pyarrow as pa
     import pyarrow.compute as pc
+    from fsspec import get_filesystem_class
 
     from fleximq.pipeline.errors import LakeRefused
     from fleximq.pipeline.lake import delta_log
@@ -132,6 +133,8 @@ class StoredTableCase(SynchronousTestCase):
         """No attempt at a commit has an answer; all are done before the next ingest, after it, or in its midst."""
         os.environ["AWS_MAX_ATTEMPTS"] = "1"
         self.addCleanup(os.environ.pop, "AWS_MAX_ATTEMPTS")
+        # Its further attempts, with longer pauses, would have no answer either.
+        self.patch(get_filesystem_class("s3"), "retries", 2)
         with FaultProxy(self.store.endpoint) as proxy:
             self.use(proxy.endpoint)
             self.ingest(1)
