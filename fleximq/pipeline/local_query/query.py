@@ -15,6 +15,7 @@ import pyarrow.dataset as ds
 
 from fleximq.pipeline.command.memory import shareOfMemory
 from fleximq.pipeline.errors import OptionRefused, PipelineError
+from fleximq.pipeline.local_query.exact_result import exactRows
 from fleximq.pipeline.local_query.local_tables import LocalTables
 
 #: Rows of a batch of the result.
@@ -43,7 +44,7 @@ def answer(query: str, tables: LocalTables, files: bool = False) -> Iterator[pa.
             if len(statements) != 1:
                 raise OptionRefused(f"there are {len(statements)} queries, but must be one")
             relation = _bound(connection, query, tables, opened)
-            yield None if relation is None else _counted(relation.to_arrow_reader(_ROWS))
+            yield None if relation is None else exactRows(relation, _ROWS)
         except (duckdb.Error, pa.ArrowException) as error:
             failures = [each.failure for each in opened.values() if getattr(each, "failure", None) is not None]
             raise failures[0] if failures else PipelineError(_sentence(error, query)) from error
@@ -80,38 +81,6 @@ def _connection(folder: str, files: bool) -> Iterator[duckdb.DuckDBPyConnection]
         connection.execute("SET enable_progress_bar = false")
         connection.execute("SET lock_configuration = true")
         yield connection
-
-
-def _counted(rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
-    """Return the rows with times in microseconds, as the output expects, and intervals and times of day as texts."""
-    schema = pa.schema([field.with_type(_shown(field.type)) for field in rows.schema])
-    if schema == rows.schema:
-        return rows
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for batch in rows:
-            columns = [_cast(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
-            yield pa.record_batch(columns, schema=schema)
-
-    return pa.RecordBatchReader.from_batches(schema, batches())
-
-
-def _shown(dataType: pa.DataType) -> pa.DataType:
-    if pa.types.is_timestamp(dataType):
-        return pa.timestamp("us", dataType.tz)
-    return pa.string() if pa.types.is_time(dataType) or pa.types.is_interval(dataType) else dataType
-
-
-def _cast(column: pa.Array, dataType: pa.DataType) -> pa.Array:
-    if pa.types.is_interval(column.type):
-        texts = [None if each is None else _interval(*each) for each in column.to_pylist()]
-        return pa.array(texts, dataType)
-    return column.cast(dataType, safe=False)
-
-
-def _interval(months: int, days: int, nanoseconds: int) -> str:
-    parts = [f"{number} {unit}" for number, unit in ((months, "months"), (days, "days")) if number]
-    return " ".join([*parts, f"{nanoseconds / 1e9:g} seconds"] if nanoseconds or not parts else parts)
 
 
 def _sentence(error: BaseException, query: str) -> str:

@@ -9,7 +9,7 @@ import math
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import accumulate
 from typing import Any, TextIO, TypeAlias
@@ -23,6 +23,9 @@ OUTPUT_FORMATS = ("table", "csv", "json")
 #: Maximum terminal columns of one value in a table.
 WIDEST = 80
 _NULL = "NULL"
+_EPOCH = datetime(1970, 1, 1)
+#: Microseconds of a day, and days of 400 years.
+_DAY, _PERIOD = 86_400_000_000, 146_097
 _NUMBERS: tuple[Callable[[pa.DataType], bool], ...] = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
 
 
@@ -74,7 +77,7 @@ def _plain(dataType: pa.DataType) -> pa.DataType:
 
 
 def _counted(dataType: pa.DataType) -> pa.DataType:
-    """Return a type with numbers for times and days, since years beyond 9999 are no objects of Python."""
+    """Return a type with numbers for times and days, since not all years are those of Python's objects."""
     if pa.types.is_timestamp(dataType):
         return pa.int64()
     if pa.types.is_date32(dataType):
@@ -91,9 +94,7 @@ def _value(value: Any, dataType: pa.DataType) -> Any:
     if value is None:
         return None
     if pa.types.is_timestamp(dataType) or pa.types.is_date32(dataType):
-        # Years beyond Python's datetime stay numbers.
-        with suppress(OverflowError):
-            return _moment(value, dataType)
+        return _moment(value, dataType)
     if isinstance(value, bool | int | float | str | Decimal):
         return value
     if isinstance(value, bytes):
@@ -106,12 +107,32 @@ def _value(value: Any, dataType: pa.DataType) -> Any:
 
 
 def _moment(value: int, dataType: pa.DataType) -> str:
-    """Return a day, or a time in microseconds, in ISO 8601; raises OverflowError beyond the year 9999."""
-    if pa.types.is_date32(dataType):
-        return (date(1970, 1, 1) + timedelta(days=value)).isoformat()
-    moment = datetime(1970, 1, 1) + timedelta(microseconds=value)
+    """Return a day, or a time in microseconds, in ISO 8601; outside of the years 1 to 9999 as DuckDB writes it."""
+    isDay = pa.types.is_date32(dataType)
+    try:
+        if isDay:
+            return (_EPOCH + timedelta(days=value)).date().isoformat()
+        moment = _EPOCH + timedelta(microseconds=value)
+    except OverflowError:
+        return _distant(value, isDay, dataType)
     precision = "microseconds" if value % 1000 else "milliseconds"
     return moment.isoformat(timespec=precision) + ("Z" if dataType.tz is not None else "")
+
+
+def _distant(value: int, isDay: bool, dataType: pa.DataType) -> str:
+    largest = (1 << (31 if isDay else 63)) - 1
+    if abs(value) == largest:
+        return "infinity" if value > 0 else "-infinity"
+    day, time = (value, 0) if isDay else divmod(value, _DAY)
+    # The calendar repeats itself every 400 years.
+    periods, rest = divmod(day, _PERIOD)
+    date = _EPOCH + timedelta(days=rest, microseconds=time)
+    year = date.year + 400 * periods
+    text = f"{year if year > 0 else 1 - year:04d}-{date:%m-%d}{'' if year > 0 else ' (BC)'}"
+    if isDay:
+        return text
+    fraction = f".{date.microsecond:06d}".rstrip("0.")
+    return f"{text} {date:%H:%M:%S}{fraction}{'+00' if dataType.tz is not None else ''}"
 
 
 def _exact(value: Any) -> Any:

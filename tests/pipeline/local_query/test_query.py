@@ -171,9 +171,44 @@ class OutputTests(JournalCase):
         )
         self.assertEqual(
             self.found(query),
-            [(45150, "1 months 2 days 3 seconds", "12:30:00.000000", [1, 2], {"a": None}, {"k": 1},
-              "1970-01-01T00:00:00.005", 1, "x", 1.5, "2026-01-31", None, True, "2026-01-01T00:00:00.123456", None)],
+            [(45150, "1 month 2 days 00:00:03", "12:30:00", [1, 2], {"a": None}, {"k": 1},
+              "1970-01-01T00:00:00.005", 1, "x", 1.5, "2026-01-31", None, True, "2026-01-01 00:00:00.123456789", None)],
         )  # fmt: skip
+
+    def test_valuesWithoutATypeOfArrowAreShownAsDuckdbShowsThem(self) -> None:
+        for written in (
+            "340282366920938463463374607431768211455::uhugeint",
+            "170141183460469231731687303715884105728::uhugeint",
+            "'-170141183460469231731687303715884105728'::hugeint",
+            "170141183460469231731687303715884105727::hugeint",
+            "'12345678901234567890123456789012345678901234567890'::bignum",
+            "'101'::bit",
+            "'12:00:00+02'::timetz",
+            "time '24:00:00'",
+            "interval '-1 month'",
+            *(
+                f"'{text}'::{kind}"
+                for kind in ("date", "timestamp", "timestamptz", "timestamp_s", "timestamp_ms", "timestamp_ns")
+                for text in ("infinity", "-infinity")
+            ),
+            *(
+                f"'{text}'::{kind}"
+                for kind in ("date", "timestamp", "timestamptz")
+                for text in ("0044-03-15 (BC)", "0001-12-31 (BC)", "10000-02-29", "290309-12-22 (BC)", "294246-12-31")
+            ),
+            "'5877642-06-25 (BC)'::date",
+            "'5881580-07-10'::date",
+            "'0044-03-15 (BC) 01:02:03.5'::timestamptz",
+            "'294247-01-10 04:00:54.775806'::timestamp",
+        ):
+            [(shown, text)] = self.found(f"select {written} as a, cast(a as varchar) as b")
+            self.assertEqual(str(shown), text, written)
+            nested = f"select [{written}] as a, {{'x y': {written}}} as b, map {{'k': {written}}} as c"
+            self.assertEqual(self.found(nested), [([shown], {"x y": shown}, {"k": shown})], written)
+
+    def test_columnsOfOneNameAndAnOrderStay(self) -> None:
+        query = "select range::hugeint as a, -range as a from range(3) order by 1 desc -- the end"
+        self.assertEqual(self.printed(query, format="csv"), "a,a\n2,-2\n1,-1\n0,0\n")
 
 
 class PushDownTests(JournalCase):
