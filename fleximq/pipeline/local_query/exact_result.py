@@ -3,6 +3,7 @@ times are in microseconds, and values of types that Arrow lacks are DuckDB's tex
 """
 
 from collections.abc import Iterator
+from typing import cast
 
 import duckdb
 import pyarrow as pa
@@ -31,7 +32,7 @@ def exactRows(relation: duckdb.DuckDBPyRelation, rows: int) -> pa.RecordBatchRea
         for column, text, name in zip(columns, texts, relation.columns, strict=True)
     ]
     query = f'SELECT {", ".join(chosen)} FROM "{_VIEW}" AS result({", ".join(columns)})'
-    reader = relation.query(_VIEW, query).to_arrow_reader(rows)
+    reader = cast("duckdb.DuckDBPyRelation", relation.query(_VIEW, query)).to_arrow_reader(rows)
     schema = pa.schema([_withHuge(field, each) for field, each in zip(reader.schema, types, strict=True)])
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -50,12 +51,12 @@ def _written(found: DuckDBPyType) -> str:
     if kind in ("timestamp_s", "timestamp_ms"):
         return "TIMESTAMP"
     if kind in ("list", "array"):
-        return f"{_written(found.children[0][1])}[]"
+        return f"{_written(_inner(found)[0][1])}[]"
     if kind == "struct":
-        return f"STRUCT({', '.join(f'{_quoted(name)} {_written(each)}' for name, each in found.children)})"
+        return f"STRUCT({', '.join(f'{_quoted(name)} {_written(each)}' for name, each in _inner(found))})"
     if kind == "map":
-        return f"MAP({', '.join(_written(each) for _, each in found.children)})"
-    if kind == "union" and all(each.id in _SAME for _, each in found.children):
+        return f"MAP({', '.join(_written(each) for _, each in _inner(found))})"
+    if kind == "union" and all(each.id in _SAME for _, each in _inner(found)):
         return str(found)
     return "VARCHAR"
 
@@ -64,18 +65,21 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def _inner(found: DuckDBPyType) -> list[tuple[str, DuckDBPyType]]:
+    return [(name, each) for name, each in found.children if isinstance(each, DuckDBPyType)]
+
+
 def _withHuge(field: pa.Field, found: DuckDBPyType) -> pa.Field:
     """Return a field with numbers in the place of the texts of huge ones."""
-    inner = [each for _, each in found.children] if found.id in ("list", "array", "struct", "map") else []
-    if found.id in _HUGE:
+    kind, dataType = found.id, field.type
+    if kind in _HUGE:
         return field.with_type(_HUGE_NUMBER)
-    if found.id in ("list", "array"):
-        return field.with_type(pa.list_(_withHuge(field.type.value_field, inner[0])))
-    if found.id == "struct":
-        return field.with_type(pa.struct([_withHuge(own, each) for own, each in zip(field.type, inner, strict=True)]))
-    if found.id == "map":
-        key, value = (
-            _withHuge(own, each) for own, each in zip((field.type.key_field, field.type.item_field), inner, strict=True)
-        )
-        return field.with_type(pa.map_(key, value))
-    return field
+    if kind not in ("list", "array", "struct", "map"):
+        return field
+    fields = [dataType.field(number) for number in range(dataType.num_fields)]
+    if kind == "map":
+        fields = [dataType.key_field, dataType.item_field]
+    made = [_withHuge(each, own) for each, (_, own) in zip(fields, _inner(found), strict=True)]
+    if kind == "struct":
+        return field.with_type(pa.struct(made))
+    return field.with_type(pa.map_(*made) if kind == "map" else pa.list_(*made))

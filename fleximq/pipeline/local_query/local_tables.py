@@ -6,17 +6,16 @@ from collections.abc import Callable, Mapping
 
 import pyarrow.dataset as ds
 
-from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.files.selection import Topics
 from fleximq.pipeline.lake.storage.lake_files import FILES
-from fleximq.pipeline.lake.table.file_names import isFileName
+from fleximq.pipeline.lake.table.file_names import isFileName, tableNames
 from fleximq.pipeline.local_query.journal_dataset import JournalDataset
 from fleximq.pipeline.local_query.local_journals import LocalJournals
 from fleximq.pipeline.payloads.ddl import parsed
 from fleximq.pipeline.payloads.decoder import STRUCTURED
 from fleximq.pipeline.payloads.schema_formats import REGISTRY, formatIn
 from fleximq.pipeline.query.query_tables import QueryTable
-from fleximq.pipeline.query.table_names import ALL, noColumns, noTopic, noTwins
+from fleximq.pipeline.query.table_names import ALL, noColumns, noTable, noTopic, noTwins
 from fleximq.pipeline.reader.decoded_columns import Decoding
 
 
@@ -52,6 +51,9 @@ class LocalTables:
         isLake = self._lake is not None and name not in self._own
         return isLake and isFileName(name) and FILES.isTable(f"{self._lake}/{name}")
 
+    def _inLake(self) -> list[str]:
+        return [] if self._lake is None else tableNames(self._lake)
+
     def open(self, name: str, query: str) -> ds.Dataset:
         """Return the table of this name; raises OptionRefused if there is none, LakeRefused and JournalError."""
         if self._isOfLake(name):
@@ -60,7 +62,7 @@ class LocalTables:
             return lakeDataset(f"{self._lake}/{name}")
         journals = self._journals
         if journals is None:
-            raise OptionRefused(f"there is no table {name!r} in {self._lake}")
+            raise noTable(name, str(self._lake), [*self._own, *self._inLake()])
         topics, form, fields = Topics(), self._format, self._fields
         if own := self._own.get(name):
             topics = own.spec.wanted
@@ -68,7 +70,7 @@ class LocalTables:
                 form, fields = (own.spec.decode, own.spec.definition), None
         elif name != ALL:
             if not journals.has(name):
-                raise noTopic(name, [*self._own, *journals.topics()])
+                raise noTopic(name, [*self._own, *self._inLake(), *journals.topics()])
             noTwins(name, query, journals.has)
             topics = Topics(names=frozenset([name]))
         if form is None:

@@ -17,6 +17,7 @@ from fleximq.pipeline.command.memory import shareOfMemory
 from fleximq.pipeline.errors import OptionRefused, PipelineError
 from fleximq.pipeline.local_query.exact_result import exactRows
 from fleximq.pipeline.local_query.local_tables import LocalTables
+from fleximq.pipeline.query.table_names import unquoted
 
 #: Rows of a batch of the result.
 _ROWS = 10_000
@@ -58,6 +59,10 @@ def _bound(
         try:
             return connection.sql(query)
         except (duckdb.CatalogException, duckdb.PermissionException) as error:
+            if dotted := _DOTTED.match(str(error)):
+                # Raises the error for a name without a table first.
+                tables.open(dotted[1], query)
+                raise unquoted(dotted[1]) from error
             found = _MISSING.match(str(error))
             name = None if found is None else found[1] or found[2]
             if name is None or name in opened or (found and found[2] and not tables.isTable(name)):
@@ -86,8 +91,6 @@ def _connection(folder: str, files: bool) -> Iterator[duckdb.DuckDBPyConnection]
 def _sentence(error: BaseException, query: str) -> str:
     """Return the text of an error of DuckDB as one sentence."""
     text = _MARKED.sub("", str(error))
-    if dotted := _DOTTED.match(text):
-        return f'the name of a table with a dot must be in double quotes: "{dotted[1]}"'
     said = "; ".join(line.strip(" !.") for line in text.splitlines() if line.strip())
     said = _KIND.sub("", said)
     if isinstance(error, duckdb.ParserException) and _BARE_OFFSET.search(query):

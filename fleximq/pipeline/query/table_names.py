@@ -7,15 +7,36 @@ from fleximq.pipeline.errors import OptionRefused
 
 #: The table of all topics.
 ALL = "messages"
-#: Maximum number of topics in the error for a missing one.
+#: Maximum number of names in the error for a missing one.
 _NAMED = 20
+_QUOTES = "a name with a dot or another special character must be in double quotes"
+#: A name that needs no quotes.
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def noTopic(name: str, known: Sequence[str]) -> OptionRefused:
     """Return the error for a topic that is not among the known ones."""
+    return OptionRefused(f"there is no topic {name!r}, {_only(known)}")
+
+
+def noTable(name: str, lake: str, known: Sequence[str]) -> OptionRefused:
+    """Return the error for a table that is not among those of a lake."""
+    return OptionRefused(f"there is no table {name!r} in {lake}, {_only(known)}")
+
+
+def _only(known: Sequence[str]) -> str:
     some = ", ".join(known[:_NAMED]) + (f" and {len(known) - _NAMED} more" if len(known) > _NAMED else "")
-    dotted = "; a name with a dot must be in double quotes" if any("." in each for each in known) else ""
-    return OptionRefused(f"there is no topic {name!r}, only {some or 'none at all'}{dotted}")
+    special = next((each for each in known if not _PLAIN.fullmatch(each)), None)
+    return f"only {some or 'none at all'}" + ("" if special is None else f"; {_QUOTES}: {_quoted(special)}")
+
+
+def unquoted(name: str) -> OptionRefused:
+    """Return the error for a table whose name is not quoted, but must be."""
+    return OptionRefused(f"{_QUOTES}: {_quoted(name)}")
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def noTwins(name: str, query: str, isThere: Callable[[str], bool]) -> None:

@@ -17,7 +17,7 @@ from fleximq.pipeline.files.schema import COLUMNS
 from fleximq.pipeline.lake.live_files import logOf
 from fleximq.pipeline.lake.locations import sparkPath
 from fleximq.pipeline.lake.storage.lake_files import FILES
-from fleximq.pipeline.lake.table.file_names import BY_KEY, isFileName
+from fleximq.pipeline.lake.table.file_names import BY_KEY, isFileName, tableNames
 from fleximq.pipeline.lake.table.format import layoutOf
 from fleximq.pipeline.payloads.ddl import written
 from fleximq.pipeline.payloads.decoder import STRUCTURED
@@ -26,7 +26,7 @@ from fleximq.pipeline.query.journal_sample import isThere, schemaOf, topicsOf
 from fleximq.pipeline.query.lake_source import LakeSource
 from fleximq.pipeline.query.past_state import stateAt
 from fleximq.pipeline.query.query_tables import QueryTable
-from fleximq.pipeline.query.table_names import ALL, noColumns, noTopic, noTwins
+from fleximq.pipeline.query.table_names import ALL, noColumns, noTable, noTopic, noTwins, unquoted
 from fleximq.pipeline.reader.source_options import SourceOptions
 
 _PART = re.compile(r"`((?:[^`]|``)*)`")
@@ -62,8 +62,10 @@ class Tables:
                     return self._spark.sql(query)
                 except AnalysisException as error:
                     name = _missing(error)
-                    if name is None or name in opened:
+                    if name is None:
                         raise OptionRefused(sentenceOf(error)) from error
+                    if name in opened:
+                        raise unquoted(name) from error
                     self._checkTwins(name, query)
                     self._open(name).createOrReplaceTempView(_quoted(name))
                     opened.append(name)
@@ -78,12 +80,15 @@ class Tables:
             return
         noTwins(name, query, lambda other: isThere(SourceOptions.of(_plain(self._options or {})), other, self._sealed))
 
+    def _inLake(self) -> list[str]:
+        return [] if self._lake is None else tableNames(self._lake)
+
     def _open(self, name: str) -> DataFrame:
         own = self._own.get(name)
         if own is None and self._lake is not None and isFileName(name) and FILES.isTable(f"{self._lake}/{name}"):
             return self._lakeTable(f"{self._lake}/{name}")
         if self._options is None:
-            raise OptionRefused(f"there is no table {name!r} in {self._lake}")
+            raise noTable(name, str(self._lake), [*self._own, *self._inLake()])
         options = dict(self._options)
         if own is not None or name != ALL:
             for other in ("topics", "subscribe", "subscribePattern"):
@@ -110,7 +115,7 @@ class Tables:
     def _checkTopic(self, name: str) -> None:
         chosen = SourceOptions.of(_plain(self._options or {}))
         if not isThere(chosen, name, self._sealed):
-            raise noTopic(name, [*self._own, *topicsOf(chosen, self._sealed)])
+            raise noTopic(name, [*self._own, *self._inLake(), *topicsOf(chosen, self._sealed)])
 
     def _load(self, options: Mapping[str, str]) -> DataFrame:
         if self._sealed is None:

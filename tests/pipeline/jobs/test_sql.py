@@ -135,8 +135,17 @@ class SqlTests(SynchronousTestCase):
     def test_missingTopicIsNamedWithTheOthers(self) -> None:
         self.refused(
             "there is no topic 'sport', only Sport, messages, news, news.local; "
-            "a name with a dot must be in double quotes",
+            'a name with a dot or another special character must be in double quotes: "news.local"',
             "select * from sport",
+        )
+        self.refused(
+            "there is no topic 'news.x', only Sport, messages, news, news.local; "
+            'a name with a dot or another special character must be in double quotes: "news.local"',
+            "select * from news.x",
+        )
+        self.refused(
+            'a name with a dot or another special character must be in double quotes: "news.local"',
+            "select * from news.local",
         )
 
     def test_missingColumnAndWrongSyntaxAreOneSentence(self) -> None:
@@ -212,4 +221,4 @@ class SqlTests(SynchronousTestCase):
         os.makedirs(f"{lake}/orders/_fleximq")
         FakeRun().session().range(3).write.mode("append").parquet(f"{lake}/orders")
         self.assertEqual(self.ask("select sum(id) as s from orders", "--lake", lake), "s\n-\n3\n(1 row)\n")
-        self.refused(f"there is no table 'orderz' in {lake}", "select 1 from orderz", "--lake", lake)
+        self.refused(f"there is no table 'orderz' in {lake}, only orders", "select 1 from orderz", "--lake", lake)

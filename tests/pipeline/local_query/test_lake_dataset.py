@@ -66,7 +66,7 @@ class LakeTests(SynchronousTestCase):
     def test_absentTablesAreOneSentence(self) -> None:
         lake = self.made("parquet")
         error = str(self.assertRaises(OptionRefused, self.found, lake, "select * from none"))
-        self.assertEqual(error, f"there is no table 'none' in {lake}")
+        self.assertEqual(error, f"there is no table 'none' in {lake}, only readings")
         makeTable(f"{lake}/empty", "delta")
         error = str(self.assertRaises(LakeRefused, self.found, lake, "select * from empty"))
         self.assertEqual(error, f"the table {lake}/empty has no files yet")

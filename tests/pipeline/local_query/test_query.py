@@ -94,8 +94,16 @@ class RowsTests(JournalCase):
         self.assertEqual(self.found("select count(*) from messages where topic like '$sys%'"), [(0,)])
         error = self.assertRaises(OptionRefused, self.found, 'select * from "$sys/values"')
         self.assertEqual(
-            str(error), "there is no topic '$sys/values', only a.x, b; a name with a dot must be in double quotes"
+            str(error),
+            "there is no topic '$sys/values', only a.x, b; "
+            'a name with a dot or another special character must be in double quotes: "a.x"',
         )
+
+    def test_anUnknownTopicNamesTheOthersQuotedOrNot(self) -> None:
+        for query in ('select * from "a.y"', "select * from a.y", 'describe a."y"'):
+            error = str(self.assertRaises(PipelineError, self.found, query))
+            self.assertIn("there is no topic 'a.y', only a.x, b; ", error)
+            self.assertIn('must be in double quotes: "a.x"', error)
 
     def test_topicsThatDifferInCapitalsOnlyAreRefused(self) -> None:
         self.written.kept("B", b"1")
@@ -311,7 +319,10 @@ class ClosedTests(JournalCase):
         for query, sentence in (
             ("selec 1", 'syntax error at or near "selec"'),
             ("select offset from b", 'syntax error at or near "from"; the column "offset" must be in double quotes'),
-            ("select * from a.x", 'the name of a table with a dot must be in double quotes: "a.x"'),
+            (
+                "select * from a.x",
+                'a name with a dot or another special character must be in double quotes: "a.x"',
+            ),
             (
                 "select nope from b",
                 'Referenced column "nope" not found in FROM clause; Candidate bindings: "topic", "offset"',
