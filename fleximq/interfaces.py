@@ -358,6 +358,9 @@ class IQueueState(Interface):
     def snapshot() -> Any:
         """Return the state for a restart after the commits so far, as values of MessagePack that never change."""
 
+    def lags() -> bool:
+        """Tell whether committed records have yet to be delivered to the queues: a snapshot would lack them."""
+
     def needed() -> "Mapping[str, int | array[int]]":
         """Return, by topic, the lowest offset that a queue still needs, or an ``array("Q")`` of the offsets of single
         records, in any order.

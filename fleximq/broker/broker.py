@@ -236,6 +236,7 @@ class Broker:
             self.groups,
             self.schedules.recovery,
             self.keyValues,
+            self.transactions,
         )
 
     def _makeSchedules(self, first: int) -> None:

@@ -30,7 +30,7 @@ from fleximq.journal.stored_records import StoredRecords
 from fleximq.journal.writing.group_commit import sizeOf
 from fleximq.values.records import Run
 
-#: Seconds between two looks at whether the last commit is stored.
+#: Seconds between two looks at whether all is stored and delivered.
 _LOOK = 0.01
 _REOPENING = "a node of a cluster hands its journal on after a fault"
 
@@ -177,9 +177,15 @@ class OwnerJournal(BrokerJournal):
             context.log(sentenceOf(lost, f"damaged ({why})"))
 
     async def take(
-        self, log: StreamLog, worker: StreamWorker, restore: Callable[[RecoveredJournal], None]
+        self,
+        log: StreamLog,
+        worker: StreamWorker,
+        restore: Callable[[RecoveredJournal], None],
+        clock: IReactorTime,
     ) -> RecoveredJournal:
         """Fence the stream, read the copy, restore the broker from it, and accept runs after a first checkpoint.
+
+        Before it is restored, subscribers get the records that wait for them: restored queues have these already.
 
         :raises Deposed: another node owns the shard.
         :raises Refused: the stream has no room.
@@ -194,6 +200,8 @@ class OwnerJournal(BrokerJournal):
             return writing
 
         await log.fence()
+        while self.queues.lags():
+            await deferLater(clock, _LOOK)
         notices: list[str] = []
         found = self._content(notices)
         self._owned = owned = OpenedJournal(
@@ -241,10 +249,10 @@ class OwnerJournal(BrokerJournal):
         owned = self._owned
         if owned is None:
             return
-        await _stored(owned, clock)
+        await _settled(owned, clock)
         if owned.group.readOnly is None:
             owned.group.closeWith(owned.snapshot())
-            await _stored(owned, clock)
+            await _settled(owned, clock)
         owned.group.stop()
 
     def close(self) -> None:
@@ -255,9 +263,7 @@ class OwnerJournal(BrokerJournal):
             self._reader.stop()
 
 
-async def _stored(journal: OpenedJournal, clock: IReactorTime) -> None:
-    """Wait until the store has all runs and state records so far."""
-    journal.group.handOver(stateRecords=True)
-    while not journal.group.idle:
+async def _settled(journal: OpenedJournal, clock: IReactorTime) -> None:
+    """Wait until the store has all runs and state records so far, and the queues all records."""
+    while not journal.settle():
         await deferLater(clock, _LOOK)
-        journal.group.handOver(stateRecords=True)

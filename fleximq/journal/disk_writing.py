@@ -152,6 +152,9 @@ class DiskWriting:
             found(reason)
 
         journal = self._journal
+        if journal.lags:
+            found("records from before the fault are still being delivered to queues")
+            return
         skipped = journal.segments.nextOffset
         self._group.next = offsetAfterGap(max(self._group.next, skipped))
         try:
@@ -165,7 +168,9 @@ class DiskWriting:
     # -- the end -----------------------------------------------------------------------------------
 
     def end(self) -> str | None:
-        """Write pending runs and a last checkpoint, and stop the thread; blocks for :data:`STOP_TIMEOUT` at most."""
+        """Write pending runs and a last checkpoint, unless the queues lag, and stop the thread; blocks for
+        :data:`STOP_TIMEOUT` at most.
+        """
         before, self._state = self._state, TRANSITIONS[self._state, Event.CLOSE]
         if before is State.NEW:
             return None
@@ -175,7 +180,7 @@ class DiskWriting:
         if whole and self.isRetried:
             whole = self._reopenNow(until)
         reason = group.readOnly
-        if whole and reason is None:
+        if whole and reason is None and not self._journal.lags:
             failures: list[str | None] = []
             try:
                 group.closeWith(self._journal.snapshot(), failures.append)

@@ -198,6 +198,16 @@ class OpenedJournal(StoredRecords):
         """Whether the journal has begun and is not closed."""
         return self._hasBegun and not self._isClosed
 
+    def settle(self) -> bool:
+        """Commit all runs and state records so far; tell whether all are stored, and delivered to the queues."""
+        self.group.handOver(stateRecords=True)
+        return self.group.idle and not self.lags
+
+    @property
+    def lags(self) -> bool:
+        """Whether a checkpoint must wait, see :meth:`fleximq.interfaces.IQueueState.lags`."""
+        return self._queues.lags()
+
     # -- segments ----------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
@@ -209,7 +219,11 @@ class OpenedJournal(StoredRecords):
         return self._length >= self._rollAt or self._frames >= SEGMENT_FRAMES
 
     def _openingHere(self) -> SegmentOpening | None:
-        """Return the beginning of a new segment; None if a snapshot fails: then the present segment continues."""
+        """Return the beginning of a new segment. None if the queues lag, until the next commit, or if a snapshot fails:
+        then the present segment continues.
+        """
+        if self._queues.lags():
+            return None
         self.staging.expire()
         try:
             snapshot = self.snapshot()

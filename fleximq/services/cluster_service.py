@@ -370,7 +370,7 @@ class ClusterService(MultiService):
         self.follower.stop()
         self._log = log = self._newLog(term)
         worker = StreamWorker(self._clock, self._failed)
-        found = await self._journal.take(log, worker, self._restore)
+        found = await self._journal.take(log, worker, self._restore, self._clock)
         self._beginServing()
         self.owned.setServiceParent(self._served)
         _log.info("The journal is ready with {records} records", records=found.records)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from twisted.application.service import MultiService
 from twisted.internet.defer import Deferred, maybeDeferred
-from twisted.internet.task import LoopingCall
+from twisted.internet.task import LoopingCall, deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -42,6 +42,8 @@ _log = Logger()
 CLEANING_INTERVAL = 60.0
 #: Seconds from a fault that may pass to the first attempt to reopen the journal, and the longest between two attempts.
 FIRST_RETRY, LAST_RETRY = 0.5, 30.0
+#: Seconds for the last records before the journal is closed in any case, and between two looks at them.
+_SETTLED, _LOOK = 10.0, 0.01
 
 
 _UNSTORED = (
@@ -142,7 +144,13 @@ class JournalService(MultiService):
     def stopService(self) -> "Deferred[None]":
         """Stop the inner services, then write pending records and close the journal; the Deferred fires after that."""
         ending: Deferred[Any] = maybeDeferred(super().stopService)
+        ending.addBoth(lambda ignored: Deferred.fromCoroutine(self._settled()).addTimeout(_SETTLED, self._reactor))
         return ending.addBoth(lambda ignored: self._close())
+
+    async def _settled(self) -> None:
+        """Wait until all records are stored and delivered to the queues: before, there is no last checkpoint."""
+        while self._opened is not None and not self._opened.settle():
+            await deferLater(self._reactor, _LOOK)
 
     def reopen(self) -> None:
         """Reopen the journal after a fault, and log the result."""

@@ -88,7 +88,7 @@ class Node:
         )
         self.journal.queues = self.broker.checkpointer
         worker = StreamWorker(self.clock, self.ended.append)
-        return Deferred.fromCoroutine(self.journal.take(self.log, worker, partial(restore, self.broker)))
+        return Deferred.fromCoroutine(self.journal.take(self.log, worker, partial(restore, self.broker), self.clock))
 
     def read(self) -> None:
         """Serve clients from the copy, as a node in a mesh does."""
@@ -202,6 +202,35 @@ class OwnerJournalTests(SynchronousTestCase):
         self.assertEqual([each.offsets[-2:] for each in (first, later, pattern)], [[7, 8]] * 3)
         self.assertEqual(plain.messages[-2:], [7, 8])
         self.assertEqual((len(first.offsets), retained.offsets, again.offsets), (7, [], []))
+
+    def test_deliveriesBeforeTakeover(self) -> None:
+        """A node that takes over first delivers to its subscribers what waits for a transaction that it reads: the
+        queues, which it restores from the journal, would get these records a second time.
+        """
+        node = self.second
+        node.read()
+        self.pass_(2)
+        subscriber = node.subscribe("#")
+        reader: Any = node.journal._reader
+        reader.patient = True
+        self.stage("t", "one")
+        self.first.produce("q", "two", "three")
+        self.pass_()
+        self.assertEqual(self.first.consume(1), ["two"])
+        self.first.broker.acknowledgeMessages(["two"])
+        self.pass_()
+        self.first.clock.ended = True
+        done = node.take()
+        self.pass_(3)
+        self.assertNoResult(done)
+        self.assertEqual(subscriber.messages, [])
+        reader.patient = False
+        reader.answer()
+        self.pass_(1)
+        self.successResultOf(done)
+        self.assertEqual(subscriber.messages, [1, 2, 3])
+        node.owns()
+        self.assertEqual(node.consume(5), ["three"])
 
     def stage(self, topic: str, *names: str) -> None:
         """Publish messages as a transaction."""

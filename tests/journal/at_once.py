@@ -76,7 +76,17 @@ class Steps:
 
 
 class ReaderAtOnce(ReaderThread):
-    """Answers before the question returns."""
+    """Answers before the question returns; while it is ``patient``, one question for each :meth:`answer`."""
+
+    patient = False
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._questions: deque[Callable[[], None]] = deque()
+
+    def answer(self) -> None:
+        """Answer the first question that waits."""
+        self._questions.popleft()()
 
     def begin(self) -> None:
         """No thread."""
@@ -88,8 +98,13 @@ class ReaderAtOnce(ReaderThread):
     def _ask(
         self, job: Callable[[], Sequence[Any]], found: Callable[..., None], otherwise: Sequence[Any] | None = None
     ) -> None:
-        self._walk.opened.end = self._segments.end
-        found(*job())
+        def answer() -> None:
+            self._walk.opened.end = self._segments.end
+            found(*job())
+
+        self._questions.append(answer)
+        if not self.patient:
+            self.answer()
 
 
 def contextAtOnce(

@@ -43,6 +43,10 @@ class FakeKeeper:
         """See Keeper."""
         return {}
 
+    def lags(self) -> bool:
+        """See IQueueState."""
+        return False
+
     def begun(self) -> None:
         """See Keeper."""
 

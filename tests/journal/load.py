@@ -89,6 +89,10 @@ class Queues:
         acknowledged = {key: sorted(offsets) for key, offsets in self.acknowledged.items()}
         return {"open": sorted(self.open), "acknowledged": acknowledged}
 
+    def lags(self) -> bool:
+        """All records are delivered at once."""
+        return False
+
     def needed(self) -> dict[str, int]:
         """Nothing is held back."""
         return {}

@@ -59,6 +59,7 @@ class Steps:
         self.freed = 0
         self.unstored: str | None = None
         self.isRetried = False
+        self.isSettled = True
         self.writing = self
 
     def open(self, queues: Any, onFault: Callable[[], None]) -> "Steps":
@@ -77,6 +78,10 @@ class Steps:
         """Close."""
         self.steps.append("close")
         return self.unstored
+
+    def settle(self) -> bool:
+        """Store and deliver all records."""
+        return self.isSettled
 
     def look(self) -> None:
         """Look whether the files are there."""
@@ -170,6 +175,21 @@ class JournalServiceTests(SynchronousTestCase):
         self.successResultOf(ended)
         self.assertEqual(self.steps[7:], ["close"])
         self.assertEqual(self.signals, {signal.SIGUSR2: signal.SIG_DFL})
+
+    def test_lastRecords(self) -> None:
+        """It is closed when all records are stored and delivered to queues, or 10 s after that has not succeeded."""
+        for seconds in (0.02, 11):
+            service = self.service()
+            self.kept.isSettled = False
+            service.startService()
+            self.inner.ended.callback(None)
+            ended = service.stopService()
+            self.reactor.advance(9)
+            self.assertNotIn("close", self.steps)
+            self.kept.isSettled = seconds < 1
+            self.reactor.advance(seconds)
+            self.successResultOf(ended)
+            self.assertEqual(self.steps.pop(), "close")
 
     def test_notOpened(self) -> None:
         """A journal that cannot be opened is why the process ends, in its own sentence; nothing else starts."""

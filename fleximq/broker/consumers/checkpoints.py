@@ -25,6 +25,7 @@ from fleximq.broker.consumers.work_queues import WorkQueues
 from fleximq.broker.key_values.key_values import KeyValues
 from fleximq.broker.key_values.value_stores import VALUES, valuesIn
 from fleximq.broker.publishing.deduplication import RecentIds
+from fleximq.broker.publishing.transactions import Transactions
 from fleximq.broker.queues.queue_state import NO_EXPIRIES, QueueState
 from fleximq.broker.queues.recorder import Recorder
 from fleximq.broker.rules import AgeLimits
@@ -130,6 +131,7 @@ class Checkpointer:
     _groups: ConsumerGroups
     _schedules: ScheduleRecovery
     _values: KeyValues
+    _transactions: Transactions
     _states: dict[str, QueueState] = field(default_factory=dict)
     _sources: RestoredSources = field(default_factory=RestoredSources)
     #: The end of the journal at the last snapshot: earlier definitions are in it.
@@ -168,6 +170,10 @@ class Checkpointer:
     def reading(self) -> dict[str, int]:
         """Return the offset that each consumer group reads next; records are not retained for groups."""
         return self._groups.reading()
+
+    def lags(self) -> bool:
+        """Tell whether a transaction is being read back: it and later records wait for their delivery."""
+        return self._transactions.reading
 
     def begun(self) -> None:
         """Begin to publish schedules and to remove expired values, which would be refused before."""

@@ -1,15 +1,15 @@
 """Transactions: staged records are published together, and delivered in order with other publications.
 
 After the commit of a transaction the broker reads its records back from the journal, a few milliseconds for a thousand.
-Runs that are committed meanwhile wait for their delivery. While they have more than :data:`OVERLOAD_BYTES`, publishers
-should not be read.
+Runs that are committed meanwhile wait for their delivery, and so does the journal's next checkpoint. While they have
+more than :data:`OVERLOAD_BYTES`, publishers should not be read.
 """
 
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import islice, repeat
+from itertools import repeat
 from typing import Any, NamedTuple
 
 from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource
@@ -21,6 +21,8 @@ from fleximq.values.records import Run, StoredBatch
 
 #: The bytes of records that are read at a time.
 CHUNK_BYTES = 1 << 20
+#: A read ends after so many bytes, and counts at least this many for each record.
+_RECORD_BYTES = 64
 #: Waiting bytes above which publishers should not be read.
 OVERLOAD_BYTES = 32 << 20
 #: The number of queries of which the last batch is remembered.
@@ -46,13 +48,8 @@ _RECORDS = RecordSource()
 
 
 class _Waiting(NamedTuple):
-    """A delivery that waits while a transaction is read back.
+    """A delivery that waits while a transaction is read back; ``size`` is the approximate memory of a run in bytes."""
 
-    ``offset`` is that of the committed run or transaction, 0 for a callback of :meth:`Transactions.waits`. ``size`` is
-    the approximate memory of a run in bytes.
-    """
-
-    offset: int
     deliver: Callable[[], None]
     size: int = 0
 
@@ -95,7 +92,7 @@ class Transactions:
     def waits(self, call: Callable[[], None]) -> bool:
         """Call when the publications that wait here now are delivered; without any, return False and do not call."""
         if self.reading:
-            self._waiting.append(_Waiting(0, call))
+            self._waiting.append(_Waiting(call))
         return self.reading
 
     def deliver(self, envelope: Envelope, body: Any, count: int) -> None:
@@ -104,7 +101,7 @@ class Transactions:
             self._deliver(envelope, body, count)
             return
         size = OVERHEAD + (len(body) if isinstance(body, bytes | memoryview) else cost(envelope.source.messages(body)))
-        self._waiting.append(_Waiting(envelope.offset, partial(self._deliver, envelope, body, count), size))
+        self._waiting.append(_Waiting(partial(self._deliver, envelope, body, count), size))
         self.waitingBytes += size
         self.overloaded = self.waitingBytes > OVERLOAD_BYTES
         self._publishers.add(envelope.publisher)
@@ -136,32 +133,31 @@ class Transactions:
         """Deliver the records of a committed transaction, after earlier ones.
 
         :param offset: of its first record.
-        :param end: an offset after its last record.
+        :param end: the offset after its last record.
         """
         if self.reading:
-            self._waiting.append(_Waiting(offset, partial(self._read, offset, end)))
+            self._waiting.append(_Waiting(partial(self._read, offset, end)))
         else:
             self._read(offset, end)
 
     def _read(self, offset: int, end: int) -> None:
         self.reading = True
-        self._journal.read(offset, lambda name: True, CHUNK_BYTES, partial(self._found, offset, end))
+        # No records after the transaction: a read that takes long while many follow would fall further behind.
+        most = min(CHUNK_BYTES, _RECORD_BYTES * (end - offset))
+        self._journal.read(offset, lambda name: True, most, partial(self._found, offset, end))
 
     def _found(self, offset: int, end: int, batches: Sequence[StoredBatch], nextOffset: int) -> None:
         """Deliver the records that were read; after the last one, run the waiting deliveries.
 
-        ``nextOffset`` is the offset to continue at. The transaction ends before ``end``, and before the offset of the
-        first waiting commit.
+        ``nextOffset`` is the offset to continue at.
         """
-        offsets = (waiting.offset for waiting in self._waiting if waiting.offset)  # ascending
-        until = min([end, *islice(offsets, 1)])
         for batch in batches:
-            for run in _runs(batch.pick(range(bisect_left(batch.offsets, until)))):
+            for run in _runs(batch.pick(range(bisect_left(batch.offsets, end)))):
                 self._deliver(self._envelopeOf(run), run, len(run))
-        if offset < nextOffset < until:
+        if offset < nextOffset < end:
             self._read(nextOffset, end)
             return
-        if nextOffset <= offset < until:
+        if nextOffset <= offset < end:
             self._unread()
         self.reading = False
         while self._waiting and not self.reading:

@@ -29,6 +29,9 @@ class NoQueueState:
         """See :class:`fleximq.interfaces.IQueueState`; so with all below."""
         return None
 
+    def lags(self) -> bool:
+        return False
+
     def needed(self) -> "Mapping[str, int | array[int]]":
         return {}
 

@@ -1,10 +1,19 @@
 """What waits while a transaction is read back: in order, and not more than there is memory for."""
 
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.broker.envelope import Envelope
 from fleximq.broker.publishing.transactions import OVERLOAD_BYTES
 from fleximq.values.message import Content, Message
 from fleximq.values.message_cost import OVERHEAD
+from fleximq.values.queue_definition import QueueDefinition
+from tests.broker.consumers.consuming import Worker
 from tests.broker.parts import text
 from tests.broker.publishing.test_publication_paths import DurableCase
+from tests.broker.schedules.durable import SOURCE, Life, batch
+from tests.journal.at_once import published as records
 from tests.journal_records import published
 
 
@@ -91,3 +100,75 @@ class WaitingTests(DurableCase):
         self.assertFalse(self.broker.hasPendingPublications(self.bob))
         self.journal.answer()
         self.assertFalse(self.broker.hasPendingPublications(self.alice))
+
+
+class CheckpointTests(SynchronousTestCase):
+    """A queue that waits for a transaction which is read back, and a checkpoint of the journal meanwhile."""
+
+    def setUp(self) -> None:
+        """Commit a transaction of two messages and publish one, which wait for their delivery."""
+        self.life = Life()
+        self.life.broker.defineQueue(self.life.me, QueueDefinition("w"))
+        reader: Any = self.life.journal.opened.reader
+        self.reader = reader
+        self.reader.patient = True
+        self.transact()
+        self.life.commit()
+
+    def transact(self, number: int = 1) -> None:
+        """Commit a transaction and publish a message; neither is on disk yet."""
+        tokens: list[str] = []
+        runs = [records([b"1", b"2"], topic="w")]
+        self.life.journal.stage("q", number, "p", runs, lambda token, reason: tokens.append(str(token)))
+        self.life.commit()
+        self.life.broker.transactions.commit("q", number, tokens, lambda offset, reason: None)
+        self.publish()
+
+    def publish(self) -> None:
+        """Publish a message to the queue."""
+        envelope = Envelope(self.life.broker.topicFor(self.life.me, "w"), self.life.me, SOURCE, durable=True)
+        self.life.broker.publish(envelope, batch("w", {}, b"3"), 1)
+
+    def restarted(self) -> list[bytes]:
+        """Return the messages of the queue after a restart."""
+        life = self.life.killed()
+        worker = Worker(life.broker).consume("w", 100)
+        life.finish()
+        return [each.message.payload for each in worker.got]
+
+    def test_newSegment(self) -> None:
+        """A segment begins when they are delivered: until then its checkpoint would lack them."""
+        segments = len(self.life.journal.segments)
+        self.life.journal.opened.roll()
+        self.life.commit()
+        self.assertEqual(len(self.life.journal.segments), segments)
+        self.assertEqual(self.restarted(), [b"1", b"2", b"3"])
+        self.reader.answer()
+        self.life.journal.opened.roll()
+        self.life.commit()
+        self.assertEqual(len(self.life.journal.segments), segments + 1)
+        self.assertEqual(self.restarted(), [b"1", b"2", b"3"])
+
+    def test_readNoFurther(self) -> None:
+        """Where many records follow the transaction, they are not read with it: so it takes no longer."""
+        sizes: list[int] = []
+        read = self.reader._read
+
+        def counted(*arguments: Any) -> Any:
+            batches, offset = read(*arguments)
+            sizes.append(sum(map(len, batches)))
+            return batches, offset
+
+        self.patch(self.reader, "_read", counted)
+        self.reader.answer()
+        self.transact(2)
+        for _ in range(100):
+            self.publish()
+            self.life.commit()
+        self.reader.answer()
+        self.assertEqual((sum(sizes), self.life.broker.transactions.reading), (4, False))
+
+    def test_close(self) -> None:
+        """A journal that is closed before gets no last checkpoint."""
+        self.life.journal.close()
+        self.assertEqual(self.restarted(), [b"1", b"2", b"3"])
