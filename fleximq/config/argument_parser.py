@@ -60,6 +60,16 @@ class CommandParser(argparse.ArgumentParser):
         hints += [] if options else [f"a text with blanks needs quotes; {self.prog} --help says more"]
         self.error(f"unrecognized arguments: {' '.join(options or words)}", next(filter(None, hints), None))
 
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        value = super()._get_value(action, arg_string)
+        # Mostly a variable of the shell that is not set: an empty folder would be the current one, others be ignored.
+        if value == "" and action.metavar is not None and action.default != "":
+            if action.option_strings:
+                self.error(f"{action.option_strings[-1]} is empty, but must be {action.metavar}")
+            if action.metavar in ("FOLDER", "FILE"):
+                self.error(f"{action.metavar} is empty")
+        return value
+
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             if isinstance(value, int):

@@ -80,6 +80,8 @@ def _value(action: argparse.Action, name: str, value: Any) -> Any:
 
 def _one(action: argparse.Action, name: str, value: Any) -> Any:
     found = (getattr(action, "read", None) or option_values.text)(name, value)
+    if found == "":
+        raise SettingError(f"{name} is empty, but must be {action.metavar}")
     if action.choices is not None and found not in action.choices:
         known = [str(each) for each in action.choices]
         raise SettingError(f"{name} is {found!r}, but must be {', '.join(known[:-1])} or {known[-1]}")

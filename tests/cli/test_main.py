@@ -41,6 +41,21 @@ class MainTests(SynchronousTestCase):
         ):
             self.assertEqual(self.refused(*words), f"fleximq {words[0]}: {said}")
 
+    def test_emptyOption(self) -> None:
+        """An empty text is that of a variable that is not set, unless the option is for any text."""
+        for words, said in (
+            (("sql", "select 1", "--journal", ""), "--journal is empty, but must be FOLDER"),
+            (("sql", "select 1", "--lake="), "--lake is empty, but must be FOLDER"),
+            (("sql", "select 1", "--table", ""), "--table is empty, but must be NAME=TOPICS[:FORMAT]"),
+            (("sub", "a", "--url", ""), "--url is empty, but must be URL"),
+            (("sub", "a", "--tls-authority", ""), "--tls-authority is empty, but must be FILE"),
+            (("check-config", ""), "FILE is empty"),
+        ):
+            self.assertEqual(self.refused(*words), f"fleximq {words[0]}: {said}; fleximq {words[0]} --help says more")
+        with redirect_stderr(io.StringIO()) as output:
+            self.assertEqual(main(["values", "ls", "--prefix", "", "--url", "tcp://127.0.0.1:1"]), 1)
+        self.assertIn("cannot connect", output.getvalue())
+
     def test_groupsListByDefault(self) -> None:
         """As ``ls`` does: here without a broker."""
         for words in (("schedules",), ("schedules", "--json"), ("ban",), ("queues",)):

@@ -3,7 +3,7 @@
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import SettingError
-from fleximq.pipeline.command.job import duration, place, positiveNumber, streamStart
+from fleximq.pipeline.command.job import duration, namespace, place, positiveNumber, streamStart
 
 
 class ValuesTests(SynchronousTestCase):
@@ -31,6 +31,15 @@ class ValuesTests(SynchronousTestCase):
             self.assertEqual(str(error), f"gap is {written!r}, but must be more than 0, e.g. 500ms or 10s")
         error = self.assertRaises(SettingError, duration, "gap", "-1s")
         self.assertEqual(str(error), "gap is '-1s', but must be a duration, e.g. 500ms, 10s, 5m, 1h or 7d")
+
+    def test_namespaceHasNoEmptyPart(self) -> None:
+        self.assertEqual([namespace("namespace", "plant"), namespace("namespace", "a.b")], ["plant", "a.b"])
+        for written in ("", ".", "a.", "a..b", " ", "a. .b", "a\n"):
+            error = self.assertRaises(SettingError, namespace, "namespace", written)
+            self.assertEqual(
+                str(error),
+                f"namespace is {written!r}, but must be a name, or several with single dots between them",
+            )
 
     def test_startIsAWordOrOffsets(self) -> None:
         for written in ("earliest", "latest", "1200", '{"a": 3}'):

@@ -10,7 +10,8 @@ from fleximq.config.argument_parser import CommandParser
 from fleximq.errors import SettingError
 from fleximq.pipeline.command.job import addSource, flag, option, sourceOptions
 from fleximq.pipeline.errors import OptionRefused
-from fleximq.pipeline.main import _addCommon, mergeSettings
+from fleximq.pipeline.main import JOBS, _addCommon, jobOf, mergeSettings
+from tests.pipeline.installed import missing
 
 
 class SettingsCase(SynchronousTestCase):
@@ -36,6 +37,28 @@ class SettingsCase(SynchronousTestCase):
         path = Path(self.mktemp())
         path.write_text(text)
         return "--config", str(path)
+
+
+class EmptyTests(SettingsCase):
+    """Empty texts, mostly of a variable that is not set."""
+
+    if missing:
+        skip = missing
+
+    def test_noOptionOfAJobMayBeEmpty(self) -> None:
+        for job in JOBS:
+            parser = CommandParser(prog=job)
+            jobOf(job).prepare(parser)
+            _addCommon(parser)
+            for action in parser._actions:
+                if action.nargs != 0 and action.option_strings:
+                    error = self.assertRaises(SystemExit, parser.parse_args, [action.option_strings[-1], ""])
+                    self.assertIn(action.option_strings[-1], str(error))
+
+    def test_noSettingOfAFileMayBeEmpty(self) -> None:
+        for name in ("token", "journal", "subscribe"):
+            error = self.assertRaises(SettingError, self.choose, *self.file(f'source.{name} = ""\n'))
+            self.assertIn(f": {name} is empty, but must be ", str(error))
 
 
 class ChosenTests(SettingsCase):

@@ -109,6 +109,14 @@ def place(name: str, value: object) -> str:
     return written
 
 
+def namespace(name: str, value: object) -> str:
+    """Parse the namespace of a catalog; raises SettingError for one with an empty part."""
+    written = option_values.text(name, value)
+    if not all(part.strip() and part.isprintable() for part in written.split(".")):
+        raise SettingError(f"{name} is {written!r}, but must be a name, or several with single dots between them")
+    return written
+
+
 def lowered(name: str, value: object) -> str:
     """Parse a word regardless of its case."""
     return option_values.text(name, value).lower()

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from os.path import basename
 from typing import Any
 
-from fleximq.pipeline.command.job import Job, addTables, lowered, option
+from fleximq.pipeline.command.job import Job, addTables, lowered, namespace, option
 from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import LakeRefused, OptionRefused
 from fleximq.pipeline.lake.table.file_names import tablesOf
@@ -17,7 +17,8 @@ def _prepare(parser: ArgumentParser) -> None:
     addTables(parser)
     words = "in place of a lake, all tables of a catalog: a name in PyIceberg's settings, or a URL"
     option(parser, "--catalog", "NAME|URL", words)
-    option(parser, "--namespace", "NAME", f"the namespace of these tables ({NAMESPACE})", default=NAMESPACE)
+    words = f"the namespace of these tables ({NAMESPACE})"
+    option(parser, "--namespace", "NAME", words, namespace, default=NAMESPACE)
     option(parser, "--format", None, "the output format", lowered, choices=("table", "json"), default="table")
 
 

@@ -53,7 +53,7 @@ def _prepare(parser: ArgumentParser) -> None:
     words = "the catalog of Iceberg tables: a name in PyIceberg's settings, or a URL (iceberg.db in the lake)"
     job.option(group, "--catalog", "NAME|URL", words, _catalog)
     words = f"the namespace of new Iceberg tables in their catalog ({NAMESPACE})"
-    job.option(group, "--namespace", "NAME", words)
+    job.option(group, "--namespace", "NAME", words, job.namespace)
     words = "files by date, sorted by topic, or by topic and date (date for new tables)"
     job.option(group, "--layout", "LAYOUT", words, _oneOf(LAYOUTS))
     group = parser.add_argument_group("progress")

@@ -11,6 +11,7 @@ import re
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -69,10 +70,11 @@ def _point(name: str, written: object) -> Point:
 
 
 def _number(name: str, written: object) -> float:
-    number = option_values.seconds(name, written)
-    if number <= 0:
-        raise SettingError(f"{name} is {written!r}, but must be more than 0")
-    return number
+    with suppress(SettingError):
+        number = option_values.seconds(name, written)
+        if number > 0:
+            return number
+    raise SettingError(f"{name} is {written!r}, but must be a number of more than 0, e.g. 10 or 0.5")
 
 
 def _run(arguments: Namespace, run: JobRun) -> None:
@@ -81,8 +83,6 @@ def _run(arguments: Namespace, run: JobRun) -> None:
         raise OptionRefused("--into URL is needed: the broker to publish at")
     if arguments.rate and arguments.speed:
         raise OptionRefused("--rate and --speed exclude each other")
-    if not arguments.to_topic:
-        raise OptionRefused("--to-topic is empty")
     if unknown := _NAMED.search(arguments.to_topic.replace("{topic}", "")):
         raise OptionRefused(f"--to-topic has {unknown[0]}, but only {{topic}} is replaced")
     source = {} if arguments.lake else job.sourceAlone(arguments)

@@ -498,6 +498,8 @@ class OptionTests(IngestCase):
         for words, sentence in (
             (("--table", "_x=#"), "a table cannot be called '_x'"),
             (("--table", "x"), "must be NAME=PATTERN"),
+            (("--table", "x=a,"), "must be NAME=PATTERN"),
+            (("--table", "x=a,,b:json"), "must be NAME=PATTERN"),
             (("--table", "x=#", "--table", "x=y"), "--table names 'x' twice"),
             (("--decode", "xml"), "has payloads as 'xml', but there are only"),
             (("--schema", "a INT"), "has a schema, which is only for messagepack and json"),

@@ -145,8 +145,8 @@ def _ofText(name: str, written: object) -> TableSpec:
             raise OptionRefused(f"{name} is {text!r}, but there is no format {decode!r}, only {', '.join(FORMATS)}")
         # A topic's name may have a colon.
         patterns, isExplicit, decode = rest, False, "raw"
-    topics = tuple(each.strip() for each in patterns.split(",") if each.strip())
-    if not equals or not topics:
+    topics = tuple(each.strip() for each in patterns.split(","))
+    if not equals or not all(topics):
         raise OptionRefused(
             f"{name} is {text!r}, but must be NAME=PATTERN[,PATTERN][:FORMAT], e.g. sensors=sensors.#:json"
         )
