@@ -85,8 +85,9 @@ class ReaderAtOnce(ReaderThread):
         self._questions: deque[Callable[[], None]] = deque()
 
     def answer(self) -> None:
-        """Answer the first question that waits."""
-        self._questions.popleft()()
+        """Answer the first question that waits, if there is one."""
+        if self._questions:
+            self._questions.popleft()()
 
     def begin(self) -> None:
         """No thread."""

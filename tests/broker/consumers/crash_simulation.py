@@ -1,11 +1,11 @@
 """A queue on a disk that loses power at any moment: what a restart delivers, compared with what was promised.
 
-A load publishes and schedules jobs, with priorities or ordered by key, settles deliveries, lets consumers die and time
-pass, and commits, on a :class:`tests.journal.recorder.Recorder`. Each point of it is one disk as a power loss may leave
-it. A new broker is started on it, all time passes, and a worker acknowledges all that it gets. Then each confirmed job
-was delivered once, or became a dead letter, unless its acknowledgement was requested; none was delivered after its
-confirmed acknowledgement or rejection, or before its time; each confirmed rejection is a dead letter, once; and jobs of
-one key were delivered in their order.
+A load publishes jobs, also in transactions, and schedules them, with priorities or ordered by key, settles deliveries,
+lets consumers die and time pass, and commits, on a :class:`tests.journal.recorder.Recorder`. Each point of it is one
+disk as a power loss may leave it. A new broker is started on it, all time passes, and a worker acknowledges all that it
+gets. Then each confirmed job was delivered once, or became a dead letter, unless its acknowledgement was requested;
+none was delivered after its confirmed acknowledgement or rejection, or before its time; each confirmed rejection is a
+dead letter, once; and jobs of one key were delivered in their order.
 
 ``python -m tests.broker.consumers.crash_simulation --seeds 1000`` prints how many points were tried.
 """
@@ -18,11 +18,14 @@ from functools import partial
 from random import Random
 from typing import Any
 
+import msgpack
+
 from fleximq.broker.envelope import Envelope, QueueDelivery
 from fleximq.values.queue_definition import QueueDefinition
 from tests.broker.consumers.consuming import Worker
 from tests.broker.power_losses import Broken, main, tryPoints
 from tests.broker.schedules.durable import SOURCE, Life, batch
+from tests.journal.at_once import published
 from tests.journal.recorder import WAYS, Recorder, State, crashes
 
 #: The queue, its other source, and its dead letters.
@@ -72,9 +75,12 @@ class Load:
         self._unsettled: list[tuple[Worker, int, int]] = []
         self._workers = [self._worker(), self._worker()]
         acts = (
-            *(self._publish, self._publish, self._schedule, self._settle, self._settle, self._settle),
-            *(self._step, self._step, self._step, self._advance, self._die, self._roll),
+            *(self._publish, self._publish, self._transact, self._schedule, self._settle, self._settle, self._settle),
+            *(self._step, self._step, self._step, self._read, self._advance, self._die, self._roll),
         )
+        #: A patient one brings transactions back later, and messages of queues.
+        self._reader: Any = self.life.journal.opened.reader
+        self._reader.patient = self.random.random() < 0.5
         for _ in range(steps):
             self.random.choice(acts)()
             self.promises.times.append((self._now(), self.life.clock.seconds()))
@@ -98,6 +104,24 @@ class Load:
             self.promises.key.update(dict.fromkeys(jobs, header["key"]))
         self.life.broker.publish(envelope, batch(topic, header, *payloads), len(jobs))
         self.life.broker.whenCommitted(partial(self._holds, self.promises.confirmed, jobs))
+
+    def _transact(self) -> None:
+        """Publish some jobs in a transaction."""
+        header = self._header()
+        jobs, payloads = self._jobs()
+        if "key" in header:
+            self.promises.key.update(dict.fromkeys(jobs, header["key"]))
+        run = published(payloads, topic=QUEUE, header=msgpack.packb(header) if header else b"")
+        tokens: list[str] = []
+        self.life.journal.stage("query", self._made, "part", [run], lambda token, reason: tokens.append(str(token)))
+        self.life.commit()
+        decided = partial(self._holds, self.promises.confirmed, jobs)
+        self.life.broker.transactions.commit("query", self._made, tokens, lambda offset, reason: decided(reason))
+
+    def _read(self) -> None:
+        """Answer some questions to the journal."""
+        for _ in range(self.random.randint(1, 3)):
+            self._reader.answer()
 
     def _header(self) -> dict[str, Any]:
         if self.isOrdered:
