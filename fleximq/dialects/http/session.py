@@ -187,7 +187,7 @@ class HttpSession(StreamSession):
         except HttpError as error:
             self._refuse(error, corsFields, withBody=head.method != "HEAD")
             return None
-        if not request.isUnique:
+        if not request.isUnique and not corsFields:  # a reload may take back the admission of the origin
             self.known.remember(raw, request)
         return request
 
@@ -311,8 +311,10 @@ class HttpSession(StreamSession):
             self.end("client closed")
 
     def rightsChanged(self, lost: Sequence[str]) -> None:
-        """Check each request again from now on."""
+        """Check each request again from now on, also one whose body has not arrived yet."""
         self.known.clear()
+        if self._request is not None:
+            self._request.prepared = None
         exchange = self._exchange
         if lost and exchange is not None and exchange.whenLost is not None:
             exchange.whenLost(lost)

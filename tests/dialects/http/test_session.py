@@ -3,10 +3,13 @@
 from typing import Any
 
 from fleximq.dialects.connection.connection_rate import overRate
+from fleximq.dialects.http.routing.origins import Origins
 from fleximq.dialects.http.session import AHEAD_BYTES, LEAST_BYTES
 from fleximq.errors import AuthenticationFailed, ClientNotFound, Forbidden, NoCapacity, NotKept
 from fleximq.limits import Limits
+from fleximq.rights import Action
 from fleximq.security.credentials import Token
+from fleximq.security.permissions import Rights
 from fleximq.security.principal import Principal
 from tests.dialects.admissions import FakeAdmission
 from tests.dialects.conversations import Peer, makeContext
@@ -134,6 +137,32 @@ class IdentityTests(HttpCase):
         [(status, fields, body)] = responses(self.join().ask(post("/topics/demo", 1, ALICE)))
         self.assertEqual((status, fields["retry-after"]), (503, "1"))
         self.assertIn(words.encode(), body)
+
+
+class ChangedRightsTests(HttpCase):
+    """Rights that change while a connection is open."""
+
+    def test_a_body_that_arrives_after_the_loss_of_the_right_is_refused(self) -> None:
+        """Also if an earlier request had the same head."""
+        whole, peer = post("/topics/demo", "first"), self.join()
+        self.assertEqual(answers(peer.ask(whole)), [OK])
+        peer.say(whole[:-3])
+        [client] = self.broker.clients
+        self.broker.changeRights(client, Rights({Action.PUBLISH: ["other"]}))
+        [(status, error)] = answers(peer.ask(whole[-3:]))
+        self.assertEqual((status, error), (403, {"error": "publishing to 'demo' is not permitted"}))
+
+    def test_an_origin_that_is_not_admitted_any_more(self) -> None:
+        """It is refused on connections that have used it, too."""
+        origins = Origins(frozenset({"https://shop.example"}))
+        self.open(makeContext(self.clock), origins)
+        peer = self.join()
+        whole = post("/topics/demo", 1, "Origin: https://shop.example")
+        self.assertEqual(answers(peer.ask(whole)), [OK])
+        origins.added = frozenset()
+        peer.say(whole)
+        self.turn()
+        self.assertEqual([status for status, _ in answers(peer.heard())], [403])
 
 
 class OrderTests(HttpCase):
