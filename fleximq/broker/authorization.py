@@ -60,6 +60,19 @@ def sees(client: ConnectedClient, name: str) -> bool:
     return rights in UNRESTRICTED or any(rights.may(action, name) for action in _ON_TOPICS)
 
 
+def mayChange(client: ConnectedClient, principal: str | None, topic: str) -> bool:
+    """Tell whether a client may change a schedule that a principal made for a topic; False if it is hidden from the
+    client, which then must not learn that it exists.
+
+    :raises NotPermitted: it may see it, but it is of another principal and the client may not publish to its topic.
+    """
+    if principal is None or principal != client.principal:
+        if not sees(client, topic):
+            return False
+        permit(client, Action.PUBLISH, topic)
+    return True
+
+
 def _refusal(action: Action, name: str) -> NotPermitted:
     if action in _ON_TOPICS:
         checkName(name)

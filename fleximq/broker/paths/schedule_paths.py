@@ -6,7 +6,7 @@ from typing import Any
 
 import msgpack
 
-from fleximq.broker.authorization import permit, sees
+from fleximq.broker.authorization import mayChange, sees
 from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.broker.paths.arguments import Answer, Arguments, Path, answerStored, number, page, text
@@ -16,9 +16,8 @@ from fleximq.broker.schedules.repeat import Repeat, catchUpOf
 from fleximq.broker.schedules.repeats import Running
 from fleximq.broker.schedules.schedule_header import opensQueue, publishedHeader
 from fleximq.broker.schedules.waiting_messages import FIRST_VOLATILE, WaitingMessage
-from fleximq.errors import BadRequest, BrokerError, NotKept, Unfit
+from fleximq.errors import BadRequest, BrokerError, NotKept, NotPermitted, Unfit
 from fleximq.limits import TOPIC_BYTES
-from fleximq.rights import Action
 from fleximq.values.header_pairs import SENDER, readHeader, withSender
 from fleximq.values.message import Content, Message
 from fleximq.values.occurrences import EXPRESSION, LEAST_EVERY, MOST_EVERY, NAME_BYTES
@@ -83,7 +82,8 @@ def repeat(broker: Broker, client: ConnectedClient, arguments: Arguments, answer
     name, topic = text(arguments, "name", NAME_BYTES), text(arguments, "topic", TOPIC_BYTES)
     check = broker.topicFor(client, topic).check
     repeats = broker.schedules.repeats
-    _permitReplacing(client, repeats.get(name))
+    if not _mayChange(broker, client, name):
+        raise NotPermitted(f"another principal has a recurring schedule {name!r}", name)
     header, payload = _content(client, arguments)
     if check is not None and (reason := check(messageOf(payload, _CONTENT))) is not None:
         raise Unfit(reason)
@@ -111,12 +111,12 @@ def repeat(broker: Broker, client: ConnectedClient, arguments: Arguments, answer
     answerStored(broker, answer, {"name": name, "next": None if running is None else running.next})
 
 
-def _permitReplacing(client: ConnectedClient, running: Running | None) -> None:
-    """Check that a client may change a recurring schedule: it made it, or may publish to its topic."""
-    if running is not None:
-        owner = running.definition.principal
-        if owner is None or owner != client.principal:
-            permit(client, Action.PUBLISH, running.definition.topic)
+def _mayChange(broker: Broker, client: ConnectedClient, name: str) -> bool:
+    """Tell whether a client may define, pause or remove the recurring schedule of this name, if there is one; False if
+    it is hidden from the client. Raises NotPermitted.
+    """
+    running = broker.schedules.repeats.get(name)
+    return running is None or mayChange(client, running.definition.principal, running.definition.topic)
 
 
 def _flag(arguments: Arguments, name: str, otherwise: bool) -> bool:
@@ -132,8 +132,8 @@ def pause(broker: Broker, client: ConnectedClient, arguments: Arguments, answer:
     """
     name, paused = text(arguments, "name", NAME_BYTES), _flag(arguments, "paused", True)
     schedules = broker.schedules
-    _permitReplacing(client, schedules.repeats.get(name))
-    answerStored(broker, answer, {"found": schedules.repeats.pause(name, paused, schedules.now())})
+    found = _mayChange(broker, client, name) and schedules.repeats.pause(name, paused, schedules.now())
+    answerStored(broker, answer, {"found": found})
 
 
 def cancel(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
@@ -144,8 +144,8 @@ def cancel(broker: Broker, client: ConnectedClient, arguments: Arguments, answer
         raise BadRequest("name either the 'id' of a schedule or the 'name' of a recurring one")
     if "name" in arguments:
         name = text(arguments, "name", NAME_BYTES)
-        _permitReplacing(client, broker.schedules.repeats.get(name))
-        answerStored(broker, answer, {"cancelled": broker.schedules.repeats.remove(name)})
+        removed = _mayChange(broker, client, name) and broker.schedules.repeats.remove(name)
+        answerStored(broker, answer, {"cancelled": removed})
         return
 
     def done(found: bool | BrokerError) -> None:

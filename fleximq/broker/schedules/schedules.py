@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from fleximq.broker.authorization import permit
+from fleximq.broker.authorization import mayChange
 from fleximq.broker.deadlines import Deadline, Deadlines
 from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.broker.owners import Owners
@@ -32,7 +32,6 @@ from fleximq.broker.timetable import Entries
 from fleximq.errors import BadRequest, BrokerError
 from fleximq.interfaces import IJournal
 from fleximq.limits import MOST_MILLISECONDS, Limits
-from fleximq.rights import Action
 from fleximq.values.counted_event import CountedEvent, EventFamily
 
 #: Seconds between two looks at the system clock while schedules wait.
@@ -127,8 +126,8 @@ class Schedules:
             raise
 
     def cancel(self, client: ConnectedClient, number: int, done: Callable[[bool | BrokerError], None]) -> None:
-        """Cancel a message. ``done`` receives whether it waited, which is False while it is being published; or
-        NotPermitted if another principal scheduled it and the client may not publish to its topic.
+        """Cancel a message. ``done`` receives whether it waited, which is False while it is being published, and for
+        one that is hidden from the client; or NotPermitted as :func:`fleximq.broker.authorization.mayChange`.
         """
         store = self.storeOf(number)
 
@@ -138,12 +137,11 @@ class Schedules:
                 return
             message = messages[0]
             try:
-                if message.principal is None or message.principal != client.principal:
-                    permit(client, Action.PUBLISH, message.topic)
+                isKnown = mayChange(client, message.principal, message.topic)
             except BrokerError as error:
                 done(error)
                 return
-            owner = store.cancel(message.due, number)
+            owner = store.cancel(message.due, number) if isKnown else None
             if owner is not None:
                 self.owners.release(owner)
             done(owner is not None)

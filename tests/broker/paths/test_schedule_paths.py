@@ -13,15 +13,15 @@ from tests.broker.schedules.durable import Life
 
 
 class OnlyTopic:
-    """Rights to publish to one topic, and to use the broker's paths."""
+    """Rights to publish to one topic, to listen to another one, and to use the broker's paths."""
 
-    def __init__(self, topic: str) -> None:
+    def __init__(self, topic: str, listens: str = "") -> None:
         self.limits = NO_LIMITS
-        self._topic = topic
+        self._rights = {(Action.PUBLISH, topic), (Action.SUBSCRIBE, listens)}
 
     def may(self, action: str, name: str) -> bool:
         """Permit it, or not."""
-        return action == Action.READ or (action == Action.PUBLISH and name == self._topic)
+        return action == Action.READ or (action, name) in self._rights
 
 
 class PathTests(SynchronousTestCase):
@@ -43,10 +43,10 @@ class PathTests(SynchronousTestCase):
             raise answer
         return answer
 
-    def limited(self, topic: str, principal: str | None = None) -> None:
-        """Ask as a client that may publish to this topic only."""
+    def limited(self, topic: str, principal: str | None = None, listens: str = "") -> None:
+        """Ask as a client that may publish to this topic only, and subscribe to another one."""
         self.me = self.life.broker.join("fleximq", principal=principal)
-        self.me.rights = OnlyTopic(topic)  # type: ignore[assignment]
+        self.me.rights = OnlyTopic(topic, listens)  # type: ignore[assignment]
 
     def test_addAnswersTheId(self) -> None:
         """Of durable and of volatile ones; the payload and the header are published."""
@@ -133,13 +133,23 @@ class PathTests(SynchronousTestCase):
     def test_cancelNeedsTheTopicOrThePrincipal(self) -> None:
         """Principals may cancel their own schedules without other rights."""
         number = self.ask("add", topic="t", deliver_in=10)["id"]
-        self.limited("v")
+        self.limited("v", listens="t")
         with self.assertRaises(NotPermitted):
             self.ask("cancel", id=number)
         self.limited("t", "ann")
         number = self.ask("add", topic="t", deliver_in=10)["id"]
         self.limited("v", "ann")
         self.assertEqual(self.ask("cancel", id=number), {"cancelled": True})
+
+    def test_idsOfHiddenTopicsAreAnsweredAsUnknownOnes(self) -> None:
+        """Otherwise a client could find out which ids are in use, and for which topics."""
+        waits, past = (self.ask("add", topic="t", deliver_in=after)["id"] for after in (10_000, 10))
+        self.life.clock.advance(1)
+        self.life.commit()
+        self.limited("v")
+        for number in (waits, past, waits + 100):
+            self.assertEqual(self.ask("cancel", id=number), {"cancelled": False})
+        self.assertEqual(len(self.life.broker.schedules), 1)
 
     def test_repeatPublishesAgainAndAgain(self) -> None:
         """Until it is cancelled."""
@@ -159,7 +169,7 @@ class PathTests(SynchronousTestCase):
     def test_repeatNeedsTheTopic(self) -> None:
         """Of the new definition, and of the one that it replaces."""
         self.ask("repeat", name="r", topic="t", every=1000)
-        self.limited("v")
+        self.limited("v", listens="t")
         for topic in "tv":
             with self.assertRaises(NotPermitted):
                 self.ask("repeat", name="r", topic=topic, every=1000)
@@ -167,6 +177,17 @@ class PathTests(SynchronousTestCase):
             self.ask("pause", name="r")
         with self.assertRaises(NotPermitted):
             self.ask("cancel", name="r")
+
+    def test_aRepeatOfAHiddenTopicIsAnsweredAsAnUnknownOne(self) -> None:
+        """Only its name is not free; its topic remains unknown."""
+        self.ask("repeat", name="r", topic="secret", every=1000)
+        self.limited("v")
+        self.assertEqual(self.ask("pause", name="r"), {"found": False})
+        self.assertEqual(self.ask("cancel", name="r"), {"cancelled": False})
+        error = self.assertRaises(NotPermitted, self.ask, "repeat", name="r", topic="v", every=1000)
+        self.assertEqual((str(error), error.name), ("another principal has a recurring schedule 'r'", "r"))
+        [running] = self.life.broker.schedules.repeats
+        self.assertEqual((running.definition.topic, running.definition.paused), ("secret", False))
 
     def test_repeatRefusesWrongArguments(self) -> None:
         """With a sentence about the argument."""

@@ -66,3 +66,12 @@ class SchedulingTests(HttpCase):
             each.rights = Rights({Action.CONSUME: ["#"]})
         self.assertIn(b" 403 ", peer.ask(request(f"DELETE /schedules/{number}")))
         self.assertEqual(len(self.broker.schedules), 1)
+
+    def test_anIdOfAHiddenTopicIsAnsweredAsAnUnknownOne(self) -> None:
+        [number] = self.schedule()
+        peer = self.join()
+        peer.ask(request("DELETE /schedules/1"))
+        for each in self.broker.clients:
+            each.rights = Rights({Action.PUBLISH: ["other"]})
+        unknown, hidden = (peer.ask(request(f"DELETE /schedules/{each}")) for each in (number + 1, number))
+        self.assertEqual((unknown, len(self.broker.schedules)), (hidden, 1))
