@@ -198,6 +198,14 @@ class DirectTests(MeshCase):
         with self.assertRaises(BrokerError):
             self.listed("/broker/clients", limit=0)
 
+    def test_listingsHide(self) -> None:
+        """The node that is asked leaves out the queues that its client has no right to, in rows of other nodes too."""
+        for name in ("open", "secret"):
+            self.b.consumers.consume(self.clients[1], name, lambda deliveries: None, lambda error: None, 1, None)
+        self.a.changeRights(self.clients[0], Rights({"read": ["#"], "consume": ["open"]}))
+        rows = {row["node"]: row["queues"] for row in self.listed("/broker/clients")["clients"]}
+        self.assertEqual(rows, {"a": [], "b": ["open"], "c": []})
+
     def test_operator(self) -> None:
         """A client of any node can be disconnected at each, and a ban holds at all; a silent node is named."""
         for broker in self.brokers:

@@ -19,7 +19,7 @@ from fleximq.broker.paths import dead_letter_paths, queue_paths, value_paths
 from fleximq.broker.paths.arguments import Answer, Arguments, Listing, Path, page, seenNames, text
 from fleximq.broker.paths.group_paths import GROUP_PATHS, lag
 from fleximq.broker.paths.journal_paths import JOURNAL_PATHS, READERS
-from fleximq.broker.paths.rows import clientRow, loadOf, overview, topicRow, whoIs
+from fleximq.broker.paths.rows import clientRow, loadOf, overview, shownTo, topicRow, whoIs
 from fleximq.broker.paths.schedule_paths import SCHEDULE_ACTS, SCHEDULE_PATHS
 from fleximq.broker.paths.value_paths import VALUE_PATHS, VALUE_READERS
 from fleximq.broker.paths.work_queue_paths import OWN_RIGHTS, PAUSE, WORK_QUEUE_PATHS, WORK_QUEUE_READERS
@@ -126,10 +126,18 @@ def _ofAllNodes(title: str) -> Path:
     return path
 
 
-#: Answers ``/broker/clients``: the connected clients, by id.
-clients = _ofAllNodes("clients")
+_allClients = _ofAllNodes("clients")
 #: Answers ``/broker/topics``: every topic by name that the client has a right to, its subscribers, messages and queue.
 topics = _ofAllNodes("topics")
+
+
+def clients(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+    """Answer ``/broker/clients``: the connected clients, by id."""
+
+    def answered(page: Any) -> None:
+        answer({**page, "clients": [shownTo(client, row) for row in page["clients"]]})
+
+    _allClients(broker, client, arguments, answered)
 
 
 def reload(broker: Broker, client: ConnectedClient, arguments: Arguments) -> Any:

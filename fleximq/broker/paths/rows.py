@@ -3,6 +3,7 @@
 from typing import Any
 
 from fleximq import __version__
+from fleximq.broker.authorization import sees
 from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.topics.topic_table import Topic
@@ -63,6 +64,11 @@ def clientRow(broker: Broker, client: ConnectedClient) -> dict[str, Any]:
         "unread_limit": load.mark,
         "slow": list(load.slow),
     }
+
+
+def shownTo(client: ConnectedClient, row: dict[str, Any]) -> dict[str, Any]:
+    """Return the row of a client without the queues that are hidden from the client which asks."""
+    return {**row, "queues": [name for name in row["queues"] if sees(client, name)]}
 
 
 def loadOf(client: ConnectedClient) -> ConnectionLoad:

@@ -12,7 +12,7 @@ from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.paths.arguments import Answer, Arguments, Listing, number, page
 from fleximq.broker.paths.path_table import clients, performAct
-from fleximq.broker.paths.rows import clientRow
+from fleximq.broker.paths.rows import clientRow, shownTo
 from fleximq.errors import Conflict, Forbidden, NotFound
 from fleximq.rights import Action
 from fleximq.values.patterns import isPattern
@@ -77,7 +77,7 @@ def _detail(broker: Broker, client: ConnectedClient, arguments: Arguments, answe
         return permitsListening(client, row[0]) if row[1] else sees(client, row[0])
 
     listed = Listing("subscribed", rows, itemgetter(0), itemgetter(0), *some, shows)
-    row = clientRow(broker, found)
+    row = shownTo(client, clientRow(broker, found))
     listed.answer(broker, lambda names: answer({**row, **names}))
 
 

@@ -20,7 +20,7 @@ from fleximq.errors import BadRequest, NotFound, NotImplementedByBroker, NotPerm
 from fleximq.interfaces import IOperator
 from fleximq.rights import ALL_BUT_ADMIN, EVERYTHING
 from fleximq.security.permissions import Rights
-from tests.broker.parts import Collector, askAt, makeBroker
+from tests.broker.parts import Collector, ask, askAt, makeBroker
 from tests.slow_journal import SlowJournal
 
 
@@ -191,6 +191,17 @@ class PathTests(SynchronousTestCase):
                 "slow": [],
             },
         )
+
+    def test_clientsHideQueues(self) -> None:
+        """Those that the client which asks has no right to."""
+        for name in ("open", "secret"):
+            self.broker.consumeFrom(self.clients[2], name, lambda deliveries: None, lambda error: None)
+        asking = self.broker.join("fleximq")
+        asking.rights = Rights({"read": ["#"], "consume": ["open"]})
+        answers: list[Any] = []
+        ask(self.broker, asking, "/broker/clients", {}, answers.append)
+        [answer] = answers
+        self.assertEqual([row["queues"] for row in answer["clients"]], [[], [], ["open"], []])
 
     def test_polledSubscriptions(self) -> None:
         """Subscriptions that a client polls count too."""

@@ -89,12 +89,14 @@ class DetailTests(ClientCase):
         self.assertEqual((rest["subscribed"], rest["next"]), (["c"], None))
 
     def test_hiddenTopics(self) -> None:
-        """Topics that the request may not see are left out."""
+        """Topics and queues that the request may not see are left out."""
         listener = Collector()
         for name in ("a", "b"):
             self.broker.subscribe(self.bob, listener, name)
+            self.broker.consumeFrom(self.bob, name, lambda deliveries: None, lambda error: None)
         self.admitted = Admitted(None, Granted("read:api/clients/detail", "publish:a"))
-        self.assertEqual(self.ask(f"GET /api/clients/detail?client_id={self.bob.id}").value["subscribed"], ["a"])
+        found = self.ask(f"GET /api/clients/detail?client_id={self.bob.id}").value
+        self.assertEqual((found["subscribed"], found["queues"]), (["a"], ["a"]))
 
     def test_unknown(self) -> None:
         """An unknown client is 404, no number 400."""
