@@ -5,9 +5,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 
-from fleximq.broker.authorization import permit, permits
+from fleximq.broker.authorization import permit
 from fleximq.broker.consumers.queue_consumer import Deliver, QueueConsumer
 from fleximq.broker.consumers.queue_settings import QueueSettings
+from fleximq.broker.consumers.work_queue import WorkQueue
 from fleximq.broker.consumers.work_queues import WorkQueues
 from fleximq.broker.envelope import ConnectedClient, QueueDelivery
 from fleximq.broker.observers import QueueWatchers
@@ -30,6 +31,9 @@ class QueueConsumers:
     _watchers: QueueWatchers
     _byClient: dict[ConnectedClient, dict[str, QueueConsumer]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self._queues.onDefined = self._defined
+
     def consume(
         self,
         client: ConnectedClient,
@@ -40,10 +44,7 @@ class QueueConsumers:
         source: str | None,
     ) -> QueueConsumer:
         """See :meth:`fleximq.broker.broker.Broker.consumeFrom`."""
-        permit(client, Action.CONSUME, name)
-        known = self._queues.get(name)
-        for each in known.sources if known is not None else (source or name,):
-            permit(client, Action.CONSUME, each)
+        self._queues.permitConsuming(client, name, source)
         if self._watchers.present:
             deliver = partial(self._deliverWatched, deliver, name, client)
         consumer = self._byClient.get(client, {}).get(name)
@@ -116,12 +117,21 @@ class QueueConsumers:
 
     def narrow(self, client: ConnectedClient) -> None:
         """End the consumption of queues from which a client may not consume any more."""
-        for name, consumer in list(self._byClient.get(client, {}).items()):
-            queue = self._queues.get(name)
-            sources = () if queue is None else queue.sources
-            if not all(permits(client, Action.CONSUME, each) for each in (name, *sources)):
-                self.leave(client, name)
-                consumer.ended(ConsumerEnded(name))
+        for consumer, queue in [
+            (each, self._queues.get(name)) for name, each in self._byClient.get(client, {}).items()
+        ]:
+            if queue is not None:
+                self._narrow(consumer, queue)
+
+    def _narrow(self, consumer: QueueConsumer, queue: WorkQueue) -> None:
+        if not self._queues.mayConsume(consumer.client, queue):
+            self.leave(consumer.client, queue.name)
+            consumer.ended(ConsumerEnded(queue.name))
+
+    def _defined(self, queue: WorkQueue) -> None:
+        """End the consumption of those without the right to a new source of a queue."""
+        for consumer in list(queue.distribution.consumers.values()):
+            self._narrow(consumer, queue)
 
     def define(self, client: ConnectedClient, definition: QueueDefinition, mayReplace: bool) -> QueueDefinition:
         """See :meth:`fleximq.broker.broker.Broker.defineQueue`."""

@@ -24,7 +24,7 @@ from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.broker.topics.names import isBrokerTopic
 from fleximq.broker.topics.topic_table import TopicTable
-from fleximq.errors import BadRequest, Conflict, InvalidTopic, NoCapacity, NotFound
+from fleximq.errors import BadRequest, Conflict, InvalidTopic, NoCapacity, NotFound, NotPermitted
 from fleximq.limits import DEAD, SYSTEM, TOPIC_BYTES
 from fleximq.rights import UNRESTRICTED, Action
 from fleximq.values.counted_event import CountedEvent, EventFamily
@@ -45,7 +45,8 @@ class WorkQueues:
 
     ``onOverflow`` is called with the name of a full queue that begins to drop its oldest messages, ``onExpired`` with
     an expired queue, when it is closed and removed, and how many messages it dropped, ``onRestored`` when all queues
-    are restored from the journal. ``restoredIds`` are those of messages delivered before a restart.
+    are restored from the journal, ``onDefined`` with a queue whose definition has changed, before it delivers from new
+    sources. ``restoredIds`` are those of messages delivered before a restart.
 
     :param maxQueues: maximum number of queues, and of dead-letter queues in addition.
     :param expiry: seconds without a consumer after which a queue expires with its messages. None: only reply queues do,
@@ -67,6 +68,7 @@ class WorkQueues:
     onLetters: Callable[[Queue, Sequence[Message]], None] | None = None
     onOverflow: Callable[[str], None] = lambda name: None
     onRestored: Callable[[], None] = lambda: None
+    onDefined: Callable[[WorkQueue], None] = lambda queue: None
     _ids: DeliveredIds = field(default_factory=DeliveredIds)
     _byTopic: dict[str, WorkQueue] = field(default_factory=dict)
     _expiries: dict[str, Deadline] = field(default_factory=dict)
@@ -159,6 +161,7 @@ class WorkQueues:
             queue_sources.unsubscribe(self._topics, queue)
             queue.define(definition)
             queue_sources.subscribe(self._topics, queue)
+            self.onDefined(queue)
         queue.distribution.wake()
 
     def check(self, definition: QueueDefinition) -> None:
@@ -222,6 +225,22 @@ class WorkQueues:
 
     # -- acts of clients -----------------------------------------------------------------------------
 
+    def mayConsume(self, client: ConnectedClient, queue: WorkQueue) -> bool:
+        """Tell whether a client may consume from a queue: from its topic, and from all its sources."""
+        return all(permits(client, Action.CONSUME, each) for each in queue.sources)
+
+    def permitConsuming(self, client: ConnectedClient, name: str, source: str | None = None) -> None:
+        """Check :meth:`mayConsume` for the queue of this name; raises NotPermitted, without the names of its sources.
+
+        :param source: that of a new queue.
+        """
+        permit(client, Action.CONSUME, name)
+        queue = self._byTopic.get(name)
+        if queue is None:
+            permit(client, Action.CONSUME, source or name)
+        elif queue.definition is not None and not self.mayConsume(client, queue):
+            raise NotPermitted(f"consuming from {name!r} is not permitted without the right to all its sources", name)
+
     def refusal(self, queue: WorkQueue, envelope: Envelope, body: Any, count: int) -> str | None:
         """Return why a queue refuses a publication for workers, of any dialect; None if it accepts it."""
         size = envelope.source.size(body, count)
@@ -254,10 +273,10 @@ class WorkQueues:
         """Deliver up to ``number`` messages of a topic's work queue, made if need be, until they cost ``most`` bytes.
 
         :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
-        :raises NotPermitted: the client may not consume from it.
+        :raises NotPermitted: the client may not consume from it, or from a source of it.
         :raises NoCapacity: the broker has the maximum number of queues.
         """
-        permit(client, Action.CONSUME, name)
+        self.permitConsuming(client, name)
         queue = self.ensureFor(client, name)
         deliveries = queue.consumeMany(number, most, client.name)
         for delivery in deliveries:
@@ -269,7 +288,7 @@ class WorkQueues:
 
     def whenAvailable(self, client: ConnectedClient, name: str, call: Callable[[], None]) -> Callable[[], None]:
         """Call once when a queue has a message; return a function that cancels this. Errors as :meth:`consume`."""
-        permit(client, Action.CONSUME, name)
+        self.permitConsuming(client, name)
         return self.ensureFor(client, name).whenReady(call)
 
     def acknowledge(self, ids: Iterable[str], client: ConnectedClient | None = None) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from fleximq.broker.authorization import permit, sees
+from fleximq.broker.authorization import sees
 from fleximq.broker.broker import Broker
 from fleximq.broker.consumers.queue_consumer import QueueConsumer
 from fleximq.broker.consumers.work_queue import WorkQueue
@@ -12,7 +12,6 @@ from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.paths.arguments import Answer, Arguments, Listing, number, page, text
 from fleximq.broker.paths.queue_paths import MAX_PEEK, NAME_BYTES, PEEK, fitting, messageRow, missing, queueRow
 from fleximq.broker.queues.queue import Queue
-from fleximq.rights import Action
 
 
 def queueDetail(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
@@ -68,7 +67,7 @@ def flying(broker: Broker, client: ConnectedClient, arguments: Arguments, answer
     name = text(arguments, "topic", NAME_BYTES)
     most = number(arguments, "limit", PEEK, MAX_PEEK, least=1)
     one = number(arguments, "client_id") if "client_id" in arguments else None
-    permit(client, Action.CONSUME, name)
+    broker.queues.permitConsuming(client, name)
     queue = broker.queues.get(name)
     if queue is None:
         raise missing(name)

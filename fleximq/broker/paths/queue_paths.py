@@ -6,7 +6,7 @@ from itertools import starmap
 from operator import attrgetter
 from typing import Any
 
-from fleximq.broker.authorization import permit, sees
+from fleximq.broker.authorization import sees
 from fleximq.broker.broker import Broker
 from fleximq.broker.consumers.queue_owner import QueueOwner
 from fleximq.broker.consumers.work_queue import WorkQueue
@@ -16,7 +16,6 @@ from fleximq.broker.queues.message_place import ONLY_IN_JOURNAL
 from fleximq.broker.queues.queue import Queue
 from fleximq.errors import BadRequest, NotFound
 from fleximq.limits import DEAD, KIBIBYTE, SYSTEM, TOPIC_BYTES
-from fleximq.rights import Action
 
 #: The default and the maximum number of messages in one look, and the bytes of a payload that it shows.
 PEEK, MAX_PEEK, _PAYLOAD = 10, 100, 64 * KIBIBYTE
@@ -134,7 +133,7 @@ def lookInto(broker: Broker, client: ConnectedClient, name: str, look: Callable[
     :raises NotPermitted: the client may not consume from it.
     :raises NotFound: there is none.
     """
-    permit(client, Action.CONSUME, name)
+    broker.queues.permitConsuming(client, name)
     found = broker.queues.get(name)
     if found is None:
         raise missing(name)

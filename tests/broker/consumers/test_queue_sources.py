@@ -3,10 +3,14 @@
 from typing import Any
 
 from fleximq.broker.envelope import Envelope, MessageSource
-from fleximq.errors import BadRequest, InvalidTopic, NotKept
+from fleximq.broker.paths.queue_detail import flying
+from fleximq.errors import BadRequest, ConsumerEnded, InvalidTopic, NotKept, NotPermitted
+from fleximq.rights import Action
+from fleximq.security.permissions import Rights
 from fleximq.values.publication_head import Head
 from fleximq.values.queue_definition import QueueDefinition
 from tests.broker.consumers.consuming import ConsumingCase, Worker
+from tests.broker.parts import ask
 from tests.broker.queueing import messages
 
 
@@ -40,6 +44,35 @@ class SourcesTests(ConsumingCase):
         self.publish("a", "m/1")
         self.publish("b", "mails")
         self.assertEqual(worker.names, "ab")
+
+    def test_aConsumerWithoutTheRightToANewSourceEnds(self) -> None:
+        rights = Rights({Action.CONSUME: ["t"]})
+        limited, other = self.worker(10, rights=rights), self.worker(10)
+        self.broker.bindQueue(self.publisher, "t", ["secret"], [])
+        self.assertEqual([[type(each) for each in one.errors] for one in (limited, other)], [[ConsumerEnded], []])
+        self.publish("x", "secret")
+        self.assertEqual((limited.names, other.names), ("", "x"))
+
+    def test_settingsEndItToo(self) -> None:
+        limited = self.worker(10, rights=Rights({Action.CONSUME: ["t"]}))
+        self.broker.queueSettings.settle([QueueDefinition("t", ("t", "secret"))])
+        self.publish("x", "secret")
+        self.assertEqual((len(limited.errors), limited.names), (1, ""))
+
+    def test_nobodySeesMessagesOfASourceWithoutTheRightToIt(self) -> None:
+        """Neither by asking for single ones, nor by looking at those that wait or are in flight."""
+        self.define("secret")
+        self.publish("xy", "secret")
+        self.worker()
+        limited = self.broker.join("minimq", rights=Rights({Action.CONSUME: ["t"], Action.READ: ["#"]}))
+        for look in (
+            lambda: self.broker.consume(limited, "t"),
+            lambda: self.broker.queues.whenAvailable(limited, "t", lambda: None),
+            lambda: ask(self.broker, limited, "/broker/queues/peek", {"topic": "t"}, self.fail),
+            lambda: flying(self.broker, limited, {"topic": "t"}, self.fail),
+        ):
+            error = self.assertRaises(NotPermitted, look)
+            self.assertEqual(str(error), "consuming from 't' is not permitted without the right to all its sources")
 
     def test_invalidSourcesAreRefused(self) -> None:
         self.assertRaises(InvalidTopic, self.define, "/".join("*" * 40))
