@@ -8,9 +8,11 @@ SILENCE = 3.0
 
 
 @contextmanager
-def waitNotice(sentence: Callable[[], str], say: Callable[[str], None]) -> Iterator[None]:
-    """Call ``say`` with a sentence, on another thread, after :data:`SILENCE` seconds in the block; costs 0.1 ms."""
-    timer = Timer(SILENCE, lambda: say(sentence()))
+def waitNotice(sentence: Callable[[], str], say: Callable[[str], None], silence: float | None = None) -> Iterator[None]:
+    """Call ``say`` with a sentence, on another thread, after :data:`SILENCE` or other seconds in the block; costs 0.1
+    ms.
+    """
+    timer = Timer(SILENCE if silence is None else silence, lambda: say(sentence()))
     timer.daemon = True
     timer.start()
     try:

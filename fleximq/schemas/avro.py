@@ -8,7 +8,7 @@ the first one.
 
 import json
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from io import BytesIO
 from typing import Any, NamedTuple
 
@@ -242,17 +242,34 @@ class _Checked:
         return self.least(kind, inside, depth) if not isinstance(kind, str) or kind in self._named else 1
 
 
-def _boundedDecimals() -> None:
-    """Have fastavro refuse long decimals; an application in this process may have replaced its readers."""
-    for name in ("bytes-decimal", "fixed-decimal"):
-        read = fastavro.read.LOGICAL_READERS[name]
+def _boundValues() -> None:
+    """Have fastavro refuse long decimals, and times before midnight, from which it would make others; an application in
+    this process may have replaced its readers.
+    """
+    for name, isWrong, fault in (
+        ("bytes-decimal", _isLong, f"a decimal has more than {MAX_DECIMAL:,} bytes"),
+        ("fixed-decimal", _isLong, f"a decimal has more than {MAX_DECIMAL:,} bytes"),
+        ("int-time-millis", _isNegative, "a time of day is negative"),
+        ("long-time-micros", _isNegative, "a time of day is negative"),
+    ):
+        fastavro.read.LOGICAL_READERS[name] = _bounded(fastavro.read.LOGICAL_READERS[name], isWrong, fault)
 
-        def bounded(data: Any, writer: Any = None, reader: Any = None, read: Any = read) -> Any:
-            if len(data) > MAX_DECIMAL:
-                raise ValueError(f"a decimal has more than {MAX_DECIMAL:,} bytes")
-            return read(data, writer, reader)
 
-        fastavro.read.LOGICAL_READERS[name] = bounded
+def _bounded(read: Callable[..., Any], isWrong: Callable[[Any], bool], fault: str) -> Callable[..., Any]:
+    def bounded(data: Any, writer: Any = None, reader: Any = None) -> Any:
+        if isWrong(data):
+            raise ValueError(fault)
+        return read(data, writer, reader)
+
+    return bounded
 
 
-_boundedDecimals()
+def _isLong(data: bytes) -> bool:
+    return len(data) > MAX_DECIMAL
+
+
+def _isNegative(data: int) -> bool:
+    return data < 0
+
+
+_boundValues()

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from datetime import time
 from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -15,10 +16,12 @@ if not skip:
     from fleximq.schemas.misfit import Misfit
 
 ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
-WIDE, LONG, INDEX = (
+MILLIS, MICROS = {"type": "int", "logicalType": "time-millis"}, {"type": "long", "logicalType": "time-micros"}
+WIDE, LONG, INDEX, BEFORE = (
     "has more than 32 bits",
     "has a number of more than 64 bits",
     "has no such branch or symbol",
+    "does not fit its Avro type: a time of day is negative",
 )
 #: A text with runs of bytes as a long number has them.
 CYRILLIC = "\u0451" * 40
@@ -64,6 +67,10 @@ FAULTS: list[tuple[Any, list[Any], str]] = [
     (record(a=ENUM), [-2], f"'a' {INDEX}"),
     (record(a=ENUM, b="E"), [0, -1], f"'b' {INDEX}"),
     (ENUM, [-1], f"the payload {INDEX}"),
+    (record(a=MILLIS), [-1], f"'a' {BEFORE}"),
+    (record(a=["null", MILLIS]), [1, -86_399_999], f"'a' {BEFORE}"),
+    (record(a=MICROS), [-1], f"'a' {BEFORE}"),
+    (MICROS, [-1], f"the payload {BEFORE}"),
     (record(a=["null", "string"]), [-2], f"'a' {INDEX}"),
     (record(a={"type": "array", "items": ["null", ENUM]}), [2, 0, 1, -1, 0], f"'a' {INDEX}"),
     (["null", "string"], [-2], f"the payload {INDEX}"),
@@ -87,6 +94,7 @@ WHOLE: list[tuple[Any, list[Any], Any]] = [
     (record(a="string", b="long"), [80, CYRILLIC.encode(), 5], {"a": CYRILLIC, "b": 5}),
     (record(a=ENUM, b=["null", "E"]), [1, 1, 0], {"a": "B", "b": "A"}),
     (ENUM, [1], "B"),
+    (record(a=MILLIS, b=MICROS), [0, 86_399_999_999], {"a": time(), "b": time(23, 59, 59, 999_999)}),
     (["null", "string"], [0], None),
     (
         record(a={"type": "array", "items": INNER}, b="double", c="boolean", d={"type": "map", "values": "float"}),

@@ -24,6 +24,8 @@ from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.jobs.replay_source import Origin, ReplayFilter, ReplaySlice, ofJournals, ofLake
 from fleximq.pipeline.jobs.replay_state import ReplayProgress, ReplayState
+from fleximq.pipeline.lake.locations import lakePath
+from fleximq.pipeline.lake.table.file_names import checkLake
 from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Point, StartKind, pointsOf, timesOf
 
 if TYPE_CHECKING:
@@ -88,6 +90,8 @@ def _run(arguments: Namespace, run: JobRun) -> None:
     source = {} if arguments.lake else job.sourceAlone(arguments)
     if arguments.lake and (arguments.journal or arguments.url or arguments.sealed):
         raise OptionRefused("--lake excludes --journal, --url and --sealed")
+    if arguments.lake:
+        checkLake(lakePath(arguments.lake))
     start, end = getattr(arguments, "from") or EARLIEST, arguments.to or LATEST
     if start.kind is end.kind and start.value >= end.value and end.kind in (StartKind.OFFSET, StartKind.TIME):
         raise OptionRefused("--from is not before --to: no message is between them")

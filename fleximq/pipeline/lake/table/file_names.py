@@ -7,8 +7,10 @@ that looks like a number is written as ``%XX``. Java finds only ASCII names unde
 """
 
 import json
+import logging
 import re
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from datetime import date, timedelta
 from hashlib import blake2b
 from typing import Any, TypeVar
@@ -18,6 +20,7 @@ from fleximq.pipeline.errors import LakeRefused, OptionRefused
 from fleximq.pipeline.lake.locations import lakePath
 from fleximq.pipeline.lake.storage.lake_files import FILES, LakeFiles
 from fleximq.pipeline.lake.storage.own_folder import OWN
+from fleximq.pipeline.wait_notice import waitNotice
 
 #: A layout with files for each day, sorted by topic; one with files for each topic and day; and the latter as it was
 #: before layouts were recorded, with topics in the names of folders.
@@ -33,6 +36,8 @@ COMMON = "_common_metadata"
 #: Maximum length of a topic's name in a path, in bytes; file systems allow 255.
 MAX_NAME_BYTES = 200
 _HASH_BYTES = 10
+#: Seconds after which a wait for a store is reported.
+SILENCE = 10.0
 FIRST_DAY = date(1970, 1, 1)
 _DATE = re.compile(r"(?:^|/)date=([0-9]{4}-[0-9]{2}-[0-9]{2})(?:/|$)")
 #: Hive's name for null.
@@ -42,6 +47,7 @@ _TO_ESCAPE = re.compile(r"[\x00-\x7f](?<![A-Za-z0-9._~$-])")
 _LIKE_NUMBER = re.compile(r"[0-9+.NI-]")
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _Result = TypeVar("_Result")
+_log = logging.getLogger("fleximq.pipeline")
 
 
 def isFileName(name: object) -> bool:
@@ -113,7 +119,8 @@ def fileOf(journal: str, batch: int, part: int) -> str:
 def tableNames(lake: str, files: LakeFiles = FILES) -> list[str]:
     """Return the names of all tables of a lake, sorted; raises LakeRefused if its folder cannot be read."""
     try:
-        return files.tables(lake)
+        with _waiting(lake):
+            return files.tables(lake)
     except OSError as error:
         raise LakeRefused(f"the lake {lake} cannot be read: {systemReason(error)}") from error
 
@@ -122,9 +129,15 @@ def checkLake(lake: str, files: LakeFiles = FILES) -> None:
     """Raise LakeRefused if the store of a lake does not answer, or refuses the credentials."""
     try:
         if "://" in lake:
-            files.names(lake)
+            with _waiting(lake):
+                files.names(lake)
     except OSError as error:
         raise LakeRefused(f"the lake {lake} cannot be read: {systemReason(error)}") from error
+
+
+def _waiting(lake: str) -> AbstractContextManager[None]:
+    sentence = f"the lake {lake} has not answered for {SILENCE:g} s, still waiting"
+    return waitNotice(lambda: sentence, _log.warning, SILENCE)
 
 
 def tablesOf(lake: str | None, names: Sequence[str] | None) -> list[str]:

@@ -1,5 +1,7 @@
 """Paths of a table."""
 
+import logging
+from threading import Event
 from urllib.parse import unquote
 
 from hypothesis import given, settings
@@ -11,6 +13,8 @@ from tests.pipeline.installed import missing as skip
 
 if not skip:
     from fleximq.pipeline.errors import LakeRefused
+    from fleximq.pipeline.lake.storage.lake_files import LakeFiles
+    from fleximq.pipeline.lake.table import file_names
     from fleximq.pipeline.lake.table.file_names import (
         DATE,
         MAX_NAME_BYTES,
@@ -103,3 +107,34 @@ class PathTests(SynchronousTestCase):
         self.assertEqual(pathIn("/lake/t", "topic=..a/date=2026-01-31/x"), "/lake/t/topic=..a/date=2026-01-31/x")
         for path in ("../u/x", "/etc/x", "a/../../x", "", "a//x", "a/./x", "a\0"):
             self.assertRaisesRegex(LakeRefused, "the table /lake/t is damaged", pathIn, "/lake/t", path)
+
+
+class WaitTests(SynchronousTestCase):
+    """A store that accepts connections, and does not answer for long."""
+
+    if skip:
+        skip = skip
+
+    def test_checksSayWhatTheyWaitForAndGoOnWaiting(self) -> None:
+        self.patch(file_names, "SILENCE", 0.0)
+        said: list[str] = []
+        answer = Event()
+
+        class Log(logging.Handler):
+            def emit(self, record: logging.LogRecord) -> None:
+                said.append(record.getMessage())
+                answer.set()
+
+        class Silent(LakeFiles):
+            def names(self, folder: str) -> list[str]:
+                return ["t"] if answer.wait(60) else []
+
+            tables = names
+
+        handler, log = Log(), logging.getLogger("fleximq.pipeline")
+        log.addHandler(handler)
+        self.addCleanup(log.removeHandler, handler)
+        for check in (file_names.checkLake, file_names.tableNames):
+            answer.clear()
+            self.assertIn(check("s3://bucket/lake", Silent()), (None, ["t"]))
+        self.assertEqual(said, ["the lake s3://bucket/lake has not answered for 0 s, still waiting"] * 2)
