@@ -290,3 +290,35 @@ class IcebergTests(StoredTableCase):
             self.ingest(1)
         for found in self.readers():
             self.assertEqual(sorted(found["offset"].to_pylist()), list(range(1, 4 * _SIZE + 1)))
+
+    def change(self, name: str) -> None:
+        """Commit a change beside an ingest."""
+        with catalogOf(self.lake, None).load_table(("lake", "orders")).transaction() as changes:
+            changes.set_properties({name: "1"})
+
+    def slowly(self, before: str, after: str) -> dict[str, str]:
+        """Commit while others do, before and after the hint is written, and return what a reader without the catalog
+        sees.
+        """
+        from pyiceberg.table import StaticTable
+
+        put = ObjectStore.put
+
+        def slow(store: ObjectStore, path: str, content: bytes) -> None:
+            self.assertTrue(path.endswith("/version-hint.text"))
+            patched.restore()
+            if before:
+                self.change(before)
+            put(store, path, content)
+            if after:
+                self.change(after)
+
+        patched = self.patch(ObjectStore, "put", slow)
+        self.change("slow")
+        properties = {"s3.endpoint": self.store.endpoint, "s3.region": "us-east-1"}
+        return StaticTable.from_metadata(self.table, properties).properties
+
+    def test_aSlowCommitDoesNotLeadReadersToItsOlderVersion(self) -> None:
+        self.ingest(1)
+        self.assertIn("faster", self.slowly("faster", ""))
+        self.assertIn("later", self.slowly("", "later"))

@@ -74,8 +74,17 @@ class StoreCatalog(MetastoreCatalog):
         if not isSeen:
             raise CommitStateUnknownException("others have committed since, and have deleted older versions")
         with suppress(OSError):
-            self._store.put(f"{folder}/{_HINT}", b"%d" % number)
+            self._writeHint(folder)
         return _answer(made.metadata, location)
+
+    def _writeHint(self, folder: str) -> None:
+        """Name the newest version. Of two commits, the slower one may overwrite the hint of the other, so it looks
+        again afterwards.
+        """
+        written = 0
+        while (newest := self._newest(folder)) > written:
+            self._store.put(f"{folder}/{_HINT}", b"%d" % newest)
+            written = newest
 
     def _isSeen(self, folder: str, number: int, made: TableMetadata) -> bool:
         """Tell whether a version is the newest, or the next one was made from it. The table's properties may allow few
