@@ -233,9 +233,13 @@ class Ownership:
 
     def writeKey(self) -> "Deferred[None]":
         """Tell the others the state of this node; also for the last time, so that they know where its copy ends."""
+        return self.cluster.beat(self.node, self.record())
+
+    def record(self) -> NodeRecord:
+        """Return what the key of this node says."""
         applied = self.applied()
         about = {**self.about(), "end": self.end(), "life": self._life, "state": self.state.name.lower()}
-        return self.cluster.beat(self.node, NodeRecord({} if applied is None else {self.shard: applied}, about))
+        return NodeRecord({} if applied is None else {self.shard: applied}, about)
 
     def _beaten(self, sent: float) -> None:
         now = self.clock.seconds()

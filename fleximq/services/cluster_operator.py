@@ -133,7 +133,12 @@ class ClusterOperator:
         return ownership.missing() if isWaiting else ""
 
     def asked(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Carry out a command; the answer has ``error``, "" if it is carried out."""
+        """Carry out a command; the answer has ``error``, "" if it is carried out. ``state`` is answered as the key is,
+        for a time in which no key can be written.
+        """
+        if question.get("do") == "state":
+            record = self._ownership.record()
+            return {"error": "", "applied": dict(record.applied), "about": dict(record.about)}
         try:
             error = self._why(question["do"], question.get("to", ""), float(question["at"]))
         except (KeyError, TypeError, ValueError):

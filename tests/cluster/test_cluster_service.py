@@ -242,6 +242,10 @@ class ClusterServiceTests(SynchronousTestCase):
         self.assertEqual(self.ask("move", "b", 6), "the command is older than 5 seconds")
         self.assertEqual(self.ask("move", "c"), "there is no living node named c; these are: a, b")
         self.assertEqual(self.ask("drop", "b"), "a does not know the command drop")
+        answer = self.second.service._cluster.ask("a", {"do": "state"})
+        self.pass_(0.1)
+        found = self.successResultOf(answer)
+        self.assertEqual((found["about"]["state"], found["applied"]), ("owning", self.servers.nodes["a"][1].applied))
         self.second.service.follower.reason = "it is damaged"
         self.pass_(1.5)
         self.assertEqual(self.ask("move", "b"), "the copy of b cannot be used: it is damaged")

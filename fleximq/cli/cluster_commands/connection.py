@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from time import monotonic, time
@@ -14,7 +14,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from fleximq.cli.command import Argument, Command, Work
-from fleximq.cluster.interfaces import ClusterError, IWatcher, NodeRecord, ShardOwner
+from fleximq.cluster.interfaces import ELECTION, ClusterError, IWatcher, NodeRecord, ShardOwner, Unknown
 from fleximq.cluster.node_state import NodeState
 from fleximq.config.option_table import OPTIONS
 from fleximq.config.option_values import read
@@ -106,6 +106,10 @@ class Survey:
         self.owners: dict[int, ShardOwner] = {}
         #: The seconds by which the clock of a node is ahead of that of this machine.
         self.clocks: dict[str, float] = {}
+        #: The nodes that answer, although they do not change their keys.
+        self.answering: set[str] = set()
+        #: Why the keys cannot be read; then these are old, or none. "" if they are read.
+        self.unread = ""
 
     def nodeChanged(self, node: str, record: NodeRecord) -> None:
         self.nodes[node] = record
@@ -126,6 +130,11 @@ class Survey:
         """The nodes that have changed their keys since the first look."""
         return {node: record for node, record in self.nodes.items() if self.changes[node] > 1}
 
+    @property
+    def silent(self) -> list[str]:
+        """The other nodes."""
+        return [node for node in self.nodes if self.changes[node] < 2]
+
 
 def clusterNames(settings: Settings) -> Sequence[str]:
     """Return the names of all clusters on the NATS servers; raises as :func:`connected`."""
@@ -134,20 +143,56 @@ def clusterNames(settings: Settings) -> Sequence[str]:
 
 
 @contextmanager
-def connected(settings: Settings, create: bool = False) -> "Iterator[tuple[Calls, NatsCluster, Survey]]":
-    """Connect to a cluster, and survey it until all of its living nodes have changed their keys.
+def connected(
+    settings: Settings, create: bool = False, lastKnown: bool = False
+) -> "Iterator[tuple[Calls, NatsCluster, Survey]]":
+    """Connect to a cluster, and survey it until all of its living nodes have changed their keys; while the NATS servers
+    elect leaders, no node can. Then ask the silent nodes.
 
     :param create: create it if it does not exist.
+    :param lastKnown: if the keys cannot be read, survey those in the copy of one server.
 
-    :raises ClusterError: it cannot be reached.
+    :raises ClusterError: it cannot be reached, or its keys cannot be read.
     :raises SettingError: nats-py is not installed, or a file with credentials cannot be used.
     """
     with _cluster(settings) as (calls, cluster):
-        _reached(calls, cluster, cluster.reach(create), settings)
-        survey = Survey()
-        cluster.watch(survey)
-        calls.until(lambda: survey.nodes and len(survey.living) == len(survey.nodes), _SILENCE)
+        try:
+            _reached(calls, cluster, cluster.reach(create), settings)
+            survey = _surveyed(calls, cluster)
+        except Unknown as error:
+            if not (lastKnown and cluster.isConnected):
+                raise
+            survey = Survey()
+            survey.unread = str(error)
+            with suppress(ClusterError):
+                calls.result(cluster.lastKnown(survey))
+        _askSilent(calls, cluster, survey)
+        if not lastKnown:  # a node that answers will change its key
+            calls.until(lambda: survey.answering.isdisjoint(survey.silent), ELECTION)
         yield calls, cluster, survey
+
+
+def _surveyed(calls: Calls, cluster: "NatsCluster") -> Survey:
+    survey, number = Survey(), calls.result(cluster.nodes())
+    stop = cluster.watch(survey)
+    if not number or calls.until(lambda: survey.living, ELECTION):
+        calls.until(lambda: survey.nodes and not survey.silent, _SILENCE)
+    if number and not survey.nodes:
+        stop()
+        raise Unknown(f"the keys of {number} nodes are not delivered")
+    return survey
+
+
+def _askSilent(calls: Calls, cluster: "NatsCluster", survey: Survey) -> None:
+    """Ask nodes for what they cannot write into their keys, or have not written yet."""
+    asked = {node: cluster.ask(node, {"do": "state"}) for node in survey.silent}
+    for node, waited in asked.items():
+        with suppress(ClusterError):
+            answer = calls.result(waited)
+            survey.answering.add(node)
+            if "about" in answer:  # not by older versions
+                about = {**survey.nodes[node].about, **answer["about"]}
+                survey.nodes[node] = NodeRecord({int(k): v for k, v in answer["applied"].items()}, about)
 
 
 @contextmanager
@@ -173,4 +218,6 @@ def _reached(calls: Calls, cluster: "NatsCluster", reaching: "Deferred[T]", sett
     try:
         return calls.result(reaching)
     except ClusterError as error:
-        raise ClusterError(f"{', '.join(settings.cluster)}: {cluster.reason or error}") from error
+        # Otherwise the reason may be that of a server which failed before another one answered.
+        reason = cluster.reason if isinstance(error, Unknown) else ""
+        raise type(error)(f"{', '.join(settings.cluster)}: {reason or error}") from error

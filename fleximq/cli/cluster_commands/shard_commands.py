@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred
 
 from fleximq.cli.cluster_commands.connection import Calls, Survey, clusterCommand, connected, settingsFrom
 from fleximq.cli.command import argument, switch
-from fleximq.cluster.interfaces import AHEAD, ClusterError, ICluster
+from fleximq.cluster.interfaces import AHEAD, ELECTION, ClusterError, ICluster
 from fleximq.cluster.node_state import NodeState
 from fleximq.cluster.refill import refill as refilled
 from fleximq.cluster.stream_log import StreamLog
@@ -46,9 +46,11 @@ def move(arguments: Namespace) -> None:
     """Hand a shard to another node."""
     shard, node = arguments.shard, arguments.node
     with connected(settingsFrom(arguments)) as (calls, cluster, survey):
-        former = survey.owners.get(shard)
-        if former is None:
+        if shard not in survey.owners:
             raise ClusterError(f"there is no shard {shard}; a cluster has shard 0")
+        # An owner that lost its NATS server connects to another, or another node takes over.
+        calls.until(lambda: survey.owners[shard].node in survey.living, ELECTION)
+        former = survey.owners[shard]
         if former.node not in survey.living:
             raise ClusterError(f"shard {shard} has no living owner that could hand it on")
         began = time.monotonic()
@@ -76,7 +78,7 @@ def forget(arguments: Namespace) -> None:
         if node not in survey.nodes:
             names = ", ".join(sorted(survey.nodes)) or "none"
             raise ClusterError(f"there is no node named {node}; these are: {names}")
-        if node in survey.living:
+        if node in survey.living or node in survey.answering:
             raise ClusterError(f"{node} runs; stop its broker first")
         if NodeState.of(survey.nodes[node]).end > max(
             (NodeState.of(each).end for each in survey.living.values()), default=0
@@ -98,6 +100,9 @@ def refill(arguments: Namespace) -> None:
     if (source is not None) + (target is not None) + arguments.new > 1:
         raise ClusterError("only one of --from, --to and --new can be used")
     with connected(settingsFrom(arguments)) as (calls, cluster, survey):
+        # A node that lost its NATS server connects to another; --new needs the longest of all copies.
+        wanted = set(survey.nodes) if arguments.new else {source, target}
+        calls.until(lambda: wanted.isdisjoint(survey.silent), ELECTION)
         for node in filter(None, (source, target)):
             if node not in survey.living:
                 raise ClusterError(f"there is no living node named {node}; these are: {', '.join(survey.living)}")

@@ -53,7 +53,7 @@ def status(arguments: Namespace) -> int:
 
 def look(settings: Settings) -> dict[str, Any]:
     """Return the facts about a cluster, as the command prints them in JSON; raises as :func:`connected`."""
-    with connected(settings) as (calls, cluster, survey):
+    with connected(settings, lastKnown=True) as (calls, cluster, survey):
         unknown: list[str] = []
 
         def known(what: str, asked: "Deferred[T]") -> T | None:
@@ -65,19 +65,19 @@ def look(settings: Settings) -> dict[str, Any]:
 
         replicas = known("copies of the stream and of the keys", cluster.replicas(survey.owners)) or {}
         bounds = {shard: known(f"stream of shard {shard}", cluster.bounds(shard)) for shard in sorted(survey.owners)}
-        if not survey.nodes and (number := known("keys of the nodes", cluster.nodes())) != 0:
-            unknown.append(f"keys of {number or 'the'} nodes: they cannot be read at present; ask again")
     found: dict[str, Any] = {"shards": [shardRow(survey, *each) for each in bounds.items()]}
     found["nodes"] = list(nodeRows(survey))
+    found["isOld"] = bool(survey.unread)
     found["replicas"] = {what: each._asdict() for what, each in replicas.items()}
-    found["warnings"] = [*unknown, *warnings(survey, found, bool(unknown)), *lackingCopies(replicas)]
+    found["warnings"] = [*warnings(survey, found), *unknown, *lackingCopies(replicas)]
     return found
 
 
 def shardRow(survey: Survey, shard: int, bounds: StreamBounds | None) -> dict[str, Any]:
     """Return the fields of a shard; without ``bounds`` those of its stream are null."""
     owner = survey.owners[shard]
-    row = {"shard": shard, "owner": owner.node, "term": owner.term, "living": owner.node in survey.living}
+    living = owner.node in survey.living or owner.node in survey.answering
+    row = {"shard": shard, "owner": owner.node, "term": owner.term, "living": living}
     return row | {name: getattr(bounds, name, None) for name in ("first", "last", "bytes", "limit")}
 
 
@@ -89,10 +89,12 @@ def nodeRows(survey: Survey, shard: int = 0) -> Iterator[dict[str, Any]]:
     clocks = {node: round(ahead - usual, 1) for node, ahead in clocks.items()}
     owning = survey.nodes.get(owner.node) if owner is not None else None
     for node, record in sorted(survey.nodes.items()):
-        about, living = NodeState.of(record), node in survey.living
-        silent = 0.0 if living else max(0.0, -survey.clocks.get(node, 0.0))  # a silent node wrote its key then
+        about, living = NodeState.of(record), node in present or node in survey.answering
+        silent = 0.0 if node in present else max(0.0, -survey.clocks.get(node, 0.0))  # it wrote its key then
+        other = "unknown" if survey.unread else "silent"
         row: dict[str, Any] = {
-            "node": node, "living": living, "state": about.state if living else "silent", "version": about.version,
+            "node": node, "living": living, "state": about.state if living else other, "last": about.state,
+            "version": about.version,
             "address": record.about.get("forward", {}).get("host"), "reason": about.reason,
             "missing": about.missing, "lost": about.lost, "speed": about.speed, "clock": clocks.get(node, 0.0),
             "silent": silent,
@@ -105,22 +107,32 @@ def nodeRows(survey: Survey, shard: int = 0) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def warnings(survey: Survey, found: Mapping[str, Any], isPartial: bool = False) -> Iterator[str]:
-    """Yield a sentence for each thing that needs an operator; ``isPartial``: some of it could not be read."""
+def warnings(survey: Survey, found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a sentence for each thing that needs an operator."""
+    if survey.unread:
+        ages = [row["silent"] for row in found["nodes"]]
+        old = f"the last are {min(ages):,.0f} seconds old" if ages else "no server gives its copy of them"
+        yield f"the keys of the nodes cannot be read, {old}: {survey.unread}"
     for row in found["shards"]:
         shard = row["shard"]
-        if not row["living"]:
+        if survey.unread:
+            yield f"it is not known whether shard {shard} has an owner; the last known is {row['owner'] or 'none'}"
+        elif not row["living"]:
             yield f"shard {shard} has no living owner" + (f"; the last was {row['owner']}" if row["owner"] else "")
         if row["limit"] and row["bytes"] > 0.8 * row["limit"]:
             yield f"the stream of shard {shard} is almost full: more --retention, or a larger limit, is needed"
-    if not found["nodes"] and not isPartial:
+    if not found["nodes"] and not survey.unread:
         yield "no node has joined this cluster yet"
     for row in found["nodes"]:
         node = row["node"]
-        if not row["living"]:
+        if row["state"] == "unknown":
+            yield f"{node} does not answer; its state of {row['silent']:,.0f} seconds ago is {row['last']}"
+        elif not row["living"]:
             since = f" for {row['silent']:,.0f} seconds" if row["silent"] else ""
             words = f"its broker does not run, or is cut off; cluster forget {node} removes it for good"
             yield f"{node} is silent{since}: {words}"
+        elif row["silent"] and not survey.unread:
+            yield f"{node} runs, but has not written its key for {row['silent']:,.0f} seconds"
         elif row["ahead"]:
             yield f"the stream has less than the copy of {node}, so no node may own the shard; see cluster refill"
         elif row["reason"]:
@@ -157,7 +169,7 @@ def show(found: Mapping[str, Any]) -> None:
     """Print it for people."""
     for row in found["shards"]:
         owner = f"{row['owner']} in term {row['term']}" if row["owner"] else "no node"
-        print(f"shard {row['shard']} is owned by {owner}")
+        print(f"shard {row['shard']} {'was' if found['isOld'] else 'is'} owned by {owner}")
         if row["last"] is None:
             continue
         part = f" of {formattedSize(row['limit'])} ({row['bytes'] / row['limit']:.0%})" if row["limit"] else ""
@@ -165,7 +177,8 @@ def show(found: Mapping[str, Any]) -> None:
     rows = []
     for row in found["nodes"]:
         seconds = None if row.get("behind") is None else round(row["seconds"], 1)
-        rows.append((row["node"], row["state"], row["version"], row.get("behind"), seconds, row["address"]))
+        state = f"{row['last']} {row['silent']:,.0f} s ago" if row["state"] == "unknown" else row["state"]
+        rows.append((row["node"], state, row["version"], row.get("behind"), seconds, row["address"]))
     if rows:
         console().print(table(("node", "state", "version", "behind", "seconds", "address"), rows, expand=False))
     for row in found["nodes"]:

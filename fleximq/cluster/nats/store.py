@@ -23,6 +23,7 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from fleximq.cluster.interfaces import (
+    ELECTION,
     ClusterError,
     ICluster,
     IWatcher,
@@ -46,14 +47,14 @@ TIMEOUT = 2.0
 _SLOWEST = 2_000_000
 #: A server that was cut off is left after 2 to 3 seconds; nats-py would wait for 4 minutes.
 _RECONNECTING = {"max_reconnect_attempts": -1, "reconnect_time_wait": 1, "ping_interval": 1, "max_outstanding_pings": 2}
-#: A command does not wait for its servers.
-_ONCE = {"allow_reconnect": False, "max_reconnect_attempts": 1}
-#: Seconds that an election of the servers may take, with the loss of a leader noticed before.
-_ELECTION = 15.0
+#: A command tries each server twice at most.
+_ONCE = {"max_reconnect_attempts": 1}
 #: The error of a stream without room.
 _FULL = 10077
 #: The errors of a server, and of a cluster of servers, that have no room for a new stream.
 _NO_PLACE = 10047, 10005
+#: The status after the last message of a direct read.
+_END = "204"
 #: Our headers: end, next and left of a :class:`Piece`.
 _PLACE = "Fx-Place"
 _PLACE_BYTES = f"{_PLACE}:".encode()
@@ -139,17 +140,35 @@ class NatsCluster:
         do not answer, or the cluster does not exist; ``reason`` says why. Asks connected servers again while they elect
         leaders.
         """
+        return self._attempt(lambda: self._connect(1 if create else 0))
+
+    def names(self) -> "Deferred[Sequence[str]]":
+        """Connect, and return the names of all clusters on these servers; fails as :meth:`reach`."""
+
+        async def find() -> Sequence[str]:
+            await self._reach()
+            answer = json.loads((await self._client.request("$JS.API.STREAM.NAMES", b"{}", TIMEOUT)).data)
+            if "error" in answer:
+                raise APIError.from_error(answer["error"])
+            streams = answer.get("streams") or ()
+            names = (each.removeprefix("KV_") for each in streams if each.startswith("KV_"))
+            return sorted(name for name in names if f"{name}-0" in streams)
+
+        return self._attempt(find)
+
+    def _attempt(self, attempted: Callable[[], Awaitable[T]]) -> "Deferred[T]":
+        """Carry out what a command needs first, again while connected servers elect leaders."""
         self._loop.start()
         self._options |= _ONCE
         self.reason = ""
-        return self._loop.ask(self._reachLeaders(1 if create else 0))
+        return self._loop.ask(self._whileElecting(attempted))
 
-    async def _reachLeaders(self, shards: int) -> None:
+    async def _whileElecting(self, attempted: Callable[[], Awaitable[T]]) -> T:
         clock = asyncio.get_running_loop()
-        end = clock.time() + _ELECTION
+        end = clock.time() + ELECTION
         while True:
             try:
-                return await _answered(self._connect(shards), 5 * TIMEOUT)
+                return await _answered(attempted(), 5 * TIMEOUT)
             except Unknown as error:
                 if not self._client.is_connected:
                     raise
@@ -158,21 +177,6 @@ class NatsCluster:
                     raise
             await asyncio.sleep(RETRY)
 
-    def names(self) -> "Deferred[Sequence[str]]":
-        """Connect, and return the names of all clusters on these servers; fails as :meth:`reach`."""
-
-        async def find() -> Sequence[str]:
-            await self._reach()
-            answer = json.loads((await self._client.request("$JS.API.STREAM.NAMES", b"{}", TIMEOUT)).data)
-            streams = answer.get("streams") or ()
-            names = (each.removeprefix("KV_") for each in streams if each.startswith("KV_"))
-            return sorted(name for name in names if f"{name}-0" in streams)
-
-        self._loop.start()
-        self._options |= _ONCE
-        self.reason = ""
-        return self._ask(find(), 5 * TIMEOUT)
-
     async def _reach(self) -> None:
         if not self._client.is_connected:
             self._client = SafeClient()
@@ -180,6 +184,11 @@ class NatsCluster:
             await self._client.connect(self._urls, error_cb=self._failed, **(_RECONNECTING | self._options))
             self.maxPayload = self._client.max_payload
             self.host = await _ownAddress(self._client.connected_url)
+
+    @property
+    def isConnected(self) -> bool:
+        """Whether one of the servers is connected, which may lack the others."""
+        return self._client.is_connected
 
     async def _connect(self, shards: int) -> None:
         await self._reach()
@@ -192,30 +201,35 @@ class NatsCluster:
             else:
                 await self._enlarge(found, self._room)
         try:
+            if not shards:
+                await self._info(f"KV_{self._name}")
             self._keys = await context.key_value(self._name)
         except NotFoundError:
             if not shards:
                 raise ClusterError(f"they have no cluster named {self._name}") from None
-            self._keys = await context.create_key_value(bucket=self._name, replicas=self._replicas)
+            self._keys = await context.create_key_value(bucket=self._name, replicas=self._replicas, direct=True)
         else:
             if shards:
-                await self._enlarge(await context.stream_info(f"KV_{self._name}"), 0)
+                await self._enlarge(await context.stream_info(f"KV_{self._name}"), 0, True)
 
-    async def _enlarge(self, found: StreamInfo, room: int) -> None:
+    async def _enlarge(self, found: StreamInfo, room: int, direct: bool = False) -> None:
         """Give a stream the copies and bytes that this node is set to, if it has fewer; another node may want more. A
         stream that was made when the cluster had one server has one copy.
+
+        :param direct: each server may be asked for its copy, for :meth:`lastKnown`.
         """
         config = found.config
         had = config.max_bytes or 0
         copies, limit = max(config.num_replicas or 1, self._replicas), max(had, room) if had > 0 else had
-        if (copies, limit) == (config.num_replicas, had):
+        direct = direct or bool(config.allow_direct)
+        if (copies, limit, direct) == (config.num_replicas, had, bool(config.allow_direct)):
             return
         _log.info(
             "the stream {name} gets {copies} copies and at most {limit} bytes, in place of {had} and {bytes}",
             name=config.name, copies=copies, limit=limit, had=config.num_replicas, bytes=had,
         )  # fmt: skip
         try:
-            await self._context.update_stream(config.evolve(num_replicas=copies, max_bytes=limit))
+            await self._context.update_stream(config.evolve(num_replicas=copies, max_bytes=limit, allow_direct=direct))
         except APIError as error:
             _log.warn("the stream {name} cannot be changed: {error}", name=config.name, error=error.description)
 
@@ -293,17 +307,24 @@ class NatsCluster:
 
     @_asked
     async def bounds(self, shard: int) -> StreamBounds:
-        found = await self._context.stream_info(self._stream(shard))
+        found = await self._info(self._stream(shard))
         created = int(found.created.timestamp() * 1_000_000) if found.created else 0
         limit = max(0, found.config.max_bytes or 0)
         state, first = found.state, max(1, found.state.first_seq)
         lost = max(0, state.last_seq - first + 1 - state.messages)
         return StreamBounds(created, first, state.last_seq, state.bytes, limit, lost)
 
+    async def _info(self, stream: str, subjects: str | None = None) -> StreamInfo:
+        """Return the state of a stream. A server without a leader answers too, from its own copy, which may be old."""
+        found = await self._context.stream_info(stream, subjects_filter=subjects)
+        if found.cluster is not None and not found.cluster.leader:
+            raise Error(f"{stream} has no leader")
+        return found
+
     @_asked
     async def replicas(self, shards: Iterable[int]) -> Mapping[str, Replicas]:
         names = {f"shard {shard}": self._stream(shard) for shard in shards} | {"keys": f"KV_{self._name}"}
-        return {what: self._copies(await self._context.stream_info(name)) for what, name in names.items()}
+        return {what: self._copies(await self._info(name)) for what, name in names.items()}
 
     def _copies(self, found: StreamInfo) -> Replicas:
         made = found.config.num_replicas or 1
@@ -325,7 +346,7 @@ class NatsCluster:
             taken: list[tuple[int, Piece]] = []
             for message in messages:
                 number = message.sequence
-                if number > following and (await self._context.stream_info(stream)).state.first_seq < number:
+                if number > following and (await self._info(stream)).state.first_seq < number:
                     # The connection has lost some, or the files of this consumer's server are damaged.
                     missed += 1
                     if missed < _MISSED:
@@ -362,7 +383,7 @@ class NatsCluster:
     @_asked
     async def nodes(self) -> int:
         """Return the number of keys of nodes, also while none can be read."""
-        found = await self._context.stream_info(f"KV_{self._name}", subjects_filter=f"$KV.{self._name}.{_NODE}*")
+        found = await self._info(f"KV_{self._name}", f"$KV.{self._name}.{_NODE}*")
         return len(found.state.subjects or {})
 
     @_asked
@@ -417,6 +438,34 @@ class NatsCluster:
             run.cancel()
 
         return stop
+
+    def lastKnown(self, watcher: IWatcher) -> "Deferred[None]":
+        """Tell a watcher the keys in the copy of one server; that needs no leader, and they may be old."""
+        prefix, latest = f"$KV.{self._name}.", list[Msg]()
+
+        async def read() -> None:
+            inbox = self._client.new_inbox()
+            subscription = await self._client.subscribe(inbox)
+            request = json.dumps({"multi_last": [f"{prefix}>"]}).encode()
+            await self._client.publish(f"$JS.API.DIRECT.GET.KV_{self._name}", request, reply=inbox)
+            while True:
+                message = await subscription.next_msg(TIMEOUT)
+                status = (message.headers or {}).get("Status")
+                if status is None:
+                    latest.append(message)
+                elif status == _END:
+                    return
+                else:
+                    raise Error(f"no server gives its copy of the keys (status {status})")
+
+        def tell(_: None) -> None:
+            for message in latest:
+                if message.data:  # none: the mark of a key that was removed
+                    headers = message.headers or {}
+                    key, revision = headers["Nats-Subject"].removeprefix(prefix), int(headers["Nats-Sequence"])
+                    _tell(watcher, key, json.loads(message.data), revision)
+
+        return self._ask(read(), 2 * TIMEOUT).addCallback(tell)
 
     # -- questions ---------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ import io
 import json
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
+from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -27,10 +28,10 @@ class StatusTests(SynchronousTestCase):
         self.survey.nodeChanged("silent", record(3))
         self.survey.ownerChanged(0, ShardOwner("owner", 4, 1))
 
-    def found(self) -> dict[str, list[dict[str, object]]]:
+    def found(self) -> dict[str, Any]:
         """Return all that is shown."""
-        bounds = StreamBounds(1, 2, 9, 950, 1000)
-        return {"shards": [shardRow(self.survey, 0, bounds)], "nodes": list(nodeRows(self.survey))}
+        shards = [shardRow(self.survey, 0, StreamBounds(1, 2, 9, 950, 1000))]
+        return {"shards": shards, "nodes": list(nodeRows(self.survey)), "isOld": bool(self.survey.unread)}
 
     def test_rows(self) -> None:
         """Each node says how far behind the owner it is, and which settings differ."""
@@ -44,12 +45,51 @@ class StatusTests(SynchronousTestCase):
         """While a stream does not answer, its row says what is known, and no node is said to be missing."""
         row = shardRow(self.survey, 0, None)
         self.assertEqual((row["owner"], row["last"]), ("owner", None))
-        empty: dict[str, list[dict[str, object]]] = {"shards": [row], "nodes": []}
-        self.assertEqual(list(warnings(self.survey, empty, True)), [])
+        empty: dict[str, Any] = {"shards": [row], "nodes": [], "isOld": False}
         self.assertEqual(list(warnings(self.survey, empty)), ["no node has joined this cluster yet"])
         with contextlib.redirect_stdout(io.StringIO()) as written:
             show({**empty, "warnings": []})
         self.assertNotIn("None", written.getvalue())
+        self.survey.unread = "they elect"
+        said = list(warnings(self.survey, {**empty, "shards": []}))
+        self.assertEqual(said, ["the keys of the nodes cannot be read, no server gives its copy of them: they elect"])
+
+    def test_unread(self) -> None:
+        """While the keys cannot be read, the last known states are shown with their age; nodes that answer say more."""
+        self.survey = Survey()
+        self.survey.unread = "they elect"
+        for node, age in (("owner", 30.0), ("other", 31.0)):
+            self.survey.nodeChanged(node, record(9))
+            self.survey.clocks[node] = -age
+        self.survey.ownerChanged(0, ShardOwner("owner", 4, 1))
+        self.survey.answering.add("other")
+        found = self.found()
+        shown = [(row["node"], row["state"], row["last"], row["silent"]) for row in found["nodes"]]
+        self.assertEqual(shown, [("other", "following", "following", 31.0), ("owner", "unknown", "following", 30.0)])
+        self.assertEqual(
+            list(warnings(self.survey, found))[:2],
+            [
+                "the keys of the nodes cannot be read, the last are 30 seconds old: they elect",
+                "it is not known whether shard 0 has an owner; the last known is owner",
+            ],
+        )
+        said = list(warnings(self.survey, found))
+        self.assertIn("owner does not answer; its state of 30 seconds ago is following", said)
+        written = io.StringIO()
+        with contextlib.redirect_stdout(written), contextlib.redirect_stderr(io.StringIO()):
+            show(found | {"warnings": []})
+        self.assertIn("shard 0 was owned by owner in term 4", written.getvalue())
+        self.assertRegex(written.getvalue(), "owner +following 30 s ago")
+        self.assertLessEqual(max(map(len, written.getvalue().splitlines())), 80)
+
+    def test_answers(self) -> None:
+        """A node that answers, but does not write its key, is not said to be stopped."""
+        self.survey.answering.add("silent")
+        self.survey.clocks["silent"] = -7.0
+        row = self.found()["nodes"][2]
+        self.assertEqual((row["state"], row["living"]), ("following", True))
+        said = list(warnings(self.survey, self.found()))
+        self.assertIn("silent runs, but has not written its key for 7 seconds", said)
 
     def test_afterRefill(self) -> None:
         """After a refill from a shorter copy than that of a living node, no node is promised to own the shard."""

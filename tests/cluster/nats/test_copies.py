@@ -1,13 +1,16 @@
 """The copies that three real NATS servers have of the stream and of the keys, as operators see them."""
 
+import asyncio
 import contextlib
 import io
 import json
+import signal
 import tempfile
 import time
 from collections.abc import Callable
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -137,13 +140,83 @@ class CopiesTests(SynchronousTestCase):
         """Whether a status says all about the servers that are left."""
         return code == 2 and "shard 0 has 2 of 3" in written and "keys has 2 of 3" in written and "owning" in written
 
-    def test_forget(self) -> None:
-        """A node that was stopped is warned of until it is forgotten; one that runs is not forgotten."""
+    def test_lastKnown(self) -> None:
+        """While two servers of three are dead, status shows the last known states with their age, and those of nodes
+        that answer; it never says that there are no nodes. Other commands say why they cannot work.
+        """
+        self.begin()
+        for index in (0, 1):
+            self.servers.kill(index)
+        end, seen = time.monotonic() + 60, 0
+        while time.monotonic() < end:
+            code, written = self.command("status", "--json")
+            self.assertEqual(code, 2, written)
+            found = json.loads(written)
+            self.assertNotIn("no node has joined", written)
+            self.assertEqual([row["node"] for row in found["nodes"]], ["a", "b"], written)
+            if found["isOld"]:
+                seen += 1
+                self.assertIn("the keys of the nodes cannot be read, the last are", written)
+                self.assertEqual({row["last"] for row in found["nodes"]} - {"owning", "following", "fencing"}, set())
+                self.assertTrue(any(row["silent"] for row in found["nodes"]), written)
+            if seen == 2:
+                break
+        self.assertEqual(seen, 2)
+        self.brokers["b"].stop(signal.SIGKILL)
+        found = json.loads(self.command("status", "--json")[1])
+        self.assertEqual(found["nodes"][1]["state"], "unknown")
+        self.assertIn("they elect leaders, or too few of them run", self.command("forget", "b")[1])
+
+    def test_election(self) -> None:
+        """Right after the server that leads the keys stops answering, a node that runs is not forgotten, and a shard is
+        moved.
+        """
+        self.begin()
+        for attempt in range(3):
+            owner, other = sorted("ab", key=lambda name: f" {name} " not in self.line("owning"))
+            index = self.leader()
+            self.servers.pause(index)
+            said = self.command("forget", owner)
+            self.assertEqual(said, (1, f"fleximq cluster forget: {owner} runs; stop its broker first"), attempt)
+            self.servers.resume(index)
+            self.until(self.isWell)
+            self.servers.pause(index := self.leader())
+            code, written = self.command("move", "0", other)
+            self.assertEqual((code, written.split(",")[0]), (0, f"{other} owns shard 0 in term {attempt + 2}"), written)
+            self.brokers[owner].wait()
+            self.start(owner, 3, "64MiB")
+            self.servers.resume(index)
+            self.until(self.isWell)
+
+    def begin(self) -> None:
+        """Start two nodes. As many as servers would begin by themselves."""
         for name in "ab":
             self.start(name, 3, "64MiB")
-        # As many nodes as servers would begin by themselves.
         self.until(lambda: self.command("refill", "0", "--new")[0] == 0)
         self.until(self.isWell)
+
+    def line(self, state: str) -> str:
+        """Return the line of the node in a state."""
+        return next(line for line in self.command("status")[1].splitlines() if f" {state} " in line)
+
+    def leader(self) -> int:
+        """Return the number of the server that leads the keys."""
+
+        async def ask() -> str:
+            import nats
+
+            client = await nats.connect(self.servers.urls)
+            try:
+                found: Any = await client.jetstream().stream_info("KV_fleximq")
+                return str(found.cluster.leader)
+            finally:
+                await client.close()
+
+        return int(asyncio.run(ask()).removeprefix("s"))
+
+    def test_forget(self) -> None:
+        """A node that was stopped is warned of until it is forgotten; one that runs is not forgotten."""
+        self.begin()
         self.assertIn("b runs; stop its broker first", self.command("forget", "b")[1])
         self.brokers["b"].stop()
         self.until(lambda: "b is silent for" in self.command("status")[1])

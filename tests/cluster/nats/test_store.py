@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from twisted.internet.defer import Deferred, gatherResults
@@ -26,6 +27,8 @@ from tests.cluster.nats.servers import MISSING, Servers
 from tests.nightly import NIGHTLY, REASON
 
 if not MISSING:
+    from nats.js.api import ClusterInfo, StreamInfo
+
     from fleximq.cluster.nats.store import NatsCluster
     from tests.cluster.nats.power import Campaign
 
@@ -110,6 +113,54 @@ class NatsClusterTests(TestCase):
         self.addCleanup(self.cluster.watch(later))
         await self.until(lambda: later.seen)
         self.assertEqual(later.seen, [("a", None)])
+
+    async def test_lastKnown(self) -> None:
+        """A server gives its copy of the keys, also of a bucket that an older version made, without removed nodes."""
+        await self.cluster.beat("a", NodeRecord({0: 7}, {"state": "owning"}))
+        await self.cluster.beat("b", NodeRecord({}))
+        await self.cluster.claim(0, ShardOwner("a", 3, 0))
+        await self.cluster.forget("b")
+        stream = f"KV_test-{self._number}"
+
+        async def older() -> None:
+            context = self.cluster._context
+            await context.update_stream((await context.stream_info(stream)).config.evolve(allow_direct=False))
+
+        await self.cluster._ask(older())
+        await self.assertFailure(self.cluster.lastKnown(Watcher()), Unknown)
+        await self.connected()
+        watcher = Watcher()
+        await self.cluster.lastKnown(watcher)
+        self.assertEqual(watcher.seen, [("a", NodeRecord({0: 7}, {"state": "owning"})), (0, ShardOwner("a", 3, 3))])
+
+    async def test_leaderless(self) -> None:
+        """What a server without a leader says of a stream is not believed: it may be old, or say that it is empty."""
+        context = self.cluster._context
+        asked = context.stream_info
+
+        async def leaderless(name: str, subjects_filter: str | None = None) -> StreamInfo:
+            found = await asked(name, subjects_filter)
+            found.cluster = ClusterInfo(leader=None, name="test")
+            return found
+
+        self.patch(context, "stream_info", leaderless)
+        asking: list[Deferred[Any]] = [self.cluster.nodes(), self.cluster.bounds(0), self.cluster.replicas([0])]
+        for answer in asking:
+            self.assertIn("has no leader", str(await self.assertFailure(answer, Unknown)))
+
+    async def test_names(self) -> None:
+        """Names are asked for again while the servers elect; an error does not mean that there is no cluster."""
+        errors = [b'{"error": {"code": 503, "err_code": 10008, "description": "no leader"}}']
+        client = self.cluster._client
+        asked = client.request
+
+        async def request(subject: str, payload: bytes = b"", timeout: float = 1, **more: Any) -> Any:
+            return SimpleNamespace(data=errors.pop()) if errors else await asked(subject, payload, timeout, **more)
+
+        self.patch(client, "request", request)
+        self.patch(self.cluster._loop, "start", lambda: None)  # it runs
+        self.assertIn(f"test-{self._number}", await self.cluster.names())
+        self.assertEqual(errors, [])
 
     async def test_enlarged(self) -> None:
         """A node that is set to more bytes enlarges the stream; one that is set to fewer leaves it."""
