@@ -131,7 +131,7 @@ class Handshake:
         self, session: Candidate, conversation: IConversation, admitted: Admitted, peer: IPeer | None, user: bool
     ) -> ConnectedClient:
         """Join the broker as a client; errors as :meth:`fleximq.dialects.session.Session.letIn`."""
-        who, rights = admitted
+        who, rights = admitted.principal, admitted.rights
         self.permit(session, who)
         principal = None if who is None else who.name
         address, context = peerAddress(session.address), session.context

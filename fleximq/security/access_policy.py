@@ -93,7 +93,7 @@ class AccessPolicy:
         """
         if self.authenticator is not None and credentials is not None:
             if self.sessions is not None and isinstance(credentials, Token) and credentials.token.startswith(TICKET):
-                return self.renewed(self.sessions.redeem(credentials.token))
+                return self.renewed(self.sessions.redeem(credentials.token)._replace(byTicket=True))
             return Deferred.fromCoroutine(self._identified(self.authenticator, credentials, address))
         if self.required:
             raise Unauthorized("credentials are required here")
@@ -115,7 +115,7 @@ class AccessPolicy:
         if not self.vouchesFor(principal):
             raise Unauthorized("these credentials are not valid any more")
         principal = None if principal is None else self.current(principal)
-        return Admitted(principal, self.rightsOf(principal))
+        return admitted._replace(principal=principal, rights=self.rightsOf(principal))
 
     def rightsOf(self, principal: Principal | None) -> IRights:
         """Return the rights of a principal, None: of anonymous clients.

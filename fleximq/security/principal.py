@@ -40,10 +40,11 @@ class Principal:
 
 
 class Admitted(NamedTuple):
-    """An admitted peer: its principal (None: anonymous), and its rights."""
+    """An admitted peer: its principal (None: anonymous), its rights, and whether by a ticket of the console."""
 
     principal: Principal | None
     rights: IRights
+    byTicket: bool = False
 
 
 #: Maximum length of a name in characters.

@@ -70,6 +70,7 @@ class SignIn:
         """Return a ticket; null for anonymous clients, which need none."""
         if request.admitted is None:
             raise Unauthorized("sign in first")
+        _refuseTicket(request.admitted)
         isNamed = request.admitted.principal is not None
         return jsonReply({"token": self._sessions.ticket(request.admitted, request.session) if isNamed else None})
 
@@ -79,6 +80,7 @@ class SignIn:
         admitted = self._admission.admit(_credentials(request.arguments), request.address)
         if isinstance(admitted, Deferred):
             admitted = await admitted
+        _refuseTicket(admitted)
         principal = admitted.principal
         left = MAX_SECONDS if principal.expires is None else principal.expires - self._wall()
         if left <= 0:
@@ -112,6 +114,12 @@ class SignIn:
     def _record(self, event: str, request: PageRequest, admitted: Admitted) -> None:
         name = None if admitted.principal is None else admitted.principal.name
         self._audit(event, principal=name, address=peerAddress(request.address), dialect="http", path=SIGN_IN)
+
+
+def _refuseTicket(admitted: Admitted) -> None:
+    """Refuse a ticket for what would outlast its session, by which a user signs out."""
+    if admitted.byTicket:
+        raise HttpRefusal(403, "a ticket is for one connection, and neither begins a session nor gets a ticket")
 
 
 def _credentials(posted: Mapping[str, Any]) -> Any:

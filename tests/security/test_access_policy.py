@@ -84,7 +84,7 @@ class SecurityTests(SynchronousTestCase):
         check: Any = security.admit(Token("good"), HERE)
         alice = self.successResultOf(check)
         tickets = [sessions.ticket(alice, None) for _ in range(3)]
-        self.assertEqual(security.admit(Token(tickets[0]), HERE), alice)
+        self.assertEqual(security.admit(Token(tickets[0]), HERE), alice._replace(byTicket=True))
         self.assertRaises(Unauthorized, security.admit, Token(tickets[0]), HERE)
         security.replace(self.locked(principals=tables("principals", {"alice": {"read": ["api/about"]}})))
         admitted: Any = security.admit(Token(tickets[1]), HERE)

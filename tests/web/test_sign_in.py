@@ -336,6 +336,16 @@ class TicketTests(SignInCase):
         self.admitted = Admitted(None, EVERYTHING)
         self.assertEqual(self.ticket().value, {"token": None})
 
+    def test_noneByATicket(self) -> None:
+        """A ticket begins no session and gets no further ticket: it would outlast the session that it is from."""
+        byTicket = Admitted(Principal("ann"), EVERYTHING, byTicket=True)
+        self.admission.known[Token("ticket")] = byTicket
+        answer = self.post("/console/session", {"token": "ticket"})
+        self.assertEqual((answer.code, "set-cookie" in answer.fields), (403, False))
+        self.admitted = byTicket
+        self.assertEqual(self.ticket().code, 403)
+        self.assertEqual(self.ask("GET /api/about").code, 200)
+
     def test_noCookie(self) -> None:
         """A ticket is no cookie, and a cookie no ticket."""
         cookie, token = self.signIn()
