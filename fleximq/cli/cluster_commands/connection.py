@@ -130,6 +130,19 @@ class Survey:
         """The nodes that have changed their keys since the first look."""
         return {node: record for node, record in self.nodes.items() if self.changes[node] > 1}
 
+    def setBack(self, shard: int, last: int | None) -> str:
+        """Return a sentence if a stream whose last message is ``last`` has less than the copy of a living node, which
+        has not noticed it yet; otherwise "".
+        """
+        ends = {node: record.applied.get(shard) or 0 for node, record in self.living.items()}
+        longer = [node for node in sorted(ends) if last is not None and ends[node] > last]
+        if not longer:
+            return ""
+        return (
+            f"the stream of shard {shard} ends with message {last}, but the copy of {longer[0]} has {ends[longer[0]]}: "
+            "it was set back, or has a new leader; ask again in 10 seconds"
+        )
+
     @property
     def silent(self) -> list[str]:
         """The other nodes."""

@@ -129,6 +129,8 @@ def _refill(calls: Calls, cluster: ICluster, survey: Survey, shard: int, source:
         return [node for node, record in survey.living.items() if record.applied.get(shard) == AHEAD]
 
     if source is None and not ahead():
+        if why := survey.setBack(shard, calls.result(cluster.bounds(shard)).last):
+            raise ClusterError(why)
         states = {node: NodeState.of(record) for node, record in survey.living.items()}
         reasons = {node: each.reason or each.missing for node, each in states.items()}
         why = "".join(f"; {node}: {reason}" for node, reason in reasons.items() if reason)

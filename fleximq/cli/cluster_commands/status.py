@@ -119,6 +119,8 @@ def warnings(survey: Survey, found: Mapping[str, Any]) -> Iterator[str]:
             yield f"it is not known whether shard {shard} has an owner; the last known is {row['owner'] or 'none'}"
         elif not row["living"]:
             yield f"shard {shard} has no living owner" + (f"; the last was {row['owner']}" if row["owner"] else "")
+        if why := survey.setBack(shard, row["last"]):
+            yield why
         if row["limit"] and row["bytes"] > 0.8 * row["limit"]:
             yield f"the stream of shard {shard} is almost full: more --retention, or a larger limit, is needed"
     if not found["nodes"] and not survey.unread:

@@ -79,8 +79,9 @@ class Load:
             *(self._step, self._step, self._step, self._read, self._advance, self._die, self._roll),
         )
         #: A patient one brings transactions back later, and messages of queues.
-        self._reader: Any = self.life.journal.opened.reader
-        self._reader.patient = self.random.random() < 0.5
+        reader: Any = self.life.journal.opened.reader
+        self._reader = reader
+        reader.patient = self.random.random() < 0.5
         for _ in range(steps):
             self.random.choice(acts)()
             self.promises.times.append((self._now(), self.life.clock.seconds()))

@@ -82,6 +82,19 @@ class StatusTests(SynchronousTestCase):
         self.assertRegex(written.getvalue(), "owner +following 30 s ago")
         self.assertLessEqual(max(map(len, written.getvalue().splitlines())), 80)
 
+    def test_setBack(self) -> None:
+        """A stream with less than the copies is not said to be whole before the nodes notice it themselves."""
+        self.assertEqual([self.survey.setBack(0, last) for last in (None, 9)], ["", ""])
+        self.survey.nodeChanged("owner", record(10, durable="a"))
+        why = (
+            "the stream of shard 0 ends with message 9, but the copy of owner has 10: it was set back, or has a new "
+            "leader; ask again in 10 seconds"
+        )
+        self.assertEqual(self.survey.setBack(0, 9), why)
+        self.assertIn(why, list(warnings(self.survey, self.found())))
+        self.survey.nodeChanged("owner", record(AHEAD, durable="a"))
+        self.assertEqual(self.survey.setBack(0, 9), "")
+
     def test_answers(self) -> None:
         """A node that answers, but does not write its key, is not said to be stopped."""
         self.survey.answering.add("silent")

@@ -268,7 +268,10 @@ def main(arguments: list[str]) -> int:
             campaign.run(float(seconds), chosen)
         except AssertionError as error:
             broken.append(str(error))
-        broken += campaign.finish()
+        try:
+            broken += campaign.finish()
+        except AssertionError as error:
+            broken.append(str(error))
     print(json.dumps(campaign.report() | {"broken": broken}))
     _tidy(folder, bool(broken))
     return 1 if broken else 0
