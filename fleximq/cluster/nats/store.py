@@ -344,6 +344,7 @@ class NatsCluster:
         async def take(messages: Sequence[StoredMessage]) -> bool:
             nonlocal following, missed
             taken: list[tuple[int, Piece]] = []
+            isWhole = True
             for message in messages:
                 number = message.sequence
                 if number > following and (await self._info(stream)).state.first_seq < number:
@@ -351,13 +352,14 @@ class NatsCluster:
                     missed += 1
                     if missed < _MISSED:
                         await asyncio.sleep(RETRY)
+                        isWhole = False
                         break
                 if number >= following:
                     missed = 0
                     taken.append((number, _piece(message.data, _placesIn(message.headers))))
                     following = number + 1
             await self._loop.onReactor(lambda: hand(taken))
-            return not taken or taken[-1][0] == messages[-1].sequence
+            return isWhole
 
         def hand(taken: Sequence[tuple[int, Piece]]) -> None:
             if taken and not run.cancelled():

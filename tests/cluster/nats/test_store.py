@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -29,6 +30,8 @@ from tests.nightly import NIGHTLY, REASON
 if not MISSING:
     from nats.js.api import ClusterInfo, StreamInfo
 
+    from fleximq.cluster.nats import store
+    from fleximq.cluster.nats.feed import StoredMessage
     from fleximq.cluster.nats.store import NatsCluster
     from tests.cluster.nats.power import Campaign
 
@@ -51,6 +54,43 @@ class Watcher:
     def ownerChanged(self, shard: int, owner: ShardOwner) -> None:
         """See :class:`IWatcher`."""
         self.seen.append((shard, owner))
+
+
+class FollowTests(TestCase):
+    """What a reader of a stream does where a consumer passes over messages."""
+
+    if MISSING:
+        skip = MISSING
+
+    def test_gap(self) -> None:
+        """Each such consumer is replaced, also one whose first message is too late; only after many of them, which
+        cannot all be on a server with damaged files, the gap is passed on.
+        """
+        replaced, received = [], list[int]()
+
+        async def gap(client: Any, context: Any, stream: str, subject: str, begin: Any, take: Any) -> None:
+            replaced.append([not await take([message(1), message(2)])])
+            replaced.append([not await take([message(5), message(6)]) for _ in range(11)])
+            replaced.append([not await take([message(3)]), not await take([message(3), message(4), message(6)])])
+            replaced.append([not await take([message(7)]) for _ in range(11)])
+
+        async def info(stream: str, subjects_filter: object = None) -> Any:
+            return SimpleNamespace(cluster=None, state=SimpleNamespace(first_seq=1))
+
+        def message(sequence: int) -> StoredMessage:
+            return StoredMessage("s", sequence, b"Fx-Place: 1 1 0\r\n", b"")
+
+        self.patch(store, "feed", gap)
+        self.patch(store, "RETRY", 0)
+        cluster = NatsCluster(["nats://localhost"], "c", lambda call, *arguments: call(*arguments), room=1)
+        cluster._context = SimpleNamespace(stream_info=info)  # type: ignore[assignment]
+        cluster._loop.start()
+        self.addCleanup(cluster._loop.stop)
+        cluster.follow(0, 1, lambda pieces: received.extend(number for number, _ in pieces))
+        while len(replaced) < 4:
+            time.sleep(0.001)
+        self.assertEqual(replaced, [[False], [True] * 11, [False, True], [True] * 10 + [False]])
+        self.assertEqual(received, [1, 2, 3, 4, 7])
 
 
 def frame(data: bytes, left: int = 0) -> Piece:
