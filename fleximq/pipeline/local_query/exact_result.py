@@ -9,6 +9,8 @@ import duckdb
 import pyarrow as pa
 from duckdb.sqltypes import DuckDBPyType
 
+from fleximq.pipeline.query.table_names import quoted
+
 _NUMBERS = {"boolean", "tinyint", "smallint", "integer", "bigint", "utinyint", "usmallint", "uinteger", "ubigint"}
 #: Types that Arrow has too.
 _SAME = _NUMBERS | {"float", "double", "decimal", "varchar", "blob", "enum", "null"}
@@ -28,7 +30,7 @@ def exactRows(relation: duckdb.DuckDBPyRelation, rows: int) -> pa.RecordBatchRea
     # By numbers, since two columns may have one name.
     columns = [f"c{number}" for number in range(len(types))]
     chosen = [
-        f"{column}::{text} AS {_quoted(name)}"
+        f"{column}::{text} AS {quoted(name)}"
         for column, text, name in zip(columns, texts, relation.columns, strict=True)
     ]
     query = f'SELECT {", ".join(chosen)} FROM "{_VIEW}" AS result({", ".join(columns)})'
@@ -53,16 +55,12 @@ def _written(found: DuckDBPyType) -> str:
     if kind in ("list", "array"):
         return f"{_written(_inner(found)[0][1])}[]"
     if kind == "struct":
-        return f"STRUCT({', '.join(f'{_quoted(name)} {_written(each)}' for name, each in _inner(found))})"
+        return f"STRUCT({', '.join(f'{quoted(name)} {_written(each)}' for name, each in _inner(found))})"
     if kind == "map":
         return f"MAP({', '.join(_written(each) for _, each in _inner(found))})"
     if kind == "union" and all(each.id in _SAME for _, each in _inner(found)):
         return str(found)
     return "VARCHAR"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _inner(found: DuckDBPyType) -> list[tuple[str, DuckDBPyType]]:

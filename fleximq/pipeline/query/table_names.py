@@ -27,15 +27,16 @@ def noTable(name: str, lake: str, known: Sequence[str]) -> OptionRefused:
 def _only(known: Sequence[str]) -> str:
     some = ", ".join(known[:_NAMED]) + (f" and {len(known) - _NAMED} more" if len(known) > _NAMED else "")
     special = next((each for each in known if not _PLAIN.fullmatch(each)), None)
-    return f"only {some or 'none at all'}" + ("" if special is None else f"; {_QUOTES}: {_quoted(special)}")
+    return f"only {some or 'none at all'}" + ("" if special is None else f"; {_QUOTES}: {quoted(special)}")
 
 
 def unquoted(name: str) -> OptionRefused:
     """Return the error for a table whose name is not quoted, but must be."""
-    return OptionRefused(f"{_QUOTES}: {_quoted(name)}")
+    return OptionRefused(f"{_QUOTES}: {quoted(name)}")
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """Return a name in the double quotes of SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
