@@ -64,7 +64,7 @@ def mayChange(client: ConnectedClient, principal: str | None, topic: str) -> boo
     """Tell whether a client may change a schedule that a principal made for a topic; False if it is hidden from the
     client, which then must not learn that it exists.
 
-    :raises NotPermitted: it may see it, but it is of another principal and the client may not publish to its topic.
+    :raises NotPermitted: the client sees the schedule of another principal, but may not publish to its topic.
     """
     if principal is None or principal != client.principal:
         if not sees(client, topic):

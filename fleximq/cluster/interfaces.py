@@ -15,7 +15,7 @@ from zope.interface import Attribute, Interface
 HEADROOM = 4096
 #: The largest number of pieces of one commit.
 MOST_PIECES = 1000
-#: Seconds that an election of the servers may take, with the loss of a leader noticed before.
+#: Seconds within which the servers notice the loss of a leader and elect another.
 ELECTION = 15.0
 #: Instead of a sequence in a node's key: its copy has more than the stream, so no node may claim the shard.
 AHEAD = -1

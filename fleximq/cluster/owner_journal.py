@@ -185,7 +185,8 @@ class OwnerJournal(BrokerJournal):
     ) -> RecoveredJournal:
         """Fence the stream, read the copy, restore the broker from it, and accept runs after a first checkpoint.
 
-        Before it is restored, subscribers get the records that wait for them: restored queues have these already.
+        Records that wait for their delivery are delivered before the broker is restored: the restored queues have them
+        from the copy, and would get them twice.
 
         :raises Deposed: another node owns the shard.
         :raises Refused: the stream has no room.

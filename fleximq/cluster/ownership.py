@@ -236,7 +236,7 @@ class Ownership:
         return self.cluster.beat(self.node, self.record())
 
     def record(self) -> NodeRecord:
-        """Return what the key of this node says."""
+        """Return the present content of this node's key."""
         applied = self.applied()
         about = {**self.about(), "end": self.end(), "life": self._life, "state": self.state.name.lower()}
         return NodeRecord({} if applied is None else {self.shard: applied}, about)

@@ -62,7 +62,7 @@ class CommandParser(argparse.ArgumentParser):
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
         value = super()._get_value(action, arg_string)
-        # Mostly a variable of the shell that is not set: an empty folder would be the current one, others be ignored.
+        # Mostly an unset shell variable: an empty folder would mean the current one, other options would be ignored.
         if value == "" and action.metavar is not None and action.default != "":
             if action.option_strings:
                 self.error(f"{action.option_strings[-1]} is empty, but must be {action.metavar}")

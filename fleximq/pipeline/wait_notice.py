@@ -9,8 +9,8 @@ SILENCE = 3.0
 
 @contextmanager
 def waitNotice(sentence: Callable[[], str], say: Callable[[str], None], silence: float | None = None) -> Iterator[None]:
-    """Call ``say`` with a sentence, on another thread, after :data:`SILENCE` or other seconds in the block; costs 0.1
-    ms.
+    """Call ``say`` with a sentence, on another thread, after ``silence`` seconds in the block (:data:`SILENCE`); costs
+    0.1 ms.
     """
     timer = Timer(SILENCE if silence is None else silence, lambda: say(sentence()))
     timer.daemon = True

@@ -243,8 +243,8 @@ class _Checked:
 
 
 def _boundValues() -> None:
-    """Have fastavro refuse long decimals, and times before midnight, from which it would make others; an application in
-    this process may have replaced its readers.
+    """Have fastavro refuse long decimals, and negative times of day, which it would read as other times; an application
+    in this process may have replaced its readers.
     """
     for name, isWrong, fault in (
         ("bytes-decimal", _isLong, f"a decimal has more than {MAX_DECIMAL:,} bytes"),

@@ -40,7 +40,7 @@ class Principal:
 
 
 class Admitted(NamedTuple):
-    """An admitted peer: its principal (None: anonymous), its rights, and whether by a ticket of the console."""
+    """An admitted peer: its principal (None: anonymous), its rights, and whether a console ticket admitted it."""
 
     principal: Principal | None
     rights: IRights

@@ -133,8 +133,8 @@ class ClusterOperator:
         return ownership.missing() if isWaiting else ""
 
     def asked(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Carry out a command; the answer has ``error``, "" if it is carried out. ``state`` is answered as the key is,
-        for a time in which no key can be written.
+        """Carry out a command; the answer has ``error``, "" if it is carried out. The answer to ``state`` has
+        the content of the node's key, which cannot be written while NATS servers elect leaders.
         """
         if question.get("do") == "state":
             record = self._ownership.record()

@@ -42,7 +42,7 @@ _log = Logger()
 CLEANING_INTERVAL = 60.0
 #: Seconds from a fault that may pass to the first attempt to reopen the journal, and the longest between two attempts.
 FIRST_RETRY, LAST_RETRY = 0.5, 30.0
-#: Seconds for the last records before the journal is closed in any case, and between two looks at them.
+#: Seconds that the end waits at most for the last records to be delivered, and between two looks at them.
 _SETTLED, _LOOK = 10.0, 0.01
 
 

@@ -117,7 +117,7 @@ class SignIn:
 
 
 def _refuseTicket(admitted: Admitted) -> None:
-    """Refuse a ticket for what would outlast its session, by which a user signs out."""
+    """Refuse a peer that a ticket admitted: a session or ticket made from it would outlast its session's sign-out."""
     if admitted.byTicket:
         raise HttpRefusal(403, "a ticket is for one connection, and neither begins a session nor gets a ticket")
 

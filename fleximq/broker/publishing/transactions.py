@@ -21,7 +21,7 @@ from fleximq.values.records import Run, StoredBatch
 
 #: The bytes of records that are read at a time.
 CHUNK_BYTES = 1 << 20
-#: A read ends after so many bytes, and counts at least this many for each record.
+#: The least number of bytes that a read counts for each record.
 _RECORD_BYTES = 64
 #: Waiting bytes above which publishers should not be read.
 OVERLOAD_BYTES = 32 << 20

@@ -106,9 +106,9 @@ class Survey:
         self.owners: dict[int, ShardOwner] = {}
         #: The seconds by which the clock of a node is ahead of that of this machine.
         self.clocks: dict[str, float] = {}
-        #: The nodes that answer, although they do not change their keys.
+        #: The silent nodes that have answered a question.
         self.answering: set[str] = set()
-        #: Why the keys cannot be read; then these are old, or none. "" if they are read.
+        #: Why the keys cannot be read: then ``nodes`` are those last known, or none. "" if they can be read.
         self.unread = ""
 
     def nodeChanged(self, node: str, record: NodeRecord) -> None:
@@ -145,7 +145,7 @@ class Survey:
 
     @property
     def silent(self) -> list[str]:
-        """The other nodes."""
+        """The nodes that have not changed their keys since the first look."""
         return [node for node in self.nodes if self.changes[node] < 2]
 
 
@@ -159,8 +159,8 @@ def clusterNames(settings: Settings) -> Sequence[str]:
 def connected(
     settings: Settings, create: bool = False, lastKnown: bool = False
 ) -> "Iterator[tuple[Calls, NatsCluster, Survey]]":
-    """Connect to a cluster, and survey it until all of its living nodes have changed their keys; while the NATS servers
-    elect leaders, no node can. Then ask the silent nodes.
+    """Connect to a cluster, and survey it until all of its living nodes have changed their keys. Ask those that have
+    not: while the NATS servers elect leaders, no node can.
 
     :param create: create it if it does not exist.
     :param lastKnown: if the keys cannot be read, survey those in the copy of one server.
@@ -197,7 +197,7 @@ def _surveyed(calls: Calls, cluster: "NatsCluster") -> Survey:
 
 
 def _askSilent(calls: Calls, cluster: "NatsCluster", survey: Survey) -> None:
-    """Ask nodes for what they cannot write into their keys, or have not written yet."""
+    """Ask the silent nodes for their states, which may be newer than their keys."""
     asked = {node: cluster.ask(node, {"do": "state"}) for node in survey.silent}
     for node, waited in asked.items():
         with suppress(ClusterError):

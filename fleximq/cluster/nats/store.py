@@ -157,7 +157,7 @@ class NatsCluster:
         return self._attempt(find)
 
     def _attempt(self, attempted: Callable[[], Awaitable[T]]) -> "Deferred[T]":
-        """Carry out what a command needs first, again while connected servers elect leaders."""
+        """Carry out the first request of a command; repeat it while connected servers elect leaders."""
         self._loop.start()
         self._options |= _ONCE
         self.reason = ""
@@ -187,7 +187,7 @@ class NatsCluster:
 
     @property
     def isConnected(self) -> bool:
-        """Whether one of the servers is connected, which may lack the others."""
+        """Whether a server is connected; it may have no connection to the others."""
         return self._client.is_connected
 
     async def _connect(self, shards: int) -> None:
@@ -216,7 +216,7 @@ class NatsCluster:
         """Give a stream the copies and bytes that this node is set to, if it has fewer; another node may want more. A
         stream that was made when the cluster had one server has one copy.
 
-        :param direct: each server may be asked for its copy, for :meth:`lastKnown`.
+        :param direct: let each server answer from its own copy, for :meth:`lastKnown`.
         """
         config = found.config
         had = config.max_bytes or 0

@@ -77,7 +77,7 @@ def _plain(dataType: pa.DataType) -> pa.DataType:
 
 
 def _counted(dataType: pa.DataType) -> pa.DataType:
-    """Return a type with numbers for times and days, since not all years are those of Python's objects."""
+    """Return a type with numbers for times and days, since Python's dates have only the years 1 to 9999."""
     if pa.types.is_timestamp(dataType):
         return pa.int64()
     if pa.types.is_date32(dataType):

@@ -78,8 +78,8 @@ class StoreCatalog(MetastoreCatalog):
         return _answer(made.metadata, location)
 
     def _writeHint(self, folder: str) -> None:
-        """Name the newest version. Of two commits, the slower one may overwrite the hint of the other, so it looks
-        again afterwards.
+        """Write the number of the newest version; again if there is a newer one afterwards, since the slower of two
+        commits may overwrite the hint of the other.
         """
         written = 0
         while (newest := self._newest(folder)) > written:
