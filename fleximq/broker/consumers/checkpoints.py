@@ -172,8 +172,8 @@ class Checkpointer:
         return self._groups.reading()
 
     def lags(self) -> bool:
-        """Tell whether a transaction is being read back: it and later records wait for their delivery."""
-        return self._transactions.reading
+        """Tell whether records wait for their delivery: a transaction that is being read back, and later ones."""
+        return self._transactions.lags
 
     def begun(self) -> None:
         """Begin to publish schedules and to remove expired values, which would be refused before."""

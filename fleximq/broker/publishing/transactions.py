@@ -57,9 +57,10 @@ class _Waiting(NamedTuple):
 class Transactions:
     """Commits staged records and preserves the order of publications after them.
 
-    ``reading`` is True while a transaction is read back. ``overloaded`` is True while ``waitingBytes``, the bytes that
-    wait for it, exceed :data:`OVERLOAD_BYTES`: then publishers should not be read. They exceed it by little more than
-    the journal's own bound of pending bytes.
+    ``reading`` is True while a transaction is read back, ``lags`` until all that waited for it is delivered too: each
+    of these deliveries may begin a commit. ``overloaded`` is True while ``waitingBytes``, the bytes that wait for it,
+    exceed :data:`OVERLOAD_BYTES`: then publishers should not be read. They exceed it by little more than the journal's
+    own bound of pending bytes.
 
     :param deliver: delivers a committed run to its subscribers.
     :param unread: called when a transaction cannot be read back, so that its records were not delivered.
@@ -70,7 +71,7 @@ class Transactions:
         self._topics = topics
         self._deliver = deliver
         self._unread = unread
-        self.reading = False
+        self.reading = self.lags = False
         self._lastBatches: dict[str, int] = {}
         self._waiting: deque[_Waiting] = deque()
         self._publishers: set[ConnectedClient] = set()
@@ -141,7 +142,7 @@ class Transactions:
             self._read(offset, end)
 
     def _read(self, offset: int, end: int) -> None:
-        self.reading = True
+        self.reading = self.lags = True
         # No records after the transaction: a read that takes long while many follow would fall further behind.
         most = min(CHUNK_BYTES, _RECORD_BYTES * (end - offset))
         self._journal.read(offset, lambda name: True, most, partial(self._found, offset, end))
@@ -165,6 +166,7 @@ class Transactions:
             self.waitingBytes -= waiting.size
             self.overloaded = self.waitingBytes > OVERLOAD_BYTES
             waiting.deliver()
+        self.lags = self.reading
         if not self._waiting:
             self._publishers.clear()
         if not self.overloaded:

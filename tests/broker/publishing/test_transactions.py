@@ -10,7 +10,7 @@ from fleximq.values.message import Content, Message
 from fleximq.values.message_cost import OVERHEAD
 from fleximq.values.queue_definition import QueueDefinition
 from tests.broker.consumers.consuming import Worker
-from tests.broker.parts import text
+from tests.broker.parts import Collector, text
 from tests.broker.publishing.test_publication_paths import DurableCase
 from tests.broker.schedules.durable import SOURCE, Life, batch
 from tests.journal.at_once import published as records
@@ -172,3 +172,27 @@ class CheckpointTests(SynchronousTestCase):
         """A journal that is closed before gets no last checkpoint."""
         self.life.journal.close()
         self.assertEqual(self.restarted(), [b"1", b"2", b"3"])
+
+    def test_segmentWhileDelivered(self) -> None:
+        """A delivery that begins a commit, such as that of a dead letter, begins no segment while others wait."""
+        self.publish()
+        self.life.commit()
+        segments = len(self.life.journal.segments)
+        self.life.broker.subscribe(self.life.me, Rolling(self.life), "w")
+        self.reader.answer()
+        self.life.commit()
+        self.assertEqual(self.restarted(), [b"1", b"2", b"3", b"3"])
+        self.assertGreater(len(self.life.journal.segments), segments)
+
+
+class Rolling(Collector):
+    """A subscriber that lets the journal begin a segment after the transaction."""
+
+    def __init__(self, life: Life) -> None:
+        super().__init__()
+        self._life = life
+
+    def deliver(self, rendered: Any, count: int) -> None:
+        """See :class:`fleximq.interfaces.ISubscriber`."""
+        if count == 1:
+            self._life.journal.opened.roll()
