@@ -157,7 +157,7 @@ class Broker:
         rules, journal, topics, counted = self.rules, self.journal, self.topics, self.observers.counted
         self.fanOut = FanOut(topics, self.clients)
         self._deliver = deliver = self.fanOut.deliver
-        self.transactions = Transactions(journal, topics, deliver, self._readAgain)
+        self.transactions = Transactions(journal, topics, deliver, self._readAgain, self.deadlines.onError)
         self.orderedPath = OrderedPath(
             journal, topics, self.fanOut, self.transactions, counted, publishing, self.recordWatchers
         )

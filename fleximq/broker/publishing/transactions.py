@@ -64,13 +64,22 @@ class Transactions:
 
     :param deliver: delivers a committed run to its subscribers.
     :param unread: called when a transaction cannot be read back, so that its records were not delivered.
+    :param onError: called with the exception of a delivery; the next ones follow.
     """
 
-    def __init__(self, journal: IJournal, topics: TopicTable, deliver: Deliver, unread: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        journal: IJournal,
+        topics: TopicTable,
+        deliver: Deliver,
+        unread: Callable[[], None],
+        onError: Callable[[Exception], None],
+    ) -> None:
         self._journal = journal
         self._topics = topics
         self._deliver = deliver
         self._unread = unread
+        self._onError = onError
         self.reading = self.lags = False
         self._lastBatches: dict[str, int] = {}
         self._waiting: deque[_Waiting] = deque()
@@ -154,7 +163,7 @@ class Transactions:
         """
         for batch in batches:
             for run in _runs(batch.pick(range(bisect_left(batch.offsets, end)))):
-                self._deliver(self._envelopeOf(run), run, len(run))
+                self._attempt(partial(self._deliver, self._envelopeOf(run), run, len(run)))
         if offset < nextOffset < end:
             self._read(nextOffset, end)
             return
@@ -165,7 +174,7 @@ class Transactions:
             waiting = self._waiting.popleft()
             self.waitingBytes -= waiting.size
             self.overloaded = self.waitingBytes > OVERLOAD_BYTES
-            waiting.deliver()
+            self._attempt(waiting.deliver)
         self.lags = self.reading
         if not self._waiting:
             self._publishers.clear()
@@ -173,6 +182,13 @@ class Transactions:
             calls, self._onRelief = self._onRelief, []
             for call in calls:
                 call()
+
+    def _attempt(self, deliver: Callable[[], None]) -> None:
+        """Deliver; report an exception, so that what waits is delivered in any case."""
+        try:
+            deliver()
+        except Exception as error:
+            self._onError(error)
 
     def deliverRecords(self, batch: StoredBatch) -> None:
         """Deliver committed records after the transactions committed before them."""

@@ -184,6 +184,24 @@ class CheckpointTests(SynchronousTestCase):
         self.assertEqual(self.restarted(), [b"1", b"2", b"3", b"3"])
         self.assertGreater(len(self.life.journal.segments), segments)
 
+    def test_failingSubscriber(self) -> None:
+        """A subscriber that fails does not end the delivery of what waits."""
+        self.life.broker.subscribe(self.life.me, Failing(), "w")
+        self.reader.answer()
+        self.assertEqual(list(map(str, self.life.errors)), ["no"] * 2)
+        self.assertFalse(self.life.broker.checkpointer.lags())
+        self.life.commit()
+        self.life.errors.clear()
+        self.assertEqual(self.restarted(), [b"1", b"2", b"3"])
+
+
+class Failing(Collector):
+    """A subscriber that raises an exception."""
+
+    def deliver(self, rendered: Any, count: int) -> None:
+        """See :class:`fleximq.interfaces.ISubscriber`."""
+        raise ValueError("no")
+
 
 class Rolling(Collector):
     """A subscriber that lets the journal begin a segment after the transaction."""
