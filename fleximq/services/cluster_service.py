@@ -73,6 +73,8 @@ _LAST, _HANDING = 10.0, 1.0
 _FOLLOWING = State.FOLLOWING, State.FENCING
 #: Seconds for reading the last messages of a stream that is replaced.
 _FENCED = 30.0
+#: Why a copy is not updated while its node writes it to the stream.
+_WRITTEN = "its copy is written to the stream"
 #: Seconds that clients have to end when an operator moves the shard.
 _MOVING = 0.5
 
@@ -416,7 +418,7 @@ class ClusterService(MultiService):
     async def _seized(self) -> StreamLog:
         """Depose the owner, and read the stream to its end if it continues this copy."""
         isContinued = self.follower.applied not in (None, AHEAD)
-        self.follower.reason = "its copy is written to the stream"
+        self.follower.reason = _WRITTEN
         log = self._newLog(await self.ownership.seize())
         if isContinued:
             await Deferred.fromCoroutine(log.fence()).addTimeout(_FENCED, self._clock)
@@ -471,8 +473,9 @@ class ClusterService(MultiService):
         """Look at the stream: an owner for its free room, a follower whether it is the same one. A follower ends if its
         clients read a copy that failed.
         """
-        if self._copy.added is not None and self.follower.reason and self.ownership.state is State.FOLLOWING:
-            self._lost(self.follower.reason)
+        reason = self.follower.reason
+        if self._copy.added is not None and reason not in ("", _WRITTEN) and self.ownership.state is State.FOLLOWING:
+            self._lost(reason)
         if self._log is not None and self.ownership.state is State.OWNING:
             looked = Deferred.fromCoroutine(self._log.look())
             looked.addCallbacks(lambda _: self._tellLost(), self._wasSetBack)
