@@ -2,8 +2,8 @@
 
 import asyncio
 import sys
-import time
 from collections.abc import Callable
+from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any
 
@@ -66,13 +66,14 @@ class FollowTests(TestCase):
         """Each such consumer is replaced, also one whose first message is too late; only after many of them, which
         cannot all be on a server with damaged files, the gap is passed on.
         """
-        replaced, received = [], list[int]()
+        replaced, received, calls = [], list[int](), SimpleQueue[Any]()
 
         async def gap(client: Any, context: Any, stream: str, subject: str, begin: Any, take: Any) -> None:
             replaced.append([not await take([message(1), message(2)])])
             replaced.append([not await take([message(5), message(6)]) for _ in range(11)])
             replaced.append([not await take([message(3)]), not await take([message(3), message(4), message(6)])])
             replaced.append([not await take([message(7)]) for _ in range(11)])
+            calls.put(None)
 
         async def info(stream: str, subjects_filter: object = None) -> Any:
             return SimpleNamespace(cluster=None, state=SimpleNamespace(first_seq=1))
@@ -82,13 +83,13 @@ class FollowTests(TestCase):
 
         self.patch(store, "feed", gap)
         self.patch(store, "RETRY", 0)
-        cluster = NatsCluster(["nats://localhost"], "c", lambda call, *arguments: call(*arguments), room=1)
+        cluster = NatsCluster(["nats://localhost"], "c", lambda *call: calls.put(call), room=1)
         cluster._context = SimpleNamespace(stream_info=info)  # type: ignore[assignment]
         cluster._loop.start()
         self.addCleanup(cluster._loop.stop)
         cluster.follow(0, 1, lambda pieces: received.extend(number for number, _ in pieces))
-        while len(replaced) < 4:
-            time.sleep(0.001)
+        while (call := calls.get(timeout=60)) is not None:
+            call[0](*call[1:])
         self.assertEqual(replaced, [[False], [True] * 11, [False, True], [True] * 10 + [False]])
         self.assertEqual(received, [1, 2, 3, 4, 7])
 
