@@ -18,6 +18,7 @@ if not skip:
     import msgpack
 
     from fleximq.pipeline.command.job import Job
+    from fleximq.pipeline.jobs import replay_source
     from fleximq.pipeline.jobs.catalog import CATALOG
     from fleximq.pipeline.jobs.describe import DESCRIBE
     from fleximq.pipeline.jobs.ingest import INGEST
@@ -135,6 +136,24 @@ class ParquetTests(ReplayCase):
             self.replay("--lake", f"{self.lake}/early", "--where", "offset > 1")
             found = [(topic, value["a"]) for topic, value in self.published()]
             self.assertEqual(found, (_FIRST + _LATER)[1:])
+
+    def test_replayThatEndsEarlyGoesOnThoughTheTableHasChanged(self) -> None:
+        """It ends in a transaction, before and after the broker has published it."""
+        self.keep(_FIRST)
+        self.ingest("early")
+        self.keep(_LATER)
+        self.ingest("early")
+        self.patch(replay_source, "ROWS", 2)
+        self.patch(replay_source, "_GRAIN", 2)
+        table = ("--lake", f"{self.lake}/early")
+        self.crashes("commit", 0, *table, before=True)
+        self.assertEqual(self.published(), [])
+        self.job(COMPACT, "--many", "2")
+        self.crashes("commit", 1, *table, before=False)
+        self.keep(_LATER)
+        self.ingest("early")
+        self.assertEqual(self.replay(*table)[-1], "6 messages were published")
+        self.assertEqual([(topic, value["a"]) for topic, value in self.published()], _FIRST + _LATER)
 
 
 class DeltaTests(ParquetTests):

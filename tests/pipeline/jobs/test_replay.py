@@ -44,6 +44,10 @@ if not skip:
 SECONDS = 300
 
 
+class Crash(Exception):
+    """The process ends here."""
+
+
 class ReplayCase(SynchronousTestCase):
     """A broker into which is replayed, and a folder for everything."""
 
@@ -70,6 +74,23 @@ class ReplayCase(SynchronousTestCase):
                         assert delivery is not None
                         found.append((delivery.header["offset"], topic, delivery.value))
         return [(topic, value) for _, topic, value in sorted(found, key=lambda each: each[0])]
+
+    def crashes(self, name: str, after: int, *words: str, before: bool) -> None:
+        """Replay, and end before or behind the call of the sink's method that comes after so many others."""
+        calls = iter(range(1000))
+        method = getattr(BatchSink, name)
+
+        def crash(sink: Any, *arguments: Any) -> Any:
+            last = next(calls) == after
+            if last and before:
+                raise Crash
+            answer = method(sink, *arguments)
+            if last:
+                raise Crash
+            return answer
+
+        with mock.patch.object(BatchSink, name, crash):
+            self.assertRaises(Crash, self.replay, *words)
 
 
 class JournalCase(ReplayCase):
@@ -179,36 +200,15 @@ class JournalTests(JournalCase):
         self.assertEqual(self.replay(*self.from_, "--subscribe", "none")[-1], "0 messages were published")
 
 
-class Crash(Exception):
-    """The process ends here."""
-
-
 class CrashTests(JournalCase):
     """What is interrupted goes on where it was."""
-
-    def crashes(self, name: str, after: int, *, before: bool) -> None:
-        """Replay, and end before or behind the call of the sink's method that comes after so many others."""
-        calls = iter(range(1000))
-        method = getattr(BatchSink, name)
-
-        def crash(sink: Any, *arguments: Any) -> Any:
-            last = next(calls) == after
-            if last and before:
-                raise Crash
-            answer = method(sink, *arguments)
-            if last:
-                raise Crash
-            return answer
-
-        with mock.patch.object(BatchSink, name, crash):
-            self.assertRaises(Crash, self.replay, *self.from_, "--rate", "10000")
 
     def test_crashAtAnyStepPublishesEachRowOnce(self) -> None:
         self.patch(replay_source, "ROWS", 2)
         self.patch(replay_source, "_GRAIN", 2)
         steps = (("commit", True), ("write", False), ("write", True), ("commit", False))
         for name, before in steps[: repetitions(2, 4)]:
-            self.crashes(name, 1, before=before)
+            self.crashes(name, 1, *self.from_, "--rate", "10000", before=before)
         self.assertEqual(self.replay(*self.from_)[-1], "20 messages were published")
         self.assertEqual(self.published(), self.everything)
 
@@ -216,7 +216,7 @@ class CrashTests(JournalCase):
     def test_killOfTheBrokerLosesAndRepeatsNothing(self) -> None:
         self.patch(replay_source, "ROWS", 6)
         self.patch(replay_source, "_GRAIN", 2)
-        self.crashes("commit", 1, before=False)
+        self.crashes("commit", 1, *self.from_, "--rate", "10000", before=False)
         port = self.broker.port()
         self.broker.stop(signal.SIGKILL)
         self.broker = startBroker(self, self.folder / "into", port=port)
