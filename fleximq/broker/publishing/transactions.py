@@ -2,7 +2,9 @@
 
 After the commit of a transaction the broker reads its records back from the journal, a few milliseconds for a thousand.
 Runs that are committed meanwhile wait for their delivery, and so does the journal's next checkpoint. While they have
-more than :data:`OVERLOAD_BYTES`, publishers should not be read.
+more than :data:`OVERLOAD_BYTES`, publishers should not be read. If each transaction is committed before the previous
+one is delivered, the next ones wait after :data:`IN_ROW` of them until all are delivered, so that a checkpoint can be
+written.
 """
 
 from bisect import bisect_left
@@ -14,6 +16,7 @@ from typing import Any, NamedTuple
 
 from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource
 from fleximq.broker.topics.topic_table import TopicTable
+from fleximq.errors import NotKept
 from fleximq.interfaces import IJournal
 from fleximq.values.message import Message
 from fleximq.values.message_cost import OVERHEAD, cost
@@ -25,6 +28,8 @@ CHUNK_BYTES = 1 << 20
 _RECORD_BYTES = 64
 #: Waiting bytes above which publishers should not be read.
 OVERLOAD_BYTES = 32 << 20
+#: The number of transactions after which the next one waits until all are delivered.
+IN_ROW = 16
 #: The number of queries of which the last batch is remembered.
 _QUERIES = 10_000
 
@@ -87,6 +92,10 @@ class Transactions:
         self._onRelief: list[Callable[[], None]] = []
         self.waitingBytes = 0
         self.overloaded = False
+        #: The transactions that were committed since all were delivered, and how many of them have no result yet.
+        self._inRow = self._undecided = 0
+        #: The commits that wait until all transactions are delivered.
+        self._held: list[Callable[[], None]] = []
 
     def holds(self, publisher: ConnectedClient) -> bool:
         """Return whether publications of this client may wait here for their delivery."""
@@ -121,13 +130,19 @@ class Transactions:
     ) -> None:
         """Publish the staged records of one batch of a query; a repeat only reports the result of the first commit.
 
+        After :data:`IN_ROW` commits without a pause it waits until the earlier transactions are delivered.
+
         :param tokens: those that the journal returned when the records were staged.
         :param committed: called with the offset of the first record and None, or with 0 and the reason of a failure.
         :raises NotKept: the journal stores nothing at present.
         """
+        if self._inRow >= IN_ROW:
+            self._held.append(partial(self._commitHeld, query, batch, tokens, committed))
+            return
         before = self._journal.end
 
         def decided(offset: int, reason: str | None) -> None:
+            self._undecided -= 1
             # A repeated batch was delivered by the first commit, or by one before the broker was restarted.
             if reason is None and offset >= before and self._lastBatches.get(query) != batch:
                 self._lastBatches.pop(query, None)
@@ -136,8 +151,34 @@ class Transactions:
                     del self._lastBatches[next(iter(self._lastBatches))]
                 self.deliverTransaction(offset, self._journal.end)
             committed(offset, reason)
+            self._commitNext()
 
-        self._journal.commitStaged(query, batch, tokens, decided)
+        self._inRow += 1
+        self._undecided += 1
+        try:
+            self._journal.commitStaged(query, batch, tokens, decided)
+        except NotKept:
+            self._undecided -= 1
+            self._commitNext()
+            raise
+
+    def _commitHeld(
+        self, query: str, batch: int, tokens: Sequence[str], committed: Callable[[int, str | None], None]
+    ) -> None:
+        """Commit what was held; a refusal is a result."""
+        try:
+            self.commit(query, batch, tokens, committed)
+        except NotKept as error:
+            committed(0, error.reason)
+
+    def _commitNext(self) -> None:
+        """Commit the held transactions, if all others are delivered; a segment that is due begins before them."""
+        if self._undecided or self.lags:
+            return
+        self._inRow = 0
+        held, self._held = self._held, []
+        for commit in held:
+            commit()
 
     def deliverTransaction(self, offset: int, end: int) -> None:
         """Deliver the records of a committed transaction, after earlier ones.
@@ -182,6 +223,7 @@ class Transactions:
             calls, self._onRelief = self._onRelief, []
             for call in calls:
                 call()
+        self._commitNext()
 
     def _attempt(self, deliver: Callable[[], None]) -> None:
         """Deliver; report an exception, so that what waits is delivered in any case."""

@@ -1,11 +1,12 @@
 """What waits while a transaction is read back: in order, and not more than there is memory for."""
 
+from collections import Counter
 from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.envelope import Envelope
-from fleximq.broker.publishing.transactions import OVERLOAD_BYTES
+from fleximq.broker.publishing.transactions import IN_ROW, OVERLOAD_BYTES
 from fleximq.values.message import Content, Message
 from fleximq.values.message_cost import OVERHEAD
 from fleximq.values.queue_definition import QueueDefinition
@@ -132,7 +133,7 @@ class CheckpointTests(SynchronousTestCase):
     def restarted(self) -> list[bytes]:
         """Return the messages of the queue after a restart."""
         life = self.life.killed()
-        worker = Worker(life.broker).consume("w", 100)
+        worker = Worker(life.broker).consume("w", 1000)
         life.finish()
         return [each.message.payload for each in worker.got]
 
@@ -167,6 +168,33 @@ class CheckpointTests(SynchronousTestCase):
             self.life.commit()
         self.reader.answer()
         self.assertEqual((sum(sizes), self.life.broker.transactions.reading), (4, False))
+
+    def test_withoutPause(self) -> None:
+        """Where each transaction is committed before the previous one is delivered, a segment begins all the same."""
+        segments = len(self.life.journal.segments)
+        self.life.journal.opened.roll()
+        for number in range(2, 3 * IN_ROW):
+            self.transact(number)
+            self.life.commit()
+            self.reader.answer()
+        self.assertEqual(len(self.life.journal.segments), segments + 1)
+        self.reader.patient = False
+        self.reader.answer()
+        self.life.commit()
+        self.assertEqual(Counter(self.restarted()), Counter([b"1", b"2", b"3"] * number))
+
+    def test_heldAndRefused(self) -> None:
+        """A transaction that waits for the others is refused, as any other, where the journal stores nothing then."""
+        for number in range(2, IN_ROW + 1):
+            self.transact(number)
+        self.life.commit()
+        said: list[tuple[int, str | None]] = []
+        self.life.broker.transactions.commit("q", 0, [], lambda *result: said.append(result))
+        self.life.journal.opened.group.refuse("the disk is full")
+        self.assertEqual(said, [])
+        self.reader.patient = False
+        self.reader.answer()
+        self.assertEqual(said, [(0, "the disk is full")])
 
     def test_close(self) -> None:
         """A journal that is closed before gets no last checkpoint."""
