@@ -32,8 +32,8 @@ def _count(prefix: str, client: Client) -> int:
 
 
 class ChordBackend(Protocol):
-    """What chords need of the result backend: Celery's own methods, and ``call``, which does something with the client
-    of the broker.
+    """The methods of the result backend that chords use: Celery's own, and ``call``, which runs a function with the
+    client of the broker.
     """
 
     app: Any

@@ -29,7 +29,7 @@ from fleximq.values.urls import addressesOf
 
 #: Delays between attempts to connect, again or for the first time: a web application is used meanwhile.
 _RECONNECT = Backoff(first=0.1, most=2.0)
-#: What a lost or refused connection raises; ValueError for a foreign message.
+#: The errors of a lost or refused connection, and ValueError for a message of another program.
 _ERRORS = (ClientError, TimeoutError, ValueError)
 
 

@@ -222,7 +222,7 @@ class OpenedJournal(StoredRecords):
         """Return the beginning of a new segment. None if the queues lag, until the next commit, or if a snapshot fails:
         then the present segment continues.
         """
-        if self._queues.lags():
+        if self.lags:
             return None
         self.staging.expire()
         try:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Timer
 
+#: Seconds after which a wait is reported, unless a caller says otherwise.
 SILENCE = 3.0
 
 

@@ -225,7 +225,7 @@ class Checkpointer:
         self._recentIds.learn(batch, publishedTo)
         self._schedules.stored(batch)
         self._values.learn(valuesIn(batch))
-        if any(each.startswith(SYSTEM) for each in batch.topics):  # no queue receives them, whatever its sources
+        if any(each.startswith(SYSTEM) for each in batch.topics):  # queues do not receive system topics
             batch = batch.only(lambda name: not name.startswith(SYSTEM))
             if not len(batch):
                 return

@@ -1,20 +1,21 @@
-"""What stories of dead letters tell of their deliveries: when the first one ended, and who had the last one."""
+"""Notes for the headers of dead letters: when the first delivery ended, and which consumer had the last one."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from fleximq.broker.envelope import QueueDelivery
 
-#: So many notes of messages that have left may remain, and as many as those that are needed.
+#: Notes of messages that have left the queue are removed when there are more than this number and twice those that
+#: were needed before.
 _UNUSED = 64
 T = TypeVar("T")
 
 
 class AttemptNotes:
     """Times in seconds of the clock and names of consumers, by tag. A message that is acknowledged at its first
-    delivery costs nothing, unless it would be the last one too.
+    delivery needs no note, unless this delivery is its last one.
 
-    :param isHere: tells whether the message with a tag is still in the queue: others are forgotten now and then.
+    :param isHere: tells whether the message with a tag is still in the queue.
     """
 
     __slots__ = ("_consumers", "_isHere", "_most", "_times")

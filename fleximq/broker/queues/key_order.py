@@ -82,7 +82,7 @@ class KeyOrder:
                 self.admits(tag, keys.get(offset))
 
     def park(self, delivery: QueueDelivery, key: Key | None) -> None:
-        """Add a message whose key is out; its ``attempts`` are those before."""
+        """Add a message whose key a consumer has; its ``attempts`` are the earlier ones."""
         if key is None:
             raise ValueError("a message without a key is never parked")
         parked = self._parked.setdefault(key, {})

@@ -1,4 +1,4 @@
-"""What :meth:`work` does with a job, the same in all forms: which settlement follows from the end of its function."""
+"""How :meth:`work` settles a job, by the result of its function; the same for all forms of the client."""
 
 import inspect
 from collections.abc import Callable
@@ -68,6 +68,6 @@ class WorkRules:
             job.retry(pause)
 
     def _failed(self, job: Job, error: Exception | None, words: str) -> None:
-        """Log the error of a job, unless it has been told otherwise."""
+        """Log the error of a job; Reject and NotSettled are no failures of its function."""
         if error is not None and not isinstance(error, Reject | NotSettled):
             self._log.error("%r failed; %s", job, words, exc_info=error)

@@ -224,10 +224,11 @@ class NatsCluster:
         direct = direct or bool(config.allow_direct)
         if (copies, limit, direct) == (config.num_replicas, had, bool(config.allow_direct)):
             return
-        _log.info(
-            "the stream {name} gets {copies} copies and at most {limit} bytes, in place of {had} and {bytes}",
-            name=config.name, copies=copies, limit=limit, had=config.num_replicas, bytes=had,
-        )  # fmt: skip
+        if (copies, limit) != (config.num_replicas, had):
+            _log.info(
+                "the stream {name} gets {copies} copies and at most {limit} bytes, in place of {had} and {bytes}",
+                name=config.name, copies=copies, limit=limit, had=config.num_replicas, bytes=had,
+            )  # fmt: skip
         try:
             await self._context.update_stream(config.evolve(num_replicas=copies, max_bytes=limit, allow_direct=direct))
         except APIError as error:

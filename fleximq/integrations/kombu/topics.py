@@ -21,7 +21,7 @@ def topicOf(exchange: str, routingKey: str) -> str:
 def bindingSource(exchange: str, routingKey: str, kind: str) -> str:
     """Return the source of a queue for a binding to an exchange, by its kind: direct, topic or fanout.
 
-    :raises ValueError: the broker has no such pattern, or no such kind of exchange.
+    :raises ValueError: the broker cannot match this routing key, or it has no exchanges of this kind.
     """
     if kind == "fanout":
         return topicOf(exchange, "") + "#"

@@ -51,9 +51,6 @@ class LocalTables:
         isLake = self._lake is not None and name not in self._own
         return isLake and isFileName(name) and FILES.isTable(f"{self._lake}/{name}")
 
-    def _inLake(self) -> list[str]:
-        return [] if self._lake is None else tableNames(self._lake)
-
     def open(self, name: str, query: str) -> ds.Dataset:
         """Return the table of this name; raises OptionRefused if there is none, LakeRefused and JournalError."""
         if self._isOfLake(name):
@@ -62,7 +59,7 @@ class LocalTables:
             return lakeDataset(f"{self._lake}/{name}")
         journals = self._journals
         if journals is None:
-            raise noTable(name, str(self._lake), [*self._own, *self._inLake()])
+            raise noTable(name, str(self._lake), [*self._own, *tableNames(self._lake)])
         topics, form, fields = Topics(), self._format, self._fields
         if own := self._own.get(name):
             topics = own.spec.wanted
@@ -70,7 +67,7 @@ class LocalTables:
                 form, fields = (own.spec.decode, own.spec.definition), None
         elif name != ALL:
             if not journals.has(name):
-                raise noTopic(name, [*self._own, *self._inLake(), *journals.topics()])
+                raise noTopic(name, [*self._own, *tableNames(self._lake), *journals.topics()])
             noTwins(name, query, journals.has)
             topics = Topics(names=frozenset([name]))
         if form is None:

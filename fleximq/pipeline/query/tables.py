@@ -80,15 +80,12 @@ class Tables:
             return
         noTwins(name, query, lambda other: isThere(SourceOptions.of(_plain(self._options or {})), other, self._sealed))
 
-    def _inLake(self) -> list[str]:
-        return [] if self._lake is None else tableNames(self._lake)
-
     def _open(self, name: str) -> DataFrame:
         own = self._own.get(name)
         if own is None and self._lake is not None and isFileName(name) and FILES.isTable(f"{self._lake}/{name}"):
             return self._lakeTable(f"{self._lake}/{name}")
         if self._options is None:
-            raise noTable(name, str(self._lake), [*self._own, *self._inLake()])
+            raise noTable(name, str(self._lake), [*self._own, *tableNames(self._lake)])
         options = dict(self._options)
         if own is not None or name != ALL:
             for other in ("topics", "subscribe", "subscribePattern"):
@@ -115,7 +112,7 @@ class Tables:
     def _checkTopic(self, name: str) -> None:
         chosen = SourceOptions.of(_plain(self._options or {}))
         if not isThere(chosen, name, self._sealed):
-            raise noTopic(name, [*self._own, *self._inLake(), *topicsOf(chosen, self._sealed)])
+            raise noTopic(name, [*self._own, *tableNames(self._lake), *topicsOf(chosen, self._sealed)])
 
     def _load(self, options: Mapping[str, str]) -> DataFrame:
         if self._sealed is None:

@@ -37,7 +37,7 @@ COMMON = "_common_metadata"
 MAX_NAME_BYTES = 200
 _HASH_BYTES = 10
 #: Seconds after which a wait for a store is reported.
-SILENCE = 10.0
+STORE_SILENCE = 10.0
 FIRST_DAY = date(1970, 1, 1)
 _DATE = re.compile(r"(?:^|/)date=([0-9]{4}-[0-9]{2}-[0-9]{2})(?:/|$)")
 #: Hive's name for null.
@@ -116,8 +116,12 @@ def fileOf(journal: str, batch: int, part: int) -> str:
     return f"{fileName(journal)}-{batch:010d}-{part:05d}.parquet"
 
 
-def tableNames(lake: str, files: LakeFiles = FILES) -> list[str]:
-    """Return the names of all tables of a lake, sorted; raises LakeRefused if its folder cannot be read."""
+def tableNames(lake: str | None, files: LakeFiles = FILES) -> list[str]:
+    """Return the names of all tables of a lake, sorted; none without one. Raises LakeRefused if its folder cannot be
+    read.
+    """
+    if lake is None:
+        return []
     try:
         with _waiting(lake):
             return files.tables(lake)
@@ -136,8 +140,8 @@ def checkLake(lake: str, files: LakeFiles = FILES) -> None:
 
 
 def _waiting(lake: str) -> AbstractContextManager[None]:
-    sentence = f"the lake {lake} has not answered for {SILENCE:g} s, still waiting"
-    return waitNotice(lambda: sentence, _log.warning, SILENCE)
+    sentence = f"the lake {lake} has not answered for {STORE_SILENCE:g} s, still waiting"
+    return waitNotice(lambda: sentence, _log.warning, STORE_SILENCE)
 
 
 def tablesOf(lake: str | None, names: Sequence[str] | None) -> list[str]:

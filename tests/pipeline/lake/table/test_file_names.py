@@ -116,7 +116,7 @@ class WaitTests(SynchronousTestCase):
         skip = skip
 
     def test_checksSayWhatTheyWaitForAndGoOnWaiting(self) -> None:
-        self.patch(file_names, "SILENCE", 0.0)
+        self.patch(file_names, "STORE_SILENCE", 0.0)
         said: list[str] = []
         answer = Event()
 
