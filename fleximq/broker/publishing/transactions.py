@@ -20,7 +20,7 @@ from fleximq.errors import NotKept
 from fleximq.interfaces import IJournal
 from fleximq.values.message import Message
 from fleximq.values.message_cost import OVERHEAD, cost
-from fleximq.values.records import Run, StoredBatch
+from fleximq.values.records import OnCommitted, Run, StoredBatch
 
 #: The bytes of records that are read at a time.
 CHUNK_BYTES = 1 << 20
@@ -92,8 +92,10 @@ class Transactions:
         self._onRelief: list[Callable[[], None]] = []
         self.waitingBytes = 0
         self.overloaded = False
-        #: The transactions that were committed since all were delivered, and how many of them have no result yet.
-        self._inRow = self._undecided = 0
+        #: The number of transactions that were committed since all were delivered.
+        self._inRow = 0
+        #: The callbacks of the commits that have no result yet.
+        self._undecided: set[OnCommitted] = set()
         #: The commits that wait until all transactions are delivered.
         self._held: list[Callable[[], None]] = []
 
@@ -125,9 +127,7 @@ class Transactions:
         self.overloaded = self.waitingBytes > OVERLOAD_BYTES
         self._publishers.add(envelope.publisher)
 
-    def commit(
-        self, query: str, batch: int, tokens: Sequence[str], committed: Callable[[int, str | None], None]
-    ) -> None:
+    def commit(self, query: str, batch: int, tokens: Sequence[str], committed: OnCommitted) -> None:
         """Publish the staged records of one batch of a query; a repeat only reports the result of the first commit.
 
         After :data:`IN_ROW` commits without a pause it waits until the earlier transactions are delivered.
@@ -142,7 +142,7 @@ class Transactions:
         before = self._journal.end
 
         def decided(offset: int, reason: str | None) -> None:
-            self._undecided -= 1
+            self._undecided.discard(decided)
             # A repeated batch was delivered by the first commit, or by one before the broker was restarted.
             if reason is None and offset >= before and self._lastBatches.get(query) != batch:
                 self._lastBatches.pop(query, None)
@@ -154,17 +154,15 @@ class Transactions:
             self._commitNext()
 
         self._inRow += 1
-        self._undecided += 1
+        self._undecided.add(decided)
         try:
             self._journal.commitStaged(query, batch, tokens, decided)
-        except NotKept:
-            self._undecided -= 1
+        except Exception:
+            self._undecided.discard(decided)
             self._commitNext()
             raise
 
-    def _commitHeld(
-        self, query: str, batch: int, tokens: Sequence[str], committed: Callable[[int, str | None], None]
-    ) -> None:
+    def _commitHeld(self, query: str, batch: int, tokens: Sequence[str], committed: OnCommitted) -> None:
         """Commit what was held; a refusal is a result."""
         try:
             self.commit(query, batch, tokens, committed)
@@ -178,7 +176,7 @@ class Transactions:
         self._inRow = 0
         held, self._held = self._held, []
         for commit in held:
-            commit()
+            self._attempt(commit)
 
     def deliverTransaction(self, offset: int, end: int) -> None:
         """Deliver the records of a committed transaction, after earlier ones.
@@ -225,10 +223,10 @@ class Transactions:
                 call()
         self._commitNext()
 
-    def _attempt(self, deliver: Callable[[], None]) -> None:
-        """Deliver; report an exception, so that what waits is delivered in any case."""
+    def _attempt(self, call: Callable[[], None]) -> None:
+        """Deliver or commit; report an exception, so that what waits behind is done in any case."""
         try:
-            deliver()
+            call()
         except Exception as error:
             self._onError(error)
 
