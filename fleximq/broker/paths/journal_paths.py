@@ -190,7 +190,8 @@ def stage(broker: Broker, client: ConnectedClient, arguments: Arguments, answer:
     query, batch = _batch(client, arguments)
     part = text(arguments, "part", NAME_BYTES)
     records = array(arguments, "records", MAX_RECORDS)
-    journal = journalOf(broker)
+    journalOf(broker)
+    stageRuns = broker.transactions.stage
     tokens: list[str] = []
     reasons: list[str] = []
 
@@ -211,10 +212,10 @@ def stage(broker: Broker, client: ConnectedClient, arguments: Arguments, answer:
             answer(error)
             return
         while len(runs) > _AT_ONCE:
-            journal.stage(query, batch, part, runs[:_AT_ONCE], done)
+            stageRuns(query, batch, part, runs[:_AT_ONCE], done)
             del runs[:_AT_ONCE]
             yield
-        journal.stage(query, batch, part, runs, partial(done, last=True))
+        stageRuns(query, batch, part, runs, partial(done, last=True))
 
     begin(broker, steps())
 

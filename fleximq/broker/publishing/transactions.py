@@ -3,8 +3,8 @@
 After the commit of a transaction the broker reads its records back from the journal, a few milliseconds for a thousand.
 Runs that are committed meanwhile wait for their delivery, and so does the journal's next checkpoint. While they have
 more than :data:`OVERLOAD_BYTES`, publishers should not be read. If each transaction is committed before the previous
-one is delivered, the next ones wait after :data:`IN_ROW` of them until all are delivered, so that a checkpoint can be
-written.
+one is delivered, no records are staged after :data:`IN_ROW` of them until all are delivered, so that a checkpoint can
+be written.
 """
 
 from bisect import bisect_left
@@ -16,11 +16,10 @@ from typing import Any, NamedTuple
 
 from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource
 from fleximq.broker.topics.topic_table import TopicTable
-from fleximq.errors import NotKept
 from fleximq.interfaces import IJournal
 from fleximq.values.message import Message
 from fleximq.values.message_cost import OVERHEAD, cost
-from fleximq.values.records import OnCommitted, Run, StoredBatch
+from fleximq.values.records import OnCommitted, OnStaged, PublishedRun, Run, StoredBatch
 
 #: The bytes of records that are read at a time.
 CHUNK_BYTES = 1 << 20
@@ -28,7 +27,7 @@ CHUNK_BYTES = 1 << 20
 _RECORD_BYTES = 64
 #: Waiting bytes above which publishers should not be read.
 OVERLOAD_BYTES = 32 << 20
-#: The number of transactions after which the next one waits until all are delivered.
+#: The number of transactions after which the staging of others waits until all are delivered.
 IN_ROW = 16
 #: The number of queries of which the last batch is remembered.
 _QUERIES = 10_000
@@ -96,8 +95,8 @@ class Transactions:
         self._inRow = 0
         #: The callbacks of the commits that have no result yet.
         self._undecided: set[OnCommitted] = set()
-        #: The commits that wait until all transactions are delivered.
-        self._held: list[Callable[[], None]] = []
+        #: The calls of :meth:`stage` that wait until all transactions are delivered.
+        self._toStage: list[Callable[[], None]] = []
 
     def holds(self, publisher: ConnectedClient) -> bool:
         """Return whether publications of this client may wait here for their delivery."""
@@ -127,18 +126,23 @@ class Transactions:
         self.overloaded = self.waitingBytes > OVERLOAD_BYTES
         self._publishers.add(envelope.publisher)
 
+    def stage(self, query: str, batch: int, part: str, runs: Sequence[PublishedRun], found: OnStaged) -> None:
+        """Store records for a later commit, as :meth:`fleximq.interfaces.IJournal.stage`; after :data:`IN_ROW`
+        transactions without a pause, when these are delivered.
+        """
+        staging = partial(self._journal.stage, query, batch, part, runs, found)
+        if self._inRow < IN_ROW:
+            staging()
+        else:
+            self._toStage.append(staging)
+
     def commit(self, query: str, batch: int, tokens: Sequence[str], committed: OnCommitted) -> None:
         """Publish the staged records of one batch of a query; a repeat only reports the result of the first commit.
-
-        After :data:`IN_ROW` commits without a pause it waits until the earlier transactions are delivered.
 
         :param tokens: those that the journal returned when the records were staged.
         :param committed: called with the offset of the first record and None, or with 0 and the reason of a failure.
         :raises NotKept: the journal stores nothing at present.
         """
-        if self._inRow >= IN_ROW:
-            self._held.append(partial(self._commitHeld, query, batch, tokens, committed))
-            return
         before = self._journal.end
 
         def decided(offset: int, reason: str | None) -> None:
@@ -151,7 +155,7 @@ class Transactions:
                     del self._lastBatches[next(iter(self._lastBatches))]
                 self.deliverTransaction(offset, self._journal.end)
             committed(offset, reason)
-            self._commitNext()
+            self._stageNext()
 
         self._inRow += 1
         self._undecided.add(decided)
@@ -159,24 +163,17 @@ class Transactions:
             self._journal.commitStaged(query, batch, tokens, decided)
         except Exception:
             self._undecided.discard(decided)
-            self._commitNext()
+            self._stageNext()
             raise
 
-    def _commitHeld(self, query: str, batch: int, tokens: Sequence[str], committed: OnCommitted) -> None:
-        """Commit what was held; a refusal is a result."""
-        try:
-            self.commit(query, batch, tokens, committed)
-        except NotKept as error:
-            committed(0, error.reason)
-
-    def _commitNext(self) -> None:
-        """Commit the held transactions, if all others are delivered; a segment that is due begins before them."""
+    def _stageNext(self) -> None:
+        """If all transactions are delivered, stage what waited; a segment that is due can begin before these commit."""
         if self._undecided or self.lags:
             return
         self._inRow = 0
-        held, self._held = self._held, []
-        for commit in held:
-            self._attempt(commit)
+        waiting, self._toStage = self._toStage, []
+        for staging in waiting:
+            self._attempt(staging)
 
     def deliverTransaction(self, offset: int, end: int) -> None:
         """Deliver the records of a committed transaction, after earlier ones.
@@ -221,10 +218,10 @@ class Transactions:
             calls, self._onRelief = self._onRelief, []
             for call in calls:
                 call()
-        self._commitNext()
+        self._stageNext()
 
     def _attempt(self, call: Callable[[], None]) -> None:
-        """Deliver or commit; report an exception, so that what waits behind is done in any case."""
+        """Deliver or stage; report an exception, so that what waits behind is done in any case."""
         try:
             call()
         except Exception as error:

@@ -114,10 +114,13 @@ class Load:
             self.promises.key.update(dict.fromkeys(jobs, header["key"]))
         run = published(payloads, topic=QUEUE, header=msgpack.packb(header) if header else b"")
         tokens: list[str] = []
-        self.life.journal.stage("query", self._made, "part", [run], lambda token, reason: tokens.append(str(token)))
+        transactions = self.life.broker.transactions
+        transactions.stage("query", self._made, "part", [run], lambda token, reason: tokens.append(str(token)))
         self.life.commit()
+        if not tokens:
+            return  # the earlier ones are not delivered yet; this client does not wait for it
         decided = partial(self._holds, self.promises.confirmed, jobs)
-        self.life.broker.transactions.commit("query", self._made, tokens, lambda offset, reason: decided(reason))
+        transactions.commit("query", self._made, tokens, lambda offset, reason: decided(reason))
 
     def _read(self) -> None:
         """Answer some questions to the journal."""

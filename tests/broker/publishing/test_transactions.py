@@ -113,16 +113,23 @@ class CheckpointTests(SynchronousTestCase):
         reader: Any = self.life.journal.opened.reader
         self.reader = reader
         self.reader.patient = True
+        #: Why records could not be staged, or None, in order.
+        self.said: list[str | None] = []
         self.transact()
         self.life.commit()
 
     def transact(self, number: int = 1) -> None:
-        """Commit a transaction and publish a message; neither is on disk yet."""
-        tokens: list[str] = []
+        """Commit a transaction as soon as it is staged, and publish a message; neither is on disk yet."""
         runs = [records([b"1", b"2"], topic="w")]
-        self.life.journal.stage("q", number, "p", runs, lambda token, reason: tokens.append(str(token)))
+        transactions = self.life.broker.transactions
+
+        def staged(token: str | None, reason: str | None) -> None:
+            self.said.append(reason)
+            if token is not None:
+                transactions.commit("q", number, [token], lambda offset, reason: None)
+
+        transactions.stage("q", number, "p", runs, staged)
         self.life.commit()
-        self.life.broker.transactions.commit("q", number, tokens, lambda offset, reason: None)
         self.publish()
 
     def publish(self) -> None:
@@ -183,18 +190,15 @@ class CheckpointTests(SynchronousTestCase):
         self.life.commit()
         self.assertEqual(Counter(self.restarted()), Counter([b"1", b"2", b"3"] * number))
 
-    def test_heldAndRefused(self) -> None:
-        """A transaction that waits for the others is refused, as any other, where the journal stores nothing then."""
-        for number in range(2, IN_ROW + 1):
+    def test_stagingRefused(self) -> None:
+        """Records that wait for the transactions are refused, as any others, where the journal stores nothing then."""
+        for number in range(2, IN_ROW + 2):
             self.transact(number)
-        self.life.commit()
-        said: list[tuple[int, str | None]] = []
-        self.life.broker.transactions.commit("q", 0, [], lambda *result: said.append(result))
+        self.assertEqual(self.said, [None] * IN_ROW)
         self.life.journal.opened.group.refuse("the disk is full")
-        self.assertEqual(said, [])
         self.reader.patient = False
         self.reader.answer()
-        self.assertEqual(said, [(0, "the disk is full")])
+        self.assertEqual(self.said, [None] * IN_ROW + ["the disk is full"])
 
     def test_close(self) -> None:
         """A journal that is closed before gets no last checkpoint."""
