@@ -4,7 +4,7 @@ After the commit of a transaction the broker reads its records back from the jou
 Runs that are committed meanwhile wait for their delivery, and so does the journal's next checkpoint. While they have
 more than :data:`OVERLOAD_BYTES`, publishers should not be read. If each transaction is committed before the previous
 one is delivered, no records are staged after :data:`IN_ROW` of them until all are delivered, so that a checkpoint can
-be written.
+be written. Others that were staged before may be committed meanwhile, :data:`MOST_IN_ROW` at most.
 """
 
 from bisect import bisect_left
@@ -29,6 +29,8 @@ _RECORD_BYTES = 64
 OVERLOAD_BYTES = 32 << 20
 #: The number of transactions after which the staging of others waits until all are delivered.
 IN_ROW = 16
+#: The number of transactions after which it waits no longer: a client may have staged any number before.
+MOST_IN_ROW = 1_000
 #: The number of queries of which the last batch is remembered.
 _QUERIES = 10_000
 
@@ -128,7 +130,7 @@ class Transactions:
 
     def stage(self, query: str, batch: int, part: str, runs: Sequence[PublishedRun], found: OnStaged) -> None:
         """Store records for a later commit, as :meth:`fleximq.interfaces.IJournal.stage`; after :data:`IN_ROW`
-        transactions without a pause, when these are delivered.
+        transactions without a pause, when these are delivered, or after :data:`MOST_IN_ROW`.
         """
         staging = partial(self._journal.stage, query, batch, part, runs, found)
         if self._inRow < IN_ROW:
@@ -167,8 +169,10 @@ class Transactions:
             raise
 
     def _stageNext(self) -> None:
-        """If all transactions are delivered, stage what waited; a segment that is due can begin before these commit."""
-        if self._undecided or self.lags:
+        """If all transactions are delivered, or the pause is not reached, stage what waited. A segment that is due can
+        begin in the pause.
+        """
+        if (self._undecided or self.lags) and self._inRow < MOST_IN_ROW:
             return
         self._inRow = 0
         waiting, self._toStage = self._toStage, []

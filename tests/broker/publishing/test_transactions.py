@@ -6,6 +6,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.envelope import Envelope
+from fleximq.broker.publishing import transactions as module
 from fleximq.broker.publishing.transactions import IN_ROW, OVERLOAD_BYTES
 from fleximq.values.message import Content, Message
 from fleximq.values.message_cost import OVERHEAD
@@ -189,6 +190,21 @@ class CheckpointTests(SynchronousTestCase):
         self.reader.answer()
         self.life.commit()
         self.assertEqual(Counter(self.restarted()), Counter([b"1", b"2", b"3"] * number))
+
+    def test_stagingDoesNotWaitForEver(self) -> None:
+        """Records do not wait for more than a number of transactions, though these never pause."""
+        self.patch(module, "MOST_IN_ROW", 2 * IN_ROW)
+        transactions = self.life.broker.transactions
+        for number in range(2, IN_ROW + 2):
+            self.transact(number)
+        self.assertEqual(self.said, [None] * IN_ROW)
+        for number in range(IN_ROW - 1):
+            transactions.commit(f"r{number}", 1, [], lambda offset, reason: None)
+            self.life.commit()
+        self.assertEqual((self.said, transactions.lags), ([None] * IN_ROW, True))
+        transactions.commit("s", 1, [], lambda offset, reason: None)
+        self.life.commit()
+        self.assertEqual((self.said, transactions.lags), ([None] * (IN_ROW + 1), True))
 
     def test_stagingRefused(self) -> None:
         """Records that wait for the transactions are refused, as any others, where the journal stores nothing then."""
