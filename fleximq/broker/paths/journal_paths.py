@@ -250,7 +250,7 @@ def abort(broker: Broker, client: ConnectedClient, arguments: Arguments, answer:
     """Answer ``/sink/abort``: delete uncommitted staged records of this ``query`` and ``batch``."""
     query, batch = _batch(client, arguments)
     _permitStaged(broker, client, query, batch)
-    broker.journal.abortStaged(query, batch)
+    broker.transactions.abort(query, batch)
     broker.whenStored(lambda reason: answer({} if reason is None else NoCapacity(reason)))
 
 

@@ -2,9 +2,10 @@
 
 After the commit of a transaction the broker reads its records back from the journal, a few milliseconds for a thousand.
 Runs that are committed meanwhile wait for their delivery, and so does the journal's next checkpoint. While they have
-more than :data:`OVERLOAD_BYTES`, publishers should not be read. If each transaction is committed before the previous
-one is delivered, no records are staged after :data:`IN_ROW` of them until all are delivered, so that a checkpoint can
-be written. Others that were staged before may be committed meanwhile, :data:`MOST_IN_ROW` at most.
+more than :data:`OVERLOAD_BYTES`, publishers should not be read. After :data:`IN_ROW` commits without a
+moment in which all transactions are delivered, further records are staged at the next such moment only, so that a
+checkpoint can be written. What was staged before is committed meanwhile: after :data:`MOST_IN_ROW` commits without such
+a moment the others wait no longer.
 """
 
 from bisect import bisect_left
@@ -27,9 +28,9 @@ CHUNK_BYTES = 1 << 20
 _RECORD_BYTES = 64
 #: Waiting bytes above which publishers should not be read.
 OVERLOAD_BYTES = 32 << 20
-#: The number of transactions after which the staging of others waits until all are delivered.
+#: The number of commits, without a moment in which all transactions are delivered, after which staging waits for one.
 IN_ROW = 16
-#: The number of transactions after which it waits no longer: a client may have staged any number before.
+#: The number of such commits after which it waits no longer: clients may have staged any number before.
 MOST_IN_ROW = 1_000
 #: The number of queries of which the last batch is remembered.
 _QUERIES = 10_000
@@ -93,12 +94,12 @@ class Transactions:
         self._onRelief: list[Callable[[], None]] = []
         self.waitingBytes = 0
         self.overloaded = False
-        #: The number of transactions that were committed since all were delivered.
+        #: The number of commits since the last moment in which all had results, and all transactions were delivered.
         self._inRow = 0
         #: The callbacks of the commits that have no result yet.
         self._undecided: set[OnCommitted] = set()
-        #: The calls of :meth:`stage` that wait until all transactions are delivered.
-        self._toStage: list[Callable[[], None]] = []
+        #: The arguments of the calls of :meth:`stage` that wait for such a moment.
+        self._toStage: list[tuple[str, int, str, Sequence[PublishedRun], OnStaged]] = []
 
     def holds(self, publisher: ConnectedClient) -> bool:
         """Return whether publications of this client may wait here for their delivery."""
@@ -129,14 +130,23 @@ class Transactions:
         self._publishers.add(envelope.publisher)
 
     def stage(self, query: str, batch: int, part: str, runs: Sequence[PublishedRun], found: OnStaged) -> None:
-        """Store records for a later commit, as :meth:`fleximq.interfaces.IJournal.stage`; after :data:`IN_ROW`
-        transactions without a pause, when these are delivered, or after :data:`MOST_IN_ROW`.
+        """Store records for a later commit, see :meth:`fleximq.interfaces.IJournal`: at once, or later, as the module
+        says. Until then ``found`` is not called.
         """
-        staging = partial(self._journal.stage, query, batch, part, runs, found)
         if self._inRow < IN_ROW:
-            staging()
+            self._journal.stage(query, batch, part, runs, found)
         else:
-            self._toStage.append(staging)
+            self._toStage.append((query, batch, part, runs, found))
+
+    def abort(self, query: str, batch: int) -> None:
+        """Delete the uncommitted staged records of a batch, also those that wait."""
+        waiting, self._toStage = self._toStage, []
+        for each in waiting:
+            if each[:2] == (query, batch):
+                each[-1](None, "the batch was aborted")
+            else:
+                self._toStage.append(each)
+        self._journal.abortStaged(query, batch)
 
     def commit(self, query: str, batch: int, tokens: Sequence[str], committed: OnCommitted) -> None:
         """Publish the staged records of one batch of a query; a repeat only reports the result of the first commit.
@@ -149,15 +159,19 @@ class Transactions:
 
         def decided(offset: int, reason: str | None) -> None:
             self._undecided.discard(decided)
+            end = self._journal.end
             # A repeated batch was delivered by the first commit, or by one before the broker was restarted.
             if reason is None and offset >= before and self._lastBatches.get(query) != batch:
                 self._lastBatches.pop(query, None)
                 self._lastBatches[query] = batch
                 if len(self._lastBatches) > _QUERIES:
                     del self._lastBatches[next(iter(self._lastBatches))]
-                self.deliverTransaction(offset, self._journal.end)
-            committed(offset, reason)
-            self._stageNext()
+                if offset < end:
+                    self.deliverTransaction(offset, end)
+            try:
+                committed(offset, reason)
+            finally:
+                self._stageNext()
 
         self._inRow += 1
         self._undecided.add(decided)
@@ -169,15 +183,19 @@ class Transactions:
             raise
 
     def _stageNext(self) -> None:
-        """If all transactions are delivered, or the pause is not reached, stage what waited. A segment that is due can
-        begin in the pause.
+        """Stage what waited, if all transactions are delivered, or there were too many. If all are, a segment that is
+        due begins with the next commit.
         """
         if (self._undecided or self.lags) and self._inRow < MOST_IN_ROW:
             return
         self._inRow = 0
         waiting, self._toStage = self._toStage, []
-        for staging in waiting:
-            self._attempt(staging)
+        for each in waiting:
+            try:
+                self._journal.stage(*each)
+            except Exception as error:
+                self._onError(error)
+                each[-1](None, str(error))
 
     def deliverTransaction(self, offset: int, end: int) -> None:
         """Deliver the records of a committed transaction, after earlier ones.
@@ -221,11 +239,11 @@ class Transactions:
         if not self.overloaded:
             calls, self._onRelief = self._onRelief, []
             for call in calls:
-                call()
+                self._attempt(call)
         self._stageNext()
 
     def _attempt(self, call: Callable[[], None]) -> None:
-        """Deliver or stage; report an exception, so that what waits behind is done in any case."""
+        """Call; report an exception, so that the next ones are called in any case."""
         try:
             call()
         except Exception as error:

@@ -5,8 +5,8 @@ from typing import TypeVar
 
 from fleximq.broker.envelope import QueueDelivery
 
-#: Notes of messages that have left the queue are removed when there are more than this number and twice those that
-#: were needed before.
+#: Notes of messages that have left the queue are removed when there are more than this number plus twice those that
+#: were needed at the last removal.
 _UNUSED = 64
 T = TypeVar("T")
 

@@ -206,8 +206,34 @@ class CheckpointTests(SynchronousTestCase):
         self.life.commit()
         self.assertEqual((self.said, transactions.lags), ([None] * (IN_ROW + 1), True))
 
+    def test_abort(self) -> None:
+        """Records that wait are not staged after their batch was aborted; those of another batch are."""
+        transactions = self.life.broker.transactions
+        for number in range(2, IN_ROW + 3):
+            self.transact(number)
+        transactions.abort("q", IN_ROW + 1)
+        self.assertEqual(self.said, [None] * IN_ROW + ["the batch was aborted"])
+        self.reader.patient = False
+        self.reader.answer()
+        self.assertEqual(self.life.journal.stagedTopics("q", IN_ROW + 1), set())
+        self.life.commit()
+        self.assertEqual(self.said, [None] * IN_ROW + ["the batch was aborted", None])
+
+    def test_failingStaging(self) -> None:
+        """An exception while waiting records are staged is reported, and their client learns of it."""
+        for number in range(2, IN_ROW + 2):
+            self.transact(number)
+
+        def failing(*arguments: Any) -> None:
+            raise ValueError("no")
+
+        self.patch(self.life.journal.opened.staging, "stage", failing)
+        self.reader.patient = False
+        self.reader.answer()
+        self.assertEqual((self.said[-1], list(map(str, self.life.errors))), ("no", ["no"]))
+
     def test_stagingRefused(self) -> None:
-        """Records that wait for the transactions are refused, as any others, where the journal stores nothing then."""
+        """Waiting records are refused if the journal is read-only when their turn comes."""
         for number in range(2, IN_ROW + 2):
             self.transact(number)
         self.assertEqual(self.said, [None] * IN_ROW)
