@@ -52,7 +52,7 @@ class ChordBackend(Protocol):
         """Do something with the client, again after a loss of the connection."""
 
     def publish(self, work: Callable[[], Any]) -> None:
-        """Publish something, again after a loss of the connection."""
+        """Call ``work``, which publishes; call it again if the connection was lost."""
 
 
 class Chords:

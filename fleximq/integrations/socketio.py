@@ -94,7 +94,7 @@ class AsyncFleximqManager(_Publishing, AsyncPubSubManager):
         return await asynchronous.connect(self._url, **self._options)
 
     async def _publish(self, data: Any) -> None:
-        """Publish for all servers, once more if the connection was lost. What fails is logged, as by other managers."""
+        """Publish for all servers, once more if the connection was lost. A failure is logged, as by other managers."""
         payload = self.json.dumps(data)
         for isLast in (False, True):
             try:

@@ -190,7 +190,7 @@ def stage(broker: Broker, client: ConnectedClient, arguments: Arguments, answer:
     query, batch = _batch(client, arguments)
     part = text(arguments, "part", NAME_BYTES)
     records = array(arguments, "records", MAX_RECORDS)
-    journalOf(broker)
+    journalOf(broker)  # raises NoCapacity without a journal on disk
     stageRuns = broker.transactions.stage
     tokens: list[str] = []
     reasons: list[str] = []

@@ -2,10 +2,10 @@
 
 After the commit of a transaction the broker reads its records back from the journal, a few milliseconds for a thousand.
 Runs that are committed meanwhile wait for their delivery, and so does the journal's next checkpoint. While they have
-more than :data:`OVERLOAD_BYTES`, publishers should not be read. After :data:`IN_ROW` commits without a
-moment in which all transactions are delivered, further records are staged at the next such moment only, so that a
-checkpoint can be written. What was staged before is committed meanwhile: after :data:`MOST_IN_ROW` commits without such
-a moment the others wait no longer.
+more than :data:`OVERLOAD_BYTES`, publishers should not be read. After :data:`IN_ROW` commits without a moment in which
+all transactions are delivered, further records are staged at the next such moment only, so that a checkpoint can be
+written. Meanwhile clients may commit records that were staged before; after :data:`MOST_IN_ROW` commits without such a
+moment the further records are staged in any case.
 """
 
 from bisect import bisect_left

@@ -82,7 +82,7 @@ class KeyOrder:
                 self.admits(tag, keys.get(offset))
 
     def park(self, delivery: QueueDelivery, key: Key | None) -> None:
-        """Add a message whose key a consumer has; its ``attempts`` are the earlier ones."""
+        """Add a message, with its earlier ``attempts``, that waits until an earlier one with its key is settled."""
         if key is None:
             raise ValueError("a message without a key is never parked")
         parked = self._parked.setdefault(key, {})
